@@ -5,10 +5,12 @@
 
 A command that a test starts so is `postroom` in a process of its own, from its arguments to its exit status; only
 `python -m postroom` before it is missing, which the tests of the README, of the pages and of the command line prove.
+`prefork().sidecar(env, log)` does the same for `python -m postroom.sidecar`, as sandboxes start it in end-to-end tests.
 """
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import gc
 import importlib
@@ -30,7 +32,8 @@ from typing import IO, Any
 
 from postroom.cli.detach import READY_FD
 
-PRELOADED = ("postroom.control.org", "postroom.client.http", "pydantic.v1")
+SIDECAR = "postroom.sidecar.main"
+PRELOADED = (SIDECAR, "postroom.control.org", "postroom.client.http", "pydantic.v1")
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = os.pathsep.join(str(ROOT / folder) for folder in ("src", "a2a/src"))
 LARGEST = 128 * 1024
@@ -91,6 +94,13 @@ class Prefork:
             with self._fork(words, env, nothing.fileno(), said, said, inherited) as answers:
                 return int(answers.recv(64))
 
+    def sidecar(self, env: Mapping[str, str], log: Path) -> Forked:
+        """Start a sidecar."""
+        with Path(os.devnull).open("rb") as nothing, log.open("ab") as output:
+            said = output.fileno()
+            answers = self._fork([SIDECAR], env, nothing.fileno(), said, said)
+        return Forked(int(answers.recv(64)), answers)
+
     def close(self) -> None:
         """End it."""
         self._control.close()
@@ -102,6 +112,36 @@ class Prefork:
         with far:
             socket.send_fds(self._control, [json.dumps(request).encode()], [far.fileno(), *files])
         return answers
+
+
+class Forked:
+    """A process that the prefork started, with the methods of `asyncio.subprocess.Process` that tests use."""
+
+    def __init__(self, pid: int, answers: socket.socket) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._answers = answers
+        self._waiting = asyncio.Lock()
+        answers.setblocking(False)
+
+    async def wait(self) -> int:
+        """Wait for its end; its exit status, negative for a signal."""
+        async with self._waiting:
+            if self.returncode is None:
+                answer = await asyncio.get_running_loop().sock_recv(self._answers, 64)
+                self._answers.close()
+                self.returncode = int(answer)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, if it has not ended."""
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.send_signal(signal.SIGKILL)
 
 
 def _feed(pipe: int, content: bytes) -> None:
@@ -181,8 +221,9 @@ def main() -> None:
     gc.freeze()
     assert threading.active_count() == 1
     words = serve(control)
-    cli = importlib.import_module("postroom.cli")
-    cli.main(words)
+    if words == [SIDECAR]:
+        sys.exit(importlib.import_module(SIDECAR).main())
+    importlib.import_module("postroom.cli").main(words)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -130,14 +131,16 @@ async def test_a_flood_of_connections_is_refused_beyond_the_bound_and_others_get
 async def test_connections_that_say_nothing_are_ended_and_others_get_in_meanwhile(tmp_path: Path):
     deadlines = Deadlines(preface=0.5, dial=10.0, flush=2.0)
     async with open_target(tmp_path, deadlines=deadlines) as target:
-        silent = [await asyncio.open_unix_connection(target.me.socket) for _ in range(60)]
-        for number, (_, writer) in enumerate(silent):
-            writer.write(b"POSTROOM/1 nats x"[: number % 17])  # begun, and never ended
-        await target.house.enter(target.theirs)
+        async with AsyncExitStack() as opened:
+            silent = []
+            for number in range(60):
+                reader, writer = await asyncio.open_unix_connection(target.me.socket)
+                opened.callback(writer.close)
+                writer.write(b"POSTROOM/1 nats x"[: number % 17])  # begun, and never ended
+                silent.append(reader)
+            await target.house.enter(target.theirs)
 
-        assert [await reader.read() for reader, _ in silent] == [b""] * 60
-        for _, writer in silent:
-            writer.close()
+            assert [await reader.read() for reader in silent] == [b""] * 60
         reasons = [record.reason for record in target.audit.denied]
         assert reasons == ["no preface in time"] * 60
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom.cli.template import MAX_FILES, Bundle, overrides, read
+from postroom.cli.template import Bundle, overrides, read
 from postroom.errors import InvalidInput, InvalidTemplate
+from postroom.protocol.limits import MAX_FILES_BYTES
 
 
 def write(folder: Path, text: str | bytes, name: str = "t.toml") -> Path:
@@ -75,7 +76,7 @@ def test_a_pipe_in_place_of_a_file_does_not_hang(tmp_path: Path):
 
 
 def test_the_files_together_are_bounded(tmp_path: Path):
-    write(tmp_path, b"x" * (MAX_FILES - 1), "big")
+    write(tmp_path, b"x" * (MAX_FILES_BYTES - 1), "big")
     write(tmp_path, b"xx", "small")
     with pytest.raises(InvalidTemplate):
         read(write(tmp_path, files("big", "small")))

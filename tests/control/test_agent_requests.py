@@ -14,11 +14,12 @@ import pytest
 from postroom.bus.port import Delivery
 from postroom.directory.card_signatures import verify_card
 from postroom.directory.cards import skills_of
-from postroom.directory.search import MAX_ANSWER, bounded
+from postroom.directory.search import bounded
 from postroom.identity import jwt
 from postroom.identity.credential import Credential
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
+from postroom.protocol.limits import MAX_CARDS_BYTES
 from postroom.protocol.receipts import State
 from postroom_a2a.messages import text_message, text_of
 from tests.control.taskroom import Hand, TaskRoom, card, task_room
@@ -183,4 +184,4 @@ def test_an_answer_fits_a_message_and_says_that_it_is_cut():
 
     assert answer["truncated"] is True
     assert 0 < len(answer["agents"]) < 100
-    assert len(json.dumps(answer["agents"])) < MAX_ANSWER + 10_000
+    assert len(json.dumps(answer["agents"])) < MAX_CARDS_BYTES + 10_000

@@ -20,6 +20,7 @@ from postroom.directory.cards import (
     skills_of,
 )
 from postroom.errors import InvalidInput, InvalidName, MessageTooLarge
+from postroom.protocol.limits import MAX_LABEL
 from postroom.protocol.template import Template
 
 UID = "a" * 32
@@ -163,7 +164,7 @@ def test_a_card_that_speaks_for_others_is_refused_with_the_reason(claim: str):
         card(description=""),
         card(description="\x1b[2J"),
         card(description="\ud800"),
-        card(version="v" * 200),
+        card(version="v" * (MAX_LABEL + 1)),
         card(capabilities={"streaming": "yes"}),
         card(defaultInputModes=None),
     ],

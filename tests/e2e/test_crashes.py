@@ -45,7 +45,7 @@ def test_a_worker_killed_while_messages_arrive_catches_up_without_second_effects
                 os.kill(pid, signal.SIGKILL)
         room.run("restart", "counter")
         states = [client.wait(message, "answered", 30.0)["state"] for message in sent]
-        posts = client.posts("demo", limit=1000)
+        posts = client.posts("demo", limit=500)
 
     assert states == ["answered"] * MESSAGES
     expected = [f"effect of n{number}" for number in range(MESSAGES)]

@@ -197,7 +197,7 @@ def _judge(room: PostRoom, person: Person, kills: int) -> list[str]:
             if again != order.accepted:
                 faults.append(f"{order.key} to {order.to}: {order.accepted} and then {again}")
         mails = {o.key: client.message(o.accepted) for o in person.orders if o.to[0] == "@"}
-        posts = client.posts("demo", limit=1000)
+        posts = client.posts("demo", limit=500)
     for order in person.orders:
         if order.to[0] == "@":
             faults += _judge_mail(order, mails[order.key], kills)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroom.protocol.limits import MAX_TEXT_ANSWER
 from postroom.protocol.verbs import (
     VERBS,
     AnswerTask,
@@ -32,7 +33,6 @@ from postroom.sidecar.adapters import (
     Said,
     Sender,
 )
-from postroom.sidecar.adapters.text import MAX_ANSWER
 from postroom_a2a.messages import MAX_CONTEXT
 
 ALICE = Sender("a" * 32, "alice", "worker")
@@ -203,7 +203,7 @@ def test_a_text_agent_that_was_ended_has_said_nothing_of_its_task(end: End):
 def test_an_answer_of_a_text_agent_is_whole_or_it_is_none(lines: list[str]):
     adapter = PlainText()
     adapter.render_task(TASK)
-    for line in ["x" * (MAX_ANSWER // 2), *lines, "x" * (MAX_ANSWER // 2)]:
+    for line in ["x" * (MAX_TEXT_ANSWER // 2), *lines, "x" * (MAX_TEXT_ANSWER // 2)]:
         adapter.feed(line)
 
     (action,) = adapter.finish(End(0))

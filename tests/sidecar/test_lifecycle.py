@@ -180,13 +180,16 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @pytest.mark.requirement("package-footprint-bounded")
 async def test_an_idle_sidecar_is_small_and_holds_no_server_or_database_code(home: WorkerRig):
-    async with home.sidecar(ECHO) as process:
+    process = await home.start_alone(home.config(ECHO))
+    try:
         await home.state(WorkerState.IDLE)
         await home.seen(await home.write("warm"))
         status = Path(f"/proc/{process.pid}/status").read_text()
         resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
 
         assert int(resident.split()[1]) < 60 * 1024
+    finally:
+        await end(process)
 
 
 @pytest.mark.requirement("core-sdk-unneeded")

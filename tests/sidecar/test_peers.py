@@ -47,6 +47,7 @@ from postroom_a2a.binding.frames import (
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.task_state import TaskState as State
+from tests.prefork import Forked
 from tests.sidecar.worker_rig import PATIENCE, WorkerRig
 
 pytestmark = pytest.mark.anyio
@@ -68,7 +69,7 @@ class Neighbour:
     """A worker that runs, and its HTTP address."""
 
     rig: WorkerRig
-    process: asyncio.subprocess.Process
+    process: Forked
     api: str
 
     async def steps(self, *steps: dict[str, Any]) -> None:
@@ -175,7 +176,7 @@ async def test_a_worker_streams_another_workers_task_each_change_once_in_order(h
         assert await collecting == SHOWN
 
 
-def memory(process: asyncio.subprocess.Process) -> int:
+def memory(process: Forked) -> int:
     """Bytes that a process has in memory."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     (line,) = [line for line in lines if line.startswith("VmRSS:")]

@@ -32,6 +32,7 @@ from postroom.tasks.engine import Ask
 from postroom.tasks.records import TaskRecord
 from postroom_a2a.messages import ROLE_USER, text_message, text_of
 from postroom_a2a.task_state import TaskState
+from tests.prefork import Forked, prefork
 from tests.rig import Rig, new_uid, running_bus
 from tests.sidecar.control_stub import ControlStub, task_answer
 from tests.tasks.enginedesk import Log
@@ -276,24 +277,31 @@ class WorkerRig:
         record["agent"] = {"command": [sys.executable, "-u", str(path)], **adapter}
         return record | changes
 
-    async def start(self, config: dict[str, Any]) -> asyncio.subprocess.Process:
+    async def start(self, config: dict[str, Any]) -> Forked:
         """Start the sidecar; whoever starts it ends it."""
+        return prefork().sidecar(self._environment(config), self.folder / "log")
+
+    async def start_alone(self, config: dict[str, Any]) -> asyncio.subprocess.Process:
+        """Start the sidecar as a sandbox does, with nothing in its memory that it does not import itself."""
+        with (self.folder / "log").open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "postroom.sidecar"),
+                env=self._environment(config),
+                stdout=log,
+                stderr=log,
+            )
+
+    def _environment(self, config: dict[str, Any]) -> dict[str, str]:
         path = self.folder / "sidecar.json"
         path.write_text(json.dumps(config))
-        env = {
+        return {
             "PATH": os.environ["PATH"],
             "POSTROOM_SIDECAR_CONFIG": str(path),
             "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         }
-        with (self.folder / "log").open("ab") as log:
-            return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "postroom.sidecar"), env=env, stdout=log, stderr=log
-            )
 
     @asynccontextmanager
-    async def sidecar(
-        self, program: str, /, **changes: Any
-    ) -> AsyncGenerator[asyncio.subprocess.Process]:
+    async def sidecar(self, program: str, /, **changes: Any) -> AsyncGenerator[Forked]:
         """A running sidecar, stopped at the end."""
         process = await self.start(self.config(program, **changes))
         try:
@@ -333,7 +341,7 @@ for message in messages():
 """
 
 
-async def end(process: asyncio.subprocess.Process) -> int:
+async def end(process: Forked | asyncio.subprocess.Process) -> int:
     """SIGTERM, and SIGKILL if it does not heed it; returns the exit code."""
     if process.returncode is None:
         process.send_signal(signal.SIGTERM)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Connection, create_engine, event
 
+from postroom.protocol.limits import MAX_SHOWN_TEXT
 from postroom.protocol.receipts import State
 from postroom.protocol.tasks import task_id
 from postroom.store import agents, messages, tasks
@@ -177,7 +178,7 @@ def test_lists_show_the_beginning_of_what_was_asked_for(connection: Connection):
         tasks.open_tasks(connection, BOB),
         list(tasks.current(connection).values()),
     ):
-        assert [task.text for task in found] == ["x" * tasks.MAX_HEAD_TEXT]
+        assert [task.text for task in found] == ["x" * MAX_SHOWN_TEXT]
 
 
 def test_tasks_whose_request_died_untaken_are_found_with_the_reason(connection: Connection):

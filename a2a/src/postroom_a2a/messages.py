@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from postroom_a2a.bounds import MAX_CONTEXT
 from postroom_a2a.errors import InvalidInput
 
 ROLE_USER = "ROLE_USER"
 ROLE_AGENT = "ROLE_AGENT"
-
-MAX_CONTEXT = 256
-"""Characters of a context id. It is in every snapshot of a task and in everything that is said of it."""
 
 
 def text_message(

@@ -6,20 +6,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from postroom_a2a.bounds import MAX_ID, MAX_PAGE
 from postroom_a2a.errors import ProtocolViolation
-from postroom_a2a.messages import MAX_CONTEXT
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.service import PAGE, TaskQuery
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Message
 from postroom_a2a.times import parse_time
 
-MAX_PAGE = 100
 _JSON_NAME = re.compile(r"(?<=[a-z0-9])_([a-z0-9])")
 _FREE = frozenset({"metadata", "data"})
-
-MAX_ID = MAX_CONTEXT
-"""Characters of an id."""
 
 
 def camel(value: Any) -> Any:

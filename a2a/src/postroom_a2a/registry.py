@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from postroom_a2a.binding.subjects import NAMESPACE, card_key
+from postroom_a2a.bounds import MAX_CARD_BYTES
 from postroom_a2a.ecma_json import dumps, loads
 from postroom_a2a.errors import (
     Conflict,
@@ -28,7 +29,6 @@ from postroom_a2a.nats.kv import Bucket, BucketEntry, BucketSettings
 
 BUCKET = "A2A_AGENT_CARDS"
 TTL = 60.0
-MAX_CARD_BYTES = 64 * 1024
 
 CLOSE_TIMEOUT = 10.0
 """Seconds that a refreshing may go on when the registry is closed."""

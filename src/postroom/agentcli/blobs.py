@@ -14,7 +14,8 @@ from postroom.agentcli.commands import add_command, target
 from postroom.agentcli.local_client import download, upload
 from postroom.client.files import media_type_for, whole_file
 from postroom.errors import InvalidInput, ProtocolViolation
-from postroom.protocol.blobs import INLINE_BYTES, sha256_of
+from postroom.protocol.blobs import sha256_of
+from postroom.protocol.limits import INLINE_BYTES
 from postroom.protocol.verbs import GetBlob, PutBlob
 
 

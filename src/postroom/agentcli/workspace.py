@@ -11,15 +11,8 @@ from typing import Any
 from postroom.agentcli.commands import add_command, perform, record_of, target
 from postroom.agentcli.local_client import download, upload
 from postroom.errors import InvalidInput
-from postroom.protocol.verbs import (
-    MAX_READ,
-    MAX_RUN,
-    ListFolder,
-    ReadFile,
-    RemoveFile,
-    RunCommand,
-    WriteFile,
-)
+from postroom.protocol.limits import MAX_READ, MAX_RUN
+from postroom.protocol.verbs import ListFolder, ReadFile, RemoveFile, RunCommand, WriteFile
 from postroom_a2a.text import printable
 
 MARGIN = 30.0

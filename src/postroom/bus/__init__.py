@@ -1,1 +1,1 @@
-"""The bus: what it promises (`port`), its memory twin, the NATS implementation, the embedded server."""
+"""The bus: its promises (`port`), its memory twin, the NATS implementation, the embedded server."""

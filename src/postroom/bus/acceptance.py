@@ -1,6 +1,6 @@
-"""What a receiver takes as real, and what a sender may name: rules that both implementations of the bus keep.
+"""Which frames a receiver believes, and which subjects a sender may name: rules of both implementations of the bus.
 
-A publisher may name any reply subject, so receivers check where a frame came in and where it would answer
+A publisher may name any reply subject, so receivers check the subject of a frame and its reply subject
 (docs/architecture.md, The bus).
 """
 
@@ -23,19 +23,19 @@ _HEADER_NAME = frozenset(
 
 
 def stored_in(subject: str) -> str:
-    """Name of the stream that stores `subject`, "" if none does.
+    """Name of the stream that stores `subject`, "" without one.
 
     Raises:
-        InvalidInput: `subject` is not in the table.
+        InvalidInput: `subject` is not in the table of subjects.
     """
     return stream_of(subject)
 
 
 def answerer_of(subject: str) -> str:
-    """The token that names who will answer a request on `subject`.
+    """The token of the peer that will answer a request on `subject`.
 
     Raises:
-        InvalidInput: it is stored, so that the log would answer and not the peer.
+        InvalidInput: a stream stores it, so the log would answer and not the peer.
     """
     if subject.startswith("$"):
         return subjects.JETSTREAM
@@ -44,7 +44,7 @@ def answerer_of(subject: str) -> str:
         return subjects.CONTROL
     if said.kind != "rpc":
         raise InvalidInput(
-            f"nobody answers requests on {subject!r}: only rpc and ctl are for requests"
+            f"no peer answers requests on {subject!r}: only rpc and ctl take requests"
         )
     return said.recipient
 
@@ -62,10 +62,10 @@ def accepts_pulled(
 
 
 def accepts_request(own: str, subject: str, reply_to: str) -> bool:
-    """Whether a request may be answered: its reply must lead to the asker and to nobody else.
+    """Whether to answer a request: its reply subject must lead to the sender and to nobody else.
 
-    Requests on `ctl` come through the import of the core account, which puts a reply subject of its own in the
-    place of the asker's, so there any will do.
+    Requests on `ctl` come through the import of the core account, which replaces the sender's reply subject by one of
+    its own, so there any will do.
     """
     if not reply_to:
         return False

@@ -1,4 +1,4 @@
-"""Background tasks of a bus: none dies unnoticed, and all end with it."""
+"""Background tasks of a bus: a failure is reported, and all end with the bus."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Report = Callable[[Exception], None]
 
 
 class Supervisor:
-    """Keeps tasks, reports the one that dies, ends all of them.
+    """Keeps tasks, reports one that fails, ends all of them.
 
     Args:
-        report: told about every exception that a task ended with.
+        report: gets every exception that a task ended with.
     """
 
     def __init__(self, report: Report) -> None:
@@ -36,7 +36,7 @@ class Supervisor:
             self._report(error)
 
     async def stop(self, *tasks: asyncio.Task[None], timeout: float) -> None:
-        """Cancel `tasks`, or all where none is named, and wait for their end for `timeout` seconds at most."""
+        """Cancel `tasks`, or all if none is named, and wait at most `timeout` seconds for their end."""
         current = asyncio.current_task()
         ending = {task for task in (tasks or self._tasks) if task is not current}
         for task in ending:

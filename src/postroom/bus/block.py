@@ -1,4 +1,4 @@
-"""The configuration that somebody's own nats-server needs to carry a post room."""
+"""The configuration that an operator's own nats-server needs to carry a post room."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from postroom.bus.server_config import MAX_CONTROL_LINE, MAX_PAYLOAD
+from postroom.protocol.limits import MAX_CONTROL_LINE, MAX_PAYLOAD
 
 MAX_STORE = 1024**4
-"""Bytes on disk that the limits of all streams together may add up to, which is not what they use."""
+"""Bytes on disk: a bound for the sum of the limits of all streams, not for their use."""
 
 
 def configuration_block(
     *, operator_jwt: str, system_account: str, system_jwt: str, proxies: Sequence[str], folder: str
 ) -> dict[str, Any]:
-    """What the configuration must say; the same for each server of a cluster. It holds no private key.
+    """The required configuration, the same for each server of a cluster. It holds no private key.
 
     Args:
-        system_account: public key of the account by which we push the others and ask the servers.
-        system_jwt: its JWT; a server must know it from the start.
+        system_account: public key of the account through which Postroom pushes the others and asks the servers.
+        system_jwt: its JWT; a server must have it from the start.
         proxies: public keys of the gateway.
         folder: of the server, for accounts and streams.
     """
@@ -45,16 +45,16 @@ def configuration_block(
 
 
 _REASONS = {
-    "operator": "Whose accounts the server takes. Accounts of another operator cannot live beside them.",
+    "operator": "The server takes the accounts of this operator. Accounts of another operator cannot live beside them.",
     "resolver": "Accounts are pushed by the post room; each server keeps them and shares them with the others.",
-    "proxies": "The gateway: workers are let in through it alone.",
+    "proxies": "The gateway: workers connect through it alone.",
     "jetstream": "An acknowledgement means disk. The store's bound is for the sum of all limits, not for use.",
     "max_control_line": "A credential with many projects does not fit the default of 4 KiB.",
 }
 
 
 def written(block: Mapping[str, Any]) -> str:
-    """`block` as a nats-server's configuration file, with reasons."""
+    """`block` as a nats-server's configuration file, with reasons as comments."""
     lines = [
         "# For each nats-server that carries this post room: include it in the server's configuration.",
         "# There is no private key in it. The server's address, its TLS and its cluster are yours to say.",
@@ -62,6 +62,6 @@ def written(block: Mapping[str, Any]) -> str:
     for name, value in block.items():
         if name in _REASONS:
             lines += ["", f"# {_REASONS[name]}"]
-        # The server reads JSON's values as its own, but no \u escapes.
+        # The server reads JSON's values as its own, except \u escapes.
         lines.append(f"{name}: {json.dumps(value, indent=2, ensure_ascii=False)}")
     return "\n".join(lines)

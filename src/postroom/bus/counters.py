@@ -1,4 +1,4 @@
-"""The mutable side of `BusStatistics`, shared by the implementations of the bus."""
+"""The mutable counters behind `BusStatistics`, for both implementations of the bus."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from postroom.bus.port import BusStatistics
 
 @dataclass(slots=True)
 class Counters:
-    """What a bus counts while it works; the words are those of `BusStatistics`."""
+    """The counters of a bus; the names are those of `BusStatistics`."""
 
     published: int = 0
     received: int = 0
@@ -21,5 +21,5 @@ class Counters:
     reconnects: int = 0
 
     def frozen(self, *, open_deliveries: int, connected: bool) -> BusStatistics:
-        """What `statistics` answers."""
+        """A snapshot for `statistics`."""
         return BusStatistics(**asdict(self), open_deliveries=open_deliveries, connected=connected)

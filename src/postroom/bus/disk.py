@@ -1,7 +1,7 @@
-"""A full disk: refused before it hurts, and healed when there is space again.
+"""A full disk: detected early, and healed once it has space again.
 
-nats-server answers nothing to a publish that it could not write. A stream that once failed so takes no record any
-more until the server is started again, however much space there is by then; it says so in its log alone.
+nats-server does not answer a publish that it could not write. A stream that once failed so takes no record any more
+until the server starts again, even if space comes back; only the server's log says so.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from postroom.errors import StateUnwritable
 from postroom.observe import get_logger
 
 INTERVAL = 2.0
-"""Seconds between two looks at the server's log."""
+"""Seconds between two checks of the server's log."""
 
 LEAST_UPTIME = 20.0
-"""Seconds between two restarts, so that they never add up to what the supervisor calls too many crashes."""
+"""Seconds between two restarts, so that the supervisor never counts them as too many crashes."""
 
 BROKEN = b"critical write error"
 
@@ -28,10 +28,10 @@ log = get_logger(__name__)
 
 
 class DiskWatch:
-    """Starts the server again when it has stopped writing and could write again.
+    """Restarts the server after it has stopped writing and has space again.
 
     Args:
-        server: the present one; it is stopped, and who supervises it starts the next.
+        server: the present one; its supervisor starts the next after `stop`.
         space: raises `StateUnwritable` while the disk is full.
     """
 
@@ -55,7 +55,7 @@ class DiskWatch:
                 await asyncio.sleep(LEAST_UPTIME)
 
     async def step(self) -> bool:
-        """Look once; whether the server was stopped."""
+        """Check once; return whether it stopped the server."""
         if BROKEN in self._news() and not self._broken:
             self._broken = True
             log.error("nats-server cannot write: the disk is full, or broken")
@@ -74,7 +74,7 @@ class DiskWatch:
         return self._config.log.stat().st_size if self._config.log.exists() else 0
 
     def _news(self) -> bytes:
-        """What the server logged since the last look; a rotated log is read from its begin."""
+        """The log since the last check; a rotated log is read from its begin."""
         size = self._size()
         if size < self._read:
             self._read = 0
@@ -83,6 +83,6 @@ class DiskWatch:
         with self._config.log.open("rb") as file:
             file.seek(self._read)
             news = file.read(size - self._read)
-        # A line that is half there is read whole the next time.
+        # A half-written line is read whole the next time.
         self._read += news.rfind(b"\n") + 1
         return news

@@ -1,7 +1,7 @@
 """A nats-server as a child of this process: starting, readiness, the lock on its store, stopping.
 
-Start-up has no event that a parent could wait for but the file in which the server writes its ports; that is
-looked for every few milliseconds, then the server's greeting (INFO) is read.
+No event reports readiness: the server writes its ports to a file. `start` polls for that file every few milliseconds,
+then reads the server's greeting (INFO).
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class EmbeddedServer:
 
     @classmethod
     async def start(cls, config: ServerConfig) -> EmbeddedServer:
-        """A server that answers.
+        """A server that is ready.
 
         Raises:
-            ServerTooOld: the program found is too old.
+            ServerTooOld: the program is too old.
             StoreLocked: another server has the store open.
             PortTaken: another process listens on the port.
             StateUnwritable: the folder cannot be written, or the disk is full.
@@ -102,15 +102,15 @@ class EmbeddedServer:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended, as far as is known."""
+        """Whether it runs, as far as is known."""
         return self._process.returncode is None
 
     async def wait(self) -> int:
-        """Its exit status, once it has ended; negative for a signal."""
+        """Its exit status, after its end; negative for a signal."""
         return await self._process.wait()
 
     async def stop(self) -> int:
-        """End it: asked first, killed after `STOP_GRACE` seconds. Its exit status."""
+        """End it: asked first, killed after `STOP_GRACE` seconds. Returns its exit status."""
         if self.running:
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()
@@ -121,13 +121,13 @@ class EmbeddedServer:
             return await _end(self._process)
 
     async def reconfigure(self, config: ServerConfig) -> None:
-        """Run on with what a running server can change of `config`: the trusted proxies.
+        """Apply the part of `config` that a running server can change: the trusted proxies.
 
-        Another operator needs a restart. A server that was started without any proxy must not be given one: version
-        2.15.1 dies of that.
+        Another operator needs a restart. A server that started without any proxy must not get one: version 2.15.1 dies
+        of it.
 
         Raises:
-            ServerFailed: it did not take it; it runs on as it was.
+            ServerFailed: it did not take it; it runs on as before.
             StateUnwritable: the configuration cannot be written.
         """
         with _unwritable(config.folder):
@@ -142,32 +142,29 @@ class EmbeddedServer:
                 return
             if "Failed to reload" in lines or not self.running:
                 break
-            await asyncio.sleep(_POLL)  # the server tells its log alone
+            await asyncio.sleep(_POLL)  # only the server's log reports it
         raise ServerFailed("nats-server did not take its new configuration; see its log")
 
     def reload(self) -> None:
-        """Let it read its files again: new connections see a new certificate, open ones stay."""
+        """Have it read its files again: new connections see a new certificate, open ones stay."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGHUP)
 
     def kill(self) -> None:
-        """Kill it, as a crash would; `wait` tells when it is gone."""
+        """Kill it, as a crash would; `wait` returns when it is gone."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
     async def effective_sync_always(self, system: WireConnection, *, timeout: float = 5.0) -> bool:
         """Whether the running server flushes each record to disk before it acknowledges it.
 
-        Read from the server itself, not from its configuration file.
-
-        Raises:
-            ProtocolViolation: its answer cannot be read.
+        Asks the server itself: its configuration file may say otherwise.
         """
         subject = f"$SYS.REQ.SERVER.{self.server_id}.JSZ"
         answer = await ask_server(system, subject, b'{"config":true}', timeout=timeout)
         config = read_answer(answer).data.get("config")
         if not isinstance(config, dict):
-            raise ProtocolViolation("the server does not tell its JetStream settings")
+            raise ProtocolViolation("the server's answer lacks its JetStream settings")
         return bool(config.get("sync_always", False))
 
 
@@ -214,7 +211,7 @@ def _write_config(config: ServerConfig) -> None:
 
 
 def _check_port(config: ServerConfig) -> None:
-    """Ask before the start, since the server itself only logs it; it may still lose a race."""
+    """Check before the start, since the server itself only logs it; another process may still be faster."""
     if not config.port:
         return
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
@@ -254,14 +251,14 @@ async def _spawn(binary: Path, config: ServerConfig, lock: int) -> asyncio.subpr
             stdout=stderr,
             stderr=stderr,
             pass_fds=(lock,),
-            # A Ctrl-C is for us: we stop the server when everything else has ended.
+            # A Ctrl-C is for Postroom: it stops the server when everything else has ended.
             start_new_session=True,
             preexec_fn=die_with_parent(signal.SIGTERM),
         )
 
 
 async def _greeted(config: ServerConfig, process: asyncio.subprocess.Process) -> dict[str, Any]:
-    """As `_ready`, within the time it has; otherwise the server is ended."""
+    """As `_ready`, within the start timeout; otherwise ends the server."""
     try:
         async with asyncio.timeout(config.start_timeout):
             return await _ready(config, process)
@@ -280,7 +277,7 @@ async def _ready(config: ServerConfig, process: asyncio.subprocess.Process) -> d
     """The server's INFO, once it has written its ports and greets."""
     while process.returncode is None:
         for file in config.ports.glob(f"*_{process.pid}.ports"):
-            # The file may be written half, and the server may end while it is asked.
+            # The file may be half written, and the server may end during the question.
             with contextlib.suppress(ValueError, OSError):
                 url = json.loads(file.read_text("utf-8"))["nats"][0]
                 return await _known(config, int(url.rpartition(":")[2]))

@@ -1,4 +1,4 @@
-"""A NATS that somebody else runs: examined before anything is entrusted to it, watched, never started or ended."""
+"""A NATS that an operator runs: examined before the post room uses it, watched, never started or ended."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from postroom.observe import get_logger
 from postroom_a2a.nats import Credentials, WireConnection
 
 WAIT = 15.0
-"""Seconds in which servers that are starting, or electing a leader, may still come."""
+"""Seconds for servers that are starting, or electing a leader."""
 
 INTERVAL = 10.0
-"""Seconds between two looks at the servers."""
+"""Seconds between two checks of the servers."""
 
 ANSWER = 5.0
 """Seconds that one connection may take."""
@@ -44,13 +44,12 @@ class ExternalBus:
     Use: `await start()`, then `run()` as a task, which ends after `stop()`.
 
     Args:
-        servers: as `parse_servers` gives them.
-        credentials: of a user of our system account.
-        proxy: public key of our gateway as of now, which the servers must trust.
+        credentials: of a user of Postroom's system account.
+        proxy: returns the present public key of the gateway, which the servers must trust.
         authority: file with the certificate that signed theirs (`tls://` only).
-        wait: seconds that `start` waits for servers that are not up.
-        interval: seconds between two looks at them.
-        report: told about servers that go and come back.
+        wait: seconds that `start` waits for servers that are down.
+        interval: seconds between two checks of them.
+        report: gets a line for each server that goes and comes back.
     """
 
     def __init__(
@@ -78,21 +77,21 @@ class ExternalBus:
         self._trouble = ""
         self._stopping = asyncio.Event()
 
-    # What `postroom.bus.host.BusHost` asks for.
+    # The port `postroom.bus.host.BusHost`.
 
     @property
     def address(self) -> BusAddress:
-        """All servers named; those that were not up at the start, too."""
+        """All named servers, including those that were down at the start."""
         return self._address(self._servers)
 
     @property
     def version(self) -> str:
-        """Of the oldest server."""
+        """The version of the oldest server."""
         return self._fit.version
 
     @property
     def pid(self) -> int:
-        """None of them is ours."""
+        """0: none of them is a child of this process."""
         return 0
 
     @property
@@ -102,10 +101,10 @@ class ExternalBus:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What a person should know about these servers, a sentence each."""
+        """Warnings for people about these servers, a sentence each."""
         return self._fit.doubts
 
-    async def check(self, system: WireConnection) -> None:  # noqa: ARG002 (we have our own)
+    async def check(self, system: WireConnection) -> None:  # noqa: ARG002 (this class has its own)
         """Ask all servers again (see `BusHost.check`)."""
         await self._retry(self._examine)
 
@@ -115,7 +114,7 @@ class ExternalBus:
 
     async def trust_operator(
         self,
-        operator_jwt: str,  # noqa: ARG002 (who runs the servers has it from `postroom nats config`)
+        operator_jwt: str,  # noqa: ARG002 (the operator has it from `postroom nats config`)
         signers: Sequence[str],
         accounts: Mapping[str, str],  # noqa: ARG002
     ) -> bool:
@@ -131,8 +130,8 @@ class ExternalBus:
         """Examine the servers.
 
         Raises:
-            BusDisconnected: none can be reached, or too few.
-            ServerFailed: one has another operator, or lacks something; with the remedy.
+            BusDisconnected: no server answers, or too few.
+            ServerFailed: a server has another operator, or lacks something; with the remedy.
         """
         try:
             await self._retry(self._arrive)
@@ -141,7 +140,7 @@ class ExternalBus:
             raise
 
     async def run(self) -> None:
-        """Look at the servers until `stop`, and report what has changed."""
+        """Check the servers until `stop`, and report changes."""
         while not self._stopping.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._interval):
@@ -150,7 +149,7 @@ class ExternalBus:
             await self._look()
 
     async def stop(self) -> None:
-        """End `run`, and our connection; the servers stay."""
+        """End `run` and the connection; the servers stay."""
         self._stopping.set()
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -159,13 +158,13 @@ class ExternalBus:
     @property
     def _fit(self) -> Fitness:
         if self._fitness is None:
-            raise ServerFailed("the NATS was not examined")
+            raise ServerFailed("the NATS servers were not examined yet; call start first")
         return self._fitness
 
     # Examining.
 
     async def _retry(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Do `step` until it no longer says that servers are missing, within `wait` seconds."""
+        """Repeat `step` while servers are missing, for `wait` seconds at most."""
         clock = asyncio.get_running_loop().time
         end = clock() + self._wait
         while True:
@@ -180,23 +179,19 @@ class ExternalBus:
             await asyncio.sleep(PAUSE * random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
 
     async def _arrive(self) -> None:
-        """From the greetings to a fitness."""
+        """The whole examination, from the greetings to the fitness."""
         heard = await self._greetings()
         for one in heard:
             _check_greeting(one, self._tls is not None)
         self._cluster = heard[0].cluster
         for one in heard[1:]:
-            await (await self._connect(one.url)).close()  # each must let us in
+            await (await self._connect(one.url)).close()  # each must accept the credential
         if self._connection is None:
             self._connection = await self._connect(*dict.fromkeys((heard[0].url, *self._servers)))
         await self._examine({one.server_id: one.url for one in heard})
 
     async def _greetings(self) -> list[Greeting]:
-        """Of those that can be reached.
-
-        Raises:
-            BusDisconnected: none can.
-        """
+        """The greetings of the servers that answer; raises BusDisconnected if none does."""
         results = await asyncio.gather(
             *(greeting(server, self._tls) for server in self._servers), return_exceptions=True
         )
@@ -228,10 +223,10 @@ class ExternalBus:
             ) from error
 
     async def _examine(self, greeted: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Ask every server about itself, and check that they are fit.
+        """Ask every server about itself, and check the answers.
 
         Args:
-            greeted: id -> address of those that must be among them.
+            greeted: id -> address of servers that must be among them.
         """
         reports = await self._reports(greeted)
         present = {report.server_id for report in reports}
@@ -250,10 +245,10 @@ class ExternalBus:
         self._known = {report.name: report.server_id for report in reports}
 
     async def _reports(self, expected: Collection[str] = ()) -> list[ServerReport]:
-        """Of the servers of our cluster.
+        """The reports of the cluster's servers.
 
         Raises:
-            ServerFailed: none answers, so our system account is not theirs.
+            ServerFailed: no server answers, so their system account is another.
         """
         reports = await server_reports(self._present, expected)
         ours = [report for report in reports if report.cluster == self._cluster]
@@ -273,7 +268,7 @@ class ExternalBus:
     # Watching.
 
     async def _look(self) -> None:
-        """Once; whatever is found is reported, and nothing is ended for it."""
+        """Check once; report a problem and end nothing for it."""
         try:
             if self._connection is not None and self._connection.lost is not None:
                 await self._connect_again(self._connection)
@@ -288,7 +283,7 @@ class ExternalBus:
             self._report(f"the NATS: {trouble}" if trouble else "the NATS is well again")
 
     async def _connect_again(self, lost: WireConnection) -> None:
-        """A server ended the connection for good, as it does when it was told to forget who we are."""
+        """Connect again after a server has ended the connection for good, as it does without our account."""
         await lost.close()
         connection = await self._connect(*self._servers)
         if self._stopping.is_set():

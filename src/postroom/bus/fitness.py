@@ -1,4 +1,4 @@
-"""Whether servers that somebody else runs keep what a post room promises."""
+"""Whether servers that an operator runs can keep Postroom's promises."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.bus.server_binary import OLDEST
-from postroom.bus.server_config import MAX_CONTROL_LINE, MAX_PAYLOAD
 from postroom.errors import BusDisconnected, ProtocolViolation, ServerFailed, ServerTooOld
+from postroom.protocol.limits import MAX_CONTROL_LINE, MAX_PAYLOAD
 from postroom.protocol.streams import STREAMS
 
 REMEDY = "`postroom nats config` prints what its configuration must say"
 
 LEAST_STORE = sum(spec.max_bytes for spec in STREAMS) + 1024**3
-"""Bytes on disk that the limits of all streams and buckets of one organisation add up to."""
+"""Bytes on disk: the sum of the limits of all streams and buckets of one organisation."""
 
 COPIES = 3
-"""Copies of each record on a cluster; so many servers it has at least."""
+"""Copies of each record on a cluster, and so its least number of servers."""
 
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerReport:
-    """What one server says about itself.
+    """The report of one server about itself.
 
     Attributes:
-        server_id: by which the system account addresses it.
+        server_id: its address for the system account.
         cluster: name of the cluster, "" for a single server.
         proxies: public keys of the gateways that it trusts.
         signers: public signing keys of the operator that it trusts.
         max_store: bytes that JetStream may keep on its disk, 0 where JetStream is off.
-        sync_always: a record is on disk before it is acknowledged.
-        peers: servers with JetStream that its cluster has, be they up or not; 1 without a cluster.
-        leader: name of their leader, "" while there is none.
+        sync_always: each record is on disk before its acknowledgement.
+        peers: servers with JetStream that its cluster has, up or down; 1 without a cluster.
+        leader: name of their leader, "" without one.
     """
 
     server_id: str
@@ -56,7 +56,7 @@ class ServerReport:
         """From the answer to a VARZ request.
 
         Raises:
-            ProtocolViolation: it is not what a server answers.
+            ProtocolViolation: a server does not answer so.
         """
         try:
             server, data = answer["server"], answer["data"]
@@ -85,11 +85,11 @@ class ServerReport:
 
 @dataclass(frozen=True, slots=True)
 class Fitness:
-    """Of servers that are accepted.
+    """The result for accepted servers.
 
     Attributes:
-        replicas: copies that each stream gets.
-        doubts: what a person should know, a sentence each.
+        replicas: copies of each stream.
+        doubts: warnings for people, a sentence each.
     """
 
     replicas: int
@@ -98,11 +98,7 @@ class Fitness:
 
 
 def check_version(version: str, place: str) -> None:
-    """Whether a server of that version keeps our promises.
-
-    Raises:
-        ServerTooOld: no.
-    """
+    """Raise `ServerTooOld` for a version that cannot keep Postroom's promises."""
     if _numbers(version) < OLDEST:
         oldest = ".".join(str(part) for part in OLDEST)
         raise ServerTooOld(
@@ -112,14 +108,13 @@ def check_version(version: str, place: str) -> None:
 
 
 def assess(servers: Sequence[ServerReport], proxy: str) -> Fitness:
-    """Whether a post room may run on `servers`, those of one cluster that answer.
+    """Whether a post room may run on `servers`, the answering ones of one cluster.
 
     Args:
-        servers: at least one.
-        proxy: public key of our gateway.
+        proxy: public key of the gateway.
 
     Raises:
-        ServerFailed: they do not keep what they acknowledge, or lack what we need; with the remedy.
+        ServerFailed: they could lose acknowledged records, or lack a setting; with the remedy.
         BusDisconnected: too few of them are up.
     """
     for server in servers:

@@ -1,4 +1,4 @@
-"""What a nats-server says before it knows who connects: its greeting, INFO."""
+"""The greeting of a nats-server (INFO), which it sends before authentication."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TIMEOUT = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """One server's.
+    """The greeting of one server.
 
     Attributes:
-        info: the INFO document; what it lists depends on the server.
+        info: the INFO document; its fields depend on the server.
     """
 
     url: str
@@ -28,12 +28,12 @@ class Greeting:
 
     @property
     def version(self) -> str:
-        """Of the server, e.g. "2.15.1"."""
+        """Version of the server, e.g. "2.15.1"."""
         return str(self.info.get("version", ""))
 
     @property
     def server_id(self) -> str:
-        """By which the system account addresses the server."""
+        """The server's address for the system account."""
         return str(self.info.get("server_id", ""))
 
     @property
@@ -48,12 +48,12 @@ async def greeting(
     """The greeting of the server at `url`, `nats://host:port`.
 
     Args:
-        tls: for a server that does the TLS handshake before it greets.
-        timeout: seconds for all of it.
+        tls: for a server that does the TLS handshake before its greeting.
+        timeout: seconds for connection, handshake and greeting.
 
     Raises:
-        BusDisconnected: nothing takes connections there, or it stays silent.
-        ServerFailed: what listens there is no nats-server, has no valid certificate, or says something before TLS.
+        BusDisconnected: nothing accepts connections there, or it stays silent.
+        ServerFailed: not a nats-server, no valid certificate, or a greeting before TLS.
     """
     where = urlsplit(url)
     try:
@@ -72,7 +72,7 @@ async def greeting(
             remedy="name the authority that signed it in POSTROOM_NATS_CA",
         ) from error
     except ssl.SSLError as error:
-        # A client that lets the server speak first could be talked out of TLS by whoever sits between them.
+        # An attacker in between could talk a client out of TLS if it let the server speak first.
         raise ServerFailed(
             f"{url} does not begin with TLS",
             remedy="give that server a tls block with handshake_first: true",

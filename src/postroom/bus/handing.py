@@ -1,6 +1,6 @@
-"""Handing deliveries to a handler: one at a time, in order, with in-progress beats for all that are open.
+"""Handing deliveries to a handler: one at a time, in order, with in-progress beats for all open ones.
 
-Both implementations of the bus use it; only how deliveries arrive and how they are answered differs.
+Both implementations of the bus use it; they differ in how deliveries arrive and are answered.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ FINISH_TIMEOUT = 5.0
 
 
 class OpenDelivery(Delivery, Protocol):
-    """A delivery that knows whether it was answered, and whether it was set aside."""
+    """A delivery that knows whether it is open, and whether it was set aside."""
 
     open: bool
     aside: bool
 
 
 class Handing:
-    """Holds the open deliveries of one consumer and hands them over.
+    """Holds the open deliveries of one consumer and hands them to the handler.
 
     Args:
         handler: awaited for one delivery at a time.
-        batch: most open deliveries, but for those that were set aside.
-        report: told what a handler raised.
+        batch: most open deliveries, without those set aside.
+        report: gets the handler's exceptions.
         beat: seconds between in-progress beats.
-        sleep: waits for seconds; a test's clock may.
-        changed: told when there may be room for more.
+        sleep: waits for seconds; by a test's clock if it brings one.
+        changed: called when there may be room for more.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class Handing:
 
     @property
     def room(self) -> int:
-        """How many more may be open."""
+        """Number of further deliveries that may be open."""
         return self._batch - self._counted
 
     @property
     def hungry(self) -> bool:
-        """Whether it is worth asking for more: half is free, or the handler has nothing to do."""
+        """Whether to ask for more: half is free, or the handler is idle."""
         half_free = self._counted <= self._batch // 2
         return half_free or (not self._queue and self.room > 0)
 
@@ -95,17 +95,17 @@ class Handing:
         return bool(self._tasks) and asyncio.current_task() is self._tasks[0]
 
     def take(self, delivery: OpenDelivery) -> None:
-        """A delivery arrived."""
+        """Take a delivery that arrived."""
         sequence = delivery.message.sequence
         if (older := self._open.get(sequence)) is not None:
-            older.open = False  # it comes again, so the older one's time is over
+            older.open = False  # a redelivery replaces the older one
             self._aside.discard(sequence)
         self._open[sequence] = delivery
         self._queue.append(delivery)
         self._filled.set()
 
     def answered(self, delivery: OpenDelivery) -> None:
-        """A delivery is no longer open, or was set aside."""
+        """Note that a delivery is no longer open, or was set aside."""
         sequence = delivery.message.sequence
         if self._open.get(sequence) is delivery:
             if delivery.open:
@@ -136,22 +136,22 @@ class Handing:
         except Exception as error:  # noqa: BLE001 (whatever a handler raises, the record is given back)
             self._counters.handler_errors += 1
             self._report(error)
-            with suppress(PostroomError):  # not given back now, it comes again after `ack_wait`
+            with suppress(PostroomError):  # otherwise it comes again after `ack_wait`
                 await delivery.nak(redelivery_delay(delivery.attempt))
 
     async def _beats(self) -> None:
         while True:
             await self._sleep(self._beat)
             for delivery in list(self._open.values()):
-                with suppress(PostroomError):  # a beat that is lost with the connection
+                with suppress(PostroomError):  # a lost connection loses the beat
                     await delivery.in_progress()
 
     def halt(self) -> None:
-        """Hand over nothing more."""
+        """Stop handing over."""
         self._stopping = True
 
     async def stop(self) -> None:
-        """Let a running handler finish; give back at once what was not handed over."""
+        """Let a running handler finish; give the waiting deliveries back at once."""
         self.halt()
         if not self.within:
             with suppress(TimeoutError):

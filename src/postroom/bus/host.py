@@ -1,4 +1,4 @@
-"""What the control plane needs of the NATS that carries it, be it our own child or somebody else's cluster."""
+"""The control plane's port to the NATS servers, be they its own child or an operator's cluster."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from postroom_a2a.nats import WireConnection
 class BusHost(Protocol):
     """The bus's server, or servers.
 
-    `run` is a task of the control plane's TaskGroup, which ends after `stop`.
+    `run` is a task of the control plane's TaskGroup and ends after `stop`.
     """
 
     @property
     def address(self) -> BusAddress:
-        """How to connect, as of now."""
+        """The present address."""
         ...
 
     @property
@@ -27,7 +27,7 @@ class BusHost(Protocol):
 
     @property
     def pid(self) -> int:
-        """Process id of our own server, 0 for somebody else's."""
+        """Process id of Postroom's own server, 0 for an operator's."""
         ...
 
     @property
@@ -37,38 +37,38 @@ class BusHost(Protocol):
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What a person should know about it, a sentence each."""
+        """Warnings for people about it, a sentence each."""
         ...
 
     async def check(self, system: WireConnection) -> None:
-        """Ask the running server whether it keeps what it acknowledges.
+        """Check that the running server flushes a record before it acknowledges it.
 
         Raises:
-            ServerFailed: it does not, with the remedy.
+            ServerFailed: it does not; with the remedy.
         """
         ...
 
     async def trust_proxies(self, proxies: Sequence[str]) -> bool:
-        """Have the servers trust these gateways and no others; no connection ends for it.
+        """Make the servers trust these gateways and no others; no connection ends for it.
 
         Returns:
-            Whether each of them does now. Somebody else's are not told but asked: False if one does not trust all
-            of these, or does not answer.
+            Whether each of them does now. An operator's servers are only asked: False if one does not trust all of
+            these or does not answer.
 
         Raises:
-            EnvironmentFault: our own server did not take it, and runs on as it was.
+            EnvironmentFault: Postroom's own server refused, and runs on as before.
         """
         ...
 
     async def trust_operator(
         self, operator_jwt: str, signers: Sequence[str], accounts: Mapping[str, str]
     ) -> bool:
-        """Have our own server trust these signing keys of the operator and no others.
+        """Make Postroom's own server trust these signing keys of the operator and no others.
 
-        It is started again for that; connections come back by themselves.
+        The server restarts for that; connections come back by themselves.
 
         Args:
-            operator_jwt: JWT of the operator, with the keys.
+            operator_jwt: JWT with the keys.
             accounts: account public key -> account JWT.
 
         Returns:
@@ -80,9 +80,9 @@ class BusHost(Protocol):
         ...
 
     async def run(self) -> None:
-        """Keep it up, or watch it, until `stop`."""
+        """Supervise or watch it until `stop`."""
         ...
 
     async def stop(self) -> None:
-        """End it, if it is ours, and `run`."""
+        """End `run`, and the server if it is Postroom's own."""
         ...

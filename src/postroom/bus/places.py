@@ -1,4 +1,4 @@
-"""Addresses of a NATS that somebody else runs, as a person writes them in the environment."""
+"""Addresses of an operator's NATS, as a person writes them in the environment."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ DEFAULT_PORT = 4222
 
 
 def parse_servers(urls: Sequence[str], *, always_tls: bool = False) -> tuple[str, ...]:
-    """The addresses in `urls` in full, `nats://host:port` or `tls://host:port`.
+    """The complete addresses for `urls`: `nats://host:port` or `tls://host:port`.
 
     Args:
-        urls: as a person wrote them.
-        always_tls: TLS is demanded on loopback, too.
+        always_tls: demand TLS on loopback, too.
 
     Raises:
-        InvalidInput: one is no address, carries a credential, or would carry clear text off this machine.
+        InvalidInput: a malformed address, a credential in one, or clear text that would leave this machine.
     """
     servers = tuple(_server(url, always_tls) for url in urls)
     if len({urlsplit(server).scheme for server in servers}) > 1:
@@ -57,7 +56,7 @@ def _place(parts: SplitResult, url: str) -> tuple[str, int]:
     beyond = parts.path.strip("/") or parts.query or parts.fragment
     if parts.scheme not in SCHEMES or not host or beyond:
         raise InvalidInput(
-            f"{url!r} in POSTROOM_NATS_URL is no address of a NATS",
+            f"{url!r} in POSTROOM_NATS_URL is not the address of a NATS server",
             remedy="write nats://HOST:PORT or tls://HOST:PORT, several with commas between them",
         )
     return host, port
@@ -70,10 +69,10 @@ def _is_loopback(host: str) -> bool:
 
 
 def tls_context(authority: Path | None) -> ssl.SSLContext:
-    """For connections to servers whose certificates `authority` has signed; None for what this machine trusts.
+    """A context that trusts the certificate in `authority`; None trusts this machine's authorities.
 
     Raises:
-        InvalidInput: the file cannot be read, or holds no certificate.
+        InvalidInput: the file cannot be read, or has no certificate.
     """
     try:
         context = ssl.create_default_context(cafile=authority)

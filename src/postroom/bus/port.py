@@ -1,7 +1,7 @@
-"""What the bus promises: the `MessageBusProvider` and `BusAdmin` ports.
+"""The ports of the bus: `MessageBusProvider` and `BusAdmin`, with their promises.
 
-Two implementations keep them, proved by one contract suite: NATS (`postroom.bus.nats`) and an in-memory twin
-that ships for tests (`postroom.bus.memory`).
+One contract suite proves them for both implementations: NATS (`postroom.bus.nats`) and an in-memory twin for tests
+(`postroom.bus.memory`).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message as received.
+    """A received message.
 
     Attributes:
-        id: the `Nats-Msg-Id` of a stored message, "" where none was given.
-        sender_uid: from the authenticated subject, never from the payload; "" where the subject names none.
-        timestamp: seconds since the epoch: when it was stored, or received where it is not stored.
-        sequence: in its stream, 0 where it is not stored.
-        reply_to: subject for an answer, "" if none is wanted.
+        id: the `Nats-Msg-Id` of a stored message, "" without one.
+        sender_uid: from the authenticated subject, never from the payload; "" if the subject names none.
+        timestamp: seconds since the epoch: when a stream stored it, else when it was received.
+        sequence: in its stream; 0 if no stream stores it.
+        reply_to: subject for an answer, "" for none.
     """
 
     id: str
@@ -54,11 +54,11 @@ class BusStatistics:
     """Counters since the bus was opened.
 
     Attributes:
-        published: messages given to the bus and not refused.
-        received: messages and deliveries handed to handlers.
+        published: messages that the bus accepted.
+        received: messages and deliveries given to handlers.
         refused: calls that the bus denied or refused.
-        ignored: frames that were not what their subject says, taken by nobody.
-        dropped: messages lost because a handler was too slow (never stored records, which come again).
+        ignored: frames that contradict their subject.
+        dropped: live messages lost because a handler was too slow (stored records come again).
         reconnects: times the connection was made again.
         open_deliveries: deliveries that are neither acked nor given back.
     """
@@ -76,17 +76,17 @@ class BusStatistics:
 
 
 class Delivery(Protocol):
-    """One delivery of a stored message to a consumer; it comes again unless it is acked or terminated.
+    """One delivery of a stored message to a consumer; it comes again unless acked or terminated.
 
-    It is *open* until one of `ack`, `nak` and `term` was called; what is called after that does nothing. While
-    it is open, in-progress beats are sent for it every `BEAT_INTERVAL` seconds, also after its handler returned:
-    a handler may hand it on and acknowledge later. Closing the subscription ends the beats, and open deliveries
-    may still be acknowledged for `ack_wait` seconds.
+    It is *open* until the first call of `ack`, `nak` or `term`; later calls do nothing. While it is open, in-progress
+    beats go out every `BEAT_INTERVAL` seconds, even after its handler returned: a handler may pass it on and
+    acknowledge later. Closing the subscription ends the beats; open deliveries can still be acknowledged for `ack_wait`
+    seconds.
     """
 
     @property
     def message(self) -> Message:
-        """What was delivered."""
+        """The delivered message."""
 
     @property
     def attempt(self) -> int:
@@ -94,38 +94,38 @@ class Delivery(Protocol):
 
     @property
     def pending(self) -> int:
-        """Messages that wait behind this one."""
+        """Number of messages that wait behind this one."""
 
     async def ack(self, *, confirm: bool = True) -> None:
         """Done: it will not come again (short of a crash of the server before it wrote that down).
 
         Args:
-            confirm: wait until the server said so; otherwise an acknowledgement that is lost on the way means
-                that the message comes again.
+            confirm: wait for the server's confirmation; otherwise a lost acknowledgement means that the message comes
+                again.
 
         Raises:
-            RequestTimeout: the server did not confirm in time; it may come again.
-            BusDisconnected: there is no connection; it will come again.
+            RequestTimeout: no confirmation in time; it may come again.
+            BusDisconnected: no connection; it will come again.
         """
 
     async def nak(self, delay: float = 0.0) -> None:
         """Not done: it comes again after `delay` seconds, up to the consumer's `max_deliver`."""
 
     async def in_progress(self) -> None:
-        """Being worked on: the consumer's `ack_wait` begins anew."""
+        """Still in work: the consumer's `ack_wait` begins anew."""
 
     def set_aside(self) -> None:
-        """Being worked on for long: it stays open, and counts no more toward the batch, so that another one comes."""
+        """In work for long: it stays open but leaves the batch, which makes room for another one."""
 
     async def term(self, reason: str) -> None:
-        """Cannot ever be done: it does not come again and becomes a dead letter."""
+        """Never possible: it does not come again and becomes a dead letter."""
 
 
 class Subscription(Protocol):
-    """Something that receives until it is closed."""
+    """A receiver until it is closed."""
 
     async def close(self) -> None:
-        """Stop receiving; a handler that runs is finished first, within a deadline. Idempotent."""
+        """Stop receiving; a running handler finishes first, within a deadline. Idempotent."""
 
 
 Handler = Callable[[Message], Awaitable[None]]
@@ -136,14 +136,14 @@ DeliveryHandler = Callable[[Delivery], Awaitable[None]]
 class MessageBusProvider(Protocol):
     """One identity's connection to the bus.
 
-    Order: what one publisher publishes to one subject is received in that order. Loss: a stored record is never
-    lost once `publish` returned; a message that no stream stores reaches whoever listens at that moment and
-    nobody else. Duplication: `consume` may deliver a record more than once; handlers must not mind.
+    Order: the messages of one publisher on one subject arrive in the order of publishing. Loss: a stored record is
+        never lost once `publish` returned; a message that no stream stores reaches only the subscribers of that moment.
+        Duplication: `consume` may deliver a record more than once; handlers must tolerate that.
     """
 
     @property
     def uid(self) -> str:
-        """Whom this connection authenticated as."""
+        """The uid of this identity."""
 
     async def publish(
         self,
@@ -154,27 +154,27 @@ class MessageBusProvider(Protocol):
         metadata: Mapping[str, str] | None = None,
         timeout: float = 5.0,
     ) -> Stored | None:
-        """Publish; for a subject that a stream stores, return when the record is on disk.
+        """Publish; if a stream stores the subject, return when the record is on disk.
 
         Args:
-            id: de-duplication id; a record with the same id within the window is not stored again, and the
-                answer says `duplicate`.
+            id: de-duplication id; a second record with this id within the window is not stored, and the answer says
+                `duplicate`.
             timeout: seconds for the log's answer.
 
         Returns:
-            Where it was stored, or None for a subject that nothing stores.
+            Where it was stored; None for a subject that no stream stores.
 
         Raises:
-            StreamFull: a bound was reached; nothing was stored.
-            LostUpdate: an expected sequence in the headers was not the last one.
+            StreamFull: the stream is at a bound; nothing was stored.
+            LostUpdate: the expected sequence in the headers was not the last one.
             Forbidden: this identity may not publish there.
-            RequestTimeout: no answer; it may or may not be stored (publish again with the same id).
+            RequestTimeout: no answer; it may be stored or not (publish again with the same id).
             NoResponders: no stream stores the subject.
             MessageTooLarge: over the server's limit.
         """
 
     async def subscribe(self, subject: str, handler: Handler, *, queue: str = "") -> Subscription:
-        """Receive what is published from now on, until closed; with `queue`, one of the group receives it.
+        """Receive messages from now on, until closed; with `queue`, one subscriber of the group receives each.
 
         Raises:
             Forbidden: this identity may not subscribe there.
@@ -199,8 +199,8 @@ class MessageBusProvider(Protocol):
     async def serve(self, subject: str, responder: Responder, *, queue: str = "") -> Subscription:
         """Answer requests on `subject`, several at a time.
 
-        A request whose reply subject is not the asker's own is not answered. A responder that raises a
-        `PostroomError` answers `{"error": <problem document>}`; any other error is reported and answered as an
+        A request whose reply subject is not the requester's own gets no answer. If a responder raises a
+        `PostroomError`, the answer is `{"error": <problem document>}`; any other error is reported and answered as an
         internal one.
         """
 
@@ -209,28 +209,28 @@ class MessageBusProvider(Protocol):
     ) -> Subscription:
         """Pull from a durable consumer, in order, until closed; survives reconnects.
 
-        The handler acks, or hands the delivery on to someone who does (see `Delivery`). If it raises, the
-        delivery is given back with the delay of `redelivery_delay` and the error is reported by `statistics`
-        and the log. Frames that are not deliveries to this identity are ignored.
+        The handler acks the delivery or passes it on (see `Delivery`). If it raises, the delivery goes back with the
+        delay of `redelivery_delay`, and `statistics` and the log show the error. Frames that are not deliveries to this
+        identity are ignored.
 
         Args:
-            durable: name of the consumer; while it does not exist, it is waited for.
+            durable: name of the consumer; `consume` waits until it exists.
             handler: awaited for one delivery at a time.
-            batch: most deliveries that are open at a time, fetched ahead ones included.
+            batch: most open deliveries, including those fetched ahead.
 
         Raises:
-            Forbidden: an agent's consumers carry its own uid; others are not for it.
+            Forbidden: the consumer belongs to another agent.
         """
 
     async def renew(self, *, timeout: float = 10.0) -> None:
-        """Go on over a new connection, made with the present credential, without a gap.
+        """Move to a new connection, made with the present credential, without a gap.
 
-        Nothing is lost, nothing comes twice, no call fails; subscriptions and open deliveries stay. The former
-        connection has ended when this returns, and after `timeout` seconds in any case.
+        Nothing is lost or doubled and no call fails; subscriptions and open deliveries stay. The old connection has
+        ended when this returns, after `timeout` seconds at the latest.
 
         Raises:
-            BusDisconnected: no new connection was made in time; the former one stays in use.
-            Unauthorized: the credential was refused; the former connection stays in use.
+            BusDisconnected: no new connection in time; the old one stays in use.
+            Unauthorized: the server refused the credential; the old connection stays in use.
         """
 
     async def close(self) -> None:
@@ -241,40 +241,40 @@ class MessageBusProvider(Protocol):
 
 
 class BusAdmin(Protocol):
-    """What the control plane may do beside: shape streams and consumers, read and delete records."""
+    """The control plane's further rights: to manage streams and consumers, to read and delete records."""
 
     async def ensure_stream(self, spec: StreamSpec) -> None:
         """Create the stream, or change it to `spec` if it exists."""
 
     async def ensure_consumer(self, spec: ConsumerSpec) -> None:
-        """Create the durable consumer, or change what can be changed (filters, bounds)."""
+        """Create the durable consumer, or change its filters and bounds."""
 
     async def delete_consumer(self, stream: str, durable: str) -> None:
-        """Delete it; nothing happens if there is none."""
+        """Delete the consumer, if it exists."""
 
     def replay(
         self, stream: str, *, after: int = 0, subjects: tuple[str, ...] = ()
     ) -> AsyncIterator[Message]:
-        """Records with a sequence greater than `after`, in order, until the end of the stream as it is now."""
+        """Records with a sequence greater than `after`, in order, until the present end of the stream."""
 
     async def get(self, stream: str, sequence: int) -> Message:
         """The record at `sequence`.
 
         Raises:
-            NotFound: there is none (any more).
+            NotFound: it never existed, or is gone.
         """
 
     async def last(self, stream: str, subject: str) -> Message | None:
         """The last record on `subject`, or None."""
 
     async def delete(self, stream: str, sequence: int) -> None:
-        """Delete one record; nothing happens if there is none."""
+        """Delete one record, if it exists."""
 
     async def pending(self, stream: str, durable: str) -> tuple[int, int]:
         """(not yet delivered, delivered and not yet acknowledged) of a consumer."""
 
     async def poke(self, stream: str, durable: str) -> None:
-        """Make an idle consumer notice exhausted deliveries; takes nothing (facts: the advisory needs a pull)."""
+        """Make an idle consumer notice exhausted deliveries, whose advisory needs a pull; takes nothing."""
 
     async def last_sequence(self, stream: str) -> int:
         """Sequence of the newest record, 0 for an empty stream."""

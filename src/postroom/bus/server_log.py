@@ -1,4 +1,4 @@
-"""What the embedded server said last, and what it meant."""
+"""The last lines of the embedded server's log, and the error that they mean."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _LOG_TAIL = 64 * 1024
 
 
 def last_lines(config: ServerConfig, pid: int) -> str:
-    """The last lines that the server `pid` wrote, to its log and to standard error.
+    """The last lines that the server `pid` wrote to its log and to standard error.
 
-    Clients choose some of the words in there, so control characters are replaced.
+    Clients choose some of the words in them, so control characters are replaced.
     """
     logged = [line for line in _tail(config.log) if line.startswith(f"[{pid}] ")]
     lines = logged[-LAST_LINES:] + _tail(config.stderr)[-LAST_LINES:]
@@ -34,9 +34,9 @@ def _tail(path: Path) -> list[str]:
 
 
 NO_SPACE = ("no space left on device", "disk quota exceeded")
-"""What the server and the system say of a full disk, in lower case."""
+"""The words of server and system for a full disk, in lower case."""
 
-# What the server says when its folder is at fault.
+# The server's words for a fault of its folder.
 _UNWRITABLE = (*NO_SPACE, "permission denied", "read-only file system", "not a directory")
 
 

@@ -1,4 +1,4 @@
-"""Asking every server of a cluster at once, over the system account."""
+"""Reports of every server of a cluster, over the system account."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from postroom_a2a.nats import WireConnection
 from postroom_a2a.nats.system import ask_servers
 
 SILENCE = 0.5
-"""Seconds without a further answer after which all are there: how many come is not known before."""
+"""Seconds without a further answer after which all have come: their number is unknown before."""
 
 ANSWER_TIMEOUT = 3.0
-"""Seconds to wait for an answer that must come."""
+"""Seconds for an answer that must come."""
 
 
 async def server_reports(
     connection: WireConnection, expected: Collection[str] = (), *, timeout: float = ANSWER_TIMEOUT
 ) -> list[ServerReport]:
-    """What the servers that answer say about themselves, by name.
+    """The reports of the answering servers about themselves, by name.
 
     Args:
-        connection: of a user of the system account.
-        expected: ids of servers that are waited for.
-        timeout: seconds that the first, and those expected, have for their answers.
+        expected: ids of servers whose answers must come.
+        timeout: seconds for the first answer and for those expected.
 
     Raises:
         ProtocolViolation: an answer cannot be read.
@@ -54,17 +53,17 @@ async def server_reports(
 
 
 async def share_accounts(connection: WireConnection, servers: int) -> bool:
-    """Whether the `servers` keep accounts that are pushed to them, and share them with each other.
+    """Whether the `servers` keep pushed accounts and share them with each other.
 
-    Each that keeps any answers when it is asked for a list; for others to copy, one of type `full`
-    gives all of them.
+    Each server that keeps any answers a request for its list; one of type `full` gives all of them to a server that
+    copies.
     """
     listing = await _count(connection, "$SYS.REQ.CLAIMS.LIST", servers)
     return listing == servers and await _count(connection, "$SYS.REQ.CLAIMS.PACK", 1) == 1
 
 
 async def _count(connection: WireConnection, subject: str, most: int) -> int:
-    """Answers to a question, up to `most` of them."""
+    """The number of answers to a question, up to `most`."""
     await connection.ready(ANSWER_TIMEOUT)
     count = 0
     async with aclosing(ask_servers(connection, subject, wait=lambda: ANSWER_TIMEOUT)) as answers:
@@ -76,6 +75,6 @@ async def _count(connection: WireConnection, subject: str, most: int) -> int:
 
 
 def _complete(reports: dict[str, ServerReport]) -> bool:
-    """Whether nobody else can answer: a single server, or all that its cluster has JetStream on."""
+    """Whether no further server can answer: a single server, or every server with JetStream of its cluster."""
     newest = next(reversed(reports.values()))
     return not newest.cluster or (newest.peers > 1 and len(reports) == newest.peers)

@@ -1,4 +1,4 @@
-"""Whether there is room on a disk."""
+"""Checks of the free space of a disk."""
 
 from __future__ import annotations
 
@@ -10,28 +10,20 @@ from postroom.errors import StateUnwritable
 MIB = 1024 * 1024
 
 RESERVE = 4 * MIB
-"""Bytes that are left free: the log's index files and the database need some to go on."""
+"""Bytes that stay free: the log's index files and the database need some to go on."""
 
 
 def check_space(folder: Path, reserve: int = RESERVE) -> None:
-    """Whether something may be written to `folder`.
-
-    Raises:
-        StateUnwritable: less than `reserve` bytes are free, or there is no such folder.
-    """
+    """Raise `StateUnwritable` unless `folder` exists and has `reserve` bytes free."""
     if _free(folder) < reserve:
         raise StateUnwritable(
             f"the disk of {folder} is full; nothing was stored",
-            remedy="free space, then do it again",
+            remedy="free space, then try again",
         )
 
 
 def check_room(folder: Path) -> None:
-    """Whether a post room in `folder` could accept anything.
-
-    Raises:
-        StateUnwritable: it would refuse each message, or there is no such folder.
-    """
+    """Raise `StateUnwritable` unless `folder` exists and has space for a post room to accept messages."""
     free = _free(folder)
     if free < RESERVE:
         raise StateUnwritable(
@@ -45,5 +37,7 @@ def _free(folder: Path) -> int:
     try:
         found = os.statvfs(folder)
     except OSError as error:
-        raise StateUnwritable(f"cannot look at the disk of {folder}: {error.strerror}") from error
+        raise StateUnwritable(
+            f"cannot read the free space of {folder}: {error.strerror}"
+        ) from error
     return found.f_bavail * found.f_frsize

@@ -1,7 +1,7 @@
-"""The lock beside a JetStream store: two servers on one store both run without a word, and ruin it.
+"""The lock beside a JetStream store: two servers on one store would both run without an error, and ruin it.
 
-The lock belongs to an open file that the server inherits, so it lives exactly as long as the server does, even
-when whoever started it is killed.
+The lock belongs to an open file that the server inherits, so it lives exactly as long as the server does, even when a
+signal kills the process that started it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _POLL = 0.02
 
 
 def acquire(path: Path) -> int:
-    """A locked descriptor of `path`, to be passed to the server and then closed here.
+    """A locked descriptor of `path`: pass it to the server, then close it here.
 
     Raises:
-        StoreLocked: a server has it; the message names its pid.
+        StoreLocked: a server holds it; the message names its pid.
         OSError: the file cannot be opened.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -42,9 +42,9 @@ def acquire(path: Path) -> int:
 
 
 async def acquire_within(path: Path, patience: float) -> int:
-    """As `acquire`, but for `patience` seconds a server that has the lock is waited for.
+    """As `acquire`, but wait up to `patience` seconds for a server that holds the lock.
 
-    The kernel tells nobody that a lock is free, and the holder named in the file may not be the last one.
+    The kernel reports no unlock, and the holder named in the file may not be the last one.
     """
     deadline = time.monotonic() + patience
     while True:
@@ -57,7 +57,7 @@ async def acquire_within(path: Path, patience: float) -> int:
 
 
 def name_holder(descriptor: int, pid: int) -> None:
-    """Write down who holds the lock."""
+    """Write the lock's holder into its file."""
     text = f"{pid}\n".encode()
     os.pwrite(descriptor, text, 0)
     os.ftruncate(descriptor, len(text))

@@ -1,6 +1,6 @@
-"""Keeping the embedded server up: a crash is followed by a start on the same port, until there are too many.
+"""Keeping the embedded server up: after a crash it starts again on the same port, up to a number of crashes.
 
-While its disk is full it is not started, and no end counts as a crash: it waits for space.
+While its disk is full no start is tried and no end counts as a crash: the supervisor waits for space.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from postroom.observe import get_logger
 from postroom_a2a.nats import WireConnection
 
 MAX_CRASHES = 5
-"""Crashes within `CRASH_WINDOW` that are borne; one more is reported."""
+"""Crashes within `CRASH_WINDOW` that lead to a restart; the next one is an error."""
 
 CRASH_WINDOW = 60.0
 """Seconds."""
@@ -48,7 +48,7 @@ def restart_delay(crashes: int, chance: float) -> float:
 
 
 def _for_space(reason: EnvironmentFault) -> bool:
-    """Whether it ended for want of space; there may be some by now."""
+    """Whether a full disk ended it; by now there may be space."""
     return any(words in str(reason).lower() for words in NO_SPACE)
 
 
@@ -59,9 +59,10 @@ class Supervisor:
     the server too.
 
     Args:
-        config: of the server; a port of 0 is chosen once and kept over restarts.
-        on_restart: awaited with the new server after each restart.
-        space: raises `StateUnwritable` while the disk of a folder is full.
+        Args:
+            config: a port of 0 is chosen once and kept over restarts.
+            on_restart: awaited with the new server after each restart.
+            space: raises `StateUnwritable` while the disk of a folder is full.
     """
 
     def __init__(
@@ -81,16 +82,12 @@ class Supervisor:
 
     @property
     def server(self) -> EmbeddedServer:
-        """The present server; after a crash the one that ended, until its successor answers.
-
-        Raises:
-            ServerFailed: it was never started.
-        """
+        """The present server; after a crash the ended one, until its successor is ready."""
         if self._server is None:
             raise ServerFailed("the server was not started")
         return self._server
 
-    # What `postroom.bus.host.BusHost` asks for.
+    # The port `postroom.bus.host.BusHost`.
 
     @property
     def address(self) -> BusAddress:
@@ -112,12 +109,12 @@ class Supervisor:
 
     @property
     def replicas(self) -> int:
-        """One: there is one server."""
+        """One: a single server."""
         return 1
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """None: it is configured as it must be."""
+        """None: Postroom has configured it."""
         return ()
 
     async def check(self, system: WireConnection) -> None:
@@ -126,18 +123,18 @@ class Supervisor:
             raise ServerFailed("nats-server does not flush each record before it acknowledges it")
 
     async def start(self) -> EmbeddedServer:
-        """The first server.
+        """Start the first server.
 
         Raises:
             EnvironmentFault: as `EmbeddedServer.start`; a first start is not tried again.
         """
         self._server = await EmbeddedServer.start(self._config)
-        self._config = self._server.config  # the port is known now
+        self._config = self._server.config  # with the chosen port
         return self._server
 
     async def trust_proxies(self, proxies: Sequence[str]) -> bool:
         """As `BusHost.trust_proxies`."""
-        # Nothing else may differ: of another JWT of the same operator the server takes nothing.
+        # Nothing else may differ: the server refuses another JWT of the same operator.
         await self.server.reconfigure(replace(self._config, proxies=tuple(proxies)))
         self._config = self.server.config
         return True
@@ -154,7 +151,7 @@ class Supervisor:
         return True
 
     def reload(self) -> None:
-        """Let the server read its files again (see `EmbeddedServer.reload`)."""
+        """Have the server read its files again (see `EmbeddedServer.reload`)."""
         self.server.reload()
 
     async def run(self) -> None:
@@ -162,7 +159,7 @@ class Supervisor:
 
         Raises:
             ServerFailed: it crashed too often; with the last lines of its log.
-            EnvironmentFault: it could not be started again as often (port taken, folder not writable).
+            EnvironmentFault: it could not start again that often (port taken, folder not writable).
         """
         try:
             while not self._stopping.is_set():
@@ -186,7 +183,7 @@ class Supervisor:
             await self._server.stop()
 
     async def _restarted(self) -> None:
-        """Start it again on purpose; a start that fails is brought back as a crash is."""
+        """Restart it on purpose; a failed start is handled like a crash."""
         try:
             self._server = await EmbeddedServer.start(self._config)
         except EnvironmentFault as error:
@@ -200,7 +197,7 @@ class Supervisor:
         return ServerFailed(f"nats-server keeps ending, lately with status {status}: {said}")
 
     async def _bring_back(self, reason: EnvironmentFault) -> None:
-        """Start it again; a start that fails counts as one more crash, for its own reason."""
+        """Start it again; a failed start counts as one more crash, with its own reason."""
         while not await self._stopped_before_start(reason):
             try:
                 self._server = await EmbeddedServer.start(self._config)
@@ -213,7 +210,7 @@ class Supervisor:
             return
 
     async def _stopped_before_start(self, reason: EnvironmentFault) -> bool:
-        """Wait until it may be started again; True if it is to stop instead."""
+        """Wait until it may start again; return True if it must stop instead."""
         if not self._full() and not _for_space(reason):
             return await self._stopped_within(self._bear(reason))
         log.error("nats-server is down and its disk is full: it is started when there is space")
@@ -233,7 +230,7 @@ class Supervisor:
         return False
 
     def _bear(self, reason: EnvironmentFault) -> float:
-        """Seconds to wait before the next start, or `reason` raised when it was one crash too many."""
+        """The seconds to wait before the next start; raises `reason` after one crash too many."""
         now = time.monotonic()
         self._crashes.append(now)
         recent = sum(1 for at in self._crashes if now - at <= CRASH_WINDOW)

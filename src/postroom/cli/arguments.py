@@ -33,7 +33,7 @@ def text_argument(words: tuple[str, ...]) -> str:
 
 def _read_input() -> str:
     from postroom.errors import MessageTooLarge
-    from postroom.protocol.envelope import MAX_ENVELOPE_BYTES
+    from postroom.protocol.limits import MAX_ENVELOPE_BYTES
 
     content = sys.stdin.buffer.read(MAX_ENVELOPE_BYTES + 1)
     if len(content) > MAX_ENVELOPE_BYTES:

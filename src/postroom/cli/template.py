@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.errors import InvalidInput, InvalidTemplate
+from postroom.protocol.limits import MAX_FILES_BYTES, MAX_TEMPLATE_BYTES
 from postroom.protocol.template import PARAMETER, Template, parse_template
 
 WALLS = ("", "auto", "bubblewrap", "netns", "landlock", "none")
 """Sandboxes whose programs are this machine's."""
-
-MAX_TEMPLATE = 256 * 1024
-MAX_FILES = 8 * 1024 * 1024
-"""Bytes of all files of a template together; they travel in one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +42,7 @@ def read(path: Path) -> Bundle:
 
 
 def _read_text(path: Path) -> str:
-    content = _read_bytes(path, path.name, MAX_TEMPLATE)
+    content = _read_bytes(path, path.name, MAX_TEMPLATE_BYTES)
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -60,7 +57,7 @@ def _read_files(path: Path, document: dict[str, object]) -> dict[str, bytes]:
         raise InvalidTemplate(f"{path}: workstation.files must be a list of file names")
     files: dict[str, bytes] = {}
     for name in names:
-        left = MAX_FILES - sum(map(len, files.values()))
+        left = MAX_FILES_BYTES - sum(map(len, files.values()))
         files[name] = _read_bytes(_inside(path, name), name, left)
     return files
 

@@ -26,6 +26,7 @@ from postroom.errors import (
 from postroom.identity import jwt
 from postroom.observe import get_logger
 from postroom.protocol import subjects
+from postroom.protocol.limits import MAX_LIST
 from postroom_a2a.limits import ConcurrencyLimit
 
 log = get_logger(__name__)
@@ -47,9 +48,6 @@ Verb = Callable[[Asker, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 MAX_AT_ONCE = 8
 """Questions of one agent that are worked on at a time: some wait for seconds, and all agents share who answers."""
-
-MAX_HISTORY = 200
-"""Posts in one answer: they must fit a message."""
 
 
 class AgentRequests:
@@ -130,7 +128,7 @@ class AgentRequests:
         project = str(asked.get("project", ""))
         if project not in await self._directory.projects(asker.uid):
             raise Forbidden(f"the agent is not in project {project!r}")
-        limit = min(max(int(asked.get("limit", 50)), 1), MAX_HISTORY)
+        limit = min(max(int(asked.get("limit", 50)), 1), MAX_LIST)
         posts = await self._office.posts(project, limit=limit)
         return {"posts": [post.as_json() for post in posts]}
 

@@ -12,11 +12,18 @@ from typing import Any
 
 from postroom.control.parts import Parts
 from postroom.errors import Conflict, InvalidInput, NotFound, RequestTimeout
-from postroom.protocol.envelope import MAX_SKILL
-from postroom.protocol.priority import MAX_REASON
+from postroom.protocol.limits import (
+    MAX_AGENT_ANSWER,
+    MAX_DERIVED_KEY,
+    MAX_LABEL,
+    MAX_LIST,
+    MAX_REASON,
+    MAX_SHOWN_TEXT,
+)
 from postroom.store import tasks as store
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.views import TaskView
+from postroom_a2a.bounds import MAX_ID
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import status_update
 from postroom_a2a.text import one_line
@@ -25,25 +32,12 @@ OPEN_PAGE = 500
 """Tasks in one answer to `tasks.open`."""
 
 LIST_PAGE = 50
-MAX_LIST = 200
 
 CHANGES_PAGE = 100
 """Changes in one answer to `tasks.changes`."""
 
 CANCEL_WAIT = 2.0
 """Seconds that a cancel waits for the end; who asked hears of it in any case."""
-
-MAX_ID = 256
-"""Characters of the `messageId` that an A2A client gives an answer."""
-
-MAX_ANSWER = 900 * 1024
-"""Bytes of an answer: a message of the bus has 1 MiB."""
-
-MAX_KEY = 1000
-"""Characters of a key."""
-
-MAX_TEXT = 2000
-"""Characters of a text that an answer which would be too long still shows of it."""
 
 TaskVerb = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 """Takes the asker's uid and what it asked; returns the answer."""
@@ -103,7 +97,7 @@ class AgentTaskRequests:
             "free": self._free(row, _text(asked, "run")),
             "task": json.loads(row.snapshot),
         }
-        return answer | {"view": _fitting(view.as_json(), MAX_ANSWER - _size(answer))}
+        return answer | {"view": _fitting(view.as_json(), MAX_AGENT_ANSWER - _size(answer))}
 
     async def listed(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
         """Tasks of the asker, the newest first; without `role` those that it runs and those that it asked for.
@@ -126,7 +120,7 @@ class AgentTaskRequests:
             )
             found |= {view.id: view for view in views}
         newest = sorted(found.values(), key=lambda view: view.requested, reverse=True)[:limit]
-        share = MAX_ANSWER // limit
+        share = MAX_AGENT_ANSWER // limit
         return {"tasks": [_fitting(view.as_json(), share) for view in newest]}
 
     async def changes(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
@@ -140,7 +134,7 @@ class AgentTaskRequests:
         found = [each for each in found if each.seq <= row.seq]
         answer = {"sequence": row.seq, "state": row.state, "task": json.loads(row.snapshot)}
         changes: list[dict[str, Any]] = []
-        room = MAX_ANSWER - _size(answer)
+        room = MAX_AGENT_ANSWER - _size(answer)
         for each in found:
             change = {"sequence": each.seq, "state": each.state, "event": _event(each, row)}
             room -= _size(change)
@@ -155,7 +149,7 @@ class AgentTaskRequests:
     async def choose(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
         """Another agent that has a skill; the same one again for the same key."""
         skill, key = _text(asked, "skill"), _text(asked, "key")
-        if not 0 < len(skill) <= MAX_SKILL or len(key) > MAX_KEY:
+        if not 0 < len(skill) <= MAX_LABEL or len(key) > MAX_DERIVED_KEY:
             raise InvalidInput("a skill has a name, and a name or a key has an end")
         agent = await self._choose(asker, skill, key)
         return {"uid": agent.uid, "nick": agent.nick, "kind": agent.kind}
@@ -165,14 +159,14 @@ class AgentTaskRequests:
         row = await self._requested(asker, asked)
         reason = one_line(_text(asked, "reason"), MAX_REASON)
         view = await self._office.cancel(row.id, asker, reason=reason, timeout=CANCEL_WAIT)
-        return {"view": _fitting(view.as_json(), MAX_ANSWER)}
+        return {"view": _fitting(view.as_json(), MAX_AGENT_ANSWER)}
 
     async def answer(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
         """Give a task that the asker asked for what it waits for."""
         row = await self._requested(asker, asked)
         named = one_line(_text(asked, "named"), MAX_ID)
         view = await self._office.answer(row.id, asker, _text(asked, "text"), named)
-        return {"view": _fitting(view.as_json(), MAX_ANSWER)}
+        return {"view": _fitting(view.as_json(), MAX_AGENT_ANSWER)}
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -248,10 +242,12 @@ def _fitting(view: dict[str, Any], room: int) -> dict[str, Any]:
     """`view` with its texts cut where it is over `room` bytes."""
     if _size(view) <= room:
         return view
-    cut = {name: view[name][:MAX_TEXT] for name in ("text", "status_text")}
+    cut = {name: view[name][:MAX_SHOWN_TEXT] for name in ("text", "status_text")}
     cut["truncated"] = True
     if "artifacts" in view and _size(view | cut) > room:
-        cut["artifacts"] = [{**each, "text": each["text"][:MAX_TEXT]} for each in view["artifacts"]]
+        cut["artifacts"] = [
+            {**each, "text": each["text"][:MAX_SHOWN_TEXT]} for each in view["artifacts"]
+        ]
     return view | cut
 
 

@@ -6,9 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from postroom.protocol.envelope import MAX_SKILL
-from postroom.protocol.priority import MAX_REASON
-from postroom_a2a.messages import MAX_CONTEXT
+from postroom.protocol.limits import MAX_CONTEXT, MAX_KEY, MAX_LABEL, MAX_PATH, MAX_REASON, MAX_WAIT
 
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(max_length=70)]
@@ -34,7 +32,7 @@ class SpawnBody(Body):
     sandbox: Name = ""
     isolation: Name = ""
     set: dict[str, str] = {}
-    path: Annotated[str, Field(max_length=4096)] = ""
+    path: Annotated[str, Field(max_length=MAX_PATH)] = ""
     wait: Wait = 0.0
 
 
@@ -71,7 +69,7 @@ class MessageBody(Body):
     text: Text
     expects_reply: bool = True
     expires_in: Annotated[float, Field(gt=0)] | None = None
-    key: Annotated[str, Field(max_length=200)] = ""
+    key: Annotated[str, Field(max_length=MAX_KEY)] = ""
     reply_to: Annotated[str, Field(max_length=64)] = ""
 
 
@@ -79,16 +77,16 @@ class PostBody(Body):
     """`POST /v1/projects/{id}/posts`."""
 
     text: Text
-    key: Annotated[str, Field(max_length=200)] = ""
+    key: Annotated[str, Field(max_length=MAX_KEY)] = ""
 
 
 class TaskBody(Body):
     """`POST /v1/tasks`: for the agent `to`, or for one that has the skill, or both."""
 
     to: Annotated[str, Field(max_length=70)] = ""
-    skill: Annotated[str, Field(max_length=MAX_SKILL)] = ""
+    skill: Annotated[str, Field(max_length=MAX_LABEL)] = ""
     text: Text
-    key: Annotated[str, Field(max_length=200)] = ""
+    key: Annotated[str, Field(max_length=MAX_KEY)] = ""
     context: Annotated[str, Field(max_length=MAX_CONTEXT)] = ""
 
 
@@ -96,7 +94,7 @@ class CancelBody(Body):
     """`POST /v1/tasks/{id}/cancel`; `timeout` in seconds for the task to end."""
 
     reason: Annotated[str, Field(max_length=MAX_REASON)] = ""
-    timeout: Annotated[float, Field(ge=0, le=60)] = 15.0
+    timeout: Annotated[float, Field(ge=0, le=MAX_WAIT)] = 15.0
 
 
 class AnswerBody(Body):

@@ -20,15 +20,13 @@ from postroom.errors import (
     problem,
 )
 from postroom.http.hosts import check_host
+from postroom.protocol.limits import MAX_BODY
 from postroom.settings import DEFAULT_ORG
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-MAX_BODY = 8 * 1024 * 1024
-"""Bytes of a request's body: the files of a template (4 MiB) in base64 fit."""
 
 STREAMED = "/v1/blobs"
 """Paths whose bodies are not held in memory; whoever takes them bounds them."""

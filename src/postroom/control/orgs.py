@@ -32,6 +32,7 @@ from postroom.identity.trust import Trust
 from postroom.observe import get_logger
 from postroom.protocol.alerts import Alert
 from postroom.protocol.ids import check_name
+from postroom.protocol.limits import MAX_ORGS
 from postroom.settings import DEFAULT_ORG, Settings
 from postroom_a2a.retry import RetryPolicy
 
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from postroom.control.org import Organisation  # it opens the API, whose routes manage these
 
 log = get_logger(__name__)
-
-MAX_ORGS = 50
-"""Organisations of one post room: the limits of their streams must fit what the server may store in all."""
 
 AT_ONCE = 4
 """Organisations that are being opened at a time."""

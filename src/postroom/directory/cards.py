@@ -13,6 +13,7 @@ from typing import Any
 
 from postroom.errors import InvalidInput, MessageTooLarge
 from postroom.protocol.ids import check_name, check_uid
+from postroom.protocol.limits import MAX_CARD_BYTES, MAX_DESCRIPTION, MAX_LABEL, MAX_SKILLS
 from postroom.protocol.template import Template
 from postroom_a2a.text import one_line, printable
 
@@ -30,16 +31,6 @@ CARD_PATH = "/.well-known/agent-card.json"
 
 SERVER_SOCKET = "a2a.sock"
 """Name of the socket of a worker's own A2A server, in its state folder."""
-
-MAX_CARD_BYTES = 64 * 1024
-"""Bytes of a card, as in the library's registry."""
-
-MAX_SKILLS = 64
-MAX_WORD = 128
-"""Characters of a skill's id and name, and of a tag."""
-
-MAX_TEXT = 2000
-"""Characters of a description or an example."""
 
 MODES = ("text/plain",)
 
@@ -61,7 +52,7 @@ def build_card(uid: str, nick: str, template: Template, *, version: str) -> Card
     """The card of a worker, as its template describes it; texts and lists are cut to their limits."""
     return {
         "name": check_name(nick, "nick"),
-        "description": printable(template.description)[:MAX_TEXT] or f"The worker {nick}.",
+        "description": printable(template.description)[:MAX_DESCRIPTION] or f"The worker {nick}.",
         "version": version,
         "supportedInterfaces": [_interface(uid)],
         "capabilities": {
@@ -95,7 +86,7 @@ def _skills(template: Template) -> list[dict[str, Any]]:
         (word, "mcp") for word in template.mcps
     ]
     for raw, tag in named:
-        word = one_line(raw)[:MAX_WORD]
+        word = one_line(raw)[:MAX_LABEL]
         if not word or word in found or len(found) == MAX_SKILLS:
             continue
         plain = word.replace("-", " ").replace("_", " ")
@@ -224,8 +215,8 @@ def _object(shape: Shape) -> Check:
     return lambda value, where: _check_object(value, where, shape)
 
 
-_WORD = _check_text(MAX_WORD)
-_TEXT = _check_text(MAX_TEXT)
+_WORD = _check_text(MAX_LABEL)
+_TEXT = _check_text(MAX_DESCRIPTION)
 _WORDS = _check_list(_WORD)
 
 _INTERFACE: Shape = {

@@ -9,10 +9,8 @@ from typing import Any
 from postroom.directory.agents import Directory
 from postroom.directory.cards import Card, matches, skills_of
 from postroom.errors import NotFound
+from postroom.protocol.limits import MAX_CARDS_BYTES
 from postroom.store.agents import Agent
-
-MAX_ANSWER = 512 * 1024
-"""Bytes of cards in one answer on the bus, whose messages hold 1 MiB."""
 
 
 class AgentSearch:
@@ -84,7 +82,7 @@ def bounded(entries: list[dict[str, Any]]) -> dict[str, Any]:
     size, fitting = 0, []
     for entry in entries:
         size += len(json.dumps(entry, ensure_ascii=False).encode())
-        if size > MAX_ANSWER:
+        if size > MAX_CARDS_BYTES:
             break
         fitting.append(entry)
     return {"agents": fitting, "truncated": len(fitting) < len(entries)}

@@ -1,6 +1,6 @@
-"""Which IP addresses are those of the public internet, whatever form they come in.
+"""The IP addresses of the public internet, in whatever form they come.
 
-Written out, since `ipaddress.is_global` differs between releases of Python and says nothing of addresses that
+The networks are written out: `ipaddress.is_global` differs between releases of Python, and it ignores addresses that
 carry another one (mapped, 6to4, NAT64, Teredo).
 """
 
@@ -29,7 +29,7 @@ METADATA = frozenset(
         ),
     )
 )
-"""Where clouds hand out a machine's own credentials: the address most worth reaching from a sandbox."""
+"""Where clouds hand out a machine's own credentials: a sandbox would gain most by reaching these."""
 
 # IANA's registries of special-purpose addresses, IPv4 and IPv6.
 _SPECIAL_4 = tuple(
@@ -61,7 +61,7 @@ def inner(address: Address) -> Address:
 
 
 def is_public(address: Address) -> bool:
-    """Whether it is an address of the public internet, and no cloud's metadata service."""
+    """Whether `address` belongs to the public internet and to no cloud's metadata service."""
     address = inner(address)
     if address in METADATA:
         return False

@@ -1,7 +1,8 @@
-"""What a worker is at, as its own traffic says: the cause of what it asks of the outside.
+"""The cause of a worker's requests: the tasks and messages that it works on, by its own traffic.
 
 The gateway sees which tasks the worker has begun and not ended (its records on `worker.<own>.tasks.<task>.<state>`)
-and which messages were handed to it and not acknowledged. It is the worker's claim; it is exact while there is one.
+and which messages the bus delivered that it has not acknowledged. This is the worker's claim; with one open task it
+is exact.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 KEPT = 64
-"""Open tasks and open messages that are remembered of one worker."""
+"""Open tasks and open messages that the gateway remembers of one worker."""
 
 
 @dataclass(slots=True)
@@ -18,9 +19,7 @@ class Cause:
     """Open tasks and messages of one worker, oldest first.
 
     Attributes:
-        tasks: begun and not ended.
-        messages: handed over and not acknowledged.
-        places: sequence in INBOX of a message, by which it is acknowledged, and its id.
+        places: the id of a message by its sequence in INBOX, which the acknowledgement carries.
     """
 
     tasks: dict[str, None] = field(default_factory=dict)
@@ -35,16 +34,16 @@ class Cause:
             self.tasks.pop(task, None)
 
     def delivered(self, message: str, sequence: str) -> None:
-        """A message was handed to the worker."""
+        """The bus has delivered a message to the worker."""
         _add(self.messages, message, None)
         _add(self.places, sequence, message)
 
     def settled(self, sequence: str) -> None:
-        """The worker has acknowledged it."""
+        """The worker has acknowledged the message."""
         self.messages.pop(self.places.pop(sequence, ""), None)
 
     def now(self) -> tuple[str, str, bool]:
-        """Message, task, and whether it was at nothing else; "" where there is none."""
+        """Message, task, and whether anything else was open; "" for no message or no task."""
         task = next(reversed(self.tasks), "")
         message = next(reversed(self.messages), "")
         return message, task, len(self.tasks) + (not self.tasks) * len(self.messages) == 1

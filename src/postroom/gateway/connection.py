@@ -1,4 +1,4 @@
-"""One connection through a door: whose it is, and how its records are made."""
+"""One connection through a door: its worker, and the making of its audit records."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ class GatewayConnection:
     """One connection, from its preface to its end.
 
     Attributes:
-        spec: the door that it came through.
         connection: name that its records share.
         protocol: as in `AuditRecord`; "" until the preface has named it.
-        cause: what the worker is at, as its own records claim; shared by the connections of a door.
-        offend: counts a violation of the worker, for a reason: alert, and cut-off after too many.
-        warn: tells that the worker is held back, for a reason: an alert, and nothing else.
-        rate_limit: what the worker may put through; shared by the connections of a door.
-        passed: bytes that passed so far, both ways, for the record of the end; its proxy counts them.
-        plumbing: what passed of it and is in no line yet.
+        cause: what the worker works on; shared by the connections of a door.
+        offend: counts a violation for a reason: an alert, and cut-off after too many.
+        warn: raises an alert that the gateway slows the worker down, and does nothing else.
+        rate_limit: shared by the connections of a door.
+        passed: bytes both ways, for the record of the end; the proxy counts them.
+        plumbing: frames that passed and that no line has counted yet.
     """
 
     spec: DoorSpec
@@ -58,12 +57,12 @@ class GatewayConnection:
         """Write a record now.
 
         Raises:
-            StateUnwritable: it could not be kept, so what it tells of must not happen.
+            StateUnwritable: the log cannot keep the record, so what it describes must not happen.
         """
         self.audit.write(self.record(**said).encode())
 
     def write_ending(self, reason: str) -> None:
-        """Write how the connection has ended, and before it the plumbing that no line has counted."""
+        """Write the plumbing that no line has counted, then how the connection has ended."""
         if self.plumbing.frames:
             self.write(verb=PLUMBING, **self.plumbing.line())
         self.write(verb="close", size=self.passed, reason=reason)

@@ -1,7 +1,7 @@
-"""Credentials that the gateway adds to workers' requests, each bound to a host and a path, and its file.
+"""Credentials that the gateway adds to workers' requests, each bound to a host and a path, and the file of them.
 
-The file is written whole and 0600; a change counts for the next request. Nothing here prints a secret: not `repr`,
-not an error, not what the API shows.
+The file has mode 0600 and is replaced whole. A change counts for the next request. Nothing here prints a secret:
+not `repr`, not an error, not what the API shows.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from postroom.gateway.port import DoorSpec
 from postroom.identity import privatefile
 from postroom.protocol.egress import AllowList, EgressRule, Target, below
 from postroom.protocol.ids import check_name
+from postroom.protocol.limits import MAX_CREDENTIALS, MAX_SECRET
 from postroom.protocol.template import Template
 
 SECRET = "{secret}"
 DEFAULT_HEADER = "Authorization: Bearer {secret}"
-MAX_SECRET = 16 * 1024
-MAX_CREDENTIALS = 1000
 
 _HEADER = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}):[ \t]*([\x20-\x7e]*)")
 _PRINTABLE = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
@@ -40,12 +39,9 @@ class BoundCredential:
     """A secret, and the only requests that it is added to.
 
     Attributes:
-        name: by which templates name it.
-        org: whose workers may use it.
-        path: prefix, `/` for all.
-        header: name of the header, as it is sent.
+        path: prefix; `/` for all paths.
         form: value of the header with `{secret}` in it.
-        workers: uids that may use it; none named: all whose template names it.
+        workers: uids that may use it; empty for every worker whose template names it.
     """
 
     name: str
@@ -71,10 +67,9 @@ class BoundCredential:
         header: str = DEFAULT_HEADER,
         workers: tuple[str, ...] = (),
     ) -> BoundCredential:
-        """A credential from what a person says.
+        """Check a person's input and make a credential of it.
 
         Args:
-            org: whose workers may use it.
             host: `host`, `host:port` or with a scheme before it; no `*`.
             header: `Name: value` with `{secret}` in the value.
 
@@ -105,7 +100,7 @@ class BoundCredential:
         )
 
     def serves(self, spec: DoorSpec, target: Target) -> bool:
-        """Whether it is added to a request of that worker to `target`."""
+        """Whether the gateway adds it to a request of that worker to `target`."""
         return (
             self.org == spec.org
             and self.name in spec.credentials
@@ -116,11 +111,11 @@ class BoundCredential:
 
     @property
     def line(self) -> tuple[bytes, bytes]:
-        """The header as it goes over the wire."""
+        """The header as it is sent."""
         return self.header.encode(), self.form.replace(SECRET, self.secret).encode()
 
     def shown(self) -> dict[str, Any]:
-        """What may be shown of it."""
+        """The fields that the API may show."""
         target = Target(self.scheme, self.host, self.port, self.path)
         return {
             "name": self.name,
@@ -134,11 +129,7 @@ class Credentials:
     """All credentials of a post room, in memory and in one file."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file, if there is one.
-
-        Raises:
-            StateUnwritable: it cannot be read, or is not ours.
-        """
+        """Read the file, if there is one."""
         self._path = path
         self._known: dict[tuple[str, str], BoundCredential] = {}
         for found in self._read():
@@ -158,32 +149,28 @@ class Credentials:
         except (ValueError, TypeError, KeyError):
             # Not chained: the error may carry what is in the file.
             raise StateUnwritable(
-                f"{self._path} is no file of credentials", remedy="remove it and add them again"
+                f"{self._path} is not a file of credentials", remedy="remove it and add them again"
             ) from None
 
     def add(self, credential: BoundCredential, *, replacing: bool = False) -> None:
         """Keep a credential; it counts from the next request on.
 
         Raises:
-            NameTaken: there is one of that name, and it was not to be replaced.
-            InvalidInput: there are too many.
-            StateUnwritable: it cannot be kept.
+            NameTaken: the name is taken, and `replacing` is False.
+            InvalidInput: the file holds `MAX_CREDENTIALS` already.
         """
         key = credential.org, credential.name
         if key in self._known and not replacing:
             raise NameTaken(
-                f"there is a credential {credential.name!r}", remedy="remove it, or use --replace"
+                f"a credential {credential.name!r} exists already",
+                remedy="remove it, or use --replace",
             )
         if len(self._known) >= MAX_CREDENTIALS:
-            raise InvalidInput(f"there are {MAX_CREDENTIALS} credentials")
+            raise InvalidInput(f"there are {MAX_CREDENTIALS} credentials already")
         self._write({**self._known, key: credential})
 
     def remove(self, org: str, name: str) -> None:
-        """Forget a credential; the next request goes without it.
-
-        Raises:
-            StateUnwritable: it cannot be removed.
-        """
+        """Forget a credential; the next request goes without it."""
         if (org, name) not in self._known:
             raise NotFound(f"there is no credential {name!r}", remedy="postroom credential list")
         self._write({key: kept for key, kept in self._known.items() if key != (org, name)})
@@ -193,7 +180,7 @@ class Credentials:
         return sorted((c for c in self._known.values() if c.org == org), key=lambda c: c.name)
 
     def headers(self, spec: DoorSpec, target: Target) -> dict[bytes, tuple[bytes, bytes]]:
-        """What is added to a request: by the header's name in small letters; the longest path decides."""
+        """The headers to add to a request, by lower-case name; the longest matching path decides."""
         found = (c for c in self._known.values() if c.serves(spec, target))
         lines = (c.line for c in sorted(found, key=lambda c: len(c.path)))
         return {name.lower(): (name, value) for name, value in lines}
@@ -209,11 +196,7 @@ class Credentials:
 
 
 def check_credentials(template: Template, known: Sequence[BoundCredential]) -> None:
-    """Refuse a template that names a credential which is not there, or could never be used.
-
-    Raises:
-        InvalidTemplate: with what to do.
-    """
+    """Refuse a template that names a credential which does not exist, or which no rule lets it use."""
     by_name, rules = {credential.name: credential for credential in known}, template.egress
     for name in template.credentials:
         bound = by_name.get(name)

@@ -11,14 +11,14 @@ from postroom.protocol.preface import MAX_BYTES
 
 
 class Silence(PostroomError):
-    """A connection ended before it said anything, so there was nothing to refuse: a sandbox tries its door so."""
+    """A connection ended before it said anything, as when a sandbox tries its door: nothing to refuse."""
 
 
 class FirstLine(asyncio.Protocol):
-    """Reads the first line of a connection, and no further.
+    """Reads the first line of a connection, and not a byte more than has arrived with it.
 
     Attributes:
-        line: the line, and what came after it.
+        line: the line, and what arrived after it.
     """
 
     def __init__(self, enter: Callable[[asyncio.Transport, FirstLine], None]) -> None:
@@ -60,4 +60,4 @@ class FirstLine(asyncio.Protocol):
 
     def _end(self, error: PostroomError) -> None:
         self.line.set_exception(error)
-        self.line.exception()  # nobody waits for it any more if the door was closed
+        self.line.exception()  # a closed door leaves nobody to await it

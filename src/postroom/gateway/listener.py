@@ -1,7 +1,7 @@
 """The gateway's listener for sandboxes on other machines: TLS, and one address for all workers' doors.
 
-Who connects is nobody until the preface has shown a worker's token: such strangers are few at a time, have little
-time, and are counted and told in the log now and then rather than each in the audit log, which they could flood.
+A connection is a stranger until its preface shows a worker's token. Strangers are few at a time and have little
+time. The process log counts them now and then: a record for each would let them flood the audit log.
 """
 
 from __future__ import annotations
@@ -21,24 +21,20 @@ from postroom.observe import get_logger
 log = get_logger(__name__)
 
 STRANGERS = 128
-"""Connections that have not shown a token yet; more are closed at once."""
+"""Connections without a token at a time; the listener closes more at once."""
 
 QUIET = 60.0
-"""Seconds between two lines of the log about strangers that were sent away."""
+"""Seconds between two log lines about refused strangers."""
 
 PAUSE = 0.5
 """Seconds to wait when the system can accept no more."""
 
 Admit = Callable[[asyncio.Transport, FirstLine], Awaitable[None]]
-"""Lets a connection in whose first line has come; raises a PostroomError for one that shows no door's token."""
+"""Lets a connection in whose first line has come; raises a PostroomError if the token opens no door."""
 
 
 def bind_listener(host: str, port: int) -> socket.socket:
-    """A socket at that address.
-
-    Raises:
-        PortTaken: it cannot be listened on.
-    """
+    """A socket at that address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=STRANGERS)
@@ -55,12 +51,11 @@ class TlsListener:
     """Accepts connections, makes the TLS handshake, reads the preface, and hands over.
 
     Args:
-        listener: where they come; it is closed at the end of `run`.
-        tls: the certificate that is shown. There is no listener without one.
-        deadlines: how long one may take.
+        listener: `run` closes it at its end.
+        deadlines: seconds that a handshake and a preface may take.
 
     Attributes:
-        refused: connections that were sent away.
+        refused: connections so far that it closed.
     """
 
     def __init__(
@@ -83,7 +78,7 @@ class TlsListener:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port it listens on."""
         return int(self._listener.getsockname()[1])
 
     async def run(self) -> None:
@@ -142,7 +137,7 @@ class TlsListener:
         if now - self._told >= QUIET:
             self._told = now
             log.warning(
-                "the gateway's listener sent somebody away (%d so far): %s", self.refused, reason
+                "the gateway's listener refused a connection (%d so far): %s", self.refused, reason
             )
 
 

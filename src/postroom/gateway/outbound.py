@@ -1,8 +1,8 @@
-"""The only way out of this machine on behalf of others: the guard against requests to where they must not go.
+"""Connections to the outside on behalf of others: the only way out of this machine, and its guard.
 
-A name is resolved once, every address that it has is checked, and the connection is made to a checked address:
-a name that means something else a moment later (DNS rebinding) is of no use. Private addresses are opened by the
-operator alone, one `host:port` at a time.
+A name is resolved once, every address that it has is checked, and the connection goes to a checked address. So DNS
+rebinding, a name that means something else a moment later, gains nothing. Only the operator opens private addresses,
+one `host:port` at a time.
 """
 
 from __future__ import annotations
@@ -30,24 +30,20 @@ from postroom.protocol.hosts import canonical_host, is_address, split_authority
 
 CHUNK = 64 * 1024
 MAX_ADDRESSES = 8
-"""Addresses of one name that are tried."""
+"""Addresses of one name that `connect` tries."""
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
-"""The addresses of a name, in the order of preference; raises OSError."""
+"""Returns the addresses of a name, in the order of preference; raises OSError."""
 
 MAX_LOOKUPS = 4
 """Names that are looked up for one worker at a time."""
 
 _RESOLVERS = ThreadPoolExecutor(16, thread_name_prefix="resolve")
-# Lookups that hang must not take the threads of everything else.
+# A pool of its own: lookups that hang must not take all threads.
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """Ask the system.
-
-    Raises:
-        OSError: there is no such name, or nobody answers.
-    """
+    """Ask the system; raises OSError."""
     found = await asyncio.get_running_loop().run_in_executor(
         _RESOLVERS, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     )
@@ -55,10 +51,10 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 class FairLookups:
-    """Looks names up for several, of each a few at a time: a name whose servers are silent holds a thread for long.
+    """Looks up names for several workers, a few at a time for each: a name with silent servers holds a thread long.
 
     Args:
-        most: lookups of one at a time; one that nobody waits for any more counts until it has ended.
+        most: lookups of one worker at a time; an abandoned one counts until it has ended.
     """
 
     def __init__(self, resolve: Resolve, most: int = MAX_LOOKUPS) -> None:
@@ -67,7 +63,7 @@ class FairLookups:
         self._slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def of(self, asker: str) -> Resolve:
-        """What asks for `asker`."""
+        """The `Resolve` of `asker`."""
         slots = self._slots.setdefault(asker, asyncio.Semaphore(self._most))
 
         async def resolve(host: str, port: int) -> list[str]:
@@ -84,8 +80,7 @@ class PrivateAccess:
     """A private place that the operator has opened.
 
     Attributes:
-        host: a name, in its one spelling, or a network.
-        port: the only one.
+        host: a canonical name, or a network.
     """
 
     host: str | IPv4Network | IPv6Network
@@ -96,7 +91,7 @@ class PrivateAccess:
         """The place in `host:port` or `network:port`.
 
         Raises:
-            InvalidInput: it is none; without a port nothing is opened.
+            InvalidInput: malformed, or without a port.
         """
         place, slash, rest = text.partition("/")
         length, _, after = rest.partition(":")
@@ -105,15 +100,15 @@ class PrivateAccess:
             raise InvalidInput(f"{text!r} names no port", remedy="127.0.0.1:11434")
         if not is_address(host):
             if slash:
-                raise InvalidInput(f"{text!r} is no network", remedy="10.0.0.0/8:443")
+                raise InvalidInput(f"{text!r} is not a network", remedy="10.0.0.0/8:443")
             return cls(host, port)
         try:
             return cls(ip_network(f"{host}/{length}" if slash else host), port)
         except ValueError as error:
-            raise InvalidInput(f"{text!r} is no network", remedy="10.0.0.0/8:443") from error
+            raise InvalidInput(f"{text!r} is not a network", remedy="10.0.0.0/8:443") from error
 
     def opens(self, host: str, port: int, address: Address) -> bool:
-        """Whether `address` may be connected to, as what `host` means."""
+        """Whether the gateway may connect to `address` as an address of `host`."""
         if port != self.port:
             return False
         if isinstance(self.host, str):
@@ -123,7 +118,7 @@ class PrivateAccess:
 
 
 def _never(address: Address) -> bool:
-    """What is opened by its very address only."""
+    """Whether only its very address opens it."""
     return (
         address in METADATA
         or address.is_link_local
@@ -134,36 +129,26 @@ def _never(address: Address) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OutboundPolicy:
-    """What may be connected to.
-
-    Attributes:
-        private: private places that are open.
-        resolve: what asks for the addresses of a name.
-    """
+    """The private places that are open, and the lookup of names."""
 
     private: tuple[PrivateAccess, ...] = ()
     resolve: Resolve = field(default=resolve)
 
     @classmethod
     def parse(cls, private: Iterable[str]) -> OutboundPolicy:
-        """The policy that opens `private` (`PrivateAccess.parse`).
-
-        Raises:
-            InvalidInput: an entry is malformed.
-        """
+        """The policy that opens `private` (see `PrivateAccess.parse`)."""
         return cls(tuple(PrivateAccess.parse(text) for text in private))
 
 
 def check_address(text: str, host: str, port: int, policy: OutboundPolicy) -> str:
-    """The address to connect to, which is `text`, or the IPv4 address that is mapped in it.
+    """The address to connect to: `text`, or the IPv4 address that is mapped in it.
 
     Args:
         text: an IP address of `host`.
-        host: what was asked for, in its one spelling.
-        policy: what the operator has opened.
+        host: what the request asked for, in canonical form.
 
     Raises:
-        AddressRefused: it is not of the public internet and not opened.
+        AddressRefused: not of the public internet, and not opened.
     """
     try:
         given = ip_address(text)
@@ -171,7 +156,7 @@ def check_address(text: str, host: str, port: int, policy: OutboundPolicy) -> st
         raise AddressRefused(f"{host} has no IP address") from error
     address = inner(given)
     if is_public(address) or any(p.opens(host, port, address) for p in policy.private):
-        # NAT64 is left as it is: without it a network that has only IPv6 reaches nothing.
+        # NAT64 stays as it is: without it a network that has only IPv6 reaches nothing.
         return str(getattr(given, "ipv4_mapped", None) or given)
     raise AddressRefused(
         f"{host} is at {address}, which is not an address of the public internet",
@@ -184,11 +169,11 @@ def _example(host: str, port: int) -> str:
 
 
 async def addresses(host: str, port: int, policy: OutboundPolicy) -> list[str]:
-    """The checked addresses of `host`, both families by turns; one that is refused refuses all.
+    """The checked addresses of `host`, both families by turns; one refused address refuses all.
 
     Raises:
         AddressRefused: see `check_address`.
-        PeerError: there are none.
+        PeerError: the name has no address.
     """
     found = [host] if is_address(host) else await _lookup(host, port, policy)
     checked = list(dict.fromkeys(check_address(text, host, port, policy) for text in found))
@@ -218,16 +203,16 @@ async def connect(
     tls: ssl.SSLContext | None,
     timeout: float,
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to `host`, at an address that was checked.
+    """A connection to `host`, at a checked address.
 
     Args:
-        host: name or address; it is what the certificate must name.
-        tls: `client_context()`; None for none.
-        timeout: seconds for everything: resolving, connecting, the TLS handshake.
+        host: name or address, which the certificate must name.
+        tls: `client_context()`, None for no TLS.
+        timeout: seconds for resolving, connecting and the TLS handshake together.
 
     Raises:
         AddressRefused: an address of it is not allowed; nothing was connected to.
-        PeerError: it cannot be reached, or its certificate is not valid.
+        PeerError: nothing answers, or its certificate is not valid.
         RequestTimeout: not within `timeout`.
     """
     host = canonical_host(host)
@@ -245,7 +230,7 @@ async def _first(
     failure: OSError | None = None
     for left, place in zip(range(len(places), 0, -1), places, strict=True):
         try:
-            # The last one has what is left, each other its share: one that is silent is not the end.
+            # Each address gets its share of the time, the last one the rest: one silent address is not the end.
             async with asyncio.timeout(timeout / 2 / left if left > 1 else None):
                 return await _open(host, port, place, tls)
         except ssl.SSLError as error:
@@ -277,11 +262,7 @@ async def _open(
 
 
 def client_context(ca_file: Path | None = None) -> ssl.SSLContext:
-    """TLS as a client: the system's authorities, and those of `ca_file`; HTTP/1.1; names are verified.
-
-    Raises:
-        EnvironmentFault: `ca_file` cannot be read.
-    """
+    """TLS as a client: the system's authorities and those of `ca_file`; HTTP/1.1; names are verified."""
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])

@@ -1,7 +1,7 @@
-"""What keeps a connection to the bus alive and says nothing: counted, not listed (docs/security.md, The audit log).
+"""Frames that only keep a connection to the bus alive: counted, not listed (docs/security.md, The audit log).
 
-A line is written before the first of it passes, and covers what follows for a while. The next line says exactly how
-much that was. So every byte stands behind a line that was there before it, also after a kill.
+A line precedes the first such frame and covers what follows for a while. The next line says exactly how much that was.
+So every byte has a line before it, also after a kill.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MOST_BYTES = 1024 * 1024
 """Seconds, frames and bytes that one line covers at most."""
 
 LARGEST = 8 * 1024
-"""Bytes of a frame that is counted; a larger one has a line of its own."""
+"""Bytes of a frame that may be counted; a larger one has a line of its own."""
 
 BEAT, PULL, ANSWER = "beats", "pulls", "answers"
 """Kinds: signs of life of the worker and of its work; requests for messages; what the bus answers."""
@@ -37,7 +37,7 @@ class Plumbing:
         )
 
     def line(self, now: float = 0.0) -> dict[str, Any]:
-        """Fields of a record: what passed since the last one. Given `now`, it covers what follows."""
+        """The fields of a record of what passed since the last one. With `now`, the line also covers what follows."""
         said = [f"{count} {kind} {size} B" for kind, (count, size) in self._counts.items()]
         if now:
             said.append(f"beats, pulls and answers of up to {WINDOW:.0f} s follow")
@@ -48,7 +48,7 @@ class Plumbing:
         return fields
 
     def count(self, kind: str, size: int) -> None:
-        """A frame passes."""
+        """Count a frame that passes."""
         self.frames += 1
         self.bytes += size
         counted = self._counts.setdefault(kind, [0, 0])

@@ -1,4 +1,4 @@
-"""What the gateway promises: the `GatewayProvider` port, and what each of its parts is given."""
+"""The gateway's promises: the `GatewayProvider` port, and the settings of its parts."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ DEADLINES = Deadlines()
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What one worker may put through its door; 0 means no limit.
+    """The rates that one worker may put through its door; 0 means no limit.
 
     Attributes:
-        messages: frames a second, with a burst of ten seconds; who is over it is slowed down, not refused.
+        messages: frames a second, with a burst of ten seconds; a faster worker is slowed down, not refused.
         bytes: bytes a second, likewise.
-        stored_bytes: bytes an hour on subjects that a stream stores; what is over it is refused.
-        records: messages a second that a stream stores, with a burst of ten seconds; who is over it is slowed down. The
-            post office folds all records of a stream in their order, everybody's.
+        stored_bytes: bytes an hour on subjects that a stream stores; more is refused.
+        records: messages a second that a stream stores, with a burst of ten seconds; a faster worker is slowed down.
+            The post office folds all records of a stream in order, those of every worker.
     """
 
     messages: int = 2_000
@@ -48,12 +48,11 @@ class DoorSpec:
     """One worker's door.
 
     Attributes:
-        uid, org: whose; no other sender passes.
+        uid, org: the worker's; no other sender passes.
         token_sha256: digest of the token that each connection shows first.
         projects: whose feeds it may post to.
         egress: hosts of its template's allow-list.
-        credentials: names of the credentials that may be added to its requests.
-        rates: how much it may put through.
+        credentials: names of those that may be added to its requests.
     """
 
     uid: str
@@ -77,10 +76,10 @@ class GatewayStatistics:
 
 
 class AuditSink(Protocol):
-    """Where audit records go. What it cannot take is not forwarded."""
+    """Takes audit records. What it cannot keep is not forwarded."""
 
     def write(self, lines: bytes) -> None:
-        """Append whole lines (`AuditRecord.encode`) in one write, before what they tell of is forwarded.
+        """Append whole lines (`AuditRecord.encode`) in one write, before what they describe is forwarded.
 
         Raises:
             StateUnwritable: the disk is full or the folder gone.

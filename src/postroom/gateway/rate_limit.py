@@ -1,4 +1,4 @@
-"""How much one worker may put through its door, over all its connections."""
+"""The rate limit of one worker's door, over all its connections."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BURST = 10.0
 """Seconds' worth that may come at once."""
 
 PATIENCE = 10.0
-"""Seconds of flood before it is told of."""
+"""Seconds of flood before the gateway warns of it."""
 
 PAUSE = 1.0
 """Seconds without excess after which a flood is over."""
@@ -23,7 +23,7 @@ _HOUR = 3600.0
 
 
 class _Bucket:
-    """Tokens that come back at `rate` a second, up to `most`; it may be overdrawn. A rate of 0 has no limit."""
+    """Tokens that come back at `rate` a second, up to `most`; debt is possible. A rate of 0 has no limit."""
 
     def __init__(self, rate: float, most: float, now: float) -> None:
         self.rate, self.most = rate, most
@@ -42,7 +42,7 @@ class _Bucket:
         return max(0.0, -self._level / self.rate)
 
     def covers(self, amount: float, now: float) -> bool:
-        """Take `amount` if there is as much."""
+        """Take `amount` if there are enough tokens."""
         if not self.rate:
             return True
         if self.level(now) < amount:
@@ -52,7 +52,7 @@ class _Bucket:
 
 
 class RateLimit:
-    """The rates of a door."""
+    """The rates of a door and what is left of them."""
 
     def __init__(self, rates: Rates, clock: Callable[[], float] = time.monotonic) -> None:
         now = clock()
@@ -64,7 +64,7 @@ class RateLimit:
         self._since = self._until = self._counted = now - PATIENCE
 
     def take(self, messages: int, size: int) -> float:
-        """Count what came; seconds to read nothing more."""
+        """Count what came; return the seconds to read nothing more."""
         now = self._clock()
         buckets = ((self._messages, messages), (self._bytes, size), (self._records, 0))
         wait = max(bucket.take(amount, now) for bucket, amount in buckets)
@@ -75,7 +75,7 @@ class RateLimit:
         return wait
 
     def piece(self, size: int) -> float:
-        """Count a piece of HTTP; seconds to read nothing more."""
+        """Count a piece of HTTP; return the seconds to read nothing more."""
         return self.take(1, 0) if size < SMALL else 0.0
 
     def debt(self) -> float:
@@ -83,7 +83,7 @@ class RateLimit:
         return self.take(0, 0)
 
     def flooded(self) -> bool:
-        """Whether it is time to tell of it: a flood has lasted for long, and a second since the last time."""
+        """Whether to warn of a flood now: it lasts, and the last warning is a second old."""
         now = self._clock()
         if self._until < now or now - self._since < PATIENCE or now - self._counted < 1.0:
             return False
@@ -91,7 +91,7 @@ class RateLimit:
         return True
 
     def store(self, size: int) -> bool:
-        """Whether `size` bytes more may be stored; then they are counted, and the record is."""
+        """Whether a stream may store `size` bytes more; if so, count them and the record."""
         now = self._clock()
         if not self._stored.covers(size, now):
             return False

@@ -1,9 +1,9 @@
 """The gateway of a post room: a unix socket per worker, and behind each a proxy per protocol.
 
-Sandboxes on other machines share one address (`postroom.gateway.listener`): there the token says whose door it is.
-A connection is refused without an answer if its preface line is late, malformed, names another protocol or shows
-another worker's token. What passes then is the proxy's to say; the door
-writes when each connection began and how it ended.
+Sandboxes on other machines share one address (`postroom.gateway.listener`): there the token finds the door. The
+gateway refuses a connection without an answer if its preface line is late or malformed, names another protocol or shows
+another worker's token. The proxy decides what passes then; the door records the begin and the end of each
+connection.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from postroom.protocol.preface import Preface
 log = get_logger(__name__)
 
 Passage = Callable[[GatewayConnection, asyncio.Transport, bytes], Awaitable[str]]
-"""Serves a connection: its transport, not being read from, and what came after the preface. Returns how it ended."""
+"""Serves a connection: its paused transport, and what came after the preface. Returns how it ended."""
 
 RaiseOrgAlert = Callable[[str, Alert], Awaitable[None]]
 """Raises an alert in the organisation of that name."""
@@ -39,7 +39,7 @@ RaiseOrgAlert = Callable[[str, Alert], Awaitable[None]]
 VIOLATIONS = 20
 
 ENTRY = 10
-"""Frames that a connection counts like, of what the worker may put through."""
+"""Frames that a new connection counts as, for the rate limit."""
 
 
 class _Door:
@@ -88,10 +88,8 @@ class Gateway:
 
     Args:
         folder: for the sockets; its path must be short (a socket's path has 107 bytes at most).
-        proxies: protocol of the preface to what serves it.
-        audit: where records go; what it cannot take is not passed on.
-        deadlines: how long a connection may keep us waiting.
-        alert: told what a person should know.
+        proxies: by the protocol of the preface.
+        audit: takes the records; what it cannot keep does not pass.
         violations: of one worker within ten minutes after which it is cut off.
     """
 
@@ -144,17 +142,17 @@ class Gateway:
         return path
 
     async def admit(self, transport: asyncio.Transport, first_line: FirstLine) -> None:
-        """Let in whom the listener for other machines has heard; returns when its connection has begun.
+        """Let in a connection whose first line the listener for other machines has read; returns when it has begun.
 
         Raises:
-            PostroomError: it shows no open door's token.
+            PostroomError: its token opens no door.
         """
         line, _ = await first_line.line
         token = Preface.decode(line).token
-        # Found by digest: how long the search takes says nothing about any token.
+        # Found by digest: the time of the search says nothing about any token.
         door = self._by_token.get(digest(token))
         if door is None or not matches(token, door.spec.token_sha256):
-            raise Unauthorized("the token is no worker's")
+            raise Unauthorized("the token opens no worker's door")
         self._begin(door, transport, first_line)
 
     def _begin(self, door: _Door, transport: asyncio.Transport, first_line: FirstLine) -> None:
@@ -174,8 +172,8 @@ class Gateway:
             del self._by_token[door.spec.token_sha256]
         self._offences += door.violations.count
         door.path.unlink(missing_ok=True)
-        # Who has connected already is let in by these turns of the loop, to be refused: a connection that
-        # asyncio has accepted when its server closes would stay open, unserved.
+        # These turns of the loop let in whoever has connected already, to be refused: a connection that asyncio has
+        # accepted when its server closes would stay open, unserved.
         for _ in range(3):
             await asyncio.sleep(0)
         door.server.close()
@@ -234,7 +232,7 @@ class Gateway:
         except asyncio.CancelledError:
             if not (
                 door.closed or door.violations.barred
-            ):  # cut by us, which is what this task ends with
+            ):  # this task ends by the gateway's own cut
                 raise
             reason = "cut off" if door.violations.barred else "the door was closed"
         finally:
@@ -242,7 +240,7 @@ class Gateway:
             self._refused += not opened and verdict == DENIED
             if opened or not wait:
                 self._write_ending(door, conn, verdict, reason, opened=opened)
-            else:  # one line for each would be a way to push everything else out of the log
+            else:  # one line each could push everything else out of the log
                 door.unlisted += 1
 
     def _write_ending(
@@ -256,13 +254,13 @@ class Gateway:
                     reason = f"{reason}; {door.unlisted} more before it, too fast to be listed"
                 conn.write(verb="open", verdict=verdict, reason=reason)
                 door.unlisted = 0
-        except PostroomError as error:  # nothing passed, or the log says since when something did
+        except PostroomError as error:  # nothing passed, or the log has its begin
             log.error("%s", error)
 
     async def _admit(
         self, door: _Door, conn: GatewayConnection, first_line: FirstLine, wait: float
     ) -> tuple[Passage, bytes]:
-        if door.closed:  # accepted just before, and its turn came only now
+        if door.closed:  # accepted just before the door closed
             raise Unauthorized("the door is closed")
         if door.violations.barred:
             raise Unauthorized("the worker is cut off")

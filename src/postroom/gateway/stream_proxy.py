@@ -1,4 +1,4 @@
-"""A proxy that reads and writes streams, for protocols that are not taken apart here."""
+"""A proxy that works with streams, for protocols that it does not take apart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from postroom.gateway.port import DEADLINES, Deadlines
 StreamServer = Callable[
     [GatewayConnection, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 ]
-"""Serves one connection to its end; what came after the preface is in the reader already."""
+"""Serves one connection to its end; the reader begins with what came after the preface."""
 
 LIMIT = 64 * 1024
 
@@ -39,11 +39,7 @@ class _CountingWriter(asyncio.StreamWriter):
 
 
 class StreamProxy:
-    """A `StreamServer` as a proxy of the door.
-
-    Args:
-        deadlines: for the last bytes.
-    """
+    """A `StreamServer` as a proxy of the door."""
 
     def __init__(self, proxy: StreamServer, deadlines: Deadlines = DEADLINES) -> None:
         self._proxy = proxy
@@ -52,7 +48,7 @@ class StreamProxy:
     async def __call__(
         self, conn: GatewayConnection, transport: asyncio.Transport, first: bytes
     ) -> str:
-        """Serve a connection to its end; "" is how it ended."""
+        """Serve a connection to its end; returns "" as how it ended."""
         loop = asyncio.get_running_loop()
         reader = _CountingReader(conn)
         protocol = asyncio.StreamReaderProtocol(reader)
@@ -71,7 +67,7 @@ class StreamProxy:
 
 
 async def flush(writer: asyncio.StreamWriter, deadline: float) -> None:
-    """Close when what is buffered was taken, or at the deadline: `close` alone waits for ever for a reader."""
+    """Close once the peer has taken what is buffered, or at the deadline: `close` alone waits for ever for a reader."""
     writer.close()
     try:
         async with asyncio.timeout(deadline):
@@ -81,15 +77,13 @@ async def flush(writer: asyncio.StreamWriter, deadline: float) -> None:
 
 
 def cut(transport: asyncio.WriteTransport) -> None:
-    """Abort, if anything is left to abort: asyncio fails to do so where `close` has done all its work."""
+    """Abort what is left: asyncio's own `abort` fails where `close` has done all its work."""
     if not transport.is_closing():
         transport.abort()
         return
     try:
         left = transport.get_write_buffer_size()
-    except (
-        AttributeError
-    ):  # of TLS, closed twice: asyncio's transport has let go of all that it had
+    except AttributeError:  # TLS, closed twice: asyncio's transport holds nothing any more
         return
     if left:
         transport.abort()

@@ -1,4 +1,4 @@
-"""Violations of one worker: counted, told, and ended when there are too many."""
+"""Violations of one worker: counted, reported, and ended when there are too many."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Violations:
 
     Args:
         most: violations within `WINDOW` that cut it off.
-        alert: told the kind and the text of an alert.
+        alert: gets the kind and the text of an alert.
         cut: ends every connection of the worker.
     """
 
@@ -44,7 +44,7 @@ class Violations:
         self._told = self._warned = float("-inf")
 
     def warn(self, reason: str) -> None:
-        """Tell that the worker is held back. It breaks no rule by what it does, so it is not counted."""
+        """Raise an alert that the gateway slows the worker down. The worker breaks no rule, so nothing is counted."""
         now = self._clock()
         if now - self._warned >= QUIET:
             self._warned = now

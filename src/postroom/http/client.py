@@ -26,7 +26,8 @@ from postroom.errors import (
     RequestTimeout,
     from_problem,
 )
-from postroom.http.connection import CHUNK, MAX_HEAD, HttpConnection
+from postroom.http.connection import CHUNK, HttpConnection
+from postroom.protocol.limits import MAX_HEAD
 
 MAX_DOCUMENT = 64 * 1024
 """Bytes of a JSON answer, if nothing else is said."""

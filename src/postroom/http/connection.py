@@ -12,14 +12,9 @@ from typing import Any
 import h11
 
 from postroom.errors import ProtocolViolation, RequestTimeout
+from postroom.protocol.limits import MAX_HEAD, MAX_HEADERS
 
 CHUNK = 64 * 1024
-MAX_HEAD = 64 * 1024
-"""Bytes of a request line or a status line with its headers."""
-
-MAX_HEADERS = 256
-"""Lines of a head: 16,000 fit into its bytes, and all of them are looked at."""
-
 TURN = 16
 """Events, or reads, after which everybody else has a turn: a piece can hold 10,000 chunks of one byte."""
 

@@ -35,13 +35,11 @@ from postroom.errors import (
 )
 from postroom.http.connection import CHUNK, HttpConnection
 from postroom.observe import get_logger
-from postroom.protocol.envelope import MAX_ENVELOPE_BYTES
+from postroom.protocol.limits import MAX_LOCAL_BODY, MAX_LOCAL_HEAD
 
 CONNECTIONS = 128
 """At once; a request that waits for a task holds one."""
 
-MAX_HEADER_BYTES = 16 * 1024
-MAX_BODY_BYTES = 2 * MAX_ENVELOPE_BYTES
 READ_TIMEOUT = 30.0
 """Seconds for one request to arrive, for its answer to be read, and between two requests of a connection."""
 
@@ -208,7 +206,7 @@ class HttpExchange:
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler
     ) -> None:
-        self._wire = HttpConnection(h11.SERVER, reader, writer, max_head=MAX_HEADER_BYTES)
+        self._wire = HttpConnection(h11.SERVER, reader, writer, max_head=MAX_LOCAL_HEAD)
         self._handler = handler
 
     async def run(self) -> None:
@@ -265,8 +263,8 @@ class HttpExchange:
                     return _request(head, b"", abandoned, self._pieces())
             elif isinstance(event, h11.Data):
                 body += event.data
-                if len(body) > MAX_BODY_BYTES:
-                    raise MessageTooLarge(f"a request has at most {MAX_BODY_BYTES} bytes")
+                if len(body) > MAX_LOCAL_BODY:
+                    raise MessageTooLarge(f"a request has at most {MAX_LOCAL_BODY} bytes")
             elif isinstance(event, h11.EndOfMessage) and head is not None:
                 return _request(head, bytes(body), abandoned)
             else:

@@ -1,1 +1,1 @@
-"""Who may speak on the bus: keys, credentials, the chain of trust, bearer tokens (docs/architecture.md)."""
+"""The identities of the bus: keys, credentials, the chain of trust, bearer tokens (docs/architecture.md)."""

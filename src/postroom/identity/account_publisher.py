@@ -1,4 +1,4 @@
-"""Sees to it that every server has the accounts as our keys say: at once, and again until all have."""
+"""Publishes an organisation's accounts to every server: at once, and again until all have them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SYSTEM_TIMEOUT = 5.0
 """Seconds in which a server must have let the system account in."""
 
 RETRY = RetryPolicy(base=0.5, cap=30.0)
-"""When servers that were away are told again."""
+"""The pauses before servers that were away get the accounts again."""
 
 BEHIND = "accounts-behind"
 """Kind of the alerts."""
@@ -31,7 +31,7 @@ class Accounts:
     """Publishes the accounts of one organisation.
 
     Args:
-        alert: told kind and text once when a server is behind, and "" when it has caught up.
+        alert: gets kind and text once when a server is behind, and "" when it has caught up.
     """
 
     def __init__(self, trust: Trust, host: BusHost, alert: RaiseAlert) -> None:
@@ -44,17 +44,17 @@ class Accounts:
 
     @property
     def behind(self) -> bool:
-        """Whether a server has not been told yet."""
+        """Whether a server still lacks the accounts."""
         return self._behind.is_set()
 
     async def publish(self, *, every: bool = False) -> None:
-        """Tell every server; what fails is tried again by `run`.
+        """Push to every server; `run` tries failures again.
 
         Args:
             every: all accounts, not the agents' alone: the key that signs them has changed.
 
         Raises:
-            ServerFailed: not every server has it now; it names those that have not.
+            ServerFailed: names the servers that lack them.
         """
         self._every = self._every or every
         async with self._one_at_a_time:
@@ -72,14 +72,14 @@ class Accounts:
         except (BusDisconnected, Unauthorized) as error:
             raise ServerFailed(f"no nats-server lets the system account in: {error}") from error
         try:
-            # Core stays as it is: pushing it again breaks answers that are under way between the accounts.
+            # Core stays as it is: pushing it again breaks answers under way between the accounts.
             changed = self._trust.account_jwts() if self._every else (self._trust.edge_account,)
             await push_accounts(system, self._trust, changed=tuple(changed))
         finally:
             await system.close()
 
     async def run(self) -> None:
-        """Tell servers that were away, for ever."""
+        """Push to servers that were away, for ever."""
         while True:
             await self._behind.wait()
             failures = 1
@@ -97,11 +97,7 @@ class Accounts:
 
 
 async def system_connection(address: BusAddress, credential: Credential) -> WireConnection:
-    """A connection of a user of the system account.
-
-    Raises:
-        Unauthorized, BusDisconnected: no server lets it in.
-    """
+    """A connection of a user of the system account; raises Unauthorized or BusDisconnected."""
     return await address.connect(
         name="postroom-system", credentials=credential.for_connection(), wait=SYSTEM_TIMEOUT
     )

@@ -1,4 +1,4 @@
-"""What the JWTs of an organisation's two accounts say."""
+"""The claims of the JWTs of an organisation's two accounts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ CONTROL_SUBSCRIPTIONS = 100_000
 
 
 def core_body() -> dict[str, object]:
-    """Of the account with JetStream and the control plane."""
+    """Claims of the account with JetStream and the control plane."""
     return jwt.account_body(jetstream=True, exports=jwt.service_exports(core_exports()))
 
 
 def edge_body(keys: OrgKeys) -> dict[str, object]:
-    """Of the agents' account."""
+    """Claims of the agents' account."""
     scopes = [
         _scope("agents", keys.agents.public),
         _scope("workers", keys.workers.public),

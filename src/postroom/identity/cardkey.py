@@ -1,6 +1,6 @@
-"""The key that signs Agent Cards: ECDSA on P-256 with SHA-256 (`ES256`), the algorithm that every A2A library has.
+"""The key that signs Agent Cards: ECDSA on P-256 with SHA-256 (`ES256`), which every A2A library supports.
 
-Keys of the bus are Ed25519 (`nkeys`); many verifiers of JWS do not know that one yet.
+Keys of the bus are Ed25519 (`nkeys`); many verifiers of JWS do not support it yet.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from postroom.errors import InvalidInput
 ALGORITHM = "ES256"
 _BYTES = 32
 _HASH = ec.ECDSA(hashes.SHA256())
-# The same card has the same signature (RFC 6979), so that two look-ups of it are equal.
+# The same card has the same signature (RFC 6979), so that two reads of it are equal.
 _SIGNING = ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
 
 
@@ -36,7 +36,7 @@ def from_text(text: str) -> bytes:
     """The bytes of base64url without padding.
 
     Raises:
-        InvalidInput: it is not that; the message does not repeat it, since it may be a secret.
+        InvalidInput: not base64url; the message does not repeat the text, which may be a secret.
     """
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
@@ -52,7 +52,7 @@ class CardKey:
     """A key that signs cards.
 
     Attributes:
-        secret: private value in base64url; not part of the repr.
+        secret: private value in base64url; not in the repr.
         jwk: its public half (RFC 7517), with `kid`, the key's thumbprint (RFC 7638).
     """
 
@@ -103,7 +103,7 @@ def verify(jwk: dict[str, str], message: bytes, signature: bytes) -> bool:
     """Whether `signature` over `message` was made by the owner of `jwk`.
 
     Raises:
-        InvalidInput: `jwk` is no public key on P-256.
+        InvalidInput: `jwk` is not a public key on P-256.
     """
     if jwk.get("kty") != "EC" or jwk.get("crv") != "P-256":
         raise InvalidInput("not a public key on P-256")

@@ -1,4 +1,4 @@
-"""Certificates on disk: the local authority's folder, and files that somebody else looks after.
+"""Certificates on disk: the local authority's folder, and files that an operator maintains.
 
     ca.pem         the authority's certificate: what clients trust
     ca-key.pem     its key
@@ -27,13 +27,13 @@ MAX_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """Where a certificate, its key, and what clients trust are.
+    """The files of a certificate, its key, and the authority that clients trust.
 
     Attributes:
         certificate: PEM, the server's own first.
         key: PEM; may be the same file.
-        ca: PEM of the authority; None where clients know it already.
-        local: made by Postroom, which renews it.
+        ca: PEM of the authority; None where clients trust it already.
+        local: made and renewed by Postroom.
     """
 
     certificate: Path
@@ -42,11 +42,11 @@ class CertificateFiles:
     local: bool
 
     def read(self) -> tuple[Certificate, bytes]:
-        """What the certificate says, and chain and key as one PEM.
+        """The certificate, and chain and key as one PEM.
 
         Raises:
             NotFound: a file is missing.
-            InvalidInput: a file is not what it should be, others can read the key, or it is another's.
+            InvalidInput: a file is damaged, others can read the key, or it is another certificate's key.
         """
         chain = _content(self.certificate)
         key = _content(self.key, private=True)
@@ -58,7 +58,7 @@ class CertificateFiles:
             ) from error
 
     def stamps(self) -> tuple[tuple[int, int, int], ...]:
-        """Changes when a file does."""
+        """A value that changes when a file does."""
         found = []
         for path in (self.certificate, self.key):
             try:
@@ -71,9 +71,9 @@ class CertificateFiles:
 
 
 def own_names() -> tuple[str, ...]:
-    """Names that every local certificate has: this machine's, as itself sees it."""
+    """Names in every local certificate: this machine's, as it sees itself."""
     names = ["localhost", "127.0.0.1", "::1"]
-    with contextlib.suppress(InvalidInput):  # a name that no certificate can have
+    with contextlib.suppress(InvalidInput):  # such a name fits no certificate
         names.append(canonical(socket.gethostname()))
     return tuple(dict.fromkeys(names))
 
@@ -95,30 +95,29 @@ class CertificateFolder:
 
     @property
     def exists(self) -> bool:
-        """Whether there is an authority."""
+        """Whether the folder has an authority."""
         return self.ca.exists() or self.ca_key.exists()
 
     def authority(self) -> Certificate:
-        """What the authority's certificate says."""
+        """The authority's certificate."""
         return certificates.read(_content(self.ca))
 
     def init(
         self, hosts: Sequence[str], *, days: float, now: float, force: bool = False
     ) -> Certificate:
-        """Make an authority for this machine's own names and `hosts`, and a certificate under it.
+        """Make an authority for this machine's own names and `hosts`, and a server certificate of it.
 
         Args:
             hosts: further host names and addresses.
-            force: replace an authority that is there; who trusts that one will not trust this one.
+            force: replace an existing authority; clients that trust that one will not trust this one.
 
         Raises:
-            Conflict: there is one already.
+            Conflict: an authority exists already.
             InvalidInput: a host is malformed, or the days are out of bounds.
-            StateUnwritable: the folder cannot be written.
         """
         if self.exists and not force:
             raise Conflict(
-                f"there is an authority in {self.folder} already",
+                f"{self.folder} has an authority already",
                 remedy="postroom tls renew; or with --force a new one, that every client has to be given",
             )
         names = tuple(dict.fromkeys((*own_names(), *map(canonical, hosts))))
@@ -130,15 +129,14 @@ class CertificateFolder:
         return certificates.read(pair.certificate)
 
     def renew(self, *, now: float, days: float | None = None) -> Certificate:
-        """A new certificate with the names of the present one, under the same authority.
+        """A new certificate with the same names, of the same authority.
 
         Args:
-            days: its validity; as long as the present one's if not given.
+            days: its validity; None for the present one's.
 
         Raises:
-            NotFound: there is nothing to renew.
+            NotFound: no certificate to renew.
             InvalidInput: a file is damaged, or the authority has expired.
-            StateUnwritable: the folder cannot be written.
         """
         above = self.authority()
         if above.not_after <= now:
@@ -153,13 +151,13 @@ class CertificateFolder:
         return certificates.read(pair.certificate)
 
     def stage(self, pem: bytes) -> Path:
-        """Put chain and key beside the copy that is shown, to be tried; its path."""
+        """Write chain and key beside the served copy, for a trial; return its path."""
         staged = self.folder / "staged.pem"
         _write(staged, pem)
         return staged
 
     def promote(self) -> Path:
-        """What was staged is the copy that is shown; its path."""
+        """Make the staged file the served copy; return its path."""
         try:
             return (self.folder / "staged.pem").replace(self.serving)
         except OSError as error:

@@ -1,7 +1,7 @@
-"""X.509 certificates: a local authority, server certificates under it, and what a certificate says. No files here.
+"""X.509 certificates: a local authority, its server certificates, and the content of a certificate. No files here.
 
-The authority is bound to the names that it was made for (name constraints, RFC 5280 section 4.2.1.10): who steals
-its key can pass for these names and no others, also where it was added to a system's trusted ones.
+The authority is bound to the names that it was made for (name constraints, RFC 5280 section 4.2.1.10): a thief of its
+key can pass for these names and no others, even on a system that trusts the authority.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from postroom.errors import InvalidInput
+from postroom.protocol.limits import MAX_CERTIFICATE_DAYS
 
 DAY = 86400.0
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 90
-LONGEST_DAYS = 397
-"""What browsers take at most."""
-
 SKEW = 3600.0
-"""Seconds that a certificate is valid before it was made: clocks differ."""
+"""Seconds before its making at which a certificate's validity begins: clocks differ."""
 
 WARNINGS = (1, 7, 21)
 """Days before its end at which an alert is raised."""
@@ -38,7 +36,7 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate and its private key, both as PEM; the key stays out of `repr`."""
+    """A certificate and its private key, both as PEM; the key is not in the repr."""
 
     certificate: bytes
     key: bytes = field(repr=False)
@@ -46,10 +44,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What a certificate says.
+    """The content of a certificate.
 
     Attributes:
-        names: host names and addresses that it stands for.
+        names: its host names and addresses.
         fingerprint: SHA-256 of the certificate, hex.
         self_issued: its issuer is its subject.
     """
@@ -63,7 +61,7 @@ class Certificate:
     self_issued: bool
 
     def covers(self, name: str) -> bool:
-        """Whether it stands for the host name or address `name`."""
+        """Whether it is valid for the host name or address `name`."""
         wanted = canonical(name)
         _, _, parent = wanted.partition(".")
         return wanted in self.names or (bool(parent) and f"*.{parent}" in self.names)
@@ -74,17 +72,17 @@ class Certificate:
 
     @property
     def lifetime(self) -> float:
-        """Seconds from begin to end."""
+        """Seconds from begin to end of its validity."""
         return self.not_after - self.not_before
 
 
 def canonical(name: str) -> str:
-    """A host name or address in the one spelling that is compared."""
+    """A host name or address in canonical form."""
     if (address := _address(name)) is not None:
         return str(address)
     lowered = name.lower().rstrip(".")
     if len(lowered) > 253 or not _DNS.fullmatch(lowered):
-        raise InvalidInput(f"{name!r} is no host name or IP address")
+        raise InvalidInput(f"{name!r} is not a host name or an IP address")
     return lowered
 
 
@@ -96,14 +94,14 @@ def _address(name: str) -> _Address | None:
 
 
 def near_its_end(certificate: Certificate, now: float) -> bool:
-    """Whether it is time for a new one: the last third of its life."""
+    """Whether it is in the last third of its life, and so due for renewal."""
     return certificate.not_after - now <= certificate.lifetime / 3
 
 
 def warning_due(certificate: Certificate, now: float) -> int | None:
-    """The warning that it is time for (one of `WARNINGS`, in days), None for none.
+    """The warning that is due (one of `WARNINGS`, in days), or None.
 
-    A certificate that never lives long is not warned about before its last third.
+    A certificate with a short life is not warned about before its last third.
     """
     if not near_its_end(certificate, now):
         return None
@@ -117,11 +115,7 @@ def day(at: float) -> str:
 
 
 def make_authority(names: Sequence[str], *, now: float, days: float = AUTHORITY_DAYS) -> Pair:
-    """A new authority that can vouch for `names` alone.
-
-    Raises:
-        InvalidInput: one of them is no host name or address.
-    """
+    """A new authority that can vouch for `names` alone."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _named("Postroom local authority")
     permitted = [_subtree(one) for one in map(canonical, names)]
@@ -139,14 +133,14 @@ def issue(authority: Pair, names: Sequence[str], *, now: float, days: float = SE
     """A new server certificate for `names` under `authority`, with a new key.
 
     Raises:
-        InvalidInput: the authority may not vouch for one of them, or the days are out of bounds.
+        InvalidInput: the authority may not vouch for a name, or the days are out of bounds.
     """
-    if not 0 < days <= LONGEST_DAYS:
-        raise InvalidInput(f"{days:g} days are not within 0 to {LONGEST_DAYS}")
+    if not 0 < days <= MAX_CERTIFICATE_DAYS:
+        raise InvalidInput(f"{days:g} days are not within 0 to {MAX_CERTIFICATE_DAYS}")
     above = x509.load_pem_x509_certificate(authority.certificate)
     signer = serialization.load_pem_private_key(authority.key, None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise InvalidInput("the authority's key is not one of ours")
+        raise InvalidInput("the authority's key was not made by Postroom")
     key = ec.generate_private_key(ec.SECP256R1())
     wanted = [canonical(name) for name in names]
     _check_permitted(above, wanted)
@@ -167,7 +161,7 @@ def issue(authority: Pair, names: Sequence[str], *, now: float, days: float = SE
 
 
 def read(pem: bytes) -> Certificate:
-    """The first certificate in `pem`, which is the server's own where it is a chain."""
+    """The first certificate in `pem`, which in a chain is the server's own."""
     certificate = _first(pem)
     alternative: tuple[str, ...] = ()
     try:
@@ -177,7 +171,7 @@ def read(pem: bytes) -> Certificate:
             *(str(address) for address in found.get_values_for_type(x509.IPAddress)),
         )
     except x509.ExtensionNotFound:
-        pass  # it stands for nobody
+        pass  # it names no server
     return Certificate(
         subject=_common(certificate.subject),
         issuer=_common(certificate.issuer),
@@ -190,10 +184,10 @@ def read(pem: bytes) -> Certificate:
 
 
 def bundle(chain: bytes, key: bytes) -> bytes:
-    """Chain and key as one PEM, if they belong together.
+    """Chain and key as one PEM.
 
     Raises:
-        InvalidInput: the key is another's, is encrypted, or is none.
+        InvalidInput: the key is encrypted, missing, or another certificate's.
     """
     certificate = _first(chain)
     try:
@@ -201,7 +195,7 @@ def bundle(chain: bytes, key: bytes) -> bytes:
     except TypeError as error:
         raise InvalidInput("the key is encrypted", remedy="store it without a password") from error
     except ValueError as error:
-        raise InvalidInput("there is no private key in PEM") from error
+        raise InvalidInput("the file has no private key in PEM") from error
     if _spki(private.public_key()) != _spki(certificate.public_key()):
         raise InvalidInput("the key belongs to another certificate")
     certificates = x509.load_pem_x509_certificates(chain)
@@ -225,7 +219,7 @@ def _begun(
 ) -> x509.CertificateBuilder:
     end = datetime.fromtimestamp(now + days * DAY, UTC)
     if above is not None:
-        end = min(end, above.not_valid_after_utc)  # nobody would take it for longer
+        end = min(end, above.not_valid_after_utc)  # no client accepts it for longer
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -292,7 +286,7 @@ def _first(pem: bytes) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificates(pem)[0]
     except ValueError as error:
-        raise InvalidInput("there is no certificate in PEM") from error
+        raise InvalidInput("the file has no certificate in PEM") from error
 
 
 def _common(name: x509.Name) -> str:

@@ -1,4 +1,4 @@
-"""A bus credential: the JWT that says who someone is, and the seed that proves it."""
+"""A bus credential: the JWT that names a user, and the seed that proves it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from postroom_a2a.nats import Credentials
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a user of the bus connects with.
+    """The credential of a user of the bus.
 
     Attributes:
         jwt: user JWT; no secret by itself.
-        seed: secret text of the user's NKey; not part of the repr.
+        seed: secret text of the user's NKey; not in the repr.
     """
 
     jwt: str
@@ -28,7 +28,7 @@ class Credential:
 
     @property
     def name(self) -> str:
-        """Name in the JWT; an agent's uid."""
+        """Name in the JWT; for an agent its uid."""
         return str(jwt.decode(self.jwt)["name"])
 
     @property
@@ -42,5 +42,5 @@ class Credential:
         return KeyPair.from_seed(self.seed).sign(nonce)
 
     def for_connection(self) -> Credentials:
-        """As a connection to the bus takes it."""
+        """The same for the library's connection."""
         return Credentials(self.sign, lambda: self.jwt)

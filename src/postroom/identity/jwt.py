@@ -1,7 +1,7 @@
-"""JWTs of NATS, version 2: making, reading, and the claims that Postroom uses.
+"""JWTs of NATS, version 2: making, reading, and the claims that Postroom uses. Pure.
 
 Header and claims are JSON, base64url without padding; the signature is Ed25519 by the issuer's NKey over
-`header.claims` (NATS, ADR-3 and the jwt package). Pure: the caller gives the time.
+`header.claims` (NATS, ADR-3 and the jwt package).
 """
 
 from __future__ import annotations
@@ -53,10 +53,9 @@ def encode(
     """A signed JWT.
 
     Args:
-        subject: public key it is about.
-        name: for people; in a user's JWT what `{{name()}}` stands for.
+        subject: its public key.
+        name: for people; in a user's JWT the value of `{{name()}}`.
         body: the `nats` claim.
-        now: time of issue, seconds since the epoch.
         expires: end of its validity, seconds since the epoch; None means never.
     """
     claims: Claims = {
@@ -79,22 +78,22 @@ def _document(part: str) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidInput("not a JWT: a part is not JSON") from error
     if not isinstance(value, dict):
-        raise InvalidInput("not a JWT: a part is no JSON object")
+        raise InvalidInput("not a JWT: a part is not a JSON object")
     return value
 
 
 def decode(token: str) -> Claims:
-    """The claims of `token`, whose signature by the issuer that it names is checked.
+    """The claims of `token`, after a check of the signature by the issuer that it names.
 
-    Who the issuer is, and whether it has expired, is for the caller to judge (`verify`).
+    The caller decides about the issuer and the expiry (see `verify`).
 
     Raises:
-        InvalidInput: it is not a JWT of NATS, version 2.
+        InvalidInput: not a JWT of NATS, version 2.
         Unauthorized: the signature is not the issuer's.
     """
     parts = token.split(".")
     if len(parts) != 3:
-        raise InvalidInput("not a JWT: it has not three parts")
+        raise InvalidInput("not a JWT: it needs three parts")
     header, claims, signature = _document(parts[0]), _document(parts[1]), _from_text(parts[2])
     if header.get("alg") != _HEADER["alg"]:
         raise InvalidInput("not a JWT of NATS: it is not signed by an NKey")
@@ -107,7 +106,7 @@ def decode(token: str) -> Claims:
 
 
 def verify(token: str, issuer: str, *, now: float) -> Claims:
-    """The claims of `token` if `issuer` (a public key) signed it and it is valid at `now`.
+    """The claims of `token`, if `issuer` (a public key) signed it and it is valid at `now`.
 
     Raises:
         Unauthorized: signed by another, or expired.
@@ -122,7 +121,7 @@ def verify(token: str, issuer: str, *, now: float) -> Claims:
 
 
 def same_claims(one: Claims, other: Claims) -> bool:
-    """Whether two JWTs say the same, leaving aside when they were issued."""
+    """Whether two JWTs agree but for the time of issue."""
     ignored = ("iat", "jti")
 
     def stated(claims: Claims) -> Claims:
@@ -132,7 +131,7 @@ def same_claims(one: Claims, other: Claims) -> bool:
 
 
 def operator_body(system_account: str, signing_keys: Sequence[str] = ()) -> dict[str, Any]:
-    """Claims of an operator that names its system account, and whose signature counts beside its own."""
+    """Claims of an operator with its system account and further signing keys."""
     body: dict[str, Any] = {"type": "operator", "system_account": system_account}
     return body | ({"signing_keys": list(signing_keys)} if signing_keys else {})
 
@@ -152,15 +151,15 @@ def scope(
     subscriptions: int,
     proxied: bool = False,
 ) -> dict[str, Any]:
-    """A scoped signing key: users it signs have these rights, whatever their JWT says.
+    """A scoped signing key: its users have these rights, whatever their JWT says.
 
-    Only plain connections are allowed: over a leaf node one credential would carry many senders.
+    Only plain connections are allowed: a leaf node would carry many senders over one credential.
 
     Args:
         signing_key: its public key (kind account).
         permissions: may contain `{{name()}}` and `{{tag(...)}}`.
         subscriptions: most that one connection may have at a time.
-        proxied: a connection counts only with the signature of a trusted proxy (NATS, ADR-55).
+        proxied: a connection needs the signature of a trusted proxy (NATS, ADR-55).
     """
     template = _subjects(permissions) | {
         "subs": subscriptions,
@@ -187,7 +186,7 @@ def service_exports(exports: Sequence[Export]) -> list[dict[str, Any]]:
 
 
 def service_imports(exports: Sequence[Export], account: str) -> list[dict[str, Any]]:
-    """The `imports` claim of an account that uses `account`'s services under the same subjects."""
+    """The `imports` claim of an account that uses the services of `account` under the same subjects."""
     return [
         {"name": export.subject, "subject": export.subject, "account": account, "type": "service"}
         | ({"share": True} if export.share else {})
@@ -206,11 +205,11 @@ def account_body(
     """Claims of an account.
 
     Args:
-        jetstream: whether it may use JetStream, then without limits; a limit of 0 refuses it.
-        exports: what it offers (`service_exports`).
-        imports: what it uses (`service_imports`).
+        jetstream: without limits if True; otherwise a limit of 0 refuses it.
+        exports: see `service_exports`.
+        imports: see `service_imports`.
         scopes: its scoped signing keys (`scope`).
-        revocations: user public key -> epoch second; what was issued until then is void.
+        revocations: user public key -> epoch second; credentials issued until then are void.
     """
     storage = UNLIMITED if jetstream else 0
     limits = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn"), UNLIMITED)
@@ -227,7 +226,7 @@ def account_body(
 
 
 def scoped_user_body(account: str, tags: Sequence[str] = ()) -> dict[str, Any]:
-    """Claims of a user under a scoped signing key: its rights are the scope's, so it states none."""
+    """Claims of a user under a scoped signing key: the scope gives its rights, so it states none."""
     return {"type": "user", "issuer_account": account, "pub": {}, "sub": {}, "tags": list(tags)}
 
 

@@ -1,6 +1,6 @@
 """The file of the private keys: operator, system account, card key, each organisation's accounts and signing keys.
 
-One JSON document of seeds, 0600 in a folder 0700, written beside itself and moved into place, so that a crash
+One JSON document of seeds, 0600 in a folder 0700. It is written beside itself and moved into place, so that a crash
 leaves the old one or the new one. The caller holds the lock of the state folder.
 """
 
@@ -29,12 +29,13 @@ class OrgKeys:
         core: account of JetStream and the control plane.
         agents: signing key of edge, scoped to an agent's rights.
         control: signing key of edge, scoped to the control plane's rights there.
-        workers: as `agents`, but whom it signs is let in through a trusted proxy only: the gateway.
+        workers: as `agents`, but its users connect only through a trusted proxy: the gateway.
         revocations: user public key -> epoch second of its revocation.
-        revoked_until: user public key -> epoch second from which its revocation need not be remembered.
+        revoked_until: user public key -> epoch second from which its revocation may be forgotten.
         retiring: public signing key that is about to be dropped -> its role (`agents`, `control`, `workers`).
-        dated_from: epoch second that the JWT of edge is at least dated, which each revocation moves on. Between
-            two of one date a starting server takes the one it is configured with, which may be the older one.
+        dated_from: epoch second that the JWT of edge is at least dated; each revocation moves it on. Of two JWTs with
+            one
+            date a starting server takes its configured one, which may be the older one.
     """
 
     core: KeyPair
@@ -59,11 +60,11 @@ class Keyring:
     """All private keys of a post room.
 
     Attributes:
-        cards: signs Agent Cards; None in a file of a version that had none yet.
-        proxy: the gateway's: with it it signs for the connections that it lets through (NATS, ADR-55); None as `cards`.
-        gone: public keys of accounts whose organisation was removed, and which a server may still have.
+        cards: signs Agent Cards; None in a file of an older version.
+        proxy: the gateway's; it signs for the connections that it lets through (NATS, ADR-55); None as `cards`.
+        gone: public keys of accounts of removed organisations that a server may still have.
         signer: signing key of the operator; None while the operator's own key signs the accounts.
-        next_signer, next_proxy: keys that servers are to trust before they are used.
+        next_signer, next_proxy: keys that servers must trust before their first use.
         former_signers, former_proxies: public keys that are about to be dropped, but still count.
     """
 
@@ -99,7 +100,7 @@ def _org(document: Mapping[str, Any]) -> OrgKeys:
         edge=_key(document["edge"], Kind.ACCOUNT),
         agents=_key(document["agents"], Kind.ACCOUNT),
         control=_key(document["control"], Kind.ACCOUNT),
-        # A version that had none has no worker whose credential is worth keeping: each start mints a new one.
+        # An older version has no worker whose credential is worth keeping: each start mints a new one.
         workers=_key(document["workers"], Kind.ACCOUNT)
         if "workers" in document
         else KeyPair.generate(Kind.ACCOUNT),
@@ -113,7 +114,7 @@ def _org(document: Mapping[str, Any]) -> OrgKeys:
 def _parse(text: str) -> Keyring:
     document = json.loads(text)
     if document["format"] != _FORMAT:
-        raise InvalidInput(f"format {document['format']!r} is not known to this version")
+        raise InvalidInput(f"this version does not know the format {document['format']!r}")
     return Keyring(
         _key(document["operator"], Kind.OPERATOR),
         _key(document["system"], Kind.ACCOUNT),
@@ -164,7 +165,7 @@ def _render(keyring: Keyring) -> str:
 
 
 def load(folder: Path) -> Keyring | None:
-    """The keys kept in `folder`, None if there are none yet; permissions too open are narrowed.
+    """The keys in `folder`, None before the first; permissions that are too open are narrowed.
 
     Raises:
         InvalidInput: the file is damaged, or of a later version.
@@ -191,11 +192,7 @@ def load(folder: Path) -> Keyring | None:
 
 
 def save(folder: Path, keyring: Keyring) -> None:
-    """Write the keys to disk; after a crash the old ones or the new ones are there, never half.
-
-    Raises:
-        StateUnwritable: the folder cannot be made or written.
-    """
+    """Write the keys to disk; after a crash the old ones or the new ones are there, never half."""
     try:
         privatefile.prepare(folder)
         privatefile.replace(folder / FILE, _render(keyring).encode())

@@ -1,4 +1,4 @@
-"""The JWT of an agent's credential, and the bounds of what is minted."""
+"""The JWT of an agent's credential, and its bounds."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from postroom.identity import jwt, nkeys
 from postroom.identity.keyring import OrgKeys
 from postroom.identity.nkeys import Kind
 from postroom.protocol.ids import check_name, check_uid
+from postroom.protocol.limits import MAX_PROJECTS
 
 MAX_LIFETIME = 30 * 86400.0
-"""Seconds: longest validity of an agent's credential, and so how long a revocation must be remembered."""
-
-MAX_PROJECTS = 256
-"""Projects in one credential: with the longest names its CONNECT line still fits the server's 32 KiB."""
+"""Seconds: longest validity of an agent's credential, and so the life of a revocation."""
 
 
 def check_user(public: str) -> None:
-    """Raises `InvalidInput` for what is not the public key of a user."""
+    """Raise `InvalidInput` unless `public` is the public key of a user."""
     kind, _ = nkeys.decode_public(public)
     if kind is not Kind.USER:
-        raise InvalidInput("only a user's key has credentials")
+        raise InvalidInput("only a user's key can have a credential")
 
 
 def agent_jwt(
@@ -42,7 +40,7 @@ def agent_jwt(
     if not 0 < lifetime <= MAX_LIFETIME:
         raise InvalidInput(f"a lifetime of {lifetime} s is not within 0 to {MAX_LIFETIME:.0f}")
     if len(projects) > MAX_PROJECTS:
-        raise InvalidInput(f"{len(projects)} projects are more than {MAX_PROJECTS}")
+        raise InvalidInput(f"{len(projects)} projects are too many; at most {MAX_PROJECTS}")
     check_uid(uid)
     tags = sorted({f"project:{check_name(project, 'project')}" for project in projects})
     body = jwt.scoped_user_body(org.edge.public, tags)
@@ -51,11 +49,11 @@ def agent_jwt(
 
 
 REVOCATION_MARGIN = 60
-"""Seconds that a revocation is remembered after the credential has expired: clocks of servers differ."""
+"""Seconds that a revocation outlives the credential: clocks of servers differ."""
 
 
 def revoked(former: OrgKeys, keys: Mapping[str, float], *, now: float) -> OrgKeys:
-    """With everything void that was issued to these user keys until now (see `Trust.revoke`)."""
+    """`former`, with every credential void that was issued to these user keys until now (see `Trust.revoke`)."""
     for public in keys:
         check_user(public)
     until = {

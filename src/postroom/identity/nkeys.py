@@ -1,8 +1,8 @@
 """NKeys: Ed25519 keys in the text form of NATS.
 
-A key is a prefix byte that says its kind, 32 bytes, and a CRC-16 (XMODEM, little endian), in base32 without
-padding; a seed carries two prefix bytes, its own and the kind of its public key (NATS, ADR-14). Made by hand
-on `cryptography`, since the form is 60 lines and the packages for it bring a second Ed25519 library.
+A key is a prefix byte for its kind, 32 bytes, and a CRC-16 (XMODEM, little endian), in base32 without padding; a seed
+has two prefix bytes, its own and the kind of its public key (NATS, ADR-14). Written on `cryptography` in 60 lines,
+since the packages for it bring a second Ed25519 library.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SEED_PREFIX = 18 << 3  # "S"
 
 
 class Kind(IntEnum):
-    """What a key is for; the value is its prefix byte, whose first five bits make the first letter."""
+    """The use of a key; the value is its prefix byte, whose first five bits make the first letter."""
 
     ACCOUNT = 0
     OPERATOR = 14 << 3
@@ -41,7 +41,7 @@ def _from_text(text: str) -> bytes:
     try:
         decoded = base64.b32decode(text + "=" * (-len(text) % 8))
     except (binascii.Error, ValueError) as error:
-        # The text is not repeated: it may be a seed.
+        # The message does not repeat the text, which may be a seed.
         raise InvalidInput("not an NKey: it is not base32") from error
     raw, checksum = decoded[:-2], decoded[-2:]
     if binascii.crc_hqx(raw, 0).to_bytes(2, "little") != checksum or _to_text(raw) != text:
@@ -65,7 +65,7 @@ def decode_public(text: str) -> tuple[Kind, bytes]:
     """Kind and 32 bytes of a public key.
 
     Raises:
-        InvalidInput: it is not the text of a public key of a known kind.
+        InvalidInput: not the text of a public key of a known kind.
     """
     raw = _from_text(text)
     if len(raw) != 1 + KEY_BYTES:
@@ -82,7 +82,7 @@ def decode_seed(text: str) -> tuple[Kind, bytes]:
     """Kind of the public key and 32 bytes of a seed.
 
     Raises:
-        InvalidInput: it is not the text of a seed of a known kind; the message does not repeat it.
+        InvalidInput: not the text of a seed of a known kind; the message does not repeat it.
     """
     raw = _from_text(text)
     if len(raw) != 2 + KEY_BYTES or raw[0] & 0xF8 != _SEED_PREFIX:
@@ -105,7 +105,7 @@ class KeyPair:
     """A key that can sign.
 
     Attributes:
-        seed: secret text; not part of the repr.
+        seed: secret text; not in the repr.
     """
 
     kind: Kind

@@ -1,4 +1,4 @@
-"""Secrets on disk: a folder for this user alone, and files that are whole or not there."""
+"""Secrets on disk: a folder for this user alone, and files that are whole or missing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from postroom.errors import StateUnwritable
 
 
 def prepare(folder: Path) -> None:
-    """Make `folder`, 0700; `OSError` if that cannot be."""
+    """Make `folder`, 0700; raises OSError."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    folder.chmod(0o700)  # it may have been there with wider permissions
+    folder.chmod(0o700)  # it may have existed with wider permissions
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a 0600 file, whole or not at all, that a crash of the machine may lose.
+    """Write a 0600 file, whole or not at all; a crash of the machine may lose it.
 
     Raises:
         StateUnwritable: the disk is full or read-only.
@@ -28,7 +28,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def replace(path: Path, content: bytes, *, sync: bool = True) -> None:
-    """Write a 0600 file; after a crash the old one or the new one is on disk. `OSError` if it cannot be."""
+    """Write a 0600 file; after a crash the old one or the new one is on disk. Raises OSError."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # 0600
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -1,8 +1,8 @@
-"""Telling the running servers about accounts that changed, over their system account.
+"""Pushing changed accounts to the running servers, over their system account.
 
-A server that was started with the accounts preloaded needs no push; a revocation, a new key, or accounts made by an
-older version of Postroom, do. A change counts only when every server of the cluster has taken it: a connection
-to the one that has not would live on.
+A server that starts with the accounts preloaded needs no push; a revocation, a new key, or accounts from an older
+version of Postroom, do. A change counts only when every server of the cluster has it: a connection to one without it
+would live on.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from postroom_a2a.nats.port import FAULTS, Connection
 from postroom_a2a.nats.system import Members, ServerAnswer, ask_server, gather, members
 
 PUSH_TIMEOUT = 5.0
-"""Seconds the servers have for each answer."""
+"""Seconds that the servers have for each answer."""
 
 ROLL_TIMEOUT = 1.0
-"""Seconds after which a server that has not answered is taken as absent; the others are told without it."""
+"""Seconds after which a silent server counts as absent; the others get the accounts without it."""
 
 
 async def push_accounts(
@@ -30,19 +30,19 @@ async def push_accounts(
     changed: Collection[str] = (),
     timeout: float = PUSH_TIMEOUT,
 ) -> list[str]:
-    """Give every server each account JWT that says something else than the one it has.
+    """Give every server each account JWT that differs from its own.
 
     Args:
         connection: of the system account, to any of the servers.
-        changed: public keys of accounts that are known to have changed; the others are left alone. Without any the
-            servers are asked which differ.
-        timeout: seconds for each answer.
+        changed: public keys of accounts that are known to have changed; only they are pushed. Without any the servers
+            are
+            asked which differ.
 
     Returns:
-        Public keys of the accounts that were pushed.
+        Public keys of the pushed accounts.
 
     Raises:
-        ServerFailed: a server refused one, or did not answer; with the names of those that did not.
+        ServerFailed: a server refused one or did not answer; with the names of those without it.
         ProtocolViolation: an answer cannot be read.
     """
     cluster = await _members(connection, timeout)
@@ -50,7 +50,7 @@ async def push_accounts(
     for account, token in trust.account_jwts().items():
         if changed and account not in changed:
             continue
-        # Of several servers the first to answer speaks for itself alone.
+        # The first of several servers to answer speaks for itself alone.
         several = len(cluster.present) > 1 or cluster.absent
         if changed or several or not await _is_current(connection, account, token, timeout):
             missed |= await _push(connection, cluster.present, account, token, timeout)
@@ -59,7 +59,7 @@ async def push_accounts(
         raise ServerFailed(
             f"{len(missed)} of {cluster.size} servers did not take the accounts: "
             + ", ".join(missed),
-            remedy="they are told again until they have; a connection to them may live as long",
+            remedy="Postroom tries again until they have; a revoked connection may live until then",
         )
     return pushed
 
@@ -67,12 +67,10 @@ async def push_accounts(
 async def delete_accounts(
     connection: Connection, trust: Trust, *, timeout: float = PUSH_TIMEOUT
 ) -> None:
-    """Have every server forget the accounts of removed organisations: every connection of theirs ends.
+    """Have every server forget the accounts of removed organisations, which ends all their connections.
 
     Raises:
-        ServerFailed: one refused, or did not answer.
-        ProtocolViolation: an answer cannot be read.
-        StateUnwritable: that it is done could not be kept.
+        ServerFailed: a server refused, or did not answer.
     """
     gone = trust.gone
     if not gone:
@@ -91,7 +89,7 @@ async def delete_accounts(
         await gather(connection, "$SYS.REQ.CLAIMS.DELETE", payload, take, timeout)
     if missing or cluster.absent:
         keeping = ", ".join((*missing.values(), *cluster.absent))
-        raise ServerFailed(f"servers were not told that accounts are gone: {keeping}")
+        raise ServerFailed(f"servers still have accounts of removed organisations: {keeping}")
     trust.forgotten(gone)
 
 
@@ -104,7 +102,7 @@ async def _is_current(connection: Connection, account: str, token: str, timeout:
     try:
         return jwt.same_claims(jwt.decode(known.decode("ascii")), jwt.decode(token))
     except (UnicodeDecodeError, PostroomError):
-        return False  # whatever the server has, it is not ours
+        return False  # the server's JWT is not ours
 
 
 async def _push(
@@ -114,7 +112,7 @@ async def _push(
     token: str,
     timeout: float,
 ) -> dict[str, str]:
-    """Push one account; the servers that did not say that they have it, by name."""
+    """Push one account; return the servers that did not confirm it, by name."""
     missing = dict(servers)
 
     def take(answer: ServerAnswer) -> bool:
@@ -130,11 +128,11 @@ async def _push(
 
 @contextmanager
 def _asking() -> Generator[None]:
-    """A connection that is gone is a fault of the servers to whoever has accounts to push."""
+    """Turn the loss of the connection into the servers' fault, for callers with accounts to push."""
     try:
         yield
     except FAULTS as error:
-        raise ServerFailed(f"nats-server cannot be told about accounts: {error}") from error
+        raise ServerFailed(f"nats-server cannot take accounts: {error}") from error
 
 
 async def _members(connection: Connection, timeout: float) -> Members:

@@ -1,7 +1,7 @@
-"""Which keys there are to rotate, and what a rotation makes of the file of keys.
+"""The keys that can rotate, and the effect of a rotation on the file of keys.
 
-A new key is made and used, the former one counts on until it is dropped. Where servers have to be told of a key before
-it is used (operator, gateway), it can be prepared: it counts, and is not used yet.
+A rotation makes and uses a new key; the former one counts until it is dropped. Where servers must know a key before its
+first use (operator, gateway), it can be prepared: it counts, and is not used yet.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from postroom.identity.nkeys import KeyPair, Kind
 
 
 class Role(Enum):
-    """What a key that can be rotated is for.
+    """The use of a key that can rotate.
 
     The identity keys of operator and accounts cannot be rotated: the streams belong to the account's.
     """
@@ -28,18 +28,14 @@ class Role(Enum):
 
 
 def proxy(keys: Keyring) -> KeyPair:
-    """The gateway's key.
-
-    Raises:
-        NotFound: these keys have none.
-    """
+    """The gateway's key; raises NotFound for keys without one."""
     if keys.proxy is None:
-        raise NotFound("there is no key for the gateway")
+        raise NotFound("the keys hold none for the gateway")
     return keys.proxy
 
 
 def trusted_proxies(keys: Keyring) -> tuple[str, ...]:
-    """Public keys of gateways that the servers are to trust, the present one first."""
+    """Public keys of gateways that the servers must trust, the present one first."""
     coming = (keys.next_proxy.public,) if keys.next_proxy else ()
     return (proxy(keys).public, *coming, *keys.former_proxies)
 
@@ -51,20 +47,20 @@ def trusted_signers(keys: Keyring) -> tuple[str, ...]:
 
 
 def prepared(keys: Keyring, role: Role) -> Keyring:
-    """With a key of the operator or the gateway that counts, and is used from the next rotation on."""
+    """`keys` with a key of the operator or the gateway that counts, and is used from the next rotation on."""
     if role is Role.PROXY:
         return replace(keys, next_proxy=keys.next_proxy or KeyPair.generate(Kind.USER))
     return replace(keys, next_signer=keys.next_signer or KeyPair.generate(Kind.OPERATOR))
 
 
 def prepared_key(keys: Keyring, role: Role) -> str:
-    """Public half of what `prepared` has made, "" if there is none."""
+    """Public half of the prepared key, "" without one."""
     key = keys.next_proxy if role is Role.PROXY else keys.next_signer
     return key.public if key else ""
 
 
 def rotated(keys: Keyring, org: str, *roles: Role) -> Keyring:
-    """With new keys for `roles`, those that were prepared if there are; the former ones count on."""
+    """`keys` with new keys for `roles`, prepared ones first; the former ones still count."""
     own = keys.orgs[org]
     retiring = dict(own.retiring)
     for role in roles:
@@ -107,7 +103,7 @@ def former(keys: Keyring, org: str, *roles: Role) -> tuple[str, ...]:
 
 
 def without_former(keys: Keyring, org: str, *roles: Role) -> Keyring:
-    """Without the former keys of `roles`."""
+    """`keys` without the former keys of `roles`."""
     if Role.OPERATOR in roles:
         keys = replace(keys, former_signers=())
     if Role.PROXY in roles:

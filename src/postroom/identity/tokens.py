@@ -1,6 +1,6 @@
-"""Bearer tokens and API keys: making them, and what is kept of them.
+"""Bearer tokens and API keys, and their stored form.
 
-A token is shown once; only its SHA-256 is stored. 32 random bytes need no slow hash: there is nothing to guess.
+A token is shown once; only its SHA-256 is stored. 32 random bytes need no slow hash: nobody can guess them.
 """
 
 from __future__ import annotations
@@ -24,19 +24,15 @@ def new_token() -> str:
 
 
 def new_api_key(uid: str) -> str:
-    """An API key of agent `uid`: `a2a_<uid>_<64 hex digits>`.
-
-    Raises:
-        InvalidName: `uid` is not the uid of an agent.
-    """
+    """An API key of agent `uid`: `a2a_<uid>_<64 hex digits>`."""
     return f"a2a_{check_uid(uid)}_{secrets.token_hex(TOKEN_BYTES)}"
 
 
 def api_key_uid(key: str) -> str:
-    """The uid that an API key claims; `matches` tells whether the claim is true.
+    """The uid that an API key claims; `matches` checks the claim.
 
     Raises:
-        InvalidInput: it does not have the form of an API key; the message does not repeat it.
+        InvalidInput: not in the form of an API key; the message does not repeat it.
     """
     found = _API_KEY.fullmatch(key)
     if found is None:
@@ -45,7 +41,7 @@ def api_key_uid(key: str) -> str:
 
 
 def digest(token: str) -> str:
-    """What is stored of a token: its SHA-256, 64 hex digits."""
+    """The stored form of a token: its SHA-256, 64 hex digits."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 

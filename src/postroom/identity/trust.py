@@ -1,4 +1,4 @@
-"""The chain of trust: operator, accounts of an organisation, and who gets which credential.
+"""The chain of trust: operator, accounts of an organisation, and credentials.
 
 Each organisation has two accounts (docs/architecture.md, Identity and trust): *core* with JetStream and the
 control plane, *edge* with the agents. A server does not check the reply subject of a publish, so with JetStream
@@ -24,7 +24,7 @@ from postroom.settings import DEFAULT_ORG
 
 
 class _Kept:
-    """The keys as they are now, which all organisations share: else one would save away what another has changed."""
+    """The present keys, shared by all organisations: otherwise one could overwrite the other's change."""
 
     def __init__(self, keys: Keyring) -> None:
         self.keys = keys
@@ -36,7 +36,7 @@ class Trust:
     Args:
         folder: where the keys are kept.
         org: the organisation that accounts and credentials are for.
-        clock: seconds since the epoch, for what is issued without a stated time.
+        clock: for credentials without a stated time.
     """
 
     def __init__(
@@ -61,7 +61,6 @@ class Trust:
         Raises:
             InvalidName: `org` is malformed.
             InvalidInput: the file of keys is damaged, or of a later version.
-            StateUnwritable: the folder cannot be read or written.
         """
         check_name(org, "organisation")
         keys = keyring.load(folder) or Keyring.generate()
@@ -91,12 +90,11 @@ class Trust:
         return seen
 
     def add_org(self, org: str) -> Trust:
-        """Make the keys of a new organisation; on disk when this returns, and whole there or not at all.
+        """Make the keys of a new organisation: when this returns they are on disk; on an error they are not.
 
         Raises:
             InvalidName: `org` is malformed.
-            Conflict: there is one of that name.
-            StateUnwritable: they could not be kept.
+            Conflict: the name is taken.
         """
         check_name(org, "organisation")
         if org in self._keys.orgs:
@@ -105,11 +103,7 @@ class Trust:
         return self.of(org)
 
     def remove_org(self, org: str) -> None:
-        """Forget the keys of an organisation, for ever: nobody can have a credential of it any more.
-
-        Raises:
-            StateUnwritable: the disk still has them.
-        """
+        """Forget the keys of an organisation for ever: no credential of it can be made any more."""
         if org not in self._keys.orgs:
             raise NotFound(f"there is no organisation {org!r}")
         left = dict(self._keys.orgs)
@@ -119,25 +113,21 @@ class Trust:
 
     @property
     def gone(self) -> tuple[str, ...]:
-        """Public keys of accounts of removed organisations, until `forgotten` says that the server has none of them."""
+        """Public keys of accounts of removed organisations, until `forgotten`."""
         return self._keys.gone
 
     def forgotten(self, accounts: Sequence[str]) -> None:
-        """The server has forgotten `accounts`.
-
-        Raises:
-            StateUnwritable: it could not be kept; they are deleted again another time.
-        """
+        """Note that the servers have forgotten `accounts`; if this raises, they are deleted again later."""
         left = tuple(account for account in self._keys.gone if account not in accounts)
         self._save(replace(self._keys, gone=left))
 
     def deletion(self, accounts: Sequence[str]) -> str:
-        """A JWT by which the server forgets `accounts`."""
+        """A JWT that makes the server forget `accounts`."""
         operator = self._keys.operator
         body = {"accounts": list(accounts)}
         return jwt.encode(operator, operator.public, "deletion", body, now=self._clock())
 
-    # What the server is told.
+    # For the servers.
 
     @property
     def operator_jwt(self) -> str:
@@ -180,14 +170,14 @@ class Trust:
             for account, name, body, at in issued
         }
 
-    # What peers are told.
+    # For peers.
 
     @property
     def card_key(self) -> CardKey:
         """The key that signs Agent Cards.
 
         Raises:
-            NotFound: these keys have none; `load_or_create` makes it.
+            NotFound: the keys hold none; `load_or_create` makes it.
         """
         if self._keys.cards is None:
             raise NotFound("there is no key for Agent Cards")
@@ -198,26 +188,26 @@ class Trust:
         """The gateway's key; the server's configuration lists its public half (`ServerConfig.proxies`).
 
         Raises:
-            NotFound: these keys have none; `load_or_create` makes it.
+            NotFound: the keys hold none; `load_or_create` makes it.
         """
         return rotating.proxy(self._keys)
 
     @property
     def proxies(self) -> tuple[str, ...]:
-        """Public keys of gateways that the servers are to trust, the present one first."""
+        """Public keys of gateways that the servers must trust, the present one first."""
         return rotating.trusted_proxies(self._keys)
 
     def sign_as_proxy(self, nonce: bytes) -> bytes:
-        """The gateway's signature, by the key of that moment."""
+        """The gateway's signature, by its present key."""
         return self.proxy_key.sign(nonce)
 
     def signs(self, issuer: str) -> bool:
-        """Whether `issuer`, a public key, signs credentials of this organisation's accounts."""
+        """Whether `issuer`, a public key, signs credentials of this organisation."""
         org = self._org
         present = (org.core, org.edge, org.agents, org.workers, org.control)
         return issuer in org.retiring or issuer in {key.public for key in present}
 
-    # Who may connect.
+    # Credentials.
 
     def core_credential(self) -> Credential:
         """A user of core with every right there; for the control plane alone."""
@@ -247,10 +237,9 @@ class Trust:
         """A credential of agent `uid` under a new key.
 
         Args:
-            uid: 32 hex digits.
             projects: it may post to these.
             lifetime: seconds of validity, at most `minting.MAX_LIFETIME`.
-            proxied: it is let in through the gateway only.
+            proxied: it connects through the gateway only.
 
         Raises:
             InvalidName: `uid` or a project is malformed; either could open foreign subjects.
@@ -270,10 +259,10 @@ class Trust:
         now: float,
         proxied: bool = False,
     ) -> str:
-        """A new JWT for the key `public` that agent `uid` holds already; otherwise as `mint_agent`.
+        """A new JWT for the key `public` of agent `uid`; otherwise as `mint_agent`.
 
-        The JWT before it stays valid until it expires: both are in use while one connection takes over from the
-        other. A revocation voids both.
+        The JWT before it stays valid until it expires: both are in use while one connection takes over from the other.
+        A revocation voids both.
 
         Raises:
             Forbidden: the key was revoked.
@@ -283,16 +272,13 @@ class Trust:
         )
 
     def revoke(self, keys: Mapping[str, float], *, now: float) -> None:
-        """Void what was issued to these user keys until now; it takes effect with the next push.
+        """Void every credential that was issued to these user keys until now; effective with the next push.
 
-        Kept on disk before this returns, so that a restart does not lift it. Older ones that no living
-        credential can match are forgotten.
+        On disk before this returns, so that a restart does not lift it. Older revocations that match no living
+        credential are forgotten.
 
         Args:
             keys: public key of a user -> epoch second at which its last credential expires.
-
-        Raises:
-            InvalidInput: one is not the public key of a user.
         """
         org = minting.revoked(self._org, keys, now=now)
         self._save_dated(replace(self._keys, orgs={**self._keys.orgs, self.org: org}))
@@ -300,24 +286,17 @@ class Trust:
     # Rotation (see `rotating`).
 
     def prepare(self, role: Role) -> str:
-        """Make the operator's or the gateway's next key: servers are to trust it, and it is not used yet.
+        """Make the operator's or the gateway's next key: servers must trust it before its first use.
 
         Returns:
-            Its public half; the one that was made before, if it was not used since.
-
-        Raises:
-            StateUnwritable: it could not be kept; nothing has changed.
+            Its public half; an unused earlier one is returned again.
         """
         if not rotating.prepared_key(self._keys, role):
             self._save(rotating.prepared(self._keys, role))
         return rotating.prepared_key(self._keys, role)
 
     def rotate(self, *roles: Role) -> None:
-        """Use new keys for `roles`; the former ones count on. It takes effect with the next push or reconfiguration.
-
-        Raises:
-            StateUnwritable: they could not be kept; nothing has changed.
-        """
+        """Use new keys for `roles`; the former ones still count. Effective with the next push or reconfiguration."""
         self._save_dated(rotating.rotated(self._keys, self.org, *roles))
 
     def former_keys(self, *roles: Role) -> tuple[str, ...]:
@@ -325,19 +304,11 @@ class Trust:
         return rotating.former(self._keys, self.org, *roles)
 
     def drop_former(self, *roles: Role) -> None:
-        """The former keys of `roles` count no more, from the next push or reconfiguration on.
-
-        Raises:
-            StateUnwritable: it could not be kept; nothing has changed.
-        """
+        """Drop the former keys of `roles`, effective with the next push or reconfiguration."""
         self._save_dated(rotating.without_former(self._keys, self.org, *roles))
 
     def settle(self) -> None:
-        """Drop every former key: for a start, when nobody holds a credential of one yet.
-
-        Raises:
-            StateUnwritable: it could not be kept; nothing has changed.
-        """
+        """Drop every former key: for a start, before any credential of one is in use."""
         for org in self.orgs:
             if self.of(org).former_keys(*Role):
                 self.of(org).drop_former(*Role)
@@ -357,7 +328,7 @@ class Trust:
         self._kept.keys = keys
 
     def _save_dated(self, keys: Keyring) -> None:
-        """Keep keys by which the agents' account has changed: it is to be newer than any that a server has."""
+        """Save keys that change the agents' account: its date must be newer than on any server."""
         own = keys.orgs[self.org]
         dated = replace(own, dated_from=max(int(self._clock()), own.dated_from) + 1)
         self._save(replace(keys, orgs={**keys.orgs, self.org: dated}))

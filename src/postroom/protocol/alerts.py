@@ -15,11 +15,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from postroom.errors import ProtocolViolation
+from postroom.protocol.limits import MAX_ALERT
 from postroom.protocol.records import read_record
 from postroom_a2a.text import one_line
-
-MAX_TEXT = 1000
-"""Characters of an alert that are kept; it is a line for a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +26,10 @@ class Alert:
 
     Attributes:
         kind: of the cause; agents' own alerts may have none.
-        text: what is wrong, without the name of the agent, which is shown before it. To `RaiseAlert` an empty text
-            says that the cause has gone.
+        text: the fault, without the agent's name, which is shown before it. For `RaiseAlert` an empty text
+            means that the cause has gone.
         who: uid of the agent that it is about, "" for the post room.
-        about: which of several causes of that kind it is.
+        about: tells several causes of one kind apart.
     """
 
     kind: str
@@ -45,12 +43,12 @@ class Alert:
 
 
 RaiseAlert = Callable[[Alert], Awaitable[object]]
-"""Raises an alert; one without a text ends the alerts of its kind, agent and cause."""
+"""Raises an alert. An alert without a text ends the alerts of its kind, agent and cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlertEnd:
-    """Ends the alerts that match every field given here; without any, all alerts.
+    """Ends the alerts that match every given field; without any, all alerts.
 
     Attributes:
         id: of one alert, 0 for any.
@@ -70,21 +68,21 @@ class AlertEnd:
 
 
 def decode(payload: bytes) -> Alert | AlertEnd:
-    """What a payload says; one that is not ours is taken as its own text, for a person to judge."""
+    """The alert or end in a payload; a payload of another form becomes the text of an alert, for a person to judge."""
     try:
         record = read_record(payload)
     except ProtocolViolation:
         record = {}
     said = {key: record.get(key, "") for key in ("text", "ends", "kind", "about", "who")}
     if not (said["text"] or said["ends"]) or not all(isinstance(v, str) for v in said.values()):
-        return Alert("", one_line(payload.decode("utf-8", errors="replace"), MAX_TEXT))
+        return Alert("", one_line(payload.decode("utf-8", errors="replace"), MAX_ALERT))
     kind, who, about = (
         one_line(said[key], most) for key, most in (("kind", 40), ("who", 40), ("about", 200))
     )
     if said["ends"]:
         why = one_line(said["ends"], 100)
         return AlertEnd(why, _number(record, "id"), kind, about, who, _number(record, "upto"))
-    return Alert(kind, one_line(said["text"], MAX_TEXT), who, about)
+    return Alert(kind, one_line(said["text"], MAX_ALERT), who, about)
 
 
 def _encode(said: Alert | AlertEnd) -> bytes:

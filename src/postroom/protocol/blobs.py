@@ -1,6 +1,6 @@
 """Content that is too large for a message: named by its SHA-256, as `blob:sha256:<64 hex digits>` in a part's `url`.
 
-The name says what the content is, so it can be checked by whoever fetches it, and it never changes.
+The hash lets every reader check the content, which never changes.
 """
 
 from __future__ import annotations
@@ -9,15 +9,10 @@ import re
 from typing import Any
 
 from postroom.errors import InvalidInput
+from postroom.protocol.limits import MAX_NAMED_BLOBS
 
 PREFIX = "blob:sha256:"
 SHA256 = re.compile(r"[0-9a-f]{64}")
-
-INLINE_BYTES = 64 * 1024
-"""Largest text that a command puts into the task itself; what is larger goes as a blob."""
-
-MAX_NAMED = 256
-"""Blobs that one record can pass on; further ones are left out."""
 
 DEFAULT_MEDIA_TYPE = "application/octet-stream"
 MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+_-]{0,62}/[a-z0-9][a-z0-9.+_-]{0,62}")
@@ -36,10 +31,10 @@ def check_sha256(value: str) -> str:
 
 
 def sha256_of(url: str) -> str:
-    """The hash that a blob's URL names.
+    """The hash in a blob's URL.
 
     Raises:
-        InvalidInput: it is no such URL.
+        InvalidInput: it is not the URL of a blob.
     """
     if not url.startswith(PREFIX) or SHA256.fullmatch(url[len(PREFIX) :]) is None:
         raise InvalidInput(f"the URL of a blob is {PREFIX} and the 64 hex digits of its SHA-256")
@@ -47,15 +42,15 @@ def sha256_of(url: str) -> str:
 
 
 def media_type_of(value: str) -> str:
-    """The media type in a Content-Type, without its parameters; `DEFAULT_MEDIA_TYPE` where it is none."""
+    """The media type in a Content-Type, without its parameters; `DEFAULT_MEDIA_TYPE` for anything else."""
     kind = value.partition(";")[0].strip().lower()
     return kind if MEDIA_TYPE.fullmatch(kind) else DEFAULT_MEDIA_TYPE
 
 
 def named_in(document: Any) -> list[str]:
-    """Hashes of the blobs that the parts in an A2A document name, at most `MAX_NAMED`, each once.
+    """Hashes of the blobs that the parts in an A2A document name, at most `MAX_NAMED_BLOBS`, each once.
 
-    The document may be anything that JSON can say, however deep.
+    The document may be any JSON value of any depth.
     """
     found: dict[str, None] = {}
     waiting = [document]
@@ -67,7 +62,7 @@ def named_in(document: Any) -> list[str]:
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
-    return list(found)[:MAX_NAMED]
+    return list(found)[:MAX_NAMED_BLOBS]
 
 
 def _urls(parts: Any) -> list[str]:

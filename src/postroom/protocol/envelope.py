@@ -18,28 +18,22 @@ from typing import Any
 
 from postroom.errors import InvalidInput, InvalidName, MessageTooLarge, ProtocolViolation
 from postroom.protocol.ids import check_message_id
-from postroom.protocol.records import MAX_DEPTH, read_record, too_deep
+from postroom.protocol.limits import MAX_DEPTH, MAX_ENVELOPE_BYTES, MAX_LABEL
+from postroom.protocol.records import read_record, too_deep
 from postroom_a2a.times import format_time, parse_time
-
-MAX_ENVELOPE_BYTES = 512 * 1024
-"""Largest envelope that is sent. Below the server's `max_payload` (1 MiB), so that headers, the dead letter's
-copy and a line of an adapter still fit; larger content travels as a blob."""
 
 VERSION = 1
 
 SEND_MESSAGE = "SendMessage"
-"""The A2A 1.0 method that asks for a task."""
-
-MAX_SKILL = 200
-"""Characters of the skill that a request names."""
+"""The A2A 1.0 method that requests a task."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRequest:
-    """What makes a message a request for a task.
+    """The part that makes a message a request for a task.
 
     Attributes:
-        skill: id of the skill of the recipient's card that is wanted, "" for any.
+        skill: id of the wanted skill of the recipient's card, "" for any.
         stream: the sender wants to hear of every change, not only of those that end or interrupt the task.
     """
 
@@ -54,13 +48,13 @@ class Envelope:
     Attributes:
         id: of the message, also its `Nats-Msg-Id`.
         to: uid of the recipient, or `#` and a project.
-        message: A2A 1.0 Message as JSON; only the `a2a` package looks inside.
+        message: A2A 1.0 Message as JSON; only the library reads it.
         sent_at, expires_at: seconds since the epoch; `expires_at` 0 for never.
         expects_reply: it ends `answered` and not `seen`.
         reply_to: id of the message that this one answers, else "".
         requeue_of: id of the dead message that this one repeats, else "".
-        response_subject: where a durable A2A request wants its response, else "".
-        request: it asks for a task; None for a plain message.
+        response_subject: subject for the response to a durable A2A request, else "".
+        request: a request for a task; None for a plain message.
     """
 
     id: str
@@ -79,7 +73,7 @@ class Envelope:
 
         Raises:
             MessageTooLarge: over `MAX_ENVELOPE_BYTES`.
-            InvalidInput: the message or a time is something that JSON cannot say.
+            InvalidInput: the message or a time holds a value that JSON cannot express.
         """
         record: dict[str, Any] = {
             "v": VERSION,
@@ -117,7 +111,7 @@ class Envelope:
         """The envelope in a record's payload.
 
         Raises:
-            ProtocolViolation: it is none, or of a version that is not known.
+            ProtocolViolation: it is not an envelope, or has an unknown version.
         """
         record = read_record(payload)
         if record.get("v") != VERSION:
@@ -125,7 +119,7 @@ class Envelope:
         try:
             message = record["message"]
             if not isinstance(message, dict):
-                raise ProtocolViolation("the envelope's message is no object")
+                raise ProtocolViolation("the envelope's message is not an object")
             return cls(
                 id=check_message_id(_text(record, "id")),
                 to=_text(record, "to"),
@@ -144,14 +138,14 @@ class Envelope:
             raise ProtocolViolation(f"not an envelope: {error}") from error
 
     def expired(self, now: float) -> bool:
-        """Whether it must no longer be delivered at `now`."""
+        """Whether it may no longer be delivered at `now`."""
         return bool(self.expires_at) and now >= self.expires_at
 
 
 def _text(record: dict[str, Any], key: str, default: str | None = None) -> str:
     value = record[key] if default is None else record.get(key, default)
     if not isinstance(value, str):
-        raise ProtocolViolation(f"the envelope's {key} is no text")
+        raise ProtocolViolation(f"the envelope's {key} is not a text")
     return value
 
 
@@ -166,8 +160,8 @@ def _request_record(request: TaskRequest) -> dict[str, Any]:
 
 def _request(record: object) -> TaskRequest:
     if not isinstance(record, dict) or record.get("method") != SEND_MESSAGE:
-        raise ProtocolViolation("the envelope asks for something that is not known")
+        raise ProtocolViolation("the envelope requests an unknown method")
     skill = record.get("skill", "")
-    if not isinstance(skill, str) or len(skill) > MAX_SKILL:
-        raise ProtocolViolation("the envelope's skill is no name of one")
+    if not isinstance(skill, str) or len(skill) > MAX_LABEL:
+        raise ProtocolViolation("the envelope's skill is not the name of a skill")
     return TaskRequest(skill, record.get("stream") is True)

@@ -13,12 +13,7 @@ import re
 from typing import Any, NoReturn
 
 from postroom.errors import ProtocolViolation
-
-MAX_DEPTH = 64
-"""Objects and arrays within one another, in most records."""
-
-TASK_DEPTH = MAX_DEPTH + 8
-"""In records of tasks: what a message asked for is a part of them."""
+from postroom.protocol.limits import MAX_DEPTH, TASK_DEPTH
 
 PRIORITY_DEPTH = TASK_DEPTH + 8
 """In records of PRIORITY: a task is a part of some."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from postroom.protocol import subjects
+from postroom.protocol.limits import INBOX_PER_PAIR, LETTERS_PER_PAIR, MAX_PAYLOAD
 
 AGENT_CONSUMER_STREAMS = ("INBOX", "PRIORITY", "RECEIPTS", "FEED")
 """Streams on which each agent has one durable pull consumer, named by its uid."""
@@ -48,7 +49,7 @@ class StreamSpec:
     subjects: tuple[str, ...]
     max_bytes: int
     max_messages: int = -1
-    max_message_bytes: int = 1024 * 1024
+    max_message_bytes: int = MAX_PAYLOAD
     discard_new: bool = False
     max_age: float = 0.0
     max_per_subject: int = 0
@@ -74,12 +75,6 @@ class ConsumerSpec:
 
 _MIB = 1024 * 1024
 _GIB = 1024 * _MIB
-
-INBOX_PER_PAIR = 10_000
-"""Messages that one sender may have waiting in one recipient's inbox."""
-
-LETTERS_PER_PAIR = 256
-"""Dead letters of one sender's messages to one recipient: who refuses what it sends itself fills a quarter at most."""
 
 _SMALL = 8 * 1024
 """Bytes of a record that has a line of text at most."""

@@ -1,8 +1,8 @@
-"""What an agent may say and ask, each verb once.
+"""The verbs of an agent, each once.
 
-The lines that an agent prints, the routes of the local API with their checks and the commands of `postroom-agent` are
-made of this table; the tables in docs/agents.md are compared with it. Each verb is a class: its annotated attributes
-are the fields that an agent may set, the others are for the sidecar's own use. Pure.
+This table makes the lines that an agent prints, the routes of the local API with their checks, and the commands of
+`postroom-agent`; a test compares docs/agents.md with it. Each verb is a class: its annotated attributes are the
+fields that an agent may set, the others are for the sidecar's own use. Pure.
 """
 
 # The annotations are read when a class is made, so they have to be objects: no `from __future__ import annotations`.
@@ -13,8 +13,6 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self, dataclass_transfo
 
 from postroom.errors import InvalidInput
 from postroom.protocol.fields import (
-    MAX_KEY,
-    MAX_NAME,
     Arguments,
     BlobUrl,
     Bytes,
@@ -32,20 +30,18 @@ from postroom.protocol.fields import (
     Text,
     Words,
 )
-from postroom.protocol.priority import MAX_REASON
-from postroom_a2a.messages import MAX_CONTEXT
+from postroom.protocol.limits import (
+    MAX_CONTEXT,
+    MAX_KEY,
+    MAX_LABEL,
+    MAX_READ,
+    MAX_REASON,
+    MAX_RUN,
+    MAX_WAIT,
+)
 
 CURRENT = "current"
-"""In the path of a route, the task that the agent works on."""
-
-MAX_WAIT = 60.0
-"""Seconds that one request to the local API may wait for a task."""
-
-MAX_READ = 1024 * 1024
-"""Bytes of a file that one request reads."""
-
-MAX_RUN = 3600.0
-"""Seconds that a command may run."""
+"""In the path of a route: the task that the agent works on."""
 
 _REQUIRED = object()
 
@@ -60,14 +56,14 @@ class Param(NamedTuple):
 
     @property
     def required(self) -> bool:
-        """Whether it has to be there."""
+        """Whether the field has to be there."""
         return self.default is _REQUIRED
 
     def read(self, record: Mapping[str, Any]) -> Any:
         """The attribute's value in a record.
 
         Raises:
-            InvalidInput: it is missing, or not what it has to be.
+            InvalidInput: the field is missing or invalid.
         """
         value = record.get(self.name)
         missing = self.name not in record if self.kind.takes_null else value is None
@@ -79,14 +75,14 @@ class Param(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """What the table says of a verb beside its fields.
+    """A verb's entry in the table, beside its fields.
 
     Attributes:
         name: the type of its line.
         route: method and path in the local API; a part in braces is a field. "" for none.
         pattern: the method and the parts of the path.
         command: of `postroom-agent`, "" for none.
-        answer: type of the line that answers a line, "" where only a refusal is told.
+        answer: type of the line that answers a line, "" where only a refusal is answered.
         line: whether an agent may print it.
     """
 
@@ -106,10 +102,10 @@ VERBS: dict[str, type["Action"]] = {}
 
 @dataclass_transform(frozen_default=True)
 class Action:
-    """Something that an agent says or asks; to be treated as immutable.
+    """An action of an agent; to be treated as immutable.
 
-    It is a small dataclass of its own: `postroom-agent` starts anew for each command, and to make so many real ones
-    takes longer than all the rest of its start.
+    It is a small dataclass of its own: `postroom-agent` starts anew for each command, and making so many real ones
+    takes longer than the rest of its start.
     """
 
     verb: ClassVar[Verb]
@@ -156,21 +152,21 @@ class Action:
         """The action in a record.
 
         Raises:
-            InvalidInput: a field is missing, or not what it has to be.
+            InvalidInput: a field is missing or invalid.
         """
         action = cls(**{param.attribute: param.read(record) for param in cls.verb.params})
         action._check(record)
         return action
 
     def _check(self, record: Mapping[str, Any]) -> None:
-        """Refuse fields that do not go together; `record` is what they were read from."""
+        """Refuse fields that contradict each other; `record` is where they came from."""
 
 
 def read_query(action: type[Action], query: Mapping[str, str]) -> dict[str, Any]:
-    """The record that a URL's query stands for.
+    """The record in a URL's query.
 
     Raises:
-        InvalidInput: a text is not what it has to be.
+        InvalidInput: a value is invalid.
     """
     record: dict[str, Any] = {}
     for param in action.verb.params:
@@ -183,7 +179,7 @@ def read_query(action: type[Action], query: Mapping[str, str]) -> dict[str, Any]
 
 
 def find_route(method: str, path: str) -> tuple[type[Action], dict[str, str]] | None:
-    """The verb that a request is for, and the fields in its path; None if there is none."""
+    """The verb of a request, and the fields in its path; None if there is none."""
     given = (method, *path.split("/"))
     for action in VERBS.values():
         pattern = action.verb.pattern
@@ -264,7 +260,7 @@ class WhoAmI(Action, verb="whoami", route="GET /v1/whoami", command="whoami", li
 class Find(Action, verb="find", route="GET /v1/agents", command="agents", answer="agents"):
     """Who is there, and what they can do."""
 
-    skill: Annotated[str, Field("only agents that have it", option="--skill", limit=MAX_NAME)] = ""
+    skill: Annotated[str, Field("only agents that have it", option="--skill", limit=MAX_LABEL)] = ""
     ref: _Ref = None
 
 
@@ -297,13 +293,13 @@ class Artifact(Action, verb="artifact", route="POST /v1/tasks/{task}/artifact", 
 
     task: _OwnTask
     text: Annotated[str, Text(_TEXT, argument="text", missing="")]
-    name: Annotated[str, Field("for people", option="--name", limit=MAX_NAME)] = ""
-    id: Annotated[str, Field("of the artifact", option="--id", limit=MAX_NAME)] = ""
+    name: Annotated[str, Field("for people", option="--name", limit=MAX_LABEL)] = ""
+    id: Annotated[str, Field("of the artifact", option="--id", limit=MAX_LABEL)] = ""
     append: Annotated[bool, Flag("a further piece of it", option="--append")] = False
     last: Annotated[bool, Flag("further pieces follow", option="--more")] = True
     url: Annotated[str, BlobUrl("of a blob, instead of a text")] = ""
-    media_type: Annotated[str, Field("of the blob", name="mediaType", limit=MAX_NAME)] = ""
-    filename: Annotated[str, Field("of the blob", limit=MAX_NAME)] = ""
+    media_type: Annotated[str, Field("of the blob", name="mediaType", limit=MAX_LABEL)] = ""
+    filename: Annotated[str, Field("of the blob", limit=MAX_LABEL)] = ""
     ref: _Ref = None
 
     def _check(self, record: Mapping[str, Any]) -> None:
@@ -376,7 +372,7 @@ class Delegate(
 
     to: Annotated[str, Field("@nick or uid", missing="")]
     skill: Annotated[
-        str, Field("any agent that has it", option="--skill", limit=MAX_NAME, missing="")
+        str, Field("any agent that has it", option="--skill", limit=MAX_LABEL, missing="")
     ]
     text: Annotated[str, Words("what to do")]
     key: Annotated[str, Field("the same key is the same task", option="--key", limit=MAX_KEY)] = ""

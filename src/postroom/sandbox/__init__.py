@@ -1,3 +1,3 @@
-"""Wall 2: what isolates a worker from the machine it runs on, and from everything but its gateway."""
+"""Wall 2: it isolates a worker from its machine, and from everything but its gateway."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The bubblewrap options that make the wall, from a spec: pure, so that it can be read and tested.
+"""The bubblewrap options for a spec. Pure, so that they can be read and tested.
 
-The options are handed over in a memory file (`--args`), not on the command line: they hold host paths
-and the environment, and a command line can be read by every user of the machine and from inside.
-The order matters: a later mount covers an earlier one.
+bubblewrap reads them from a memory file (`--args`), not from the command line: they hold host paths and the
+environment, and every user of the machine, and the sandbox, can read a command line. The order matters: a later mount
+covers an earlier one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PATHS = SandboxPaths(
 )
 
 SYSTEM_FOLDERS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-"""Links into /usr on most systems, folders on some; `/usr` itself is always shared."""
+"""Links into /usr on most systems, folders on some; every sandbox also has `/usr` itself."""
 
 ETC = (
     "/etc/alternatives",
@@ -40,10 +40,10 @@ ETC = (
     "/etc/ssl/cert.pem",
     "/etc/ssl/certs",
 )
-"""What programs need of the host's /etc. No resolv.conf: there is no DNS to ask."""
+"""The files of the host's /etc that programs need. No resolv.conf: there is no DNS to ask."""
 
 SHOWN = ("/usr", *SYSTEM_FOLDERS, *ETC)
-"""What every program sees of the host at its own path, without asking."""
+"""The parts of the host that every program sees at their own paths."""
 
 OWN_ETC: Mapping[str, bytes] = {
     "/etc/passwd": f"worker:x:{UID}:{UID}::{HOME}:/bin/sh\n".encode(),
@@ -51,7 +51,7 @@ OWN_ETC: Mapping[str, bytes] = {
     "/etc/hosts": b"127.0.0.1 localhost worker\n::1 localhost worker\n",
     "/etc/nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files\n",
 }
-"""Files of /etc with content of our own, so that no name of the host's users gets in."""
+"""Files of /etc with Postroom's own content, so that no name of the host's users gets in."""
 
 MEMORY_FOLDERS: Mapping[str, tuple[str, int]] = {
     "/dev/shm": ("1777", 256 << 20),  # noqa: S108
@@ -61,7 +61,7 @@ MEMORY_FOLDERS: Mapping[str, tuple[str, int]] = {
 }
 """Folders in memory that the program may write: path to mode and size in bytes.
 
-A size, since the kernel's own bound is half of the machine's memory for each.
+A size, since the kernel's default bound is half of the machine's memory for each.
 """
 
 NAMESPACES = ("user", "ipc", "pid", "net", "uts", "cgroup")
@@ -69,13 +69,13 @@ NAMESPACES = ("user", "ipc", "pid", "net", "uts", "cgroup")
 
 @dataclass(frozen=True)
 class Wall:
-    """What the options depend on besides the spec.
+    """The host's part of the options; the rest comes from the spec.
 
     python: folders of the running Python (see `python_home`).
-    links: target of each of `SYSTEM_FOLDERS` that is a link on this host, "" for a folder.
+    links: target of each of `SYSTEM_FOLDERS` that is a link on this host; "" for a folder.
     as_root: whether Postroom runs as the real root (see `_root_options`).
-    hidden: what of procfs is covered (see `kernel.hidden`).
-    own_network: whether bubblewrap is to make the network namespace, with loopback only.
+    hidden: paths of procfs to cover (see `kernel.hidden`).
+    own_network: whether bubblewrap makes the network namespace, with loopback only.
     """
 
     python: tuple[Path, ...]
@@ -86,7 +86,7 @@ class Wall:
 
 
 def system_links() -> dict[str, str]:
-    """How this host has its `SYSTEM_FOLDERS`: name to link target, "" for a real folder."""
+    """This host's `SYSTEM_FOLDERS`: name to link target, "" for a real folder."""
     found = {name: Path(name) for name in SYSTEM_FOLDERS if Path(name).exists()}
     return {n: str(path.readlink()) if path.is_symlink() else "" for n, path in found.items()}
 
@@ -94,8 +94,8 @@ def system_links() -> dict[str, str]:
 def options(spec: SandboxSpec, wall: Wall, files: Mapping[str, int]) -> list[str]:
     """All options but the command.
 
-    Of the files in `OWN_ETC` and of the secrets, `files` has the path inside and an open descriptor: bubblewrap
-    copies the former, the program inherits the latter.
+    `files` maps paths inside to open descriptors, for the files in `OWN_ETC` and for the secrets: bubblewrap copies
+    the former, the program inherits the latter.
     """
     words = [f"--unshare-{name}" for name in NAMESPACES if name != "net" or wall.own_network]
     words += ["--uid", str(UID), "--gid", str(UID), "--hostname", "worker", "--clearenv"]
@@ -112,7 +112,7 @@ def options(spec: SandboxSpec, wall: Wall, files: Mapping[str, int]) -> list[str
     words += _shared(spec)
     words += ["--perms", "0700", "--dir", PATHS.secrets]
     for name in spec.secrets:
-        # Not copied by bubblewrap, whose process 1 keeps what it copied on its stack, where the program can read it.
+        # Not copied by bubblewrap: its process 1 keeps a copy on its stack, where the program can read it.
         words += ["--symlink", f"/proc/self/fd/{files[name]}", name]
     for name, value in spec.env.items():
         words += ["--setenv", name, value]
@@ -132,7 +132,7 @@ def _system(wall: Wall) -> list[str]:
 def _hidden(wall: Wall) -> list[str]:
     words: list[str] = []
     for path, is_folder in wall.hidden.items():
-        # A device that is bound without leave for devices can be opened by nobody.
+        # A device that is bound without permission for devices cannot be opened.
         cover = ["--tmpfs", path, "--remount-ro", path]
         words += cover if is_folder else ["--ro-bind", "/dev/null", path]
     return words
@@ -141,8 +141,8 @@ def _hidden(wall: Wall) -> list[str]:
 def _root_options() -> list[str]:
     # The real root stays the owner of the kernel's settings even in a user namespace and without any
     # capability: it could write /proc/sys/kernel/core_pattern, which the kernel runs as root outside.
-    # So the settings are covered, and no further user namespace may be made, in which procfs or the
-    # control groups could be mounted afresh.
+    # So bubblewrap covers the settings and forbids further user namespaces, in which the program could mount
+    # procfs or the control groups afresh.
     words = [word for path in kernel.settable() for word in ("--ro-bind", path, path)]
     return [*words, "--disable-userns"]
 

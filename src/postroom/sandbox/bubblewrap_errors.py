@@ -1,4 +1,4 @@
-"""What bubblewrap's error messages mean, and what a person can do about each."""
+"""The meaning of bubblewrap's error messages, and a remedy for each."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _CONTAINER = (
     "inside a container, run it with user namespaces and an unmasked /proc allowed, or run Postroom on"
     " the host"
 )
-_OTHER = "run the command of the message by hand to see what this system refuses"
+_OTHER = "run bwrap with the options of the message by hand to see what this system refuses"
 
-# Part of the message, in lower case, to remedy; the first that occurs counts.
+# Part of the message, in lower case, to remedy; the first match counts.
 REMEDIES = (
     ("setting up uid map: permission denied", _APPARMOR),
     ("rtm_newaddr", _APPARMOR),
@@ -45,14 +45,14 @@ def unavailable(output: str) -> SandboxUnavailable:
 
 
 def last_message(output: str) -> str:
-    """bwrap's own last line in `output`, or the last line at all."""
+    """bwrap's own last line in `output`, else the last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     own = [line for line in lines if line.startswith("bwrap: ")]
     return (own or lines or ["it printed nothing"])[-1]
 
 
 def remedy(message: str) -> str:
-    """What to do about `message`."""
+    """The remedy for bwrap's error `message`."""
     lowered = message.lower()
     for part, advice in REMEDIES:
         if part in lowered:

@@ -1,9 +1,9 @@
 """One running bubblewrap sandbox: waiting for it, and ending all of it.
 
-The processes, outermost first: bwrap's monitor on the host (`pid`), which waits; the sandbox's process
-1, which reaps; the program, which is process 2. When the program ends the monitor ends, whose death
-kills process 1 (`--die-with-parent`; without it process 1 would wait for every child). And with process
-1 the kernel kills all of the namespace, whatever was forked or detached (pid_namespaces(7)).
+The processes, outermost first: bwrap's monitor on the host (`pid`), which waits; the sandbox's process 1, which reaps;
+the program, which is process 2. When the program ends the monitor ends, whose death kills process 1
+(`--die-with-parent`; without it process 1 would wait for every child). With process 1 the kernel kills the whole
+namespace, forked and detached processes included (pid_namespaces(7)).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from postroom.sandbox.output import OutputLog, drain, tail
 from postroom.sandbox.port import ExitStatus, Level
 
 KILL_DEADLINE = 10.0
-"""Seconds until killed processes must be gone; only one stuck in the kernel takes longer."""
+"""Seconds until killed processes must be gone; only a process stuck in the kernel takes longer."""
 SIGNALLED = 128
 
 
@@ -58,15 +58,15 @@ class BubblewrapHandle:
         return self._init_pid
 
     async def begin(self, status: BinaryIO, deadline: float) -> None:
-        """Read from `status` which process is the sandbox's first; from then on it can be ended.
+        """Read the process id of the sandbox's process 1 from `status`; from then on `kill` works.
 
         Raises:
-            SandboxUnavailable: bwrap ended before it had made one, or made none in time.
+            SandboxUnavailable: bwrap ended without one, or made none in time.
         """
         reader = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), status)
-        # From here on the process is waited for, whatever happens to this call.
+        # From here on a task waits for the process, whatever happens to this call.
         self._end = asyncio.create_task(self._run_to_end(reader), name="sandbox")
         try:
             async with asyncio.timeout(deadline):
@@ -108,7 +108,7 @@ class BubblewrapHandle:
                 self._process.kill()  # its death signal ends the sandbox
 
     def _terminate(self) -> bool:
-        # A signal to the monitor would kill everything at once, and process 1 ignores it.
+        # A signal to the monitor would kill everything at once; process 1 ignores SIGTERM.
         program = None if self._init_pid is None else _first_child(self._init_pid)
         if program is None:
             return False
@@ -132,13 +132,13 @@ class BubblewrapHandle:
         return ExitStatus(code, log_error)
 
     def _note_init(self, line: bytes) -> None:
-        # No line means that bwrap ended early, a strange one that this is no bwrap: `begin` tells.
+        # No line means that bwrap ended early, a strange line that this is not bwrap: `begin` raises for both.
         with suppress(ValueError, KeyError, TypeError, ProcessLookupError):
             self._init_pid = int(json.loads(line)["child-pid"])
             self._init_fd = os.pidfd_open(self._init_pid)
 
     async def _gone(self) -> None:
-        """Wait until process 1 is gone: it is last, also when something killed the monitor."""
+        """Wait until process 1 is gone: it ends last, also when something killed the monitor."""
         if self._init_fd is None:
             return
         loop, gone = asyncio.get_running_loop(), asyncio.Event()
@@ -153,7 +153,7 @@ class BubblewrapHandle:
 
 
 def _first_child(init: int) -> int | None:
-    """Host process id of what is process 2 in the namespace of `init`; None if it is not there."""
+    """Host process id of process 2 in the namespace of `init`, None without one."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue

@@ -1,7 +1,7 @@
 """The host's side of the self-test: listeners that a sandboxed program must not be able to reach.
 
-`CanaryServer` opens them, tells a sandbox what to try (`canaries`), and counts who came: a sandbox that
-reached one and kept silent about it is found out all the same.
+`CanaryServer` opens them, names them to the sandbox (`canaries`), and counts connections: so it also finds a sandbox
+that reached one and kept silent.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from postroom.sandbox.policy import folder_for_sockets, home
 from postroom.sandbox.selftest import Canaries, start_time
 
 # Addresses for documentation (RFC 5737, RFC 3849): connecting a datagram socket to one sends nothing
-# and tells which of our own addresses the machine would use for the outside.
+# and shows which own address the machine would use for the outside.
 _FOREIGN = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 
 
 def own_addresses() -> tuple[str, ...]:
-    """Loopback and, where there is one, the outward address, for both IP versions."""
+    """The loopback addresses and, if any, the outward address, for both IP versions."""
     found = ["127.0.0.1"]
     if _can_bind("::1"):
         found.append("::1")
@@ -77,9 +77,9 @@ class _Echo(asyncio.DatagramProtocol):
 class CanaryServer:
     """An async context manager that keeps the canaries open.
 
-    outward: also on this machine's outward address, for the moment of a probe; what stays open for
-        long listens on loopback only.
-    visits: how often a canary was reached, as seen from the host, by its kind (`tcp` for all ways of it).
+    outward: also listen on this machine's outward address, for the moment of a probe; long-lived canaries listen on
+        loopback only.
+    visits: how often the host saw a canary reached, by kind (`tcp` for all ways of it).
     gateway_visits: how often the stand-in gateway socket was reached (see `gateway`).
     """
 
@@ -120,11 +120,11 @@ class CanaryServer:
 
     @property
     def gateway(self) -> Path:
-        """A socket that stands for the gateway's in a probe: the one thing to be reached."""
+        """A stand-in for the gateway's socket in a probe: the one thing that must be reached."""
         return self.folder / "gateway.sock"
 
     def canaries(self, gateway: str) -> Canaries:
-        """What a sandbox should try; `gateway` is the path of its gateway socket, seen inside."""
+        """The canaries for a sandbox that sees its gateway socket at the path `gateway`."""
         linux = sys.platform == "linux"
         watched = (self.folder, self.folder / "file", *filter(None, [home()]))
         return Canaries(

@@ -1,9 +1,9 @@
 """Control groups (version 2, cgroups(7)): one for each sandbox, where this process may make some.
 
-A place for them is the group that Postroom runs in, or the nearest one above, in which a group can be made
-that really bounds memory and processes and that a process can be started in: it is tried, never assumed.
-Groups carry the process id and the start time of their maker in their name, so what a killed post room has
-left is known and removed. Nobody's process is moved but what Postroom starts itself.
+Their parent is the group that Postroom runs in, or the nearest one above, where Postroom can make a group that really
+bounds memory and processes, and start a process in it: tried, never assumed. The name of a group holds the process id
+and the start time of its maker, so a later start recognises and removes those of a killed post room. Postroom moves
+only processes that it starts itself.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ OUTERMOST = 1
 TRIAL = Limits(memory=64 << 20, processes=10, cpu_percent=100)
 TRIAL_DEADLINE = 5.0
 REMOVAL_ROUNDS, REMOVAL_PAUSE = 100, 0.01
-"""A process that was killed leaves its group when the kernel gets to it."""
+"""A killed process leaves its group only when the kernel gets to it."""
 
-# The process that writes 0 joins, and becomes the command without having run anything else.
+# The process that writes 0 joins; it then becomes the command without running anything else.
 _ENTER = 'echo 0 > "$0" || exit 125; exec "$@"'
 
 
 def entering(group: Path | None, command: list[str]) -> list[str]:
-    """`command`, started in `group`; as it is for None."""
+    """`command`, started in `group`; unchanged for None."""
     if group is None:
         return command
     return ["/bin/sh", "-c", _ENTER, str(group / "cgroup.procs"), *command]
@@ -49,13 +49,13 @@ class Group:
     folder: Path
 
     def set(self, limits: Limits) -> None:
-        """Write the limits; raises OSError if the kernel has not got one of them."""
+        """Write the limits; raises OSError if the kernel lacks one of them."""
         if limits.memory is not None:
             self._write("memory.max", limits.memory)
-            # Where swap is counted none is given: memory that is swapped out would be out of the limit.
+            # Where the kernel counts swap, the group gets none: swapped-out memory would escape the limit.
             with suppress(FileNotFoundError):
                 self._write("memory.swap.max", 0)
-            # All processes are ended together: no half of a worker goes on, and the end is seen.
+            # All processes end together: no half of a worker goes on, and the end is seen.
             self._write("memory.oom.group", 1)
         if limits.processes is not None:
             self._write("pids.max", limits.processes + OUTERMOST)
@@ -65,7 +65,7 @@ class Group:
 
     @property
     def out_of_memory(self) -> bool:
-        """Whether the kernel has ended a process for the memory limit."""
+        """Whether the kernel has killed a process for the memory limit."""
         return self._event("memory.events", "oom_kill") > 0
 
     @property
@@ -74,7 +74,7 @@ class Group:
         return self._event("pids.events", "max") > 0
 
     async def remove(self) -> None:
-        """Kill whoever is left in it and remove it; what cannot be removed is at the next start."""
+        """Kill the processes in it and remove it; the next start removes what cannot go now."""
         with suppress(OSError):
             self._write("cgroup.kill", 1)
         for _ in range(REMOVAL_ROUNDS):
@@ -83,7 +83,7 @@ class Group:
             await asyncio.sleep(REMOVAL_PAUSE)
 
     def _write(self, name: str, value: int | str) -> None:
-        # Not write_text: it would make a file where the kernel has none.
+        # Not write_text: it would make a file that the kernel lacks.
         with (self.folder / name).open("r+", encoding="ascii") as file:
             file.write(f"{value}\n")
 
@@ -98,10 +98,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Groups:
-    """The place where control groups are made.
+    """The group that holds the sandboxes' groups.
 
-    place: the folder of the group above them.
-    cpu: whether shares of the processor can be bounded, too.
+    place: its folder.
+    cpu: whether it can also bound shares of the processor.
     """
 
     place: Path
@@ -113,7 +113,7 @@ class Groups:
         """A new group with these limits.
 
         Raises:
-            SandboxUnavailable: the kernel refused it.
+            SandboxUnavailable: the kernel refused.
         """
         folder = self.place / f"{PREFIX}{self.owner}-{next(self._numbers)}"
         try:
@@ -130,7 +130,7 @@ class Groups:
 
 
 def find() -> Groups | None:
-    """The nearest place where groups hold, proven with a process; None if there is none."""
+    """The nearest place where groups hold, proven with a process, or None."""
     for folder in _candidates():
         with suppress(OSError, subprocess.SubprocessError, SandboxUnavailable):
             groups = _opened(folder)
@@ -163,7 +163,7 @@ def _candidates() -> list[Path]:
 
 
 def _mount() -> tuple[Path | None, str]:
-    """Where the hierarchy is mounted, and which group of it."""
+    """The mount point of the hierarchy, and the mounted group."""
     for line in _lines("/proc/self/mountinfo"):
         fields, _, kind = line.partition(" - ")
         if kind.startswith("cgroup2 "):
@@ -179,14 +179,14 @@ def _lines(path: str) -> list[str]:
 
 
 def _opened(folder: Path) -> Groups | None:
-    """`folder` as a place; its controllers are handed down if they are not yet."""
+    """`folder` as a place, with its controllers handed down."""
     there = set((folder / "cgroup.controllers").read_text(encoding="ascii").split())
     if not there >= NEEDED:
         return None
     down = folder / "cgroup.subtree_control"
     given = set(down.read_text(encoding="ascii").split())
     if not given >= NEEDED:
-        # Refused (EBUSY) where processes are in it, so that nothing of anybody else is changed there.
+        # The kernel refuses (EBUSY) where the group has processes, so no other program's group changes.
         down.write_text(" ".join(f"+{name}" for name in sorted(there & (NEEDED | WANTED))))
         given = set(down.read_text(encoding="ascii").split())
     return Groups(folder, "cpu" in given) if given >= NEEDED else None
@@ -217,7 +217,7 @@ def _removed(folder: Path) -> bool:
 
 
 def _owner(pid: int) -> str:
-    """Process id and start time, which no two processes have together; "" for a process that is gone."""
+    """Process id and start time, which together are unique; "" for a process that is gone."""
     with suppress(OSError, IndexError):
         after = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2]
         return f"{pid}-{after.split()[19]}"

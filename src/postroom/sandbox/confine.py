@@ -1,12 +1,11 @@
-"""Puts itself behind Landlock and a system call filter, then becomes the program: `confine.py RULES -- argv`.
+"""Sets Landlock and a system call filter for itself, then becomes the program: `confine.py RULES -- argv`.
 
-RULES is JSON: `read`, `write`, `device` and `names` are paths (of the last, names are listed and nothing is
-read), `ports` TCP ports that may be bound and connected to, `filter` the system call filter in hexadecimal, `hidden`
-paths with whether they are folders: those are covered for the program, which only root can do.
-What no rule names is refused (landlock(7)). The rules hold for the program and all that it starts, for good.
-It is run by its file name and imports the standard library only.
+RULES is JSON: `read`, `write`, `device` and `names` are paths (a rule of `names` lists folders and reads nothing),
+`ports` TCP ports to bind and connect to, `filter` the system call filter in hexadecimal, `hidden` paths with whether
+they are folders, which root covers for the program. Landlock refuses the rest (landlock(7)). The rules hold for the
+program and all that it starts, for good. The script runs by its file name and imports the standard library only.
 
-A rule that cannot be set ends the script: the program is then never run.
+If it cannot set a rule the script ends without running the program.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ RULE_PATH, RULE_PORT = 1, 2
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 TRUNCATE, IOCTL_DEVICE = 1 << 14, 1 << 15
 ALL_FILES = (1 << 16) - 1
-"""Every right over files that version 6 knows: those above, and to make, move and remove entries."""
+"""All rights over files of version 6: those above, and to make, move and remove entries."""
 OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE
-"""What a rule on something other than a folder may name."""
+"""The rights that a rule on something other than a folder may name."""
 READ = EXECUTE | READ_FILE | READ_DIR
 WRITE = ALL_FILES & ~IOCTL_DEVICE
 DEVICE = READ_FILE | WRITE_FILE | IOCTL_DEVICE
@@ -76,11 +75,7 @@ def _prctl(option: int, *arguments: object) -> int:
 
 
 def hide(paths: dict[str, bool]) -> None:
-    """Cover the paths with nothing, in a mount namespace of this process's own.
-
-    Raises:
-        OSError: the kernel refused it.
-    """
+    """Cover the paths with nothing, in a mount namespace of this process's own; raises OSError."""
     if not paths:
         return
     _checked(_libc.unshare(CLONE_NEWNS), "mount namespace")
@@ -124,7 +119,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def _drop_capabilities() -> None:
-    """For the real root, who could otherwise undo much of this; nobody else has any to drop."""
+    """Drop the real root's capabilities, which could undo much of this; other users have none."""
     capability = 0
     while _prctl(PR_CAPBSET_DROP, capability) == 0:
         capability += 1
@@ -134,11 +129,7 @@ def _drop_capabilities() -> None:
 
 
 def confine(rules: dict[str, list[str]], ports: list[int], code: bytes) -> None:
-    """Set every rule for this process, for good.
-
-    Raises:
-        OSError: the kernel refused one.
-    """
+    """Set every rule for this process, for good; raises OSError if the kernel refuses one."""
     ruleset = _ruleset(rules, ports)
     _drop_capabilities()
     _checked(_prctl(PR_SET_NO_NEW_PRIVS, 1), "no_new_privs")

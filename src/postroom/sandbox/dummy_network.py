@@ -1,12 +1,12 @@
 """Makes a network whose only link ends in itself, then becomes the program in it: `dummy_network.py PARENT -- argv`.
 
-The program gets a network namespace of its own with loopback, an interface that has an address that could be
-routed, and a default route. Both ends of the link (a veth pair) lie in that namespace, and no address is
-behind the far one: what is sent arrives nowhere. So there is nothing on the host to filter, to flush or to
-clean up: the kernel takes the interfaces away with the last process of the namespace (network_namespaces(7)).
+The program gets a network namespace with loopback, an interface with a routable address, and a default route. Both ends
+of the link (a veth pair) lie in that namespace, and the far one has no address: packets arrive nowhere. So the host has
+nothing to filter, to flush or to clean up: the kernel removes the interfaces with the last process of the namespace
+(network_namespaces(7)).
 
-It needs the real root, is run by its file name and imports the standard library only. PARENT is the process
-with which it ends.
+The script needs the real root, runs by its file name and imports the standard library only. It ends with the process
+PARENT.
 """
 
 from __future__ import annotations
@@ -58,11 +58,7 @@ def _raise(wire: socket.socket, name: str) -> None:
 
 
 def make_network() -> None:
-    """Move this process into a network of its own with a link in it.
-
-    Raises:
-        OSError: it may not, or the kernel has no veth.
-    """
+    """Move this process into a network namespace with a link in it; raises OSError if it may not."""
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"network namespace: {os.strerror(number)}")
@@ -93,7 +89,7 @@ def main(argv: list[str]) -> None:
         raise SystemExit("usage: dummy_network.py PARENT -- program [argument...]")
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != int(parent):
-        raise SystemExit(1)  # it ended before its death could be signalled
+        raise SystemExit(1)  # the parent ended before the kernel could signal its death
     try:
         make_network()
     except OSError as error:

@@ -1,7 +1,7 @@
-"""What procfs shows of the kernel, and nobody behind a wall needs.
+"""The files of procfs that show the kernel, which no program behind a wall needs.
 
-A process whose user is the host's root, if only in a map, may read what root alone may read: addresses of the
-kernel, the lay-out of its memory, its timers. Capabilities do not come into it, for it is the owner of those files.
+A process whose user is the host's root, if only in a map, owns these files, so it may read them without any capability:
+addresses of the kernel, the layout of its memory, its timers.
 """
 
 from __future__ import annotations
@@ -18,23 +18,20 @@ HIDDEN = (
     *("timer_list", "timer_stats"),
     *("tty/driver",),
 )
-"""What container runtimes hide of procfs (the default `maskedPaths` of OCI runtimes), and the serial lines."""
+"""Paths of procfs that container runtimes hide (the default `maskedPaths` of OCI runtimes), and the serial lines."""
 
 SETTABLE = ("bus", "fs", "irq", "sys", "sysrq-trigger")
-"""What they leave to be read only (`readonlyPaths`)."""
+"""Paths that they make read-only (`readonlyPaths`)."""
 
 
 def hidden() -> dict[str, bool]:
-    """Paths to be hidden, of what this kernel has: those of `HIDDEN` and the files that only root may read.
-
-    Each with whether it is a folder.
-    """
+    """Existing paths of `HIDDEN` and the files that only root may read; each with whether it is a folder."""
     paths = map(Path, sorted({*kernel_files(), *(f"{PROC}/{name}" for name in HIDDEN)}))
     return {str(path): path.is_dir() for path in paths if path.exists()}
 
 
 def may_mount() -> bool:
-    """Whether this process may cover something without a user namespace; the root of a container seldom may."""
+    """Whether this process may mount without a user namespace; the root of a container seldom may."""
     try:
         lines = Path(PROC, "self/status").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -44,5 +41,5 @@ def may_mount() -> bool:
 
 
 def settable() -> tuple[str, ...]:
-    """Paths of `SETTABLE` that this kernel has."""
+    """The paths of `SETTABLE` that this kernel has."""
     return tuple(str(path) for path in (Path(PROC, name) for name in SETTABLE) if path.exists())

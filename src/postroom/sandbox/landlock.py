@@ -1,14 +1,13 @@
 """A partial wall for Linux without user namespaces: Landlock for files and TCP, seccomp for the rest.
 
-The program sees the host's paths and processes, but may read only system folders and what it is given, and
-write only its workspace, its state and a private folder. It may connect to nothing by TCP but the ports that
-the spec names, for the sidecar's local API and the agent's way out; what else answers on such a port, on any host,
-can be reached, too. It may listen on a port that the kernel picks (listen(2) without bind(2)), and whoever can reach
-this machine can connect to that. Unix sockets that have a path are open where file permissions are: Landlock cannot
-close them.
+The program sees the host's paths and processes. It may read only system folders and the spec's mounts, and write only
+its workspace, its state and a private folder. By TCP it may connect only to the spec's ports, for the sidecar's local
+API and the agent's way out; so it also reaches whatever answers on such a port, on any host. It may listen on a port
+that the kernel picks (listen(2) without bind(2)), and every machine that reaches this one can connect to that. Unix
+sockets with a path are open where file permissions are: Landlock cannot close them.
 
-The real root loses its capabilities, but it stays the owner of root's files: only Landlock stands before them. Files of
-procfs that are for root alone are covered, if this root may mount.
+The real root loses its capabilities but still owns root's files: only Landlock stands before them. If this root may
+mount, files of procfs for root alone are covered.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ from postroom.sandbox.wall_test import try_wall
 
 NAME = "landlock"
 OLDEST = 6
-"""The first version of Landlock that keeps signals and abstract sockets in."""
+"""The first version of Landlock that blocks signals and abstract sockets."""
 
 PORTS = 2
-"""How many TCP ports a sidecar needs: its local API, and the agent's way out."""
+"""The number of TCP ports that a sidecar needs: its local API, and the agent's way out."""
 LOWEST_PORT, HIGHEST_PORT = 15_000, 32_000
-"""Below the ports that the kernel gives out itself, so that none of those is taken or reached."""
+"""Below the kernel's own range, so that none of its ports is taken or reached."""
 
 READABLE = (*SHOWN, "/proc")
-"""Of the system. /proc, since programs look themselves up there; of other processes it shows what `ps` does."""
+"""Of the system. /proc, since programs look themselves up there; of other processes it shows what `ps` shows."""
 READABLE_ETC = ("/etc/passwd", "/etc/group", "/etc/hosts", "/etc/nsswitch.conf")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
@@ -92,7 +91,7 @@ class LandlockProvider:
         return Capability(NAME, tried.level, f"{tried.detail}, {PORT_HOLE}", tried.remedy)
 
     def paths(self, spec: SandboxSpec) -> SandboxPaths:
-        """The host's own paths, and ports that nobody listens on."""
+        """The host's own paths, and free ports."""
         return replace(local_paths(spec), ports=free_ports(PORTS))
 
     async def start(self, spec: SandboxSpec) -> ReapedHandle:
@@ -114,7 +113,7 @@ class LandlockProvider:
 
 
 def rules_for(spec: SandboxSpec, python: tuple[Path, ...]) -> dict[str, list[str]]:
-    """What the program may read, write, use as a device, and list without reading; only what there is."""
+    """The existing paths that the program may read, write, use as a device, and list without reading."""
     runtime = runtime_folder(spec)
     shared = [mount.source.resolve() for mount in spec.read_only]
     write = [spec.workspace, *([spec.state] if spec.state else [])]
@@ -123,7 +122,7 @@ def rules_for(spec: SandboxSpec, python: tuple[Path, ...]) -> dict[str, list[str
         "read": _present([*READABLE, *READABLE_ETC, *python, *shared]),
         "write": [str(folder.resolve()) for folder in write],
         "device": _present(DEVICES),
-        # Of a source checkout only the packages are read, but Python looks for their names in the folders around them.
+        # Python looks for the packages' names in the folders around a source checkout's packages, so those are listed.
         "names": [str(package.parent) for package in python_home.PACKAGES],
     }
 
@@ -133,10 +132,10 @@ def _present(paths: list[str | Path] | tuple[str, ...]) -> list[str]:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """TCP ports on which nobody of this machine listens at this moment.
+    """Free TCP ports of this machine at this moment.
 
     Raises:
-        SandboxUnavailable: there are hardly any.
+        SandboxUnavailable: hardly any is free.
     """
     found: list[int] = []
     for _ in range(100 * count):
@@ -146,7 +145,7 @@ def free_ports(count: int) -> tuple[int, ...]:
         if len(found) == count:
             return tuple(found)
     raise SandboxUnavailable(
-        "no free TCP port was found for the sidecar",
+        "the sidecar finds no free TCP port",
         remedy=f"free some from {LOWEST_PORT} to {HIGHEST_PORT}",
     )
 

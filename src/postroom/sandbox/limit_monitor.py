@@ -1,7 +1,7 @@
-"""Sees to the limits of running sandboxes: one that goes over a limit is ended, and its end says which.
+"""The monitor of running sandboxes: it ends one that goes over a limit, and the end names the limit.
 
-What a control group keeps is asked of the kernel. The rest is looked at from outside, once a second or less
-often (looks take at most a twentieth of the time), so a limit can be overshot between two looks.
+The kernel reports what a control group keeps. The monitor measures the rest from outside, once a second or less often
+(measuring takes at most a twentieth of the time), so a sandbox can overshoot a limit between two measurements.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from postroom.sandbox.port import (
 from postroom.sandbox.reaped import runtime_folder
 
 PERIOD = 1.0
-"""Seconds between two looks."""
+"""Seconds between two measurements."""
 LOAD = 20
-"""A look that took a second is repeated after so many."""
+"""A measurement that took a second is repeated after so many."""
 MIB = 1024 * 1024
 
 
 class LimitMonitor:
-    """Starts sandboxes and watches over their limits; one for many of them, which share its looks.
+    """Starts sandboxes and watches over their limits; one monitor for many sandboxes, which share its measurements.
 
     Args:
-        period: seconds between two looks.
-        find: looks for a place for control groups; called once, when the first sandbox wants one.
+        period: seconds between two measurements.
+        find: finds the place for control groups; called for the first sandbox that wants one.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class LimitMonitor:
         """Start `spec` by `provider`.
 
         Args:
-            elapsed: seconds of its time that have gone already.
+            elapsed: seconds of its time that have passed already.
             grace: seconds that the program has to end by itself when its time is over.
 
         Raises:
@@ -72,7 +72,7 @@ class LimitMonitor:
         """
         limits = spec.limits
         if isinstance(provider, FarProvider):
-            # Its processes are none of this machine's: whoever runs them keeps their limits.
+            # Its processes are not on this machine: the far provider keeps their limits.
             handle = await provider.start(spec)
             return LimitedHandle(
                 self, handle, spec, None, provider.unenforced(limits), elapsed, grace, far=True
@@ -108,7 +108,7 @@ class LimitMonitor:
         return (*found, "cpu_percent") if limits.cpu_percent and not shares else tuple(found)
 
     async def processes(self) -> usage.Table:
-        """The machine's processes as of this moment, or half a period ago."""
+        """The machine's processes, at most half a period old."""
         loop = asyncio.get_running_loop()
         async with self._one:
             if loop.time() - self._table_at > self._period / 2:
@@ -119,14 +119,14 @@ class LimitMonitor:
         return self._table
 
     async def pause(self, took: float = 0.0) -> None:
-        """Wait for the time of the next look, after one that took so many seconds."""
+        """Wait until the next measurement is due, after one that took so many seconds."""
         await asyncio.sleep(max(self._period, LOAD * max(took, self._took)))
 
 
 class LimitedHandle:
-    """A running sandbox with limits; see `SandboxHandle`. Its end names the limit that it was ended for.
+    """A running sandbox with limits; see `SandboxHandle`. Its end names the limit that was exceeded.
 
-    unenforced: the limits, as the template calls them, that nothing here can keep.
+    unenforced: the limits, in the template's words, that nothing here keeps.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class LimitedHandle:
 
     @property
     def far(self) -> FarHandle | None:
-        """What it can do besides where it runs on another machine."""
+        """Its further abilities where it runs on another machine, else None."""
         return self._handle if isinstance(self._handle, FarHandle) else None
 
     @property
@@ -200,7 +200,7 @@ class LimitedHandle:
                 raise
             await asyncio.wait({end})
             why = ", ".join(str(leaf) for leaf in leaves(error))
-            raise EnvironmentFault(f"its limits can no longer be kept: {why}") from error
+            raise EnvironmentFault(f"cannot enforce its limits any longer: {why}") from error
         finally:
             if self._group is not None:
                 await self._group.remove()
@@ -258,7 +258,7 @@ class LimitedHandle:
 
 
 def memory_exceeded(limit: int | None) -> str:
-    """The end of a sandbox that was out of so many bytes of memory, for people."""
+    """The end of a sandbox that ran out of so many bytes of memory, for people."""
     return f"memory limit of {_mib(limit or 0)} exceeded"
 
 

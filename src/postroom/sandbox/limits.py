@@ -1,11 +1,11 @@
-"""Sets resource limits and becomes the program they are for: `limits.py MEMORY PROCESSES FILE -- argv`.
+"""Sets resource limits and becomes the program: `limits.py MEMORY PROCESSES FILE -- argv`.
 
-A script of its own, because limits must be set inside the sandbox (the number of processes is counted
-per user namespace) and after the fork, where a threaded Python program must not run Python code.
-It is run by its file name and imports the standard library only.
+A script, since the limits must be set inside the sandbox (the kernel counts processes per user namespace) and after the
+fork, where a threaded Python program must not run Python code. It runs by its file name and imports the standard
+library only.
 
-These limits are the kernel's own stop, each for a single process or a single file. What a sandbox has
-altogether is seen to by its control group or by `postroom.sandbox.limit_monitor`.
+These limits are the kernel's own stop, each for a single process or a single file. The control group or
+`postroom.sandbox.limit_monitor` bounds the sandbox as a whole.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from postroom.sandbox.port import SandboxSpec
 
-# Isolated and without site packages: it starts in a few milliseconds and nothing can be slipped in.
+# Isolated and without site packages: it starts in milliseconds, and no other module can get in.
 SCRIPT = (sys.executable, "-I", "-S")
 
 MARGIN = 2
-"""The kernel refuses processes at this multiple of the limit: one that is refused is never seen, one too many is."""
+"""The kernel refuses processes at this multiple of the limit, since the monitor sees an excess but no refusal."""
 
 
 def limited(spec: SandboxSpec, *, alone: bool) -> tuple[str, ...]:
-    """The program of `spec`, run through this script if there is a limit that it has to set.
+    """The program of `spec`, run through this script if it has a limit to set.
 
     Args:
-        spec: with its limits; of those that its control group keeps none is set twice.
-        alone: it has a user namespace, so that processes outside are not counted.
+        spec: limits that its control group keeps are not set again.
+        alone: it has a user namespace, so the kernel does not count processes outside.
     """
     limits, grouped = spec.limits, spec.group is not None
     # RLIMIT_DATA and not RLIMIT_AS: JavaScript engines reserve far more address space than they use.

@@ -1,4 +1,4 @@
-"""Files in memory, by which a sandbox is handed what must be on no disk and in no command line."""
+"""Files in memory, for what a sandbox must get without a disk or a command line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The enforced wall of bubblewrap around a network with an address, for programs that ask for one.
 
-Some programs do not start where there is loopback only. This provider gives them an interface with an address
-and a default route, which lead nowhere (`postroom.sandbox.dummy_network`). Everything else is bubblewrap's.
+Some programs do not start with loopback only. This provider gives them an interface with an address and a default
+route, which lead nowhere (`postroom.sandbox.dummy_network`). The rest is bubblewrap's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class NetnsProvider(BubblewrapProvider):
     async def probe(self) -> Capability:
         """Start a real sandbox around the wall self-test, with each bwrap until one holds."""
         if sys.platform == "linux" and os.geteuid() != 0:
-            return Capability(NAME, Level.NONE, "only root can make a network for it", REMEDY)
+            return Capability(NAME, Level.NONE, "only root can make its network", REMEDY)
         return await super().probe()
 
     def _command(self) -> list[str]:
@@ -40,5 +40,5 @@ class NetnsProvider(BubblewrapProvider):
     def _unavailable(self, output: str) -> SandboxUnavailable:
         lines = [line for line in output.splitlines() if line.startswith("dummy network: ")]
         if lines:
-            return SandboxUnavailable(f"the network could not be made: {lines[-1]}", remedy=REMEDY)
+            return SandboxUnavailable(f"cannot make the network: {lines[-1]}", remedy=REMEDY)
         return super()._unavailable(output)

@@ -1,7 +1,7 @@
-"""What a sandboxed program prints, kept in a host file of bounded size.
+"""The output of a sandboxed program, kept in a host file of bounded size.
 
-The program gets a pipe, not the file: a file descriptor could be opened again through procfs, without
-its append mode, and the file could be made to grow without end.
+The program gets a pipe, not the file: it could open a file descriptor again through procfs, without its append mode,
+and make the file grow without end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CHUNK = 64 * 1024
 
 
 class OutputLog:
-    """Appends to a file of mode 0600, and starts a new one when it is full."""
+    """Appends to a file of mode 0600, and starts a new file when that is full."""
 
     def __init__(self, path: Path, limit: int = DEFAULT_LIMIT) -> None:
         self._path = path
@@ -26,7 +26,7 @@ class OutputLog:
         self._file = self._open()
 
     def write(self, chunk: bytes) -> None:
-        """Append `chunk`; raises OSError when the disk does."""
+        """Append `chunk`; raises OSError if the disk does."""
         if self._file.tell() + len(chunk) > self._limit and self._file.tell() > 0:
             self._file.close()
             self._path.replace(self._path.with_name(f"{self._path.name}.1"))
@@ -35,8 +35,8 @@ class OutputLog:
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file; what a full disk did not take of it is lost."""
-        with suppress(OSError):  # it flushes once more what `write` has failed with
+        """Close the file; what a full disk did not take is lost."""
+        with suppress(OSError):  # closing flushes again what `write` could not write
             self._file.close()
 
     def _open(self) -> BinaryIO:
@@ -46,9 +46,9 @@ class OutputLog:
 
 
 async def drain(reader: asyncio.StreamReader | None, log: OutputLog) -> str:
-    """Copy `reader` (a process's piped stdout) to `log` until its end; returns why writing failed, or "".
+    """Copy `reader` (a process's piped stdout) to `log` until its end; return why writing failed, or "".
 
-    After a failed write it goes on reading, so that a full disk does not stop the program.
+    After a failed write it reads on, so that a full disk does not stop the program.
     """
     failure = ""
     try:

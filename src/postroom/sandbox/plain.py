@@ -22,7 +22,7 @@ class PlainProvider:
     name = NAME
     states = Level.NONE
     holes = frozenset(KINDS)
-    shown = SHOWN  # it sees all, but a template that runs here is to run behind a wall, too
+    shown = SHOWN  # it sees all, but a template that runs here must also run behind a wall
 
     async def probe(self) -> Capability:
         """Level `none`, always."""

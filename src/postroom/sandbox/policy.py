@@ -1,8 +1,8 @@
-"""What a spec may not ask for, checked by every provider before anything is started.
+"""The rules for a spec, which every provider checks before it starts anything.
 
-A worker writes its workspace and its state folder, so nothing that the host opens later may lie in
-them: a link planted there would choose what the host mounts. And a mount of a whole system or shared
-folder would bring foreign sockets along, which no network namespace covers.
+A worker writes its workspace and its state folder. So nothing that the host opens later may lie in them: a link planted
+there would choose what the host mounts. And a mount of a whole system or shared folder would bring foreign sockets,
+which no network namespace covers.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ WHOLE_FOLDERS = frozenset(
     Path(name)
     for name in ("/", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/tmp", "/var")  # noqa: S108
 ) | {Path("/var/run"), Path("/var/tmp")}  # noqa: S108
-"""Host folders that are never shared as a whole: they hold sockets, devices or others' files."""
+"""Host folders that are never shared as a whole: they hold sockets, devices or other users' files."""
 
 LIVE_FOLDERS = tuple(Path(name) for name in ("/dev", "/proc", "/run", "/sys"))
-"""Host folders of which no part is shared: sockets and devices answer also where nothing can be written."""
+"""Host folders of which no part is shared: sockets and devices answer even on a read-only mount."""
 
 RESERVED_TARGETS = (
     *("/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin"),
     *("/sys", "/usr", "/var/lib/postroom", "/workspace"),
 )
-"""Places inside that a mount may not cover or lie in."""
+"""Places inside that no mount may cover or lie in."""
 
 
 def home() -> Path | None:
@@ -41,11 +41,7 @@ def home() -> Path | None:
 
 
 def check(spec: SandboxSpec, paths: SandboxPaths) -> None:
-    """Refuse a spec that is malformed or would open the wall.
-
-    Raises:
-        InvalidInput: with the rule that is broken.
-    """
+    """Refuse a spec that is malformed or would open the wall."""
     _check_words(spec)
     writable = [_folder("workspace", spec.workspace)]
     if spec.state is not None:
@@ -60,11 +56,7 @@ def check(spec: SandboxSpec, paths: SandboxPaths) -> None:
 
 
 def check_code(spec: SandboxSpec, code: Iterable[Path]) -> None:
-    """Refuse a writable folder that holds any of `code`: the program could change what the host runs.
-
-    Raises:
-        InvalidInput: with the folder.
-    """
+    """Refuse a writable folder that holds any of `code`: the program could change what the host runs."""
     writable = [folder.resolve() for folder in (spec.workspace, spec.state) if folder is not None]
     for folder in code:
         _refuse_inside(folder, writable, "the code of Postroom in")
@@ -83,7 +75,7 @@ def _check_words(spec: SandboxSpec) -> None:
 
 
 def _refuse_nul(words: Iterable[str]) -> None:
-    # A NUL separates the options that bubblewrap reads from us: one in a value could add an option.
+    # bubblewrap reads options separated by NUL: one in a value could add an option.
     for word in words:
         if "\0" in word:
             raise InvalidInput("a NUL byte in an argument, a path or the environment")
@@ -107,7 +99,7 @@ def _check_apart(writable: list[Path]) -> None:
 
 def _check_socket(socket: Path, writable: list[Path]) -> None:
     if not socket.is_socket():
-        raise InvalidInput(f"the gateway socket {socket} does not exist or is no socket")
+        raise InvalidInput(f"the gateway socket {socket} does not exist or is not a socket")
     _refuse_inside(socket.resolve(strict=True), writable, "the gateway socket")
 
 
@@ -124,9 +116,9 @@ def _check_mounts(mounts: tuple[Mount, ...], writable: list[Path]) -> None:
         if source in WHOLE_FOLDERS or _holds_home(source):
             raise InvalidInput(f"{source} cannot be shared with a sandbox as a whole")
         if any(source.is_relative_to(folder) for folder in LIVE_FOLDERS):
-            # By its real name: /var/run is /run on most systems.
+            # Compare real names: /var/run is /run on most systems.
             raise InvalidInput(
-                f"{source} cannot be shared with a sandbox: what is in there answers"
+                f"{source} cannot be shared with a sandbox: sockets and devices in there would answer"
             )
         _refuse_inside(source, writable, "a read-only mount")
         _refuse_inside(mount.source.absolute(), writable, "a read-only mount")
@@ -153,10 +145,10 @@ def _refuse_inside(path: Path, writable: list[Path], what: str) -> None:
 
 
 SHORT_PATH = 48
-"""Bytes of a folder's path under which the path of a socket, which has 107 at most, is short enough."""
+"""Bytes of a folder's path that leave room for a socket's name: a socket's path has 107 at most."""
 
 
 def folder_for_sockets() -> str:
-    """Folder for temporary folders with unix sockets: the usual one, unless its path is too long for that."""
+    """The folder for temporary folders with unix sockets: the usual one, unless its path is too long."""
     usual = tempfile.gettempdir()
     return usual if len(os.fsencode(usual)) <= SHORT_PATH else "/tmp"  # noqa: S108

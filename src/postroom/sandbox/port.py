@@ -1,8 +1,8 @@
-"""What a sandbox is to the rest of Postroom: the port, its records, and what each provider promises.
+"""The sandbox port: its records, and the promises of each provider.
 
-A provider starts one program (the sidecar) behind a wall of a stated level. How it builds the wall
-is its own business; see docs/architecture.md, The two walls. The order of calls is always: `probe`
-once, then for each worker `paths` (where will the program find its things?), then `start`.
+A provider starts one program (the sidecar) behind a wall of a stated level; docs/architecture.md, The two walls. The
+order of calls is always: `probe` once, then for each worker `paths` (where will the program find its things?), then
+`start`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 
 
 class Level(enum.StrEnum):
-    """How much of a wall a provider builds, as shown to people and demanded by policy."""
+    """The strength of a wall, as people see it and policy demands it."""
 
     ENFORCED = "enforced"
     """Nothing outside can be reached but the gateway socket; proven by canaries."""
@@ -26,17 +26,16 @@ class Level(enum.StrEnum):
     """A plain process with the rights of the user who runs Postroom."""
 
     def weaker_than(self, other: Level) -> bool:
-        """Whether it holds back less than `other` does."""
+        """Whether it holds back less than `other`."""
         strongest_first = list(Level)
         return strongest_first.index(self) > strongest_first.index(other)
 
 
 @dataclass(frozen=True)
 class Capability:
-    """What one provider can do on this machine, found out by trying.
+    """The abilities of one provider on this machine, found by trying.
 
-    `detail` says in one sentence what was seen; `remedy` what a person can do about it ("" if
-    nothing is needed).
+    `detail` says in one sentence what the trial showed; `remedy` what a person can do ("" for nothing).
     """
 
     provider: str
@@ -55,12 +54,11 @@ class Mount:
 
 @dataclass(frozen=True)
 class Limits:
-    """Resource limits of a sandbox, all its processes together; None leaves the host's own limit.
+    """Resource limits of a sandbox, for all its processes together; None leaves the host's own limit.
 
-    How each is kept, and when it is noticed: docs/security.md, Limits.
+    docs/security.md, Limits, says how each is kept and when an excess is noticed.
 
     memory: bytes.
-    processes: number of processes and threads.
     cpu_percent: share of one processor.
     disk: bytes of the folders of the host that it may write; each entry counts as 4 KiB at least.
     wall_seconds: seconds from start to end.
@@ -78,20 +76,20 @@ class SandboxSpec:
     """One program to run, and all that it may see.
 
     argv: the program and its arguments. They show in process lists: no secret belongs here.
-    env: its whole environment; nothing is inherited. No secret belongs here either.
+    env: its whole environment; it inherits nothing. No secret belongs here either.
     workdir: its working folder, as named inside.
-    workspace: the one host folder it may write.
-    gateway_socket: the host's Unix socket that is its only way out. It must exist at start.
-    stderr_log: host file to which its stdout and stderr are appended (bounded, see `output`).
+    workspace: the one host folder that it may write.
+    gateway_socket: the host's Unix socket that is its only way out; must exist at start.
+    stderr_log: host file for its stdout and stderr (bounded, see `output`).
     state: a second writable host folder, for the sidecar.
-    read_only: what else of the host it may read.
-    secrets: path inside, directly in `SandboxPaths.secrets`, to content. Each becomes a file of mode
-        0600 that the program may empty and unlink; with a wall it is in memory, behind a descriptor that the
-        program inherits. No secret is in argv, the environment, or (with a wall) in any host file.
-    ports: TCP ports that the program may listen on and connect to, where the wall has to be told
-        (`SandboxPaths.ports`).
-    group: folder of the control group that its outermost process joins before it does anything
-        (`postroom.sandbox.cgroups`); None where the provider sets what limits it can.
+    read_only: other parts of the host that it may read.
+    secrets: path inside, directly in `SandboxPaths.secrets`, to content. Each becomes a file of mode 0600 that the
+        program
+        may empty and unlink. With a wall it is in memory, behind a descriptor that the program inherits: no secret is
+        in argv, the environment or any host file.
+    ports: TCP ports to listen on and connect to, where the wall needs a list (`SandboxPaths.ports`).
+    group: folder of the control group that its outermost process joins first (`postroom.sandbox.cgroups`); None where
+        the provider sets its own limits.
     """
 
     argv: tuple[str, ...]
@@ -110,18 +108,15 @@ class SandboxSpec:
 
 @dataclass(frozen=True)
 class SandboxPaths:
-    """Where the sandboxed program finds its things, so that argv and env can name them.
+    """The places of the program's things, so that argv and env can name them.
 
-    With a wall these are constants; without one they are the host's own paths. `mounts` maps each
-    `Mount.target` of the spec to the path that works inside. `tmp` is a folder for temporary files.
-    `ports` are TCP ports that are free, for a program that may not choose any: new ones at each call,
-    to be repeated in the spec. Empty means that it may take what it likes. `python` is the interpreter
-    that has Postroom.
+    With a wall these are constants; without one they are the host's own paths. `mounts` maps each `Mount.target` of the
+    spec to the path that works inside. `ports` are free TCP ports for a program that may not choose its own: new ones
+    at each call, to be repeated in the spec; empty for a free choice. `python` is the interpreter that has Postroom.
 
-    A sandbox on another machine has no `gateway_socket` (""): it dials `gateway_address` (`host:port`) by TLS,
-    trusting `gateway_ca` (PEM). Its A2A server listens on loopback port `a2a_port`, since its state folder is
-    out of reach, too. Where the sandbox has an execd, it listens on loopback port `execd_port`, and the file
-    `execd_token` holds what it asks for.
+    A sandbox on another machine has no `gateway_socket` (""): it dials `gateway_address` (`host:port`) by TLS, trusting
+    `gateway_ca` (PEM). Its A2A server listens on loopback port `a2a_port`, since its state folder is out of reach, too.
+    Its execd, if any, listens on loopback port `execd_port`, with the token in the file `execd_token`.
     """
 
     workspace: str
@@ -146,7 +141,7 @@ class ExitStatus:
 
     code: its exit status; 128 + N when signal N ended it, as shells count.
     log_error: why its output could not be written to the log, or "".
-    exceeded: the limit that it was ended for, for people, or "".
+    exceeded: the exceeded limit that ended it, for people, or "".
     """
 
     code: int
@@ -162,8 +157,8 @@ class ExitStatus:
 class SandboxHandle(Protocol):
     """One running sandbox.
 
-    It ends when its first process ends, when it is stopped, and when the thread that started it
-    ends (so with the process that called `start`, even by SIGKILL).
+    It ends when its first process ends, when it is stopped, and when the thread that started it ends (so with the
+    process that called `start`, even by SIGKILL).
     """
 
     @property
@@ -173,14 +168,14 @@ class SandboxHandle(Protocol):
 
     @property
     def level(self) -> Level:
-        """The level that was proven before this sandbox was started; `none` if nothing was."""
+        """The level that was proven before its start; `none` without proof."""
         ...
 
     async def wait(self) -> ExitStatus:
         """Wait for the end; afterwards no process of the sandbox is left. May be called often.
 
         Raises:
-            SandboxUnavailable: the wall could not be built, so the program was never run.
+            SandboxUnavailable: the wall could not be built, so the program never ran.
         """
         ...
 
@@ -189,13 +184,13 @@ class SandboxHandle(Protocol):
         ...
 
     def kill(self) -> None:
-        """Send SIGKILL to all of its processes at once; `wait` tells when they are gone."""
+        """Send SIGKILL to all of its processes at once; `wait` returns when they are gone."""
         ...
 
 
 @dataclass(frozen=True)
 class Inward:
-    """The way to a worker's A2A server that is on another machine: URL before its paths, and headers to show."""
+    """The way to a worker's A2A server on another machine: URL before its paths, and headers to send."""
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
@@ -203,23 +198,23 @@ class Inward:
 
 @runtime_checkable
 class FarHandle(Protocol):
-    """What a `SandboxHandle` can do besides where its state folder cannot be seen from here."""
+    """The further abilities of a `SandboxHandle` whose state folder is on another machine."""
 
     async def inward(self) -> Inward:
         """The way to the worker's A2A server.
 
         Raises:
-            SandboxUnavailable: whoever runs the sandbox does not say.
+            SandboxUnavailable: the sandbox's host does not say.
         """
         ...
 
 
 @runtime_checkable
 class FarProvider(Protocol):
-    """What a `SandboxProvider` says besides that starts its sandboxes on other machines."""
+    """The further abilities of a `SandboxProvider` that starts its sandboxes on other machines."""
 
     def unenforced(self, limits: Limits) -> tuple[str, ...]:
-        """Those of `limits`, as the template calls them, that nothing there keeps."""
+        """Those of `limits`, in the template's words, that nothing there keeps."""
         ...
 
     async def start(self, spec: SandboxSpec) -> SandboxHandle:
@@ -232,19 +227,19 @@ class SandboxProvider(Protocol):
 
     @property
     def name(self) -> str:
-        """What templates and people call it."""
+        """Its name in templates and options."""
         ...
 
     @property
     def states(self) -> Level:
-        """The level that it is built for, and the most that it can prove."""
+        """The level that it is built for, which is the most that it can prove."""
         ...
 
     @property
     def holes(self) -> frozenset[str]:
-        """The ways out that it is known to leave open, as kinds of canaries; none for `enforced`.
+        """The ways out that it leaves open, as kinds of canaries; empty for `enforced`.
 
-        A canary of another kind that is reached means that the wall does not hold at all.
+        If a canary of another kind is reached, the wall does not hold at all.
         """
         ...
 
@@ -254,17 +249,17 @@ class SandboxProvider(Protocol):
         ...
 
     async def probe(self) -> Capability:
-        """Find out what this provider can do here, by starting a real sandbox.
+        """Find out its abilities here, by starting a real sandbox.
 
         Never raises for a machine that cannot: the level is then `none` and `remedy` says what to do.
         """
         ...
 
     def paths(self, spec: SandboxSpec) -> SandboxPaths:
-        """Where the program of `spec` will find its things.
+        """The places where the program of `spec` will find its things.
 
-        Only the host folders and mounts of `spec` are looked at, so a caller makes a draft, asks,
-        and fills in argv, env, workdir and secrets with `dataclasses.replace`.
+        It uses only the host folders and mounts of `spec`. So a caller makes a draft, asks, and fills in argv, env,
+        workdir and secrets with `dataclasses.replace`.
         """
         ...
 

@@ -1,8 +1,7 @@
 """The host folders that hold the Python that runs Postroom, so that it also runs inside a sandbox.
 
-Only those: the installation (`sys.base_prefix`), the virtual environment (`sys.prefix`) and the
-packages `postroom` and `postroom_a2a`, each under its own path. Never a whole home folder, and of
-a source checkout only the packages.
+These are the installation (`sys.base_prefix`), the virtual environment (`sys.prefix`) and the packages `postroom` and
+`postroom_a2a`, each under its own path. Never a whole home folder, and of a source checkout only the packages.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ def folders() -> tuple[Path, ...]:
     `/usr` is left out: every sandbox has it.
 
     Raises:
-        SandboxUnavailable: Python is installed right in a home or system folder, which is not shared.
+        SandboxUnavailable: Python lies right in a home or system folder, which no sandbox gets whole.
     """
     wanted = [Path(sys.base_prefix), Path(sys.prefix), *PACKAGES]
     user_site = Path(site.getusersitepackages())
     if PACKAGE.is_relative_to(user_site):
-        wanted.append(user_site)  # a `pip install --user` keeps our dependencies there
-    # A path may be a link (uv's "cpython-3.12"): it is looked up by either name.
+        wanted.append(user_site)  # `pip install --user` puts dependencies there
+    # A path may be a link (uv's "cpython-3.12"), and programs use either name.
     names = {path for folder in wanted for path in (folder.absolute(), folder.resolve())}
     for path in names:
         _refuse_whole(path)

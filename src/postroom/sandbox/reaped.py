@@ -1,7 +1,7 @@
-"""Programs under a reaper: what the providers without a process namespace have in common.
+"""Programs under a reaper, for the providers without a process namespace.
 
-The reaper (`postroom.sandbox.reaper`) ends all that the program leaves behind. Home, temporary files and
-secrets lie in a private folder of the host beside the log, which is gone after the end.
+The reaper (`postroom.sandbox.reaper`) ends all processes that the program leaves behind. Home, temporary files and
+secrets lie in a private folder of the host beside the log, which the end removes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def runtime_folder(spec: SandboxSpec) -> Path:
 
 
 def make_runtime(spec: SandboxSpec) -> None:
-    """Make the private folder, empty but for its folders; what is left of a killed run is removed."""
+    """Make the private folder with its empty folders; remove what a killed run has left."""
     runtime = runtime_folder(spec)
     shutil.rmtree(runtime, ignore_errors=True)
     for folder in (runtime, *(runtime / name for name in ("secrets", "home", "state", "tmp"))):
@@ -53,7 +53,7 @@ def make_runtime(spec: SandboxSpec) -> None:
 async def start_reaped(
     spec: SandboxSpec, command: tuple[str, ...], level: Level, *, memory: bool = False
 ) -> ReapedHandle:
-    """Run `command` in the place of the program of `spec`, under a reaper; `make_runtime` came before.
+    """Run `command` instead of the program of `spec`, under a reaper; call `make_runtime` before.
 
     Args:
         memory: keep secrets in memory, behind descriptors that the program inherits (Linux).
@@ -110,7 +110,7 @@ class ReapedHandle:
         return self._process.pid
 
     async def wait(self) -> ExitStatus:
-        """Wait for the end of the program and of all it started."""
+        """Wait for the end of the program and of all that it started."""
         return await asyncio.shield(self._end)
 
     async def stop(self, grace: float) -> ExitStatus:
@@ -126,7 +126,7 @@ class ReapedHandle:
             return await self.wait()
 
     def kill(self) -> None:
-        """SIGKILL to all but the reaper, which then ends by itself and takes late-comers along."""
+        """SIGKILL to all but the reaper, which ends by itself and takes latecomers along."""
         if self._process.returncode is None:
             reaper.kill_descendants(self._process.pid)
 

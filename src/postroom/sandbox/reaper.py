@@ -1,11 +1,11 @@
 """Runs a program without a wall and leaves none of its processes behind: `reaper.py PARENT -- argv`.
 
-With no process namespace somebody has to be what a namespace's process 1 is: the one to whom orphans
-fall, and who ends them all when the program ends or when Postroom (PARENT) does. That is this script.
-It is run by its file name and imports the standard library only.
+Without a process namespace this script takes the place of a namespace's process 1: orphans fall to it, and it ends them
+all when the program ends or when Postroom (PARENT) does. It runs by its file name and imports the standard library
+only.
 
-Orphans and death with the parent need Linux (prctl(2)). Elsewhere only the program's process group is
-ended, which is one of the reasons why this is no wall.
+Orphans and death with the parent need Linux (prctl(2)). Elsewhere only the program's process group ends, which is one
+reason why this is not a wall.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 ROUNDS = 1000
-"""How often to look for processes that were forked while others were being killed."""
+"""Rounds of looking for processes that were forked while others were being killed."""
 WATCHED = (signal.SIGTERM, signal.SIGCHLD)
 
 
 def descendants(root: int) -> list[int]:
-    """Process ids of all children of `root`, and theirs; empty where there is no procfs."""
+    """Process ids of all descendants of `root`; empty without procfs."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
     _tie_to_parent()
     if os.getppid() != int(parent):
-        return 1  # it ended before its death could be signalled
+        return 1  # the parent ended before the kernel could signal its death
     try:
         child = os.posix_spawnp(command[0], command, os.environ, setpgroup=0, setsigmask=[])
     except OSError as error:
@@ -97,7 +97,7 @@ def _watch(child: int, parent: int) -> int:
 
 
 def _reap(child: int) -> int | None:
-    """Collect whoever has ended; the wait status of `child` if it was among them."""
+    """Collect ended processes; return the wait status of `child` if it was among them."""
     with suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             if ended[0] == child:

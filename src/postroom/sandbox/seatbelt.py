@@ -1,8 +1,8 @@
 """A partial wall for macOS: the system's own sandbox, driven by a profile. Written, not tested on a Mac.
 
-Apple calls `sandbox-exec` deprecated and keeps it; agent sandboxes of others rely on it, too. The profile
-refuses everything, then lets through what a program needs to run, its folders, the gateway's socket and
-loopback. Processes of the machine cannot be seen, but there is no namespace: loopback is the machine's.
+Apple calls `sandbox-exec` deprecated and keeps it; other agent sandboxes rely on it, too. The profile refuses
+everything, then allows what a program needs to run, its folders, the gateway's socket and loopback. It hides the
+machine's processes, but it has no namespace: loopback is the machine's.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def profile(spec: SandboxSpec, python: tuple[Path, ...]) -> str:
         "(allow signal (target same-sandbox))",
         "(allow process-info* (target same-sandbox))",
         "(allow sysctl-read)",
-        # Paths are looked up part by part; it is known then that a file is there, not what is in it.
+        # The kernel looks paths up part by part; this shows that a file exists, not its content.
         "(allow file-read-metadata)",
         '(allow file-read* (literal "/"))',
         _rule("file-read*", "subpath", [*read, *writable]),

@@ -1,16 +1,16 @@
-"""The system call filter of the sandbox, as a classic BPF program made without any library.
+"""The system call filter of the sandbox, as a classic BPF program built without a library.
 
 Namespaces leave five holes that only a filter on system calls closes (seccomp(2)):
 
 * AF_VSOCK talks to the hypervisor and is bound to no network namespace; so are a dozen rarer socket
   families. Only Unix, IPv4, IPv6 and netlink sockets may be made.
-* io_uring makes sockets without the socket call, so past this filter. It is refused as a whole.
-* The kernel's keyrings are shared with the host's processes of the same user. They are refused.
-* In a user namespace of its own a program has every capability, and so reaches much more of the kernel. No namespace
-  may be made or entered: programs that sandbox themselves must do without. The flags of clone3(2) lie in memory, where
-  no filter can look, so there is no such call; the C library takes clone(2) then.
-* Foreign calling conventions number the calls differently, so past this filter. A program of another
-  architecture is killed; the x32 convention of x86_64 is refused.
+* io_uring makes sockets without the socket call, so past this filter. The filter refuses it as a whole.
+* The kernel's keyrings are shared with the host's processes of the same user. The filter refuses them.
+* In a user namespace of its own a program has every capability, and so reaches much more of the kernel. It may make or
+  enter no namespace: programs that sandbox themselves must do without. The flags of clone3(2) lie in memory, where no
+  filter can look, so it is refused; the C library takes clone(2) then.
+* Foreign calling conventions number the calls differently, so past this filter. The filter kills a program of another
+  architecture and refuses the x32 convention of x86_64.
 
 Without namespaces (`shared=True`, for Landlock) the program is in the host's own network and its own
 inter-process communication, and Landlock looks at connect(2) and bind(2) of plain TCP only. So further:
@@ -20,7 +20,7 @@ inter-process communication, and Landlock looks at connect(2) and bind(2) of pla
 * No TCP Fast Open: with MSG_FASTOPEN a send connects without connect(2).
 * Of netlink only routing, which the C library asks for the local addresses.
 * No System V or POSIX message queues, semaphores and shared memory segments.
-* No limit of another process may be set: by one, Postroom's own could be taken away.
+* No limit of another process: a program could lift Postroom's own.
 
 The program is a list of 8-byte instructions (`struct sock_filter`, linux/filter.h) that look at one
 `struct seccomp_data` (linux/seccomp.h): number at offset 0, architecture at 4, the low halves of the
@@ -56,7 +56,7 @@ MSG_FASTOPEN = 0x20000000
 
 CLONE3 = 435  # the same number on every architecture
 NEW_NAMESPACES = 0x7E020000
-"""Every CLONE_NEW flag but that of time namespaces: its bit is part of clone's signal, and it needs a capability."""
+"""Every CLONE_NEW flag but the one of time namespaces: its bit is part of clone's signal, and it needs a capability."""
 
 DENIED, ODD_FAMILY = ERRNO | errno.EPERM, ERRNO | errno.EAFNOSUPPORT
 NO_SUCH_CALL = ERRNO | errno.ENOSYS
@@ -64,12 +64,12 @@ NO_SUCH_CALL = ERRNO | errno.ENOSYS
 
 @dataclass(frozen=True)
 class Architecture:
-    """What differs between machines: the audit number (linux/audit.h) and the call numbers.
+    """The differences between machines: the audit number (linux/audit.h) and the call numbers.
 
-    refused: calls that nobody behind any wall needs.
-    shared_refused: and those that reach the host's processes where there are no namespaces.
+    refused: calls that no program behind any wall needs.
+    shared_refused: further calls that reach the host's processes where there are no namespaces.
     sends: calls that send, with the position of their flags among the arguments.
-    sets_limits: prlimit64, whose first argument is the process, 0 for oneself.
+    sets_limits: prlimit64, whose first argument is the process, 0 for the caller.
     splits: calls whose first argument may ask for namespaces.
     """
 
@@ -125,7 +125,7 @@ def program(machine: str | None = None, *, shared: bool = False) -> bytes:
         shared: for a program without namespaces of its own.
 
     Raises:
-        SandboxUnavailable: the machine's call numbers are not known here.
+        SandboxUnavailable: Postroom does not know the machine's call numbers.
     """
     name = (machine or platform.machine()).lower()
     architecture = ARCHITECTURES.get(_ALIASES.get(name, name))
@@ -170,7 +170,7 @@ def _families() -> list[bytes]:
 
 
 def _closer_looks(arch: Architecture) -> list[bytes]:
-    """Each look ends in a verdict or is jumped over, so the number stays loaded for the next one."""
+    """Each check ends in a verdict or is jumped over, so the number stays loaded for the next one."""
     code = [_jump(JUMP_EQ, arch.sets_limits, 0, 4), _load_argument(0)]
     code += [_jump(JUMP_EQ, 0, 0, 1), _return(ALLOW), _return(DENIED)]
     for number, position in arch.sends:
@@ -179,7 +179,7 @@ def _closer_looks(arch: Architecture) -> list[bytes]:
 
 
 def _without_flags(number: int, position: int, flags: int) -> list[bytes]:
-    """Of call `number`, refuse what has one of the flags in this argument."""
+    """Refuse call `number` if this argument has one of the flags."""
     code = [_jump(JUMP_EQ, number, 0, 4), _load_argument(position)]
     return [*code, _jump(JUMP_SET, flags, 0, 1), _return(DENIED), _return(ALLOW)]
 

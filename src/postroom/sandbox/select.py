@@ -1,7 +1,7 @@
-"""Picks the sandbox provider by name, or the strongest, and refuses to go on with a lesser one.
+"""The choice of the sandbox provider: by name or the strongest, and never one weaker than demanded.
 
-A provider is probed before it is used, once in this process: a probe starts a real sandbox. One that has
-failed is tried again the next time, since its remedy may have been followed.
+Each provider is probed before its use, once in this process: a probe starts a real sandbox. A failed one is probed
+again the next time, since a person may have followed its remedy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from postroom.sandbox.port import Capability, Level, SandboxProvider
 log = get_logger(__name__)
 
 AUTO = "auto"
-"""Stands for the strongest provider that holds here. Never for `none`."""
+"""Stands for the strongest provider that holds here; never for `none`."""
 DEFAULT = AUTO
 
 _Maker = Callable[[Path | None, Remote | None], SandboxProvider]
@@ -33,14 +33,14 @@ _MAKERS: dict[str, tuple[_Maker, Level]] = {
     plain.NAME: (lambda *_: plain.PlainProvider(), Level.NONE),
 }
 _STRONGEST_FIRST = (bubblewrap.NAME, landlock.NAME, seatbelt.NAME)
-"""What `auto` tries. An address (`netns`) and another machine (`opensandbox`) are for who asks for them."""
+"""The order of `auto`. An address (`netns`) and another machine (`opensandbox`) come only by name."""
 
 CHOICES = (AUTO, *_MAKERS)
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A provider and what its probe has proven."""
+    """A provider and its proven level."""
 
     provider: SandboxProvider
     capability: Capability
@@ -50,23 +50,15 @@ _chosen: dict[tuple[str, Path | None, Remote | None], Chosen] = {}
 
 
 def check_name(name: str) -> None:
-    """Raise for a name that no provider has.
-
-    Raises:
-        InvalidInput: it is not one of `CHOICES`.
-    """
+    """Raise `InvalidInput` for a name that is not one of `CHOICES`."""
     if name not in CHOICES:
         raise InvalidInput(
-            f"there is no sandbox {name!r}", remedy=f"choose one of: {', '.join(CHOICES)}"
+            f"no sandbox is called {name!r}", remedy=f"choose one of: {', '.join(CHOICES)}"
         )
 
 
 def stated_level(name: str) -> Level | None:
-    """The level that the provider of that name is built for; None for `auto`.
-
-    Raises:
-        InvalidInput: no provider has that name.
-    """
+    """The level that the provider of that name is built for, None for `auto`."""
     check_name(name)
     return None if name == AUTO else _MAKERS[name][1]
 
@@ -81,14 +73,11 @@ async def select(
     """The provider called `requested`, after a probe that proved its wall.
 
     Args:
-        requested: one of `CHOICES`. "none" is had by that name only: nothing falls back to it.
+        requested: one of `CHOICES`; nothing falls back to "none".
         binary: the bwrap to use, and no other; None looks in the usual places.
-        at_least: the level that is demanded.
-        remote: where sandboxes are that run on other machines.
 
     Raises:
-        InvalidInput: no provider has that name.
-        SandboxUnavailable: its wall does not hold here or is weaker than demanded, with what to do about it.
+        SandboxUnavailable: its wall does not hold here, or is weaker than demanded; with the remedy.
     """
     if requested == AUTO:
         return await _strongest(binary, at_least)
@@ -102,7 +91,7 @@ async def select(
     level = found.capability.level
     if level.weaker_than(at_least) or (level is Level.NONE and stated is not Level.NONE):
         raise SandboxUnavailable(
-            f"the sandbox {requested!r} cannot be had here: {found.capability.detail}",
+            f"the sandbox {requested!r} does not work here: {found.capability.detail}",
             remedy=found.capability.remedy,
         )
     return found

@@ -1,10 +1,10 @@
-"""The wall's self-test: run inside a sandbox, it tries every way out it is told of.
+"""The wall's self-test: inside a sandbox it tries every way out that the host names.
 
-The sidecar runs it before anything else and reports the result as its first event; a provider's
-probe runs it as a script by its file name. So it imports the standard library only.
+The sidecar runs it first and reports the result as its first event; a provider's probe runs it as a script by its file
+name. So it imports the standard library only.
 
-A canary is something on the host that a sandboxed program must not be able to reach; the host opens
-them (`postroom.sandbox.canary`). No traffic goes to an address that is not in the list.
+A canary is something on the host that a sandboxed program must not be able to reach; `postroom.sandbox.canary` opens
+them. No traffic goes to an address that is not in the list.
 """
 
 from __future__ import annotations
@@ -34,26 +34,25 @@ KINDS = (
     *("tcp", "mptcp", "fastopen", "udp", "abstract", "socket", "file", "content", "process"),
     *("secret", "vsock", "io_uring", "kernel", "namespace"),
 )
-"""The ways out that are tried.
+"""The ways out that the test tries.
 
 mptcp, fastopen: TCP by other calls than a filter on connect(2) of TCP sockets sees.
-file, content: that a file of the host is there; and what is in it.
-secret: environment, memory or descriptors of a process that protects itself, as the sidecar does, read by
-    another one in the sandbox.
-kernel: what procfs shows to root alone.
+file, content: the existence of a file of the host; its content.
+secret: environment, memory or descriptors of a process that protects itself, as the sidecar does, seen from another
+    one in the sandbox.
+kernel: files of procfs for root alone.
 namespace: a user namespace, in which a program would have every capability.
 """
 
 
 @dataclass(frozen=True)
 class Canaries:
-    """What to try. All addresses are this machine's own.
+    """The targets to try. All addresses are this machine's own.
 
     tcp, udp: (host, port); the UDP ones answer every datagram.
     abstract: names of abstract Unix sockets, without the leading NUL.
     sockets: paths of Unix sockets that must not be there.
-    files: path to (device, inode) of host files and folders: a path counts as reached if the very
-        same inode is found there.
+    files: path to (device, inode) of host files and folders: a path counts as reached if that very inode is there.
     process: (pid, start time) of a host process, the start time as in proc_pid_stat(5) field 22.
     gateway: path, as seen inside, of the one socket that must be reachable; or its `host:port`.
     """
@@ -103,16 +102,16 @@ class WallReport:
 
     @property
     def reached(self) -> tuple[str, ...]:
-        """The canaries that should not have been reached, as `kind target`."""
+        """The canaries that were reached, as `kind target`."""
         return self.unexplained(())
 
     @property
     def reached_kinds(self) -> frozenset[str]:
-        """The kinds of canaries of which one was reached."""
+        """The kinds of the canaries that were reached."""
         return frozenset(canary.kind for canary in self.canaries if canary.reached)
 
     def unexplained(self, holes: Collection[str]) -> tuple[str, ...]:
-        """The canaries that were reached though their kind is not among `holes`, as `kind target`."""
+        """The reached canaries whose kind is not among `holes`, as `kind target`."""
         found = (c for c in self.canaries if c.reached and c.kind not in holes)
         return tuple(f"{canary.kind} {canary.target}".strip() for canary in found)
 
@@ -128,13 +127,13 @@ class WallReport:
 
     @classmethod
     def from_json(cls, text: str) -> WallReport:
-        """The report that a script run of this module printed."""
+        """The report that the script printed."""
         raw = json.loads(text)
         return cls(tuple(CanaryResult(**canary) for canary in raw["canaries"]), raw["gateway"])
 
 
 def run(canaries: Canaries) -> WallReport:
-    """Try every canary, those of the network at the same time; takes little more than `TIMEOUT`."""
+    """Try every canary, those of the network in parallel; takes little more than `TIMEOUT`."""
     return WallReport(
         tuple(_results(canaries)), bool(canaries.gateway) and _gateway(canaries.gateway)
     )
@@ -179,8 +178,8 @@ def _results(canaries: Canaries) -> Iterator[CanaryResult]:
 
 
 def _together(actions: list[Callable[[], object]]) -> list[bool]:
-    """Which of them succeed, tried at the same time: some are only over when `TIMEOUT` is. What fails otherwise counts
-    as success, since nothing is known of it then.
+    """The success of each, in parallel: some end only after `TIMEOUT`. An unexpected error counts as success, since it
+    leaves the outcome unknown.
     """
     succeeded = [True] * len(actions)
 
@@ -220,7 +219,7 @@ def _mptcp(host: str, port: int) -> None:
 
 
 def _fastopen(host: str, port: int) -> None:
-    import select  # costs time that the other canaries need not wait for
+    import select  # the other canaries need not wait for this import
 
     with socket.socket(_family(host), socket.SOCK_STREAM) as sock:
         sock.setblocking(False)
@@ -260,7 +259,7 @@ def _same_inode(path: str, inode: tuple[int, int]) -> bool:
 
 
 def start_time(pid: int) -> int:
-    """When process `pid` started, in clock ticks since boot; it tells it from others of its number.
+    """Start of process `pid` in clock ticks since boot; it distinguishes processes with the same number.
 
     Raises:
         OSError: no such process, or no procfs.
@@ -282,12 +281,12 @@ def _open(path: str) -> None:
 
 
 def _secret_shows() -> bool:
-    """Whether another process of the sandbox can look into this one, which `protect` went before."""
+    """Whether another process of the sandbox can look into this one, which has called `protect`."""
     return _in_child(lambda: _looks_into(f"/proc/{os.getppid()}"))
 
 
 def _in_child(look: Callable[[], bool]) -> bool:
-    """What `look` finds in a process of its own; True if that is not known."""
+    """The result of `look` in a process of its own; True if unknown."""
     child = os.fork()
     if child == 0:
         os._exit(1 if look() else 0)
@@ -305,33 +304,29 @@ def _looks_into(process: str) -> bool:
 
 
 def protect() -> None:
-    """Keep other processes of the same user from looking into this one, as the sidecar does.
-
-    Raises:
-        OSError: the kernel refused.
-    """
-    import ctypes  # costs time that who has protected itself already need not wait for
+    """Keep other processes of the same user from looking into this one, as the sidecar does; raises OSError."""
+    import ctypes  # a process that is protected already need not wait for this import
 
     if sys.platform == "linux" and ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
-        raise OSError("this process cannot be protected")
+        raise OSError("the kernel refuses to protect this process")
 
 
 def _vsock() -> None:
-    # Creating one is the whole test: it is never connected. No network namespace prevents it.
+    # Creating one is the whole test, without connecting. No network namespace prevents it.
     socket.socket(AF_VSOCK, socket.SOCK_STREAM).close()
 
 
 def _io_uring() -> bool:
-    import ctypes  # costs time that the other canaries need not wait for
+    import ctypes  # the other canaries need not wait for this import
 
     libc = ctypes.CDLL(None, use_errno=True)
-    # No ring is made: with a null pointer a kernel that lets the call through answers EFAULT.
+    # Makes no ring: with a null pointer a kernel that allows the call answers EFAULT.
     libc.syscall(IO_URING_SETUP, 1, None)
     return ctypes.get_errno() not in {errno.EPERM, errno.ENOSYS}
 
 
 def kernel_files() -> list[str]:
-    """The files at the top of procfs that root alone may read."""
+    """The files at the top of procfs that only root may read."""
     with os.scandir("/proc") as entries:
         return [e.path for e in entries if not e.name.isdigit() and _is_closed(e)]
 
@@ -346,7 +341,7 @@ def _reads_kernel() -> bool:
 
 
 def _splits_off() -> bool:
-    import ctypes  # costs time that the other canaries need not wait for
+    import ctypes  # the other canaries need not wait for this import
 
     return bool(ctypes.CDLL(None).unshare(CLONE_NEWUSER) == 0)
 

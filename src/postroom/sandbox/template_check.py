@@ -1,6 +1,6 @@
-"""A template checked against this machine, before anything is made of it: its program and its files.
+"""A check of a template's program and files against this machine, before anything is made of it.
 
-What cannot be known from here, such as a program in the workspace, is left to the start itself.
+What this machine cannot show, such as a program in the workspace, only the start finds out.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from postroom.sandbox import python_home
 from postroom.sandbox.arguments import PATHS
 
 AGENT_FOLDER = "/opt/agent"
-"""Where a template's files appear."""
+"""Folder of a template's files in the sandbox."""
 
 _INSIDE = (PATHS.workspace, PATHS.state)
-"""Folders that are the worker's own and outlive its starts: what will be in them is not known here."""
+"""Folders that belong to the worker and outlive its starts: their later content is unknown here."""
 
 
 def search_path(python: str) -> str:
-    """Where programs are looked for in a sandbox whose interpreter is `python`."""
+    """The search path for programs in a sandbox whose interpreter is `python`."""
     programs = ["/usr/local/bin", "/usr/bin", "/bin"]
     if (folder := Path(python).parent).is_absolute():
         programs.insert(0, str(folder))
@@ -32,14 +32,11 @@ def search_path(python: str) -> str:
 
 
 def check_program(template: Template, shown: Sequence[str], *, all_shown: bool = False) -> None:
-    """Refuse a command that cannot be started, as far as that can be seen from here.
+    """Refuse a command that visibly cannot start.
 
     Args:
         shown: folders of the machine that its sandbox shows without a mount.
-        all_shown: there is no wall: it sees the whole machine.
-
-    Raises:
-        InvalidTemplate: with what to do.
+        all_shown: without a wall, which shows the whole machine.
     """
     program = template.command[0]
     _check_files(template)
@@ -61,7 +58,7 @@ def check_program(template: Template, shown: Sequence[str], *, all_shown: bool =
 
 
 class _View:
-    """What a sandbox shows of the machine."""
+    """The parts of the machine that a sandbox shows."""
 
     def __init__(self, template: Template, shown: Sequence[str], all_shown: bool) -> None:
         folders = [*map(Path, shown), *map(Path, template.read_only), *python_home.folders()]
@@ -74,7 +71,7 @@ class _View:
 
 def _check_files(template: Template) -> None:
     for word in template.command:
-        # Beside other text braces are left alone: they may be a program's own.
+        # In other text braces are left alone: they may be the program's own.
         if (place := PARAMETER.fullmatch(word)) is not None:
             raise InvalidTemplate(
                 f"workstation.command names the parameter {word}, which the template does not declare",
@@ -89,7 +86,7 @@ def _check_files(template: Template) -> None:
     program = template.command[0]
     if _below(program, AGENT_FOLDER):
         raise InvalidTemplate(
-            f"{program} cannot be executed: a template's files are for reading",
+            f"{program} cannot be executed: a template's files are read-only data",
             remedy=f'begin with what runs it: command = ["python3", "{program}"]',
         )
 

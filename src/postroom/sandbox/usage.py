@@ -1,8 +1,8 @@
-"""What a sandbox uses, read from procfs and the file system: for limits that the kernel does not keep itself.
+"""The resources that a sandbox uses, from procfs and the file system, for limits that the kernel does not keep itself.
 
-One look at the process table is made for all sandboxes. Memory is what processes have for themselves; only what
-comes out over a limit is counted again with shared pages divided (slow), so that a program that forks is not
-charged twice for one page.
+All sandboxes share one reading of the process table. Memory is the private memory of the processes; only above the
+limit is it counted again with shared pages divided (slow), so that a program that forks does not pay twice for one
+page.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ BLOCK = 512
 """Bytes of a block in st_blocks (stat(2))."""
 READABLE_MODE = stat.S_IRUSR | stat.S_IXUSR
 DEEPEST = 100
-"""How many folders may lie in each other: each one on the way to the deepest costs an open descriptor."""
+"""Depth of nested folders: each one on the way down costs an open descriptor."""
 SMALLEST = 4096
-"""What every entry of a folder counts at least: else endless empty files would be free."""
+"""Bytes that every entry of a folder counts at least; otherwise endless empty files would be free."""
 
 Table = Mapping[int, list[tuple[int, int]]]
 """Parent to its children, each with its number of threads."""
 
 
 def table() -> Table:
-    """All processes of this machine, as of now."""
+    """All processes of this machine now."""
     children: dict[int, list[tuple[int, int]]] = {}
     with os.scandir("/proc") as entries:
         pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
@@ -57,7 +57,7 @@ def below(processes: Table, root: int) -> list[tuple[int, int]]:
 
 
 def memory(pids: Iterable[int], limit: int) -> int:
-    """Bytes that the processes and the sandbox's folders in memory take, counted closer if it is over `limit`."""
+    """Bytes that the processes and the sandbox's folders in memory take, counted more exactly above `limit`."""
     known = list(pids)
     folders = _in_memory(known)
     rough = folders + sum(map(_private, known))
@@ -72,7 +72,7 @@ def _private(pid: int) -> int:
 
 
 def _proportional(pid: int) -> int:
-    """Its share of anonymous memory. The sidecar cannot be read so by a plain user: then what it has at most."""
+    """Its share of anonymous memory. A plain user cannot read the sidecar's: then its upper bound."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -84,7 +84,7 @@ def _proportional(pid: int) -> int:
 
 
 def _in_memory(pids: list[int]) -> int:
-    """Bytes in the sandbox's folders in memory; those that are the host's own count nothing."""
+    """Bytes in the sandbox's folders in memory; the host's own folders count nothing."""
     for pid in reversed(pids):
         with suppress(OSError):
             return sum(_used(name, f"/proc/{pid}/root{name}") for name in MEMORY_FOLDERS)
@@ -100,9 +100,9 @@ def _used(name: str, folder: str) -> int:
 
 
 def disk(folders: Iterable[Path], limit: int) -> float:
-    """Bytes in the folders; it stops when they are over `limit`, so the work is bounded by that.
+    """Bytes in the folders; counting stops above `limit`, which bounds the work.
 
-    Infinite if they cannot be counted: who hides what it has is over any limit.
+    Infinite if they cannot be counted: hiding files exceeds any limit.
     """
     count = _Count(limit)
     for folder in folders:
@@ -111,7 +111,7 @@ def disk(folders: Iterable[Path], limit: int) -> float:
 
 
 class _Count:
-    """Goes from folder to folder by descriptors: a path can be too long for the system, or lead elsewhere by now."""
+    """Walks folders by descriptors: a path can be too long for the system, or lead elsewhere by now."""
 
     def __init__(self, limit: int) -> None:
         self.used: float = 0
@@ -119,7 +119,7 @@ class _Count:
         self._linked: set[tuple[int, int]] = set()
 
     def add(self, name: str, parent: int | None, depth: int) -> None:
-        """Count what is in the folder `name` of the folder that is open as `parent`, and in those below it."""
+        """Count the folder `name` of the folder open as `parent`, with all folders below it."""
         if depth > DEEPEST:
             self.used = math.inf
             return
@@ -129,7 +129,7 @@ class _Count:
             self.used = math.inf
             return
         except OSError:
-            return  # it has gone, or is something else by now
+            return  # it is gone, or something else by now
         try:
             for below in self._entries(folder):
                 if self.used > self._limit:
@@ -139,7 +139,7 @@ class _Count:
             os.close(folder)
 
     def _entries(self, folder: int) -> list[str]:
-        """Count the entries of this one; the names of its folders."""
+        """Count the entries of this folder; return the names of its folders."""
         found = []
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -161,11 +161,7 @@ class _Count:
 
 
 def _opened(name: str, parent: int | None) -> int:
-    """The folder, with its owner's right to read and search it, which a program may have taken away.
-
-    Raises:
-        OSError: it is not there, is no folder, or cannot be read.
-    """
+    """Open the folder and give its owner back the right to read and search it; raises OSError."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
     if mode & READABLE_MODE != READABLE_MODE:

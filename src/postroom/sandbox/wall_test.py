@@ -1,9 +1,8 @@
-"""A provider's trial: start a real sandbox around the wall self-test, and believe only the outcome.
+"""A provider's trial: a real sandbox around the wall self-test. Only its outcome counts.
 
-Asking a program for its version proves nothing: on some systems every start then fails. So the level
-is `enforced` only if the self-test ran inside, no canary was reached (by its own account and by the
-host's), and the gateway socket was. It is `partial` if those that were reached are explained by the holes
-that the provider states, and `none` if a single one is not.
+A program's version proves nothing: on some systems every start fails. The level is `enforced` only if the self-test ran
+inside, reached no canary (by its own account and the host's), and reached the gateway socket. It is `partial` if the
+provider's stated holes explain all that it reached, and `none` if they leave one unexplained.
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ from postroom.sandbox.port import Capability, Level, SandboxProvider, SandboxSpe
 from postroom.sandbox.selftest import KINDS, WallReport
 
 HOLES = {
-    "tcp": "what listens on loopback",
+    "tcp": "programs that listen on loopback",
     "fastopen": "the same by TCP Fast Open",
     "socket": "unix sockets by their path, where file permissions allow",
-    "file": "that a file is there and how large it is, never what is in it",
+    "file": "the existence and size of a file, never its content",
     "process": "names and command lines of the machine's processes",
     "kernel": "what the kernel shows to root alone",
 }
-"""What a person is told of each kind of hole that a partial wall may have."""
+"""The words for people, for each kind of hole that a partial wall may have."""
 
 DEADLINE = 20.0
 """Seconds for the whole trial; it takes a fifth of a second on an idle machine."""
 
 
 async def try_wall(provider: SandboxProvider) -> Capability:
-    """What `provider` can do here.
+    """The proven level of `provider` on this machine.
 
     Raises:
-        SandboxUnavailable: the sandbox could not be started, or the self-test did not finish.
+        SandboxUnavailable: the sandbox did not start, or the self-test did not finish.
     """
     async with CanaryServer() as server:
         report = await self_test(provider, server)
@@ -53,7 +52,7 @@ async def try_wall(provider: SandboxProvider) -> Capability:
         ways = ", ".join(unexplained) or "a canary, as the host saw"
         return _failed(provider, f"from inside, these could be reached: {ways}")
     if not report.gateway or not gateway:
-        return _failed(provider, "the gateway socket could not be reached from inside")
+        return _failed(provider, "a program inside could not reach the gateway socket")
     away = sum(not canary.reached for canary in report.canaries)
     detail = f"{away} canaries out of reach, the gateway socket in reach"
     if provider.holes:

@@ -16,6 +16,7 @@ from postroom.errors import InvalidInput, MessageTooLarge, NotFound, NotRunning,
 from postroom.http.hosts import check_host
 from postroom.http.server import Answer, Content, HttpRequest
 from postroom.protocol.blobs import media_type_of
+from postroom.protocol.limits import MAX_WRITE
 from postroom.protocol.verbs import (
     Action,
     GetBlob,
@@ -32,7 +33,7 @@ from postroom.protocol.verbs import (
 from postroom.sidecar.a2a.routes import A2ARoutes
 from postroom.sidecar.actions import Actions
 from postroom.sidecar.control_client import BlobRelay
-from postroom.sidecar.workstation import MAX_WRITE, Workstation
+from postroom.sidecar.workstation import Workstation
 from postroom_a2a.limits import ConcurrencyLimit
 
 AT_ONCE = 8

@@ -28,7 +28,8 @@ from postroom.errors import (
 from postroom.http.client import Headers, HttpAnswer, HttpClient, by_tcp
 from postroom.observe import get_logger
 from postroom.protocol.execd import TOKEN_HEADER, exit_status, mode_number
-from postroom.protocol.verbs import MAX_READ, RunCommand
+from postroom.protocol.limits import MAX_READ
+from postroom.protocol.verbs import RunCommand
 from postroom.sidecar.lines import LineReader, Overlong
 from postroom.sidecar.workstation import (
     FILE_TIMEOUT,

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CAP = 1024 * 1024 + 64 * 1024
-"""Longest line in bytes: 1 MiB of text and what an adapter puts around it."""
+from postroom.protocol.limits import MAX_LINE_BYTES
 
 PREFIX = 200
 """Bytes of an over-long line that are kept to report it."""
@@ -33,7 +32,7 @@ class LineReader:
         cap: longest line in bytes, without its newline.
     """
 
-    def __init__(self, cap: int = CAP) -> None:
+    def __init__(self, cap: int = MAX_LINE_BYTES) -> None:
         self._cap = cap
         self._buffer = bytearray()
         self._skipping = False

@@ -11,6 +11,7 @@ from typing import Any
 from postroom.errors import PostroomError
 from postroom.observe import get_logger
 from postroom.protocol import subjects
+from postroom.protocol.limits import MAX_STATUS
 from postroom.protocol.presence import BEAT_INTERVAL, Presence, WorkerState, last_words
 from postroom.sidecar.bus import BusClient
 from postroom_a2a.text import one_line
@@ -18,7 +19,6 @@ from postroom_a2a.text import one_line
 SHORTEST_INTERVAL = 0.1
 """Seconds between two records: an agent that changes its state in a loop must not flood the bus."""
 
-DETAIL_LIMIT = 200
 STRANGE_LIMIT = 60
 """Characters of a line that cannot be read, in the detail."""
 
@@ -126,7 +126,7 @@ class StatusReporter:
         if self._fixed is not None:
             return self._detail
         said = self._stalled or self._unconfirmed()[0] or self._detail
-        return one_line("; ".join(filter(None, (said, self._strange))), DETAIL_LIMIT)
+        return one_line("; ".join(filter(None, (said, self._strange))), MAX_STATUS)
 
     def _state(self) -> WorkerState:
         if self._fixed is not None:
@@ -139,7 +139,7 @@ class StatusReporter:
 
     def _set(self, state: WorkerState | None, detail: str) -> None:
         self._fixed = state
-        self._detail = one_line(detail, DETAIL_LIMIT)
+        self._detail = one_line(detail, MAX_STATUS)
         self.touch()
 
 

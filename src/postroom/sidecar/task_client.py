@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from postroom.errors import ProtocolViolation
+from postroom.protocol.limits import MAX_LIST
 from postroom.sidecar.a2a.changes import Page, TaskChange
 from postroom.sidecar.adapters import Sender
 from postroom.sidecar.bus import BusClient, ask_control
@@ -13,9 +14,6 @@ from postroom.tasks.engine import Ask, TaskEngine
 from postroom.tasks.log import StoredTask
 from postroom.tasks.records import TaskRecord
 from postroom_a2a.task_state import TaskState
-
-MOST = 200
-"""Tasks in one list."""
 
 
 class TaskClient:
@@ -114,7 +112,7 @@ class TaskClient:
 
         With `other` only those that have this agent on their other side.
         """
-        question = {"role": role, "open": open_only, "limit": MOST, "other": other}
+        question = {"role": role, "open": open_only, "limit": MAX_LIST, "other": other}
         answer = await self._ask("tasks.list", question)
         return list(answer["tasks"])
 

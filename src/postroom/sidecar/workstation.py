@@ -20,18 +20,11 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from postroom.errors import Forbidden, InvalidInput, NotFound, RequestTimeout, StateUnwritable
-from postroom.protocol.verbs import MAX_READ, RunCommand
+from postroom.protocol.limits import MAX_ENTRIES, MAX_OUTPUT, MAX_PATH, MAX_READ
+from postroom.protocol.verbs import RunCommand
 from postroom.sidecar.process import AgentProcess
 from postroom_a2a.text import one_line
 
-MAX_OUTPUT = 1024 * 1024
-"""Bytes that are kept of each output of a command."""
-
-MAX_WRITE = 16 * 1024 * 1024
-MAX_ENTRIES = 10_000
-"""Of a folder that is listed."""
-
-MAX_PATH = 4096
 FILE_TIMEOUT = 30.0
 """Seconds for what is done with a file."""
 

@@ -19,6 +19,7 @@ from postroom.observe import get_logger
 from postroom.projection.fold import After
 from postroom.protocol import priority, subjects
 from postroom.protocol.alerts import Alert, RaiseAlert
+from postroom.protocol.limits import MAX_DETAIL, SHORT_ID
 from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Reason, Receipt, State
 from postroom.store import agents, alerts, pending, tasks
@@ -34,17 +35,11 @@ from postroom_a2a.text import one_line
 
 log = get_logger(__name__)
 
-SHORT_ID = 8
-"""Characters of an id that people see."""
-
 AT_ONCE = 16
 """Changes that are read at once: each may have a large snapshot."""
 
 MOST_ENDED = 4096
 """The most ends that are remembered until they are folded."""
-
-SHOWN = 300
-"""Characters of a question in an alert."""
 
 MOST_ALERTS = 20
 ALERT_WINDOW = 600.0
@@ -261,7 +256,7 @@ class TaskClerk:
             return
         short = task.id[:SHORT_ID]
         text = (
-            f"asks about task {short}: {one_line(task.said, SHOWN)}; "
+            f"asks about task {short}: {one_line(task.said, MAX_DETAIL)}; "
             f"postroom task answer {short} TEXT"
         )
         await self._alert(Alert(QUESTION, text, task.worker, about))

@@ -15,12 +15,10 @@ from typing import Any
 from postroom.errors import InvalidInput, MessageTooLarge, ProtocolViolation
 from postroom.protocol import subjects
 from postroom.protocol.ids import MESSAGE_ID, UID
-from postroom.protocol.records import TASK_DEPTH, read_record, too_deep
+from postroom.protocol.limits import MAX_TASK_BYTES, TASK_DEPTH
+from postroom.protocol.records import read_record, too_deep
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message, Task, apply, state_of
-
-MAX_TASK_BYTES = 384 * 1024
-"""The largest snapshot: together with the event it fits into a message of the bus (1 MiB)."""
 
 MAX_RUNNER = 64
 

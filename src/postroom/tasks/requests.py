@@ -11,8 +11,9 @@ from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.errors import InvalidInput, NotFound
 from postroom.projection.submit import submit
 from postroom.protocol import subjects
-from postroom.protocol.envelope import MAX_SKILL, Envelope, TaskRequest
+from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.ids import message_id
+from postroom.protocol.limits import MAX_LABEL
 from postroom.protocol.tasks import task_id
 from postroom.store import agents, messages
 from postroom.store.agents import Agent
@@ -81,8 +82,8 @@ class Requests:
                 f"@{worker.nick} is a person: people are given messages, not tasks",
                 remedy=f"postroom send @{worker.nick} TEXT",
             )
-        if len(request.skill) > MAX_SKILL:
-            raise InvalidInput(f"the name of a skill has at most {MAX_SKILL} characters")
+        if len(request.skill) > MAX_LABEL:
+            raise InvalidInput(f"the name of a skill has at most {MAX_LABEL} characters")
         now = self._clock()
         secret = await self._secret(requester)
 

@@ -21,20 +21,15 @@ from postroom.protocol import priority, subjects
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import UID
+from postroom.protocol.limits import MAX_EVENT_BYTES, MAX_SAID, MAX_TASK_BYTES
 from postroom.protocol.tasks import EXPECTED, follows, parse_task_subject, task_id
 from postroom.store import tasks
 from postroom.store.database import Connection
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
-from postroom.tasks.records import MAX_TASK_BYTES, TaskRecord
+from postroom.tasks.records import TaskRecord
 from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.task_state import TaskState, allowed
 from postroom_a2a.tasks import new_task, state_of, status_text
-
-MAX_SAID = 1000
-"""Characters of a state's text that lists show."""
-
-MAX_EVENT_BYTES = MAX_TASK_BYTES + 4096
-"""The largest event: its content is in the snapshot, too."""
 
 
 def may_request(record: Message) -> bool:

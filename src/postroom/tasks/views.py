@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from postroom.protocol.blobs import MAX_NAMED, PREFIX
+from postroom.protocol.blobs import PREFIX
+from postroom.protocol.limits import MAX_DETAIL, MAX_NAMED_BLOBS
 from postroom.store import blobs
 from postroom.store import tasks as store
 from postroom.store.database import Connection
@@ -20,9 +21,6 @@ from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import answer_in, artifacts_of, status_text
 from postroom_a2a.text import one_line
-
-MAX_DETAIL = 300
-"""Characters of the line that explains a task's state."""
 
 Blocker = Callable[[str], str]
 """Returns why a worker does nothing for its tasks now, such as `is offline`; "" for no known reason."""
@@ -170,7 +168,7 @@ def whole(connection: Connection, row: TaskRow, blocker: Blocker) -> TaskView:
 def _add_sizes(connection: Connection, artifacts: list[dict[str, Any]], worker: str) -> None:
     """Add the size of each file, None for a file that the worker may not read."""
     files = [file for artifact in artifacts for file in artifact.get("files", ())]
-    hashes = {file["url"].removeprefix(PREFIX) for file in files[:MAX_NAMED]}
+    hashes = {file["url"].removeprefix(PREFIX) for file in files[:MAX_NAMED_BLOBS]}
     known = blobs.sizes(connection, hashes, worker)
     for file in files:
         file["size"] = known.get(file["url"].removeprefix(PREFIX))

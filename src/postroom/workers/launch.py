@@ -15,7 +15,8 @@ from typing import Any
 from postroom.directory.cards import Card, build_card
 from postroom.errors import InvalidTemplate, StateUnwritable
 from postroom.identity.credential import Credential
-from postroom.protocol.template import MAX_FILES_BYTES, Template
+from postroom.protocol.limits import MAX_FILES_BYTES
+from postroom.protocol.template import Template
 from postroom.sandbox.port import Limits, Mount, SandboxPaths, SandboxProvider, SandboxSpec
 from postroom.sandbox.selftest import Canaries
 from postroom.sandbox.template_check import AGENT_FOLDER, search_path

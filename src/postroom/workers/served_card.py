@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from postroom.directory.cards import CARD_PATH, MAX_CARD_BYTES, SERVER_SOCKET
+from postroom.directory.cards import CARD_PATH, SERVER_SOCKET
 from postroom.errors import (
     BusDisconnected,
     Conflict,
@@ -30,6 +30,7 @@ from postroom.errors import (
 )
 from postroom.http.client import Dial, HttpClient, Streams, by_tcp
 from postroom.http.connection import CHUNK
+from postroom.protocol.limits import MAX_CARD_BYTES
 from postroom.protocol.records import read_record
 from postroom.sandbox.port import Inward
 

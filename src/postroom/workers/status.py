@@ -15,6 +15,7 @@ from postroom.directory.presence import FRESH, PresenceBoard
 from postroom.errors import BusDisconnected, NotFound, PeerError
 from postroom.gateway.violations import CUT_OFF, VIOLATION
 from postroom.mail.alerts import AlertService, AlertView
+from postroom.protocol.limits import MAX_STATUS
 from postroom.protocol.presence import ONLINE, OVER, Presence, WorkerState
 from postroom.store.agents import Agent
 from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
@@ -29,9 +30,6 @@ START_UP = 20.0
 
 COUNTING = 2.0
 """Seconds to count the unread messages of all inboxes; while the bus is away a view has no count."""
-
-MAX_TEXT = 200
-"""Characters of a task's text and status in a view."""
 
 
 class WorkerChanges:
@@ -211,9 +209,9 @@ def _at_work(task: TaskView | None) -> dict[str, Any] | None:
     return {
         "id": task.id,
         "state": task.state,
-        "text": one_line(task.text, MAX_TEXT),
+        "text": one_line(task.text, MAX_STATUS),
         "attempt": task.attempt,
-        "status_text": one_line(task.status_text, MAX_TEXT),
+        "status_text": one_line(task.status_text, MAX_STATUS),
         "started_at": task.started_at,
         "updated_at": task.updated_at,
     }

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import InvalidInput, ProtocolViolation
+from postroom_a2a.bounds import MAX_SERVER_LINE
 from postroom_a2a.nats.frame import WireFrame, read_headers, write_headers
-from postroom_a2a.nats.parser import MAX_LINE, Parser
+from postroom_a2a.nats.parser import Parser
 
 token = st.binary(min_size=1, max_size=12).filter(lambda b: not set(b) & set(b" \t\r\n"))
 message = st.tuples(
@@ -89,7 +90,7 @@ def test_a_stream_means_the_same_wherever_it_is_cut(items: list, cuts: list[int]
         b"PING x\r\n",
         b"HELLO\r\n",
         b"\r\n",
-        b"x" * (MAX_LINE + 2),
+        b"x" * (MAX_SERVER_LINE + 2),
     ],
 )
 def test_what_no_nats_server_writes_ends_the_reading(stream: bytes):

@@ -9,14 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from postroom_a2a.bounds import MAX_CLIENT_LINE
 from postroom_a2a.errors import InvalidInput
 
 _VERSION = b"NATS/1.0"
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _LOST = "surrogateescape"
-
-MAX_COMMAND = 4096
-"""Bytes of a control line: the server ends a connection that sends a longer one (`max_control_line`)."""
 
 
 class WireFrame:
@@ -82,7 +80,7 @@ def publish_line(subject: str, reply: str, block: int, size: int) -> bytes:
         or line.count("\r") != 1
         or line.count("\n") != 1
         or "\t" in line
-        or len(line) > MAX_COMMAND
+        or len(line) > MAX_CLIENT_LINE
     ):
         raise InvalidInput(f"{subject[:100]!r} cannot be published, or {reply[:100]!r} answered")
     return line.encode("utf-8", "surrogateescape")
@@ -91,7 +89,9 @@ def publish_line(subject: str, reply: str, block: int, size: int) -> bytes:
 def is_subject(subject: str) -> bool:
     """Whether `subject` can be subscribed, or be the name of a queue group."""
     return (
-        len(subject.split()) == 1 and subject.strip() == subject and len(subject) < MAX_COMMAND // 2
+        len(subject.split()) == 1
+        and subject.strip() == subject
+        and len(subject) < MAX_CLIENT_LINE // 2
     )
 
 

@@ -8,10 +8,8 @@ import ssl
 from contextlib import suppress
 from typing import Any
 
+from postroom_a2a.bounds import MAX_SERVER_LINE
 from postroom_a2a.errors import ProtocolViolation
-
-LONGEST = 1024 * 1024
-"""Bytes of an INFO line: it may list the addresses of a large cluster."""
 
 
 def read_info(document: bytes) -> dict[str, Any]:
@@ -39,7 +37,11 @@ async def fetch_info(
         ProtocolViolation: something other than a nats-server listens there.
     """
     reader, writer = await asyncio.open_connection(
-        host, port, limit=LONGEST, ssl=tls, server_hostname=(tls_name or host) if tls else None
+        host,
+        port,
+        limit=MAX_SERVER_LINE,
+        ssl=tls,
+        server_hostname=(tls_name or host) if tls else None,
     )
     try:
         verb, _, document = (await reader.readline()).partition(b" ")

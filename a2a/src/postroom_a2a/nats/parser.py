@@ -9,14 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
+from postroom_a2a.bounds import MAX_PAYLOAD, MAX_SERVER_LINE
 from postroom_a2a.errors import ProtocolViolation
-
-MAX_LINE = 65_536
-"""Bytes of a control line. Only the server's `max_control_line` bounds a publisher's subject, so with a low bound a
-stranger could end this connection."""
-
-MAX_PAYLOAD = 64 * 1024 * 1024
-"""Bytes of one message, headers and all: the highest limit that a NATS server can have."""
 
 _DIGITS = 9
 
@@ -62,9 +56,9 @@ class Parser:
         message, find, length = self.message, data.find, len(data)
         position = 0
         while position < length:
-            end = find(b"\r\n", position, position + MAX_LINE)
+            end = find(b"\r\n", position, position + MAX_SERVER_LINE)
             if end < 0:
-                if length - position >= MAX_LINE:
+                if length - position >= MAX_SERVER_LINE:
                     raise ProtocolViolation("the server sent a line without an end")
                 break
             start = end + 2

@@ -1,8 +1,8 @@
 """The bus in memory: a twin of the NATS implementation that ships for tests.
 
-It keeps the same promises, proved by the same suite: bounded streams, de-duplication, durable consumers,
-redelivery, dead-letter advisories, rights. It has one account where NATS has two: what the control plane does
-live reaches agents at once. Time can be a test's own (`ManualClock`).
+One suite proves the same promises for both: bounded streams, de-duplication, durable consumers, redelivery, dead-letter
+advisories, permissions. It has one account where NATS has two: live messages of the control plane reach agents at once.
+A test can set the time (`ManualClock`).
 """
 
 from postroom.bus.memory.admin import MemoryAdmin

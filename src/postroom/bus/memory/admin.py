@@ -10,7 +10,7 @@ from postroom.protocol.streams import ConsumerSpec, StreamSpec
 
 
 class MemoryAdmin:
-    """Implements `BusAdmin`; every method does what the port says."""
+    """Implements `BusAdmin`."""
 
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker

@@ -26,7 +26,7 @@ _ADVISORY_TYPES = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interest:
-    """A live subscription: pattern, queue group, and what takes a message."""
+    """A live subscription: pattern, queue group, and receiver of messages."""
 
     pattern: str
     queue: str
@@ -34,10 +34,10 @@ class Interest:
 
 
 class MemoryBroker:
-    """What the server is to NATS; buses connect to it.
+    """The counterpart of the NATS server; buses connect to it.
 
     Args:
-        clock: time; the event loop's unless a test brings its own.
+        clock: the event loop's, unless a test brings its own.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -59,7 +59,7 @@ class MemoryBroker:
             self._streams[spec.name] = MemoryStream(spec, self.clock)
 
     def stream(self, name: str) -> MemoryStream:
-        """A stream."""
+        """The stream of that name."""
         try:
             return self._streams[name]
         except KeyError:
@@ -80,14 +80,14 @@ class MemoryBroker:
         self._arrivals.pop(key, asyncio.Event()).set()
 
     def consumer(self, stream: str, durable: str) -> MemoryConsumer:
-        """A consumer."""
+        """The durable consumer of that name."""
         try:
             return self._consumers[stream, durable]
         except KeyError:
             raise NotFound(f"{stream} has no consumer {durable!r}") from None
 
     async def await_consumer(self, stream: str, durable: str) -> MemoryConsumer:
-        """A consumer, once it exists."""
+        """The consumer, once it exists."""
         key = stream, durable
         while key not in self._consumers:
             await self._arrivals.setdefault(key, asyncio.Event()).wait()
@@ -98,7 +98,7 @@ class MemoryBroker:
         self._consumers.pop((stream, durable), None)
 
     def store(self, subject: str, payload: bytes, headers: Mapping[str, str]) -> Stored | None:
-        """Store a record in the stream that covers `subject`; None if there is none."""
+        """Store a record in the stream that covers `subject`; return None without one."""
         for stream in self._streams.values():
             if stream.covers(subject):
                 stored = stream.store(subject, payload, headers)
@@ -115,7 +115,7 @@ class MemoryBroker:
     def _advise(
         self, kind: str, spec: ConsumerSpec, sequence: int, deliveries: int, reason: str
     ) -> None:
-        """What the server says when a delivery is given up, with its words and its shape."""
+        """Publish the server's advisory for a delivery that is given up, in its words and shape."""
         advisory: dict[str, str | int] = {
             "type": _ADVISORY_TYPES[kind],
             "id": secrets.token_hex(11),
@@ -133,7 +133,7 @@ class MemoryBroker:
     # Live messages.
 
     def listen(self, interest: Interest) -> Callable[[], None]:
-        """Begin a live subscription; the function returned ends it."""
+        """Begin a live subscription; the returned function ends it."""
         self._interests.append(interest)
 
         def end() -> None:
@@ -143,7 +143,7 @@ class MemoryBroker:
         return end
 
     def route(self, message: Message) -> bool:
-        """Give a live message to everyone who listens, to one of each queue group; whether anyone does."""
+        """Give a live message to every subscriber, and to one of each queue group; return whether any took it."""
         if (waiting := self._waiting.get(message.subject)) is not None:
             if not waiting.done():
                 waiting.set_result(message)
@@ -164,10 +164,10 @@ class MemoryBroker:
         return bool(takers or groups)
 
     async def answer(self, request: Message, timeout: float) -> Message | None:
-        """Route `request` and wait for what comes on its reply subject; None if nobody listens.
+        """Route `request` and wait for a message on its reply subject; None without a subscriber.
 
         Raises:
-            TimeoutError: nothing came.
+            TimeoutError: no answer within `timeout`.
         """
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting[request.reply_to] = future
@@ -186,7 +186,7 @@ class MemoryBroker:
     def live(
         self, subject: str, payload: bytes, headers: Mapping[str, str], reply_to: str
     ) -> Message:
-        """A message that is stored nowhere."""
+        """A message that no stream stores."""
         return Message(
             id=headers.get("Nats-Msg-Id", ""),
             sender_uid=sender_of(subject),

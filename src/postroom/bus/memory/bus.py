@@ -50,9 +50,8 @@ class MemoryBus:
     """Implements `MessageBusProvider`.
 
     Args:
-        uid: who this is; an agent has an agent's rights, the control plane all.
-        projects: an agent may post to these.
-        on_error: told about errors that no call waits for.
+        projects: feeds that an agent may post to.
+        on_error: gets errors that no call waits for.
         beat: seconds between in-progress beats of open deliveries.
     """
 
@@ -77,7 +76,7 @@ class MemoryBus:
 
     @property
     def uid(self) -> str:
-        """Whom this connection authenticated as."""
+        """The uid of this identity."""
         return self._uid
 
     def _report(self, error: Exception) -> None:
@@ -95,7 +94,7 @@ class MemoryBus:
     def _check(self, subject: str, allowed: tuple[str, ...]) -> None:
         if self._closed:
             raise BusDisconnected("the bus was closed")
-        # A wildcard that is asked for must be within one that is allowed.
+        # A requested wildcard must lie within an allowed one.
         if subject.endswith(">"):
             allowed = tuple(pattern for pattern in allowed if pattern.endswith(">"))
         if not allows(allowed, subject):
@@ -232,14 +231,14 @@ class MemoryBus:
     # Ending.
 
     async def cut(self) -> None:
-        """Lose the connection as a killed process would: nothing is given back, nothing is finished."""
+        """Lose the connection as a killed process would: give nothing back, finish nothing."""
         self._closed = True
         for subscription in (*self._live, *self._consuming):
             subscription.cut()
         await self._supervisor.stop(timeout=1)
 
     async def renew(self, *, timeout: float = 10.0) -> None:  # noqa: ARG002
-        """As `MessageBusProvider.renew`; here no credential runs out."""
+        """As `MessageBusProvider.renew`; here no credential expires."""
         if self._closed:
             raise BusDisconnected("the bus was closed")
 

@@ -13,13 +13,13 @@ Cancel = Callable[[], None]
 
 
 class Clock(Protocol):
-    """Tells the time and calls back later."""
+    """Reads the time and calls back later."""
 
     def now(self) -> float:
         """Seconds since the epoch."""
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Cancel:
-        """Call `callback` after `delay` seconds, unless the function returned is called before."""
+        """Call `callback` after `delay` seconds, unless the returned function is called before."""
 
     async def sleep(self, delay: float) -> None:
         """Return after `delay` seconds."""
@@ -70,7 +70,7 @@ class ManualClock:
             cancel()
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass: everything that is due happens in order, and tasks run in between."""
+        """Advance the time: everything due happens in order, and tasks run in between."""
         end = self._now + seconds
         await settle()
         while self._timers and self._timers[0][0] <= end:

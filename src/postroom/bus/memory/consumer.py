@@ -1,4 +1,4 @@
-"""One durable consumer in memory: what is next, what is pending, what comes again, what is given up."""
+"""One durable consumer in memory: its next, pending, repeated and abandoned records."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Taker(Protocol):
 
     @property
     def room(self) -> int:
-        """Deliveries it would take now."""
+        """The number of deliveries that it would take now."""
 
     def take(self, message: Message, attempt: int, pending: int) -> None:
-        """One delivery."""
+        """Take one delivery."""
 
 
 Advise = Callable[[str, int, int, str], None]
-"""Told (kind, sequence, deliveries, reason); kind is `MAX_DELIVERIES` or `MSG_TERMINATED`."""
+"""Gets (kind, sequence, deliveries, reason); kind is `MAX_DELIVERIES` or `MSG_TERMINATED`."""
 
 
 @dataclass(slots=True)
 class _Pending:
-    """A delivery that was not answered: how often it was made, and the timer that ends the wait."""
+    """An unanswered delivery: its number of attempts, and the timer that ends the wait."""
 
     attempt: int
     cancel: Cancel
@@ -42,7 +42,7 @@ class MemoryConsumer:
 
     Args:
         clock: for `ack_wait` and delays.
-        advise: told about what is given up.
+        advise: called for each record that is given up.
     """
 
     def __init__(
@@ -56,15 +56,15 @@ class MemoryConsumer:
         self._again: deque[int] = deque()
         self._takers: deque[Taker] = deque()
 
-    # Who takes.
+    # Takers.
 
     def attach(self, taker: Taker) -> None:
-        """A subscription begins."""
+        """Add a subscription."""
         self._takers.append(taker)
         self.pump()
 
     def detach(self, taker: Taker) -> None:
-        """A subscription ends; what it holds comes again after `ack_wait`."""
+        """Remove a subscription; its pending deliveries come again after `ack_wait`."""
         if taker in self._takers:
             self._takers.remove(taker)
 
@@ -75,7 +75,7 @@ class MemoryConsumer:
     # Delivering.
 
     def pump(self) -> None:
-        """Deliver what can be."""
+        """Deliver what is due."""
         while (taker := self._ready()) is not None:
             self._give_up()
             message = self._next()
@@ -130,15 +130,15 @@ class MemoryConsumer:
             self._again.remove(sequence)
             self._advise("MAX_DELIVERIES", sequence, self._attempts.pop(sequence), "")
 
-    # Answers; those to an earlier attempt count like those to the last one, as on the server.
+    # Answers; as on the server, those to an earlier attempt count like those to the last.
 
     def ack(self, sequence: int) -> None:
-        """Done."""
+        """Settle the record."""
         self._settle(sequence)
         self.pump()
 
     def nak(self, sequence: int, delay: float) -> None:
-        """Again, after `delay` seconds."""
+        """Deliver it again after `delay` seconds."""
         pending = self._pending.get(sequence)
         if pending is None:
             return
@@ -149,13 +149,13 @@ class MemoryConsumer:
             self._due_again(sequence)
 
     def in_progress(self, sequence: int) -> None:
-        """The wait begins anew."""
+        """Restart the wait."""
         if (pending := self._pending.get(sequence)) is not None:
             pending.cancel()
             pending.cancel = self._timer(sequence, self.spec.ack_wait)
 
     def term(self, sequence: int, reason: str) -> None:
-        """Never again."""
+        """Never deliver it again."""
         attempts = self._attempts.get(sequence, 0)
         if self._settle(sequence):
             self._advise("MSG_TERMINATED", sequence, attempts, reason)
@@ -173,12 +173,12 @@ class MemoryConsumer:
         return True
 
     def change(self, spec: ConsumerSpec) -> None:
-        """New filters and bounds; where it began stays."""
+        """Change filters and bounds; the start position stays."""
         self.spec = spec
         self.pump()
 
     def stored(self, subject: str) -> None:
-        """The stream has a new record."""
+        """Note a new record in the stream."""
         filters = self.spec.filter_subjects
         if not filters or any(matches(each, subject) for each in filters):
             self.pump()

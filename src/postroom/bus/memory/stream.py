@@ -17,14 +17,14 @@ LAST_SEQUENCE = "Nats-Expected-Last-Sequence"
 LAST_SUBJECT_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 LAST_SUBJECT_FILTER = "Nats-Expected-Last-Subject-Sequence-Subject"
 
-# With one of these a publisher would delete, delay or reorder what others stored; our streams have them off.
+# With one of these a publisher would delete, delay or reorder records of others; Postroom's streams have them off.
 _SWITCHED_OFF = frozenset(
     {"nats-rollup", "nats-ttl", "nats-schedule", "nats-incr", "nats-batch-id"}
 )
 
 
 def size_of(message: Message) -> int:
-    """Bytes of a record, about as the server counts them."""
+    """Bytes of a record, approximately as the server counts them."""
     headers = sum(len(name) + len(value) + 4 for name, value in message.metadata.items())
     return 22 + len(message.subject) + headers + len(message.payload)
 
@@ -49,7 +49,7 @@ class MemoryStream:
         """Store a record.
 
         Raises:
-            StreamFull, LostUpdate, MessageTooLarge, Refused: and nothing was stored.
+            StreamFull, LostUpdate, MessageTooLarge, Refused: nothing was stored.
         """
         self._forget_old()
         message_id = headers.get(MSG_ID, "")
@@ -120,7 +120,7 @@ class MemoryStream:
                 self.delete(message.sequence)
 
     def find(self, sequence: int) -> Message | None:
-        """The record at `sequence`."""
+        """The record at `sequence`, or None."""
         self._forget_old()
         return self._records.get(sequence)
 
@@ -132,7 +132,7 @@ class MemoryStream:
         return message
 
     def after(self, sequence: int, filters: tuple[str, ...] = ()) -> Iterator[Message]:
-        """Records after `sequence` that match a filter, in order; deletions meanwhile do no harm."""
+        """Records after `sequence` that match a filter, in order; tolerates deletions meanwhile."""
         self._forget_old()
         if sequence >= self.last_sequence:
             return
@@ -150,7 +150,7 @@ class MemoryStream:
         return None
 
     def delete(self, sequence: int) -> None:
-        """Delete a record, if it is there."""
+        """Delete a record, if it exists."""
         message = self._records.pop(sequence, None)
         if message is None:
             return

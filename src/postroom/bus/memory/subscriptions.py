@@ -16,15 +16,14 @@ from postroom.errors import BusDisconnected
 
 FINISH_TIMEOUT = 5.0
 MAX_QUEUED = 65_536
-"""Live messages that wait for a slow handler; more are dropped and counted."""
+"""Live messages that wait for a slow handler; further ones are dropped and counted."""
 
 
 class LiveSubscription:
     """A `Subscription` to live messages.
 
     Args:
-        work: for one message; what it raises is reported.
-        report: told what `work` raised.
+        work: handles one message; its exceptions go to `report`.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class MemoryDelivery:
         self.open = False
         return self._subscription.answered(self)
 
-    async def ack(self, *, confirm: bool = True) -> None:  # noqa: ARG002 (it is always certain)
+    async def ack(self, *, confirm: bool = True) -> None:  # noqa: ARG002 (memory always confirms)
         """As `Delivery.ack`."""
         if (consumer := self._close()) is not None:
             self._subscription.counters.acked += 1
@@ -185,7 +184,7 @@ class ConsumerSubscription:
 
     @property
     def open_deliveries(self) -> int:
-        """Deliveries that are neither acked nor given back."""
+        """Number of deliveries that are neither acked nor given back."""
         return self._handing.open
 
     def take(self, message: Message, attempt: int, pending: int) -> None:
@@ -196,22 +195,18 @@ class ConsumerSubscription:
         self._handing.take(MemoryDelivery(self, message, attempt, pending))
 
     def connected_consumer(self) -> MemoryConsumer:
-        """The consumer, for an answer.
-
-        Raises:
-            BusDisconnected: the connection is gone.
-        """
+        """The consumer for an answer; raises BusDisconnected after the connection has ended."""
         if self._disconnected or self._consumer is None:
             raise BusDisconnected("the bus was closed")
         return self._consumer
 
     def answered(self, delivery: MemoryDelivery) -> MemoryConsumer:
-        """A delivery is no longer open, or was set aside; the consumer it is from."""
+        """Note that a delivery is no longer open, or was set aside; return its consumer."""
         self._handing.answered(delivery)
         return self.connected_consumer()
 
     def cut(self) -> None:
-        """Lose the connection: nothing is given back, no answer arrives any more."""
+        """Lose the connection: give nothing back; no answer arrives any more."""
         self._closed = self._disconnected = True
         if self._consumer is not None:
             self._consumer.detach(self)

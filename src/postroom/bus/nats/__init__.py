@@ -1,8 +1,8 @@
 """The bus over NATS and JetStream.
 
-The library (`postroom_a2a.nats`) has connection, answers, JetStream and pull loops. Here is what Postroom promises on
-top of them: replies that name their sender, messages that a receiver may believe, deliveries that beat while they are
-worked on (`delivery`), streams and consumers as they must be (`admin`).
+The library (`postroom_a2a.nats`) has connection, answers, JetStream and pull loops. This package adds Postroom's
+promises: replies that name their sender, checks of what a receiver may believe, deliveries with in-progress beats
+(`delivery`), streams and consumers of the design (`admin`).
 """
 
 from postroom.bus.nats.admin import NatsAdmin, ensure_all

@@ -1,4 +1,4 @@
-"""`NatsAdmin`: what the control plane does to streams, consumers and records, in the core account."""
+"""`NatsAdmin`: the control plane's work on streams, consumers and records, in the core account."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALL_TIMEOUT = 10.0
 
 
 class _Core(JetStream):
-    """JetStream of an account that has it: where nothing answers, the server is not there (yet)."""
+    """JetStream of an account that has it: no answer means that the server is down or not ready."""
 
     async def api(
         self, verb: str, body: Mapping[str, Any] | None = None, *, timeout: float = CALL_TIMEOUT
@@ -38,8 +38,8 @@ class NatsAdmin:
     """Implements `BusAdmin`.
 
     Args:
-        bus: a connection to the account with JetStream, with every right there.
-        memory: keep streams in memory: all is gone when the server ends.
+        bus: connection to the account with JetStream, with every right there.
+        memory: keep streams in memory: their records end with the server.
         replicas: copies of each record; 3 on a cluster.
     """
 
@@ -57,7 +57,7 @@ class NatsAdmin:
         await self._ensure(config.stream_config(spec, **self._storage))
 
     async def ensure_bucket(self, bucket: str = CARDS_BUCKET) -> None:
-        """Create a KV bucket, or change it; only the control plane reaches it."""
+        """Create or change a KV bucket that only the control plane reaches."""
         if bucket == CARDS_BUCKET:
             await self._ensure(config.cards_config(**self._storage))
         else:
@@ -72,7 +72,7 @@ class NatsAdmin:
         try:
             await self.jetstream.api(f"STREAM.CREATE.{name}", wanted)
         except Conflict:
-            # Storage cannot be changed, and need not be: it is what the stream was made with.
+            # The storage cannot change and need not: the stream keeps the one it was made with.
             storage = (await self._about(name))["config"]["storage"]
             await self.jetstream.api(f"STREAM.UPDATE.{name}", {**wanted, "storage": storage})
 
@@ -81,7 +81,7 @@ class NatsAdmin:
         wanted = config.consumer_config(spec)
         with suppress(NotFound):
             info = await self.jetstream.api(f"CONSUMER.INFO.{spec.stream}.{spec.durable}")
-            # Where it began cannot be changed.
+            # The start position cannot change.
             wanted.pop("opt_start_seq", None)
             begun = ("deliver_policy", "opt_start_seq")
             wanted |= {key: info["config"][key] for key in begun if key in info["config"]}
@@ -122,7 +122,7 @@ class NatsAdmin:
         return int((await self.jetstream.api(f"STREAM.PURGE.{stream}", request))["purged"])
 
     async def created(self, stream: str) -> str:
-        """The instant at which it was made, by which it is known from all others; "" if there is none."""
+        """The instant of its creation, which identifies it; "" without the stream."""
         try:
             return str((await self._about(stream))["created"])
         except NotFound:

@@ -41,7 +41,7 @@ CONNECT_TIMEOUT = 10.0
 """Seconds for the first connection."""
 
 CLOSE_TIMEOUT = 10.0
-"""Seconds after which closing goes on without what has not ended."""
+"""Seconds after which closing leaves tasks behind that have not ended."""
 
 
 class _Closable(Protocol):
@@ -52,10 +52,11 @@ class NatsBus:
     """Implements `MessageBusProvider`; made by `connect`.
 
     Attributes:
-        projects: whose feeds a delivery to this identity may come from; set it when membership changes.
+        projects: their feeds may deliver to this identity; set it when membership changes.
         connection: the library's.
         mailbox: receives the answers to this identity, `_I.<uid>.<answerer>.<token>`: so even an answer names its
-            sender. Four tokens exactly: the inboxes of pulls have more, and their frames do not arrive twice.
+            sender.
+            Exactly four tokens: the inboxes of pulls have more, and their frames must not arrive twice.
     """
 
     def __init__(self, uid: str, link: Link, *, projects: tuple[str, ...], beat: float) -> None:
@@ -91,12 +92,12 @@ class NatsBus:
 
         Args:
             servers: addresses, `nats://host:port`; with TLS as a `BusAddress`.
-            uid: whom the credential names; every reply subject carries it.
+            uid: the credential's; every reply subject carries it.
             jwt: gives the credential, at each connect; without it the server must be open (tests).
             sign: gives the raw Ed25519 signature of the server's nonce.
             name: shown by the server's monitoring.
-            projects: whose feeds this identity receives.
-            on_error: told about errors that no call waits for.
+            projects: feeds that this identity receives.
+            on_error: gets errors that no call waits for.
             beat: seconds between in-progress beats of open deliveries.
 
         Raises:
@@ -106,7 +107,7 @@ class NatsBus:
         if not is_uid(uid):
             raise InvalidInput(f"{uid!r} is not a uid")
         if (jwt is None) != (sign is None):
-            raise InvalidInput("a JWT needs its signature, and the other way round")
+            raise InvalidInput("give both jwt and sign, or neither")
         link = Link(Counters(), on_error)
         if not isinstance(servers, BusAddress):
             servers = BusAddress((servers,) if isinstance(servers, str) else tuple(servers))
@@ -127,16 +128,16 @@ class NatsBus:
 
     @property
     def uid(self) -> str:
-        """Whom this connection authenticated as."""
+        """The uid of this identity."""
         return self._uid
 
     @property
     def lost(self) -> PostroomError | None:
-        """Why the connection is gone for good (closed, credential expired or revoked), None while it is not."""
+        """Why the connection is gone for good (closed, credential expired or revoked); None while it works."""
         return self._link.lost
 
     async def wait_lost(self) -> PostroomError:
-        """Wait until the connection is gone for good, and say why."""
+        """Wait until the connection is gone for good, and return why."""
         while self._link.lost is None:
             await asyncio.wait({self.connection.changed})
         return self._link.lost
@@ -172,7 +173,7 @@ class NatsBus:
         deadline = asyncio.get_running_loop().time() + timeout
         reply = ""
         if subjects.parse(subject).kind == "discovery":
-            # Only with this reply subject does an announcement count (docs/architecture.md, The bus).
+            # An announcement counts only with this reply subject (docs/architecture.md, The bus).
             reply = subjects.reply(self._uid, "all", secrets.token_hex(12))
         await self._link.ready(deadline)
         await self.connection.deliver(
@@ -224,7 +225,7 @@ class NatsBus:
         metadata: Mapping[str, str] | None = None,
         timeout: float = 5.0,
     ) -> Message:
-        """As `MessageBusProvider.request`; `$`-subjects of the server may be asked too, where permitted."""
+        """As `MessageBusProvider.request`; also asks `$`-subjects of the server, where permitted."""
         answerer, headers = answerer_of(subject), headers_of(metadata, "")
         deadline = asyncio.get_running_loop().time() + timeout
         await self._link.ready(deadline)
@@ -249,7 +250,7 @@ class NatsBus:
         if batch < 1:
             raise InvalidInput("a batch has one delivery or more")
         if self._uid not in (durable, CONTROL_PLANE):
-            raise Forbidden("an agent's consumers carry its own uid")
+            raise Forbidden("an agent may use only consumers with its own uid")
 
         def accepts(subject: str, reply: str) -> bool:
             return accepts_pulled(self._uid, stream, durable, self.projects, subject, reply)

@@ -14,21 +14,21 @@ from postroom.protocol.streams import (
 )
 
 MARKER_TTL = 5.0
-"""Seconds that the mark of an expired presence stays visible to watchers."""
+"""Seconds that the delete marker of an expired presence stays visible to watchers."""
 
 _MIB = 1024 * 1024
 
 
 def nanoseconds(seconds: float) -> int:
-    """Seconds as the server counts them."""
+    """Seconds in the server's unit."""
     return round(seconds * 1e9)
 
 
 def stream_config(spec: StreamSpec, *, storage: str, replicas: int) -> dict[str, Any]:
-    """What to create or update.
+    """The request to create or update a stream.
 
-    Rollup, TTL, schedules, counters and batches are said to be off and not left to a default: with one of them
-    a worker's header could delete or reorder what others stored.
+    It switches rollup, TTL, schedules, counters and batches off instead of leaving them to a default: with one of them
+    a worker's header could delete or reorder the records of others.
     """
     return {
         "name": spec.name,
@@ -57,7 +57,7 @@ def stream_config(spec: StreamSpec, *, storage: str, replicas: int) -> dict[str,
 
 
 def consumer_config(spec: ConsumerSpec) -> dict[str, Any]:
-    """What to create."""
+    """The request to create a consumer."""
     start: dict[str, Any] = {"deliver_policy": "new" if spec.start_new else "all"}
     if spec.start_sequence:
         start = {"deliver_policy": "by_start_sequence", "opt_start_seq": spec.start_sequence}
@@ -96,7 +96,7 @@ def bucket_config(bucket: str, *, storage: str, replicas: int) -> dict[str, Any]
 
 
 def cards_config(*, storage: str, replicas: int) -> dict[str, Any]:
-    """The registry of Agent Cards, which forgets by itself the card of an agent that is gone."""
+    """The registry of Agent Cards; the card of an agent that is gone expires."""
     return {
         **bucket_config(CARDS_BUCKET, storage=storage, replicas=replicas),
         "max_age": nanoseconds(CARD_LIFETIME),
@@ -107,8 +107,8 @@ def cards_config(*, storage: str, replicas: int) -> dict[str, Any]:
 def presence_config(*, storage: str, replicas: int) -> dict[str, Any]:
     """The presence bucket, sourced from the stream PRESENCE.
 
-    Not fed straight from the workers' subjects: delete markers switch rollup on, with which any worker could
-    wipe everyone. Keys go after the source's `max_age`, with a mark that watchers see.
+    Its source is not the workers' subjects: delete markers switch rollup on, with which any worker could wipe all keys.
+    Keys expire after the source's `max_age`, with a marker that watchers see.
     """
     source = BY_NAME["PRESENCE"]
     return {

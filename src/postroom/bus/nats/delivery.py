@@ -23,14 +23,14 @@ HEARTBEAT = 5.0
 """Seconds between the server's signs of life during a pull."""
 
 CONFIRM_TIMEOUT = 5.0
-"""Seconds to wait for the server's word on an acknowledgement."""
+"""Seconds for the server's confirmation of an acknowledgement."""
 
 
 class NatsDelivery:
     """A `Delivery`.
 
     Args:
-        on_change: told when the delivery was set aside, and once when it is no longer open.
+        on_change: called when the delivery is set aside, and once when it is no longer open.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class NatsDelivery:
 
     @property
     def message(self) -> Message:
-        """What was delivered."""
+        """The delivered message."""
         return self._message
 
     @property
@@ -64,7 +64,7 @@ class NatsDelivery:
 
     @property
     def pending(self) -> int:
-        """Messages that wait behind this one."""
+        """Number of messages that wait behind this one."""
         return self._ack.pending
 
     def _close(self) -> bool:
@@ -111,10 +111,10 @@ class Consumption:
 
     Args:
         handler: awaited for one delivery at a time.
-        accepts: whether a frame with this subject and reply subject is a delivery to us.
+        accepts: whether a frame with this subject and reply subject is a delivery to this identity.
         beat: seconds between in-progress beats.
-        report: told about errors that no call waits for.
-        on_closed: told when it has ended.
+        report: gets errors that no call waits for.
+        on_closed: called at its end.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Consumption:
 
     @property
     def open_deliveries(self) -> int:
-        """Deliveries that are neither acked nor given back."""
+        """Number of deliveries that are neither acked nor given back."""
         return self._handing.open
 
     def _room(self) -> int:
@@ -175,10 +175,10 @@ class Consumption:
         return True
 
     async def close(self) -> None:
-        """Stop receiving; what was fetched and not handed over is given back at once. Idempotent."""
+        """Stop receiving; give back at once what was fetched and not handed over. Idempotent."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
-        if not self._handing.within:  # a handler that closes its own consumption ends first
+        if not self._handing.within:  # a handler that closes its own consumption must end first
             await asyncio.shield(self._closing)
 
     async def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a NATS frame says, as a message of the bus."""
+"""NATS frames as messages of the bus."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from postroom_a2a.nats.port import Frame
 
 
 def live_message(frame: Frame) -> Message:
-    """A frame that nobody stored."""
+    """The message of a frame that no stream stored."""
     headers = dict(frame.headers or {})
     return Message(
         id=headers.get(MSG_ID, ""),
@@ -32,7 +32,7 @@ def stored_message(
     sequence: int,
     stored_at: float,
 ) -> Message:
-    """A record of a stream."""
+    """The message of a stored record."""
     metadata = dict(headers or {})
     return Message(
         metadata.get(MSG_ID, ""),

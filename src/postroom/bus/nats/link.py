@@ -1,4 +1,4 @@
-"""The library's connection with what the bus adds to it: counters, reports, and the bus's deadlines."""
+"""The library's connection with the bus's additions: counters, reports and deadlines."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ log = get_logger("postroom.bus")
 OnFrame = Callable[[Frame], Awaitable[None]]
 
 LISTEN_TIMEOUT = 5.0
-"""Seconds that the server has to confirm a subscription."""
+"""Seconds for the server's confirmation of a subscription."""
 
 
 class Link:
     """One identity's connection, opened once.
 
     Args:
-        on_error: told about errors that no call waits for.
+        on_error: gets errors that no call waits for.
     """
 
     connection: WireConnection
@@ -61,7 +61,7 @@ class Link:
         )
 
     def _failed(self, error: Exception) -> None:
-        """Sort what the connection tells; that it lost a server, and connects again, `statistics` tells."""
+        """Report an error of the connection; `statistics` counts lost servers and reconnects."""
         if isinstance(error, BusDisconnected) and self.lost is None:
             log.debug("bus: %s", error)
             return
@@ -70,7 +70,7 @@ class Link:
         self.report(error)
 
     def report(self, error: Exception) -> None:
-        """Tell the log and the owner about an error that no call waits for."""
+        """Give the log and the owner an error that no call waits for."""
         log.warning("bus: %s", error, exc_info=None if isinstance(error, PostroomError) else error)
         if self._on_error is not None:
             self._on_error(error)
@@ -79,14 +79,14 @@ class Link:
 
     @property
     def lost(self) -> PostroomError | None:
-        """Why it is gone for good, None while it is not."""
+        """Why it is gone for good; None while it works."""
         return self.connection.lost
 
     async def ready(self, deadline: float | None) -> None:
-        """Wait until frames can be sent, until `deadline` of the loop's clock or for ever.
+        """Wait until the connection can send, until `deadline` of the loop's clock or for ever.
 
         Raises:
-            BusDisconnected: not within the deadline, or never again.
+            BusDisconnected: not by the deadline, or never again.
         """
         await self.connection.ready(remaining(deadline))
 
@@ -100,35 +100,31 @@ class Link:
         reply: str = "",
         headers: dict[str, str] | None = None,
     ) -> None:
-        """Give a frame to the connection; while it is broken, a bounded number is kept for later.
+        """Give a frame to the connection, which keeps a bounded number while it is broken.
 
         Raises:
             MessageTooLarge: over the server's limit.
-            BusDisconnected: closed, or too much waits for the connection to come back.
+            BusDisconnected: closed, or too many frames wait for the connection.
             InvalidInput: the subject is malformed.
         """
         await self.connection.publish(subject, payload, reply, headers)
 
     def check_size(self, payload: bytes, headers: dict[str, str]) -> None:
-        """Refuse what is over the server's limit before anything is asked of it.
-
-        Raises:
-            MessageTooLarge: headers and payload are.
-        """
+        """Raise `MessageTooLarge` for headers and payload over the server's limit, before the server sees them."""
         size, limit = size_of(payload, headers), self.connection.max_payload
         if size > limit:
             raise MessageTooLarge(f"the message has {size} bytes, the bus's limit is {limit}")
 
     async def settle(self, deadline: float) -> None:
-        """Return when the server has worked through everything that was sent so far.
+        """Return when the server has processed everything sent so far.
 
         Raises:
-            RequestTimeout: not before `deadline`.
+            RequestTimeout: not by `deadline`.
         """
         await self.connection.settle(remaining(deadline) or 0.0)
 
     async def listen(self, subject: str, on_frame: OnFrame, *, queue: str = "") -> WireSubscription:
-        """Receive frames; returns when the server knows the subscription.
+        """Receive frames; returns when the server has confirmed the subscription.
 
         Raises:
             Forbidden: this identity may not subscribe there.

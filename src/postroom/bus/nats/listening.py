@@ -19,16 +19,16 @@ FINISH_TIMEOUT = 5.0
 """Seconds that running handlers have to end when a subscription is closed."""
 
 CONCURRENT_REQUESTS = 32
-"""Requests that one server works on at a time; more wait in the connection."""
+"""Requests that one server handles at a time; more wait in the connection."""
 
 
 class Listener:
     """A `Subscription`: takes frames, runs `work` for them, ends in order.
 
     Args:
-        work: for one message; what it raises is reported.
-        concurrent: messages worked on at a time; 1 keeps their order.
-        on_closed: told when it has ended.
+        work: handles one message; its exceptions are reported.
+        concurrent: messages handled at a time; 1 keeps their order.
+        on_closed: called at its end.
     """
 
     def __init__(
@@ -78,7 +78,9 @@ class Listener:
         """As `Subscription.close`."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
-        if asyncio.current_task() not in self._running:  # a handler that closes its own ends first
+        if (
+            asyncio.current_task() not in self._running
+        ):  # a handler that closes its own subscription must end first
             await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
@@ -93,7 +95,7 @@ class Listener:
 def serving(
     link: Link, own: str, responder: Responder
 ) -> tuple[Callable[[Message], bool], Handler]:
-    """What to accept and what to do for a request server."""
+    """The acceptance check and the handler of a request server."""
 
     def accepts(request: Message) -> bool:
         return accepts_request(own, request.subject, request.reply_to)
@@ -104,7 +106,7 @@ def serving(
         except PostroomError as error:
             answer = error_answer(error)
         except Exception:
-            # The asker learns that it failed and nothing about how.
+            # The requester learns that it failed, and nothing about how.
             with suppress(PostroomError):
                 await link.send(request.reply_to, error_answer(PostroomError("internal error")))
             raise
@@ -114,5 +116,5 @@ def serving(
 
 
 def accepts_live(message: Message) -> bool:
-    """What a plain subscription accepts."""
+    """Whether a plain subscription accepts the message."""
     return accepts_published(message.subject, message.reply_to)

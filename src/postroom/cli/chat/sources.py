@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Self
 
 from postroom.client.stream import Event, EventStream
 from postroom.errors import MessageTooLarge
+from postroom.protocol.limits import MAX_ENVELOPE_BYTES
 
 if TYPE_CHECKING:
     from postroom.cli.chat.prompt import Prompt
 
 BOUND = 1000
-MAX_LINE = 512 * 1024
-"""Characters of one typed line; a message cannot be longer anyway."""
-
 CANONICAL = 4096
 """Bytes of a line, its end included, that a terminal keeps; it drops the rest without a word (termios(3))."""
 
@@ -130,8 +128,8 @@ class Sources:
                     continue
                 *lines, pending = (pending + decoder.decode(chunk)).split("\n")
                 yield from (Line(line.removesuffix("\r")) for line in lines)
-                if len(pending) > MAX_LINE:
-                    raise MessageTooLarge(f"a line is longer than {MAX_LINE} characters")
+                if len(pending) > MAX_ENVELOPE_BYTES:
+                    raise MessageTooLarge(f"a line is longer than {MAX_ENVELOPE_BYTES} characters")
             pending += decoder.decode(b"", final=True)
             if pending:
                 yield Line(pending)

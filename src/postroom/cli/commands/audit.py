@@ -17,6 +17,7 @@ from postroom.cli.output import Cell, clock, columns, shortened
 from postroom.cli.tasks.lines import short
 from postroom.errors import PostroomError
 from postroom.protocol.audit import DENIED, SERVER
+from postroom.protocol.limits import MAX_LINES
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
@@ -43,7 +44,7 @@ NEWEST = 100
 @click.option(
     "--limit",
     "-n",
-    type=click.IntRange(0, 10_000),
+    type=click.IntRange(0, MAX_LINES),
     metavar="N",
     help=f"The last N; 0 for all. Without it {NEWEST}, or with --since all.",
 )

@@ -14,6 +14,7 @@ from postroom.cli.output import Cell, ago, print_json, print_table
 from postroom.cli.tasks.lines import size_of
 from postroom.client.files import media_type_for, whole_file
 from postroom.protocol.blobs import sha256_of
+from postroom.protocol.limits import MAX_PAGE
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
@@ -73,7 +74,7 @@ def get(url: str, output: str | None) -> None:
 @command.command("list")
 @click.option(
     "--limit",
-    type=click.IntRange(1, 1000),
+    type=click.IntRange(1, MAX_PAGE),
     default=100,
     show_default=True,
     metavar="N",

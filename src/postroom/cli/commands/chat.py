@@ -12,6 +12,7 @@ import click
 from postroom.cli.arguments import check_project, new_option
 from postroom.cli.options import connect, state_option
 from postroom.cli.waiting import wait_options
+from postroom.protocol.limits import MAX_PAGE
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @click.argument("target")
 @click.option(
     "--history",
-    type=click.IntRange(0, 1000),
+    type=click.IntRange(0, MAX_PAGE),
     default=20,
     show_default=True,
     metavar="N",

@@ -11,6 +11,7 @@ import click
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import address, block, clock, print_json
 from postroom.cli.tasks.lines import short
+from postroom.protocol.limits import MAX_PAGE
 
 if TYPE_CHECKING:
     from postroom.client.records import Mail
@@ -23,7 +24,7 @@ UNREAD = ("accepted", "delivered")
 @click.option("--peek", is_flag=True, help="Leave unread what is shown.")
 @click.option(
     "--limit",
-    type=click.IntRange(1, 1000),
+    type=click.IntRange(1, MAX_PAGE),
     default=100,
     show_default=True,
     metavar="N",

@@ -24,6 +24,7 @@ from postroom.cli.tasks.lines import (
 )
 from postroom.cli.waiting import said_if_slow
 from postroom.errors import RequestTimeout
+from postroom.protocol.limits import MAX_PAGE
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.text import one_line
 
@@ -68,7 +69,7 @@ def command() -> None:
 )
 @click.option(
     "--limit",
-    type=click.IntRange(1, 500),
+    type=click.IntRange(1, MAX_PAGE),
     default=100,
     show_default=True,
     metavar="N",

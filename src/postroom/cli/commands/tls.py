@@ -9,6 +9,7 @@ import click
 
 from postroom.cli.options import json_option, state_folder, state_option
 from postroom.cli.output import print_json
+from postroom.protocol.limits import MAX_CERTIFICATE_DAYS
 
 if TYPE_CHECKING:
     from postroom.identity.certfolder import CertificateFolder
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 EXPIRES = 10
 """Exit status when a certificate has expired or is about to, as for a fault of this machine."""
 
-DAYS = click.FloatRange(min=1, max=397)
-days_option = click.option("--days", type=DAYS, metavar="N", help="Validity, at most 397 days.")
+DAYS = click.FloatRange(min=1, max=MAX_CERTIFICATE_DAYS)
+days_option = click.option(
+    "--days", type=DAYS, metavar="N", help=f"Validity, at most {MAX_CERTIFICATE_DAYS} days."
+)
 
 
 @click.group("tls")

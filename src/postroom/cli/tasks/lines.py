@@ -9,14 +9,12 @@ import click
 
 from postroom.cli.output import Cell, address, block, clock, span
 from postroom.protocol.blobs import PREFIX, SHA256
+from postroom.protocol.limits import SHORT_ID
 from postroom_a2a.task_state import INTERRUPTED, TaskState
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.records import Artifact, Current, Party, Task, TaskEvent
-
-SHORT = 8
-"""Digits of the id of a task or a message that people are shown; the server finds the one that is meant."""
 
 PIECE = 100
 """Characters of an artifact's piece that its line shows; the whole of it is the result."""
@@ -35,7 +33,7 @@ COLOURS: dict[str, str] = {
 
 def short(id_: str) -> str:
     """The beginning of the id of a task or a message, as people are shown it."""
-    return one_line(id_)[:SHORT]
+    return one_line(id_)[:SHORT_ID]
 
 
 def colour_of(state: str) -> str | None:

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from postroom.control.parts import Parts
+from postroom.protocol.limits import MAX_LABEL
 
-Words = Annotated[str, Query(max_length=200)]
+Words = Annotated[str, Query(max_length=MAX_LABEL)]
 
 
 def router(parts: Parts) -> APIRouter:

@@ -12,9 +12,10 @@ from postroom.audit.query import parse_since
 from postroom.control.parts import Parts
 from postroom.errors import NotFound
 from postroom.protocol.ids import UID
+from postroom.protocol.limits import MAX_LABEL, MAX_LINES
 
-Limit = Annotated[int, Query(ge=0, le=10_000)]
-Ref = Annotated[str, Query(max_length=200)]
+Limit = Annotated[int, Query(ge=0, le=MAX_LINES)]
+Ref = Annotated[str, Query(max_length=MAX_LABEL)]
 
 
 def router(parts: Parts) -> APIRouter:

@@ -21,12 +21,13 @@ from postroom.protocol.blobs import (
     check_sha256,
     media_type_of,
 )
+from postroom.protocol.limits import MAX_PAGE
 from postroom.store.blobs import BlobRow
 
 READ_TIMEOUT = 30.0
 """Seconds that a reader may let a piece of a content wait."""
 
-Limit = Annotated[int, Query(ge=1, le=1000)]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 
 
 def router(parts: Parts) -> APIRouter:

@@ -15,8 +15,9 @@ from postroom.errors import InvalidInput, PostroomError
 from postroom.mail.views import Mail
 from postroom.projection.changes import Change, of_chat, of_project
 from postroom.protocol.ids import check_name
+from postroom.protocol.limits import MAX_PAGE
 
-Limit = Annotated[int, Query(ge=1, le=1000)]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Sequence = Annotated[int, Query(ge=0)]
 
 

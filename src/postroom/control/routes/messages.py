@@ -8,11 +8,12 @@ from fastapi import APIRouter, Query
 
 from postroom.control.bodies import MessageBody
 from postroom.control.parts import Parts
+from postroom.protocol.limits import MAX_PAGE, MAX_WAIT
 from postroom.protocol.receipts import State
 
-Limit = Annotated[int, Query(ge=1, le=1000)]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Sequence = Annotated[int, Query(ge=0)]
-Seconds = Annotated[float, Query(ge=0, le=60)]
+Seconds = Annotated[float, Query(ge=0, le=MAX_WAIT)]
 
 
 def router(parts: Parts) -> APIRouter:

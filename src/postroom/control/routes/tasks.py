@@ -13,12 +13,13 @@ from postroom.control.bodies import AnswerBody, CancelBody, TaskBody
 from postroom.control.parts import Parts
 from postroom.control.task_trouble import troubles
 from postroom.projection.changes import BUS, WORKERS, of_task
+from postroom.protocol.limits import MAX_PAGE, MAX_WAIT
 from postroom.tasks.views import TaskEvent
 from postroom_a2a.task_state import TaskState
 
-Limit = Annotated[int, Query(ge=1, le=500)]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Sequence = Annotated[int, Query(ge=0)]
-Seconds = Annotated[float, Query(ge=0, le=60)]
+Seconds = Annotated[float, Query(ge=0, le=MAX_WAIT)]
 Open = Annotated[bool | None, Query(alias="open")]
 
 

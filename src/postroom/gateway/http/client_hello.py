@@ -1,8 +1,7 @@
-"""The first words of TLS: whether they are a ClientHello, and which server name it asks for (RFC 8446, 4.1.2).
+"""The TLS ClientHello and the server name in it (RFC 8446, 4.1.2).
 
-Fed with bytes as they come; nothing is decrypted, nothing kept beyond what is forwarded later. It reads what a server
-will read, and refuses where two readers might differ: two extensions of one kind, two names, lengths that do
-not fit.
+The bytes come in pieces; nothing is decrypted. It reads what a server will read, and refuses whatever two readers
+could read differently: two extensions of one kind, two names, lengths that do not fit.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ MAX_HELLO = 16 * 1024
 """Bytes of a ClientHello; with post-quantum keys one has about 2 KiB."""
 
 MAX_RECORDS = 16
-"""Records that it may be spread over: all are read again when more comes."""
+"""Records that it may be spread over: each further piece means that all are read again."""
 
 HANDSHAKE, CLIENT_HELLO = 22, 1
 MAX_RECORD = 16 * 1024
@@ -26,17 +25,17 @@ class ClientHello:
     """Collects the records of one ClientHello.
 
     Attributes:
-        raw: everything that was fed, to be forwarded as it is.
+        raw: all bytes so far, to be forwarded unchanged.
     """
 
     def __init__(self) -> None:
         self.raw = b""
 
     def feed(self, data: bytes) -> str | None:
-        """Take bytes; the server name, in its one spelling, when the ClientHello is whole, else None.
+        """Take bytes; return the canonical server name once the ClientHello is whole, else None.
 
         Raises:
-            ProtocolViolation: it is no TLS, names no server, or can be read in more than one way.
+            ProtocolViolation: not TLS, no server name, or readable in more than one way.
         """
         self.raw += data
         message = self._message()
@@ -131,7 +130,7 @@ def _host_name(extension: bytes) -> str:
     try:
         host = canonical_host(name.decode("ascii"))
     except (InvalidInput, UnicodeDecodeError) as error:
-        raise ProtocolViolation("the server name (SNI) is no name") from error
+        raise ProtocolViolation("the server name (SNI) is not a host name") from error
     if is_address(host):
-        raise ProtocolViolation("the server name (SNI) is an address")
+        raise ProtocolViolation("the server name (SNI) is an address, not a name")
     return host

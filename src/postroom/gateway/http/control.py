@@ -1,4 +1,4 @@
-"""The control plane's API through a worker's door: each request is audited, written anew and passed on."""
+"""The control plane's API through a worker's door: each request is recorded, written anew and passed on."""
 
 from __future__ import annotations
 
@@ -23,12 +23,7 @@ HOST = "postroom"
 
 
 class ControlProxy:
-    """The proxy of the protocol `http`.
-
-    Args:
-        dial: opens a connection to the API on behalf of a worker.
-        timeouts: how long a side may keep the other waiting.
-    """
+    """The proxy of the protocol `http`."""
 
     def __init__(self, dial: Dialer, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> None:
         self._dial = dial
@@ -57,7 +52,9 @@ class ControlProxy:
             conn, request, f"http://{HOST}{path}" if path[:1] == "/" else without_user(path)
         )
         if not path.startswith("/") or request.method == b"CONNECT":
-            error = InvalidInput("only the control plane is served here", remedy="ask for a path")
+            error = InvalidInput(
+                "this door serves the control plane's API only", remedy="ask for a path"
+            )
             record.denied(error)
             raise error
         record.allowed()

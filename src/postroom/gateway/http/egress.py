@@ -34,16 +34,16 @@ _ABSOLUTE = re.compile(r"(https?)://([^/?#]*)(.*)")
 
 
 def target_of(request: h11.Request) -> Target:
-    """Where a request is meant to go.
+    """Where the client wants the request to go.
 
     Raises:
-        InvalidInput: it does not say so, or in more than one way.
+        InvalidInput: the request names no host, or more than one.
     """
     text = request.target.decode("ascii")
     found = _BASE_URL.fullmatch(text) or _ABSOLUTE.fullmatch(text)
     if found is None:
         raise InvalidInput(
-            "this is the way out of the sandbox, and the request names no host",
+            "the request names no host to send it to",
             remedy="use $POSTROOM_EGRESS/https/<host> as the base URL",
         )
     try:
@@ -58,14 +58,7 @@ def target_of(request: h11.Request) -> Target:
 
 
 class EgressProxy:
-    """The proxy of the protocol `egress`.
-
-    Args:
-        policy: which addresses may be connected to.
-        credentials: what is added to requests.
-        tls: makes the context for hosts that are spoken to by https.
-        timeouts: how long a side may keep the other waiting.
-    """
+    """The proxy of the protocol `egress`."""
 
     def __init__(
         self,
@@ -109,7 +102,7 @@ class EgressProxy:
         try:
             _check_form(request)
             target = target_of(request)
-            shown = text.partition("?")[0]  # it names no user, and a path may have an @
+            shown = text.partition("?")[0]  # no user is in it, and a path may have an @
             self._check_literal(target.host, target.port)
             if not rules.covers(target):
                 raise _not_allowed(target.url, str(target.origin))
@@ -172,7 +165,7 @@ class EgressProxy:
             self._check_literal(host, port)
             if not port or is_address(host):
                 raise InvalidInput(
-                    "a tunnel leads to the name and the port of a host",
+                    "a tunnel needs the name and the port of a host",
                     remedy="use $POSTROOM_EGRESS/https/<host> as the base URL",
                 )
             if not rules.tunnels(host, port):
@@ -201,7 +194,7 @@ class EgressProxy:
 
 
 def _check_form(request: h11.Request) -> None:
-    if request.method == b"TRACE":  # it would show the worker what was added
+    if request.method == b"TRACE":  # the answer would show the credential to the worker
         raise Forbidden("TRACE is not passed on")
     if any(n == b"upgrade" and b"websocket" in v.lower() for n, v in request.headers):
         raise Forbidden("WebSocket is not passed on", remedy="use the client's HTTP mode")
@@ -225,7 +218,7 @@ def _no_tunnel(rules: AllowList, host: str, port: int) -> Forbidden:
 
 
 def _without_token(request: h11.Request, stored: str) -> Headers:
-    """The headers, but for one that shows the worker's own token: it opens its door, and is for nobody else."""
+    """The headers without one that holds the worker's own token: no other host may see that."""
     return [
         (name, value)
         for name, value in request.headers

@@ -1,7 +1,7 @@
 """One request and its answer, passed on in both directions at once, piece by piece.
 
-The request is written anew from what was read, on a connection of its own: whatever two readers might see differently
-in the bytes from the sandbox, the upstream never gets those bytes.
+The gateway writes the request anew, on a connection of its own. So the upstream never gets the sandbox's bytes,
+whatever two readers could see in them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from postroom.http.connection import HttpConnection
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds that an exchange may keep us waiting.
+    """Seconds that one side may keep the other waiting.
 
     Attributes:
         head: for the rest of a request's head, once it has begun.
         idle: for the next request of a connection.
         body: for the next piece of a request's body, and for a reader to take a piece.
-        answer: for the next piece of an answer; a model may think for long before it says a word.
-        connect: for the upstream to be open.
+        answer: for the next piece of an answer; a model may think for long before its first word.
+        connect: until the upstream is open.
     """
 
     head: float = 15.0
@@ -44,12 +44,11 @@ class Exchange:
     """Passes one request to the upstream and its answer back.
 
     Args:
-        near: the sandbox, whose request's head was read.
-        far: the upstream, of which nothing was asked yet.
-        timeouts: how long each side may keep the other waiting.
+        near: the sandbox; the head of its request was read.
+        far: the upstream; no request was sent to it yet.
 
     Attributes:
-        status: of the answer, 0 while there is none.
+        status: of the answer; 0 until it begins.
         sent, received: bytes of the bodies.
     """
 
@@ -76,7 +75,7 @@ class Exchange:
             record.answered(self.status, self.received, reason, sent=self.sent)
 
     async def run(self, method: bytes, target: bytes, headers: Headers) -> None:
-        """Do it; returns when the answer is passed on.
+        """Pass the request and its whole answer.
 
         Raises:
             ProtocolViolation: a side does not speak HTTP/1.1.
@@ -102,7 +101,7 @@ class Exchange:
             await asyncio.gather(up, down, return_exceptions=True)
 
     async def _upload(self) -> NoReturn:
-        """The request's body; then wait for the sandbox to go away, which ends the exchange."""
+        """Pass the request's body; then wait for the sandbox to go away, which ends the exchange."""
         near, timeouts = self._near, self._timeouts
         while True:
             match await near.next_event(timeouts.body):
@@ -121,7 +120,7 @@ class Exchange:
         try:
             await self._far.send(event, self._timeouts.body)
         except OSError:
-            # It has heard enough, and may have answered: only `_download` can tell, which has a deadline.
+            # It may have answered without reading on: only `_download` can tell, which has a deadline.
             await asyncio.get_running_loop().create_future()
 
     async def _download(self) -> None:

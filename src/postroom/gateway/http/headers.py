@@ -1,11 +1,11 @@
-"""Which headers pass from one connection to the next (RFC 9110, section 7.6.1)."""
+"""The headers that pass from one connection to the next (RFC 9110, section 7.6.1)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 Headers = list[tuple[bytes, bytes]]
-"""Names, in small letters, and values."""
+"""Names, in lower case, and values."""
 
 _HOP_BY_HOP = frozenset(
     {
@@ -19,11 +19,11 @@ _OF_PROXIES = frozenset(
         *(b"cf-connecting-ip", b"x-cluster-client-ip", b"x-original-url", b"x-rewrite-url"),
     }
 )
-"""What servers take for the word of a proxy before them: a sandbox may not speak for one."""
+"""Headers that servers believe of a proxy before them: a sandbox must not pose as one."""
 
 
 def nominated(headers: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
-    """The headers that a Connection header names as being for this connection."""
+    """The headers that a Connection header limits to this connection."""
     return {
         word.strip().lower()
         for name, value in headers
@@ -33,7 +33,7 @@ def nominated(headers: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
 
 
 def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Without what is for one connection alone; the length stays unless the body is chunked."""
+    """The headers without those of one connection alone; the length stays unless the body is chunked."""
     headers = list(headers)
     dropped = _HOP_BY_HOP | (nominated(headers) - {b"content-length", b"host"})
     if any(name == b"transfer-encoding" for name, _ in headers):
@@ -50,11 +50,10 @@ def onward(
     host: str,
     added: Mapping[bytes, tuple[bytes, bytes]],
 ) -> Headers:
-    """The headers of a request as it is sent on.
+    """The headers of a request as the gateway sends it on.
 
     Args:
-        headers: as the sandbox has sent them.
-        added: by their names in small letters; they replace what the sandbox has sent under these names.
+        added: by lower-case name; they replace the sandbox's headers of these names.
     """
     chunked = any(name == b"transfer-encoding" for name, _ in headers)
     kept = [

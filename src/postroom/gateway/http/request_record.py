@@ -14,11 +14,11 @@ from postroom.protocol.audit import DENIED, IN, OUT
 MAX_URL = 2048
 
 _BEFORE = re.compile(r"\w+://|/\w+/|")
-"""What stands before a user and a host."""
+"""The part before a user and a host."""
 
 
 class RequestRecord:
-    """Writes about one request."""
+    """Writes the records of one request."""
 
     def __init__(self, conn: GatewayConnection, request: h11.Request, url: str) -> None:
         message, task, exact = conn.cause.now()
@@ -36,21 +36,21 @@ class RequestRecord:
         self._size = self._announced + _head_size(request)
 
     def allowed(self) -> None:
-        """It is about to be forwarded; `size` is that of its head and of the body that it announces.
+        """Record that the request is about to be forwarded; `size` is its head and the body that it announces.
 
         Raises:
-            StateUnwritable: it could not be kept, and the request must not be forwarded.
+            StateUnwritable: the log cannot keep the record; the request must not be forwarded.
         """
         self._conn.write(direction=OUT, size=self._size, **self._said)
 
     def denied(self, error: PostroomError) -> None:
-        """It is refused."""
+        """Record the refusal."""
         self._conn.write(
             direction=OUT, size=self._size, verdict=DENIED, reason=error.message, **self._said
         )
 
     def answered(self, status: int, size: int, reason: str = "", *, sent: int = 0) -> None:
-        """It was answered, or it failed for `reason`; `size` is that of the answer's body, `sent` that of its own."""
+        """Record the answer, or the failure `reason`; `size` is the answer's body, `sent` the request's."""
         if sent > self._announced:  # a chunked body has no size before it ends
             said = f"a body of {sent} bytes was sent"
             reason = f"{reason}; {said}" if reason else said
@@ -58,9 +58,9 @@ class RequestRecord:
 
 
 def without_user(target: str) -> str:
-    """A target that cannot be read, without its query and without what may be a user and a password.
+    """An unreadable target without its query and without a possible user and password.
 
-    A password may hold any character, so what is up to the last `@` goes.
+    A password may hold any character, so everything up to the last `@` goes.
     """
     found = _BEFORE.match(target)
     prefix = found[0] if found else ""

@@ -1,4 +1,4 @@
-"""One connection of a worker that speaks HTTP/1.1: its requests in turn, and refusals as problem documents."""
+"""One HTTP/1.1 connection of a worker: its requests in turn, and refusals as problem documents."""
 
 from __future__ import annotations
 
@@ -25,19 +25,17 @@ from postroom.protocol.audit import DENIED, OUT
 
 LINGER = 2.0
 MAX_LINGER = 1024 * 1024
-"""What of a refused request's body is taken before the connection is closed, so that the refusal can be read."""
+"""Bytes of a refused request's body that are read before the connection closes, so that the client sees the refusal."""
 
 Handle = Callable[[h11.Request], Awaitable[None]]
-"""Answers a request; what it raises is answered as a problem, unless an answer has begun."""
+"""Answers a request; the session turns what it raises into a problem document, unless an answer has begun."""
 
 
 class Session:
     """Reads requests and hands each to `handle`, until the connection ends.
 
     Args:
-        conn: whose; what cannot be read as a request leaves a record, too.
-        near: the connection to the sandbox.
-        timeouts: how long it may keep us waiting.
+        conn: also records what cannot be read as a request.
     """
 
     def __init__(self, conn: GatewayConnection, near: HttpConnection, timeouts: Timeouts) -> None:
@@ -47,10 +45,10 @@ class Session:
         self._method = b""
 
     async def run(self, handle: Handle) -> None:
-        """Serve until the worker ends the connection, falls silent, or an answer could not be finished.
+        """Serve until the worker ends the connection or falls silent, or an answer cannot be finished.
 
         Raises:
-            StateUnwritable: an audit record could not be kept, and so the request was refused.
+            StateUnwritable: the log cannot keep an audit record, so the request was refused.
         """
         near = self._near
         try:
@@ -80,7 +78,7 @@ class Session:
         except RequestTimeout:
             return None
         except ProtocolViolation as error:
-            self._record("that is not HTTP/1.1")  # without what it was: it may be a secret
+            self._record("that is not HTTP/1.1")  # without the bytes: they may hold a secret
             await self.refuse(error, 400)
             return None
         if not isinstance(event, h11.Request):
@@ -121,7 +119,7 @@ class Session:
         await near.send(h11.EndOfMessage(), wait)
 
     def _ended(self) -> bool:
-        """Whether the request is here to its end, so that another may follow."""
+        """Whether the whole request has arrived, so that another may follow."""
         http = self._near.http
         with contextlib.suppress(h11.RemoteProtocolError):
             if http.their_state is h11.SEND_BODY:
@@ -129,7 +127,7 @@ class Session:
         return http.their_state is h11.DONE
 
     async def _close(self) -> None:
-        """End the connection when what was said is taken, or it took too long."""
+        """Close the connection once the client has read the answer, or has taken too long."""
         writer = self._near.writer
         taken = 0
         try:

@@ -1,4 +1,4 @@
-"""A CONNECT tunnel: opened for TLS to the host that was named, and for nothing else."""
+"""A CONNECT tunnel: opened for TLS to the host that the request named, and for nothing else."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ class Tunnel:
     """Passes bytes between the sandbox and a host, once the sandbox has begun TLS with that host.
 
     Args:
-        near: the sandbox, whose CONNECT was read.
-        timeouts: `answer` is how long nothing may pass.
+        timeouts: `answer` is how long the tunnel may stay silent.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class Tunnel:
         """Open the tunnel and pass bytes until it ends.
 
         Raises:
-            PostroomError: no TLS, or for another host; nothing was passed on.
+            PostroomError: no TLS, or TLS for another host; nothing was passed on.
         """
         try:
             first = await self._first(host)
@@ -87,7 +86,7 @@ class Tunnel:
         return hello.raw
 
     async def _pump(self, first: bytes) -> str:
-        """Pass bytes until both sides have ended; why it ended otherwise, else ""."""
+        """Pass bytes until both sides have ended; returns why it ended otherwise, else ""."""
         near = self._near
         self._out += len(first)
         self._writer.write(first)
@@ -121,6 +120,6 @@ class Tunnel:
                 idle.reschedule(loop.time() + self._timeouts.answer)
             if writer.can_write_eof():
                 writer.write_eof()
-        except OSError:  # then nothing more comes the other way either
+        except OSError:  # the other direction ends with it
             self._writer.transport.abort()
             self._near.abort()

@@ -1,6 +1,6 @@
-"""Audit records of NATS frames, made by hand: all of a received piece in one write.
+"""Audit records of NATS frames: the records of one received piece in one write.
 
-A record is what `AuditRecord.encode` would say; the parts that do not change are made once.
+The JSON is written by hand and equals `AuditRecord.encode`; the parts that stay the same are made once.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from postroom.gateway.cause import Cause
 from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.nats.rights import quoted
 from postroom.protocol.audit import GATEWAY, PLUMBING
+from postroom.protocol.limits import MAX_SUBJECT
 from postroom_a2a.times import format_time
-
-MAX_SUBJECT = 512
-"""Bytes of a subject that a record keeps: a stranger chooses it, and it may be long."""
 
 MAX_ID = 128
 
@@ -26,11 +24,7 @@ _ID = b"\r\nNats-Msg-Id:"
 
 
 class NatsRecords:
-    """The records of one direction of a conn.
-
-    Args:
-        direction: as in `AuditRecord`.
-    """
+    """The records of one direction of a connection."""
 
     def __init__(self, conn: GatewayConnection, direction: str) -> None:
         self._conn = conn
@@ -53,7 +47,7 @@ class NatsRecords:
         self.lines: list[bytes] = []
 
     def begin(self) -> None:
-        """A piece was received: its records carry this moment."""
+        """Start a piece: its records carry this moment."""
         self._now = now = self._conn.clock()
         second = int(now)
         if second != self._second:
@@ -61,14 +55,14 @@ class NatsRecords:
         self._at = b'{"at":"%b%03dZ",' % (self._minute, int((now - second) * 1000))
 
     def allowed(self, verb: bytes, said: bytes, size: int, extra: bytes = b"") -> None:
-        """Note what will be passed on.
+        """Note a frame that will pass.
 
         Args:
             said: subject, as it stands in JSON.
             size: bytes of headers and payload.
             extra: further fields, as JSON that begins with a comma.
         """
-        # Joined at the end of the piece: that is quicker than to make a line of them here.
+        # Joined at the end of the piece: that is quicker than building a line here.
         self.lines += (
             self._at,
             self._heads[verb],
@@ -80,7 +74,7 @@ class NatsRecords:
         )
 
     def plumbing(self, kind: str, size: int) -> None:
-        """Count what will be passed on and says nothing; the line that covers it stands before it."""
+        """Count a plumbing frame that will pass, after the line that covers it."""
         plumbing = self._conn.plumbing
         if not plumbing.covered(self._now, size):
             said = self._conn.record(verb=PLUMBING, **plumbing.line(self._now))
@@ -88,7 +82,7 @@ class NatsRecords:
         plumbing.count(kind, size)
 
     def denied(self, verb: bytes, subject: bytes, size: int, reason: str) -> None:
-        """Note what will not be passed on, and why."""
+        """Note a frame that will not pass, and why."""
         self.lines.append(
             b'%b%b%b","size":%d,"verdict":"denied","reason":"%b"}\n'
             % (
@@ -101,7 +95,7 @@ class NatsRecords:
         )
 
     def reported(self, verb: bytes, text: bytes) -> None:
-        """Note what the server reports: that it has refused something, or that it ends the connection."""
+        """Note an error that the server reports, or that the server ends the connection."""
         verdict = b"denied" if b"Violation" in text else b"allowed"
         self.lines.append(
             b'%b%b,"verb":"%b","verdict":"%b","reason":"%b"}\n'
@@ -109,7 +103,7 @@ class NatsRecords:
         )
 
     def write(self) -> None:
-        """Write what was noted; only then may the piece be passed on."""
+        """Write the notes; only then may the piece pass."""
         if self.lines:
             lines = b"".join(self.lines)
             self.lines.clear()
@@ -117,7 +111,7 @@ class NatsRecords:
 
 
 def message_id(data: bytes, start: int, header: int) -> bytes:
-    """The `Nats-Msg-Id` in the header block at `start`, b"" if there is none, or it is not there yet."""
+    """The `Nats-Msg-Id` in the header block at `start`; b"" if it has none, or not yet."""
     stop = start + header
     at = data.find(_ID, start, stop)
     if at < 0:
@@ -127,7 +121,7 @@ def message_id(data: bytes, start: int, header: int) -> bytes:
 
 
 def cause_fields(cause: Cause) -> bytes:
-    """The fields of an audit record for what the worker is at, b"" if it is at nothing."""
+    """The fields of an audit record for the worker's open task and message; b"" without any."""
     message, task, exact = cause.now()
     if not (message or task):
         return b""

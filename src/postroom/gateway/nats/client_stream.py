@@ -1,8 +1,8 @@
-"""What a client says: CONNECT, PUB, HPUB, SUB, UNSUB, PING, PONG, each in one spelling. Pure.
+"""The client's frames: CONNECT, PUB, HPUB, SUB, UNSUB, PING, PONG, each in one spelling. Pure.
 
-Verbs in capitals, one space between fields, digits without leading zeros, CR LF. The one liberty is that of the
-common clients: an optional field may be left out or be empty. A server reads everything else more kindly than we do,
-and that kindness is what smuggling lives on, so everything else ends the connection.
+Verbs in capitals, one space between fields, digits without leading zeros, CR LF. As the common clients do, a client
+may leave an optional field out or empty. A server accepts more spellings than these, and smuggling relies on that; so
+any other spelling ends the connection.
 """
 
 from __future__ import annotations
@@ -11,19 +11,9 @@ import re
 from typing import Protocol
 
 from postroom.errors import ProtocolViolation
-from postroom.gateway.nats.stream import (
-    COMMON,
-    END,
-    MAX_CONNECT,
-    MAX_PAYLOAD,
-    TOO_LARGE,
-    UNKNOWN,
-    Stream,
-    number,
-)
-
-MAX_LINE = 4096
-"""Bytes of a control line after CONNECT."""
+from postroom.gateway.nats.stream import COMMON, END, TOO_LARGE, UNKNOWN, Stream, number
+from postroom.protocol.limits import MAX_CONTROL_LINE
+from postroom_a2a.bounds import MAX_CLIENT_LINE, MAX_PAYLOAD
 
 MIN_HEADER = 12
 """Bytes of the smallest header block, `NATS/1.0`, CR LF, CR LF."""
@@ -31,7 +21,7 @@ MIN_HEADER = 12
 MAX_SID = 20
 
 TURN = 512
-"""Frames that are read at once: a piece can hold 40,000, and everybody else waits meanwhile."""
+"""Frames that are read at once: a piece can hold 40,000, and all other connections wait meanwhile."""
 
 _PUB = re.compile(rb"PUB %b(?: %b)? (0|[1-9][0-9]{0,8})\r\n" % (COMMON, COMMON)).match
 _HPUB = re.compile(
@@ -40,13 +30,13 @@ _HPUB = re.compile(
 
 
 class ClientHandler(Protocol):
-    """Who decides about a client's frames; False swallows one."""
+    """Decides about a client's frames; False swallows one."""
 
     def connect(self, options: bytes) -> bytes:
-        """The line in the place of `CONNECT <options>`.
+        """The line that replaces `CONNECT <options>`.
 
         Raises:
-            ProtocolViolation: it ends the connection.
+            ProtocolViolation: the connection must end.
         """
         ...
 
@@ -69,13 +59,13 @@ class ClientStream(Stream):
     """The direction out of the sandbox.
 
     Attributes:
-        max_payload: bytes of one message, as the server says.
+        max_payload: bytes of one message, by the server's INFO.
     """
 
     most = TURN
 
     def __init__(self, handler: ClientHandler) -> None:
-        super().__init__(MAX_CONNECT)
+        super().__init__(MAX_CONTROL_LINE)
         self.max_payload = MAX_PAYLOAD
         self._handler = handler
         self._connected = False
@@ -155,7 +145,7 @@ class ClientStream(Stream):
             raise ProtocolViolation(UNKNOWN)
         line = self._handler.connect(options)
         self._connected = True
-        self.max_line = MAX_LINE
+        self.max_line = MAX_CLIENT_LINE
         return line
 
     def _other(self, verb: bytes, fields: list[bytes]) -> bool:

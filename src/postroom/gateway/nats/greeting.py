@@ -1,8 +1,8 @@
-"""INFO and CONNECT as they are passed on. Pure.
+"""INFO and CONNECT as the gateway passes them on. Pure.
 
-INFO is reduced to what a client needs, so that it learns no address, whatever later servers add. CONNECT is reduced to
-what a worker may say of itself, and gets the gateway's signature: without it the server refuses the credential
-(NATS, ADR-55).
+INFO keeps only what a client needs: so the client learns no address, whatever later servers add. CONNECT keeps what
+a worker may say of itself and gets the gateway's signature, without which the server refuses the credential (NATS,
+ADR-55).
 """
 
 from __future__ import annotations
@@ -59,11 +59,10 @@ def rewritten_connect(
     Args:
         own: uid of the worker whose door it is.
         nonce: of the server's INFO.
-        sign: makes the gateway's signature.
 
     Raises:
-        InvalidInput: the options are not what a client says.
-        Unauthorized: the credential is none, or not this worker's.
+        InvalidInput: a client does not send such options.
+        Unauthorized: no credential, or another worker's.
     """
     said = _options(options)
     kept = {}
@@ -92,9 +91,9 @@ def _options(text: bytes) -> dict[str, Any]:
     try:
         said = json.loads(text.decode("utf-8"), object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput("the options in CONNECT are no JSON") from error
+        raise InvalidInput("the options in CONNECT are not JSON") from error
     if not isinstance(said, dict):
-        raise InvalidInput("the options in CONNECT are no JSON object")
+        raise InvalidInput("the options in CONNECT are not a JSON object")
     return said
 
 

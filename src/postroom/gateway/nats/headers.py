@@ -1,8 +1,8 @@
-"""The header block of what a worker publishes: one form, and of the server's own headers those that it needs. Pure.
+"""The header block of a worker's publish: one form, and few of the server's own headers. Pure.
 
-`Nats-…` headers are orders to the server and to who reads what it stored. Most of them delete, delay or trace what is
-others', or make the server tell of it: one that expects a sequence on a subject is answered with when something was
-last stored there. So of these a worker may use the id of a message, and the expectation of its own task's last record.
+`Nats-…` headers are orders to the server and to readers of the stream. Most of them delete, delay or trace the records
+of others, or make the server reveal something: a refused expectation of a sequence says when somebody last stored on
+that subject. A worker may use two: the id of a message, and the expected last sequence of its own task's records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SEQUENCE = re.compile(rb"\d{1,20}").fullmatch
 
 
 class Headers:
-    """What the worker whose records of tasks begin with `tasks` (`worker.<own>.tasks.`) may say in headers."""
+    """The headers that a worker may send; `tasks` begins the subjects of its task records (`worker.<own>.tasks.`)."""
 
     def __init__(self, tasks: bytes) -> None:
         chain = re.compile(rb"%b[^.*>\s]+\.>" % re.escape(tasks)).fullmatch
@@ -35,12 +35,11 @@ class Headers:
         }
 
     def refusal(self, data: bytes, start: int, size: int, *, task: bool) -> str:
-        """Why the block of `size` bytes at `start` of `data` is refused, "" if it is not.
+        """Why the block of `size` bytes at `start` of `data` is refused; "" if it may pass.
 
         Args:
-            data: has the whole block, unless it is over `HELD` bytes.
-            size: its bytes.
-            task: it is that of a record of a task of its own.
+            data: holds the whole block, unless that is over `HELD` bytes.
+            task: the block belongs to a record of the worker's own task.
         """
         if size > HELD:
             return LARGE

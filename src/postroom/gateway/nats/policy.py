@@ -1,4 +1,4 @@
-"""What a worker says on the bus, judged: may it, how much, and what is written about it."""
+"""The policy for a worker's frames: rights, rates, and their records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_SHOWN = 256
 """Bytes of a subject that an error repeats."""
 
 SEARCHED = 32
-"""Subscriptions with wildcards that are looked through for the one that takes an answer."""
+"""Wildcard subscriptions that are searched for the one that takes an answer."""
 
 FLOOD = "more than passes in a second: it is slowed down"
 OVER_HOUR = "more stored bytes than one worker may add in an hour"
@@ -36,8 +36,7 @@ class ClientPolicy:
 
     Args:
         journal: takes the records of the piece that is being read.
-        nonce: that the server has sent.
-        sign: makes the gateway's signature.
+        nonce: of the server's INFO.
 
     Attributes:
         answers: lines for the client since `begin`.
@@ -65,7 +64,7 @@ class ClientPolicy:
         self._mailboxes: dict[bytes, bytes] = {}
 
     def begin(self) -> None:
-        """The next piece is read."""
+        """Start the next piece."""
         if self.answers:
             self.answers = []
         if self.offences:
@@ -137,7 +136,7 @@ class ClientPolicy:
         return True
 
     def unsubscribe(self, sid: bytes, most: int) -> bool:  # noqa: ARG002 (of the port)
-        """As `ClientHandler.unsubscribe`. The server bounds the count of all."""
+        """As `ClientHandler.unsubscribe`. The server bounds their number."""
         subject = self._interests.pop(sid, b"")
         if subject and self._mailboxes.get(subject) == sid:
             del self._mailboxes[subject]
@@ -145,17 +144,17 @@ class ClientPolicy:
         return True
 
     def broken(self, text: str) -> None:
-        """Nothing more can be read."""
+        """The stream is broken: nothing more can be read."""
         self.journal.denied(b"", b"", 0, self._why or text)
         self.answers.append(b"-ERR '%b'\r\n" % text.encode())
         self.offences.append(self._why or text)
 
     def flooded(self) -> None:
-        """A flood has lasted for long. It is slowed down, and that is all: who has much to say breaks no rule."""
+        """Warn of a lasting flood. The gateway slows it down and counts no violation: much traffic breaks no rule."""
         self.journal.denied(b"", b"", 0, FLOOD)
 
     def _deny(self, verb: bytes, shown: bytes, size: int, why: str, subject: bytes = b"") -> bool:
-        if not _PRINTABLE(shown):  # a tab, CR or LF in there ends a field for the server
+        if not _PRINTABLE(shown):  # the server ends a field at a tab, CR or LF
             raise ProtocolViolation(UNKNOWN)
         self.journal.denied(
             verb, subject or shown, size, why.removesuffix(" to").removesuffix(" of")

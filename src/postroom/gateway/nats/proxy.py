@@ -1,7 +1,7 @@
-"""A NATS connection through a door: two protocols of asyncio, each with the other as its peer.
+"""A NATS connection through a door: two asyncio protocols, each with the other as its peer.
 
-What is read on one side is checked, recorded and written to the other within one turn of the loop. Who reads slowly
-stops the reading of the other side, so memory is bounded; then the server cuts the connection, as it would without us.
+A piece that one side reads is checked, recorded and written to the other within one turn of the loop. A slow reader
+stops the reading of the other side, so memory is bounded; then the server cuts it, as it would without the gateway.
 """
 
 from __future__ import annotations
@@ -19,27 +19,26 @@ from postroom.gateway.nats.policy import FLOOD, ClientPolicy
 from postroom.gateway.nats.rights import Rights, quoted
 from postroom.gateway.nats.server_stream import ServerStream
 from postroom.gateway.nats.side import Side
-from postroom.gateway.nats.stream import MAX_PAYLOAD
 from postroom.gateway.nats.upstream import dial
 from postroom.gateway.plumbing import ANSWER, BEAT, LARGEST
 from postroom.gateway.port import DEADLINES, Deadlines
 from postroom.gateway.stream_proxy import cut
 from postroom.protocol.audit import IN
+from postroom_a2a.bounds import MAX_PAYLOAD
 from postroom_a2a.nats.info import read_info
 
 SMALL = 1024
-"""Bytes of a piece that counts like a frame, even if it completes none: who sends byte by byte costs as much."""
+"""Bytes of a piece that counts like a frame even if it completes none: sending byte by byte costs as much."""
 
 ANSWERS = 64 * 1024
-"""Bytes of our own answers that may wait for a client before it is not read."""
+"""Bytes of the gateway's own answers that may wait for a client; beyond, it reads no more from the client."""
 
 
 class NatsProxy:
-    """Takes visits with protocol `nats`.
+    """The proxy of the protocol `nats`.
 
     Args:
-        address: where the bus is, asked for each conn.
-        sign: makes the gateway's signature of a nonce.
+        address: the bus's, asked for each connection.
         deadlines: for dialling and for the last bytes.
     """
 
@@ -59,11 +58,11 @@ class NatsProxy:
         """Serve a connection to its end; returns how it ended.
 
         Args:
-            transport: the sandbox's side, not being read from.
+            transport: the sandbox's side, paused.
             first: what came after the preface.
 
         Raises:
-            BusDisconnected: no server answers.
+            BusDisconnected: no server of the bus answers.
         """
         upstream = await dial(self._address, self._deadlines.dial)
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -96,7 +95,7 @@ class NatsProxy:
 
 
 class Outward(Side):
-    """The sandbox's end."""
+    """The side of the worker."""
 
     claims: ClientPolicy
     server: Inward
@@ -117,7 +116,7 @@ class Outward(Side):
         return self._stream.ahead
 
     def open(self, info: dict[str, object], first: bytes) -> None:
-        """Greet, and begin to read; `first` came before."""
+        """Greet, and begin to read with `first`."""
         self._stream = ClientStream(self.claims)
         self.informed(info)
         self.transport.write(rewritten_info(info))
@@ -126,21 +125,21 @@ class Outward(Side):
         self.release("start")
 
     def stop(self) -> None:
-        """Forget timers."""
+        """Cancel the timers."""
         if self._later is not None:
             self._later.cancel()
 
     def informed(self, info: dict[str, object]) -> None:
-        """The server says how large a message may be."""
+        """Take the size limit of messages from the server's INFO."""
         limit = info.get("max_payload")
         self._stream.max_payload = limit if isinstance(limit, int) else MAX_PAYLOAD
 
     def data_received(self, data: bytes) -> None:
-        """The worker says something."""
+        """Check, record and pass on a piece of the worker's."""
         if self._ended.done():
             return
         claims, stream = self.claims, self._stream
-        if debt := self.conn.rate_limit.debt():  # another connection of this worker has made it
+        if debt := self.conn.rate_limit.debt():  # made by another connection of this worker
             self._put_off(debt, data)
             return
         claims.begin()
@@ -167,7 +166,7 @@ class Outward(Side):
             self._put_off(wait)
 
     def _put_off(self, wait: float, rest: bytes = b"") -> None:
-        """Read no more for `wait` seconds, or for a turn of the loop, and then `rest` first."""
+        """Read no more for `wait` seconds, or for a turn of the loop; then read `rest` first."""
         self._rest = rest
         self.hold("rate")
         self.stop()
@@ -181,7 +180,7 @@ class Outward(Side):
             self.release("rate")
 
     def put_in(self, lines: list[bytes]) -> None:
-        """Say `lines` to the client, where a frame of the server ends."""
+        """Write `lines` to the client at the end of a frame of the server."""
         self._waiting += lines
         self._owed += sum(map(len, lines))
         if not self.server.within:
@@ -190,7 +189,7 @@ class Outward(Side):
             self.hold("answers")
 
     def between(self) -> None:
-        """The server's side is between two frames."""
+        """Called when the server's side is between two frames."""
         if self._waiting:
             self.transport.write(b"".join(self._waiting))
             self._waiting.clear()
@@ -212,7 +211,7 @@ class Outward(Side):
             self.between()
 
     def eof_received(self) -> bool:
-        """Of asyncio: a server that hears it ends its side, too, and is waited for."""
+        """Of asyncio: wait for the server, which ends its side when it sees this end."""
         upstream = self.peer.transport
         if self._ended.done() or not upstream.can_write_eof():
             self.end("the worker ended it")
@@ -233,7 +232,7 @@ LAST = 1.0
 
 
 class Inward(Side):
-    """The server's end."""
+    """The side of the server."""
 
     client: Outward
 
@@ -254,17 +253,17 @@ class Inward(Side):
 
     @property
     def within(self) -> bool:
-        """Whether what was passed on last ended inside a message."""
+        """Whether the bytes passed on so far end inside a message."""
         return self._stream.within
 
     def open(self, first: bytes) -> None:
-        """Begin to read; `first` came before."""
+        """Begin to read with `first`."""
         if first:
             self.data_received(first)
         self.release("start")
 
     def data_received(self, data: bytes) -> None:
-        """The server says something."""
+        """Check, record and pass on a piece of the server's."""
         if self._ended.done():
             return
         self._journal.begin()
@@ -290,7 +289,7 @@ class Inward(Side):
         super().connection_lost(exc)
         self.end("the server ended it")
 
-    # What the server says (`ServerHandler`).
+    # The frames of the server (`ServerHandler`).
 
     def inform(self, info: bytes) -> bytes:
         """INFO may come at any time."""
@@ -320,5 +319,5 @@ class Inward(Side):
         )
 
     def error(self, text: bytes) -> None:
-        """The server reports an error."""
+        """Record an error that the server reports."""
         self._journal.reported(b"-ERR", text)

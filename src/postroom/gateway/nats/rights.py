@@ -1,7 +1,7 @@
-"""What one worker may publish and subscribe, made quick to ask. Pure.
+"""A worker's rights to publish and subscribe, made quick to ask. Pure.
 
 The server checks the same again (docs/architecture.md, Identity and trust): this is the first of two walls, and the
-one that records who tried.
+one that records each attempt.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from postroom.gateway.plumbing import BEAT, PULL
+from postroom.protocol.limits import MAX_SUBJECT
 from postroom.protocol.permissions import NAME_TEMPLATE, agent_permissions, allows, matches
 from postroom.protocol.streams import STREAMS
 
 KEPT = 1024
-"""Subjects whose verdict is remembered."""
+"""Subjects whose result is remembered."""
 
-MAX_SUBJECT = 512
 MAX_QUEUE = 64
 
 _TOKEN = rb"[!-)+,\-/-=?-~]+"  # printable, without space, dot and wildcards
@@ -39,14 +39,14 @@ def quoted(text: bytes) -> bytes:
 
 
 class Right:
-    """What is known of a subject that may be published.
+    """A subject that the worker may publish.
 
     Attributes:
-        said: the subject as it stands in JSON; b"" if just so.
+        said: the subject as it stands in JSON; b"" if JSON escapes nothing in it.
         stored: whether a stream stores what is published on it.
         task, state: of a record of a task, else "".
         extra: further fields of its audit records, as JSON that begins with a comma.
-        plumbing: kind of plumbing (`postroom.gateway.plumbing`), "" for what has a line of its own.
+        plumbing: kind of plumbing (`postroom.gateway.plumbing`); "" for a frame with a line of its own.
     """
 
     __slots__ = ("extra", "plumbing", "said", "state", "stored", "task")
@@ -76,14 +76,14 @@ def _plumbing(subject: bytes) -> str:
 _UNIQUE = Right()
 
 Allowed = Callable[[bytes], object]
-"""Whether; None for no."""
+"""Decides about a subject; None for no."""
 
 
 class _Answers:
-    """Subjects for answers, which end in something new each time: what comes before their last dot is remembered.
+    """Subjects for answers. Their last token is new each time, so this remembers the part before it.
 
     Args:
-        allowed: of a subject behind that; what it allows with one last token, it allows with any.
+        allowed: decides about the subject; if one last token is allowed, all are.
     """
 
     def __init__(self, own: bytes, allowed: Allowed) -> None:
@@ -92,7 +92,7 @@ class _Answers:
         self._stems: set[bytes] = set()
 
     def match(self, subject: bytes) -> bool:
-        """Whether it may be used, and holds nothing that JSON would escape."""
+        """Whether the subject is allowed and needs no JSON escape."""
         last = subject.rfind(b".") + 1
         if subject[:last] in self._stems and _LAST(subject, last):
             return True
@@ -117,13 +117,13 @@ class Rights:
         self._known: dict[bytes, Right] = {}
 
     def publish(self, subject: bytes) -> Right | None:
-        """What is known of `subject`, None if it may not be published."""
+        """The right to publish `subject`; None without it."""
         known = self._known.get(subject)
         if known is not None:
             return known
         if len(subject) > MAX_SUBJECT:
             return None
-        # These have a new subject each time: to remember them would be to forget the others.
+        # These have a new subject each time: remembering them would push out the others.
         named = self._own + subject
         if self._answers.match(subject) or self._expressions.acks(named):
             return _UNIQUE
@@ -137,14 +137,14 @@ class Rights:
         return right
 
     def answered_at(self, reply: bytes) -> bool:
-        """Whether `reply` may be named as the subject for an answer."""
+        """Whether the worker may name `reply` as the subject for an answer."""
         return len(reply) <= MAX_SUBJECT and (
             self._mailbox.match(reply)
             or self._expressions.odd_mailbox(self._own + reply) is not None
         )
 
     def subscribe(self, subject: bytes, queue: bytes) -> bool:
-        """Whether `subject`, which may hold wildcards, may be subscribed in the queue group `queue` ("" for none)."""
+        """Whether the worker may subscribe to `subject`, with or without wildcards, in `queue` ("" for no group)."""
         if len(subject) > MAX_SUBJECT or not _INTEREST.fullmatch(subject):
             return False
         if queue and (len(queue) > MAX_QUEUE or not _QUEUE.fullmatch(queue)):
@@ -160,14 +160,14 @@ def _is_stored(pattern: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Expressions:
-    """What the rights of any agent come to; each is asked for `<own uid> <subject>`.
+    """The rights of any agent as expressions; each is asked for `<own uid> <subject>`.
 
     Attributes:
-        stored: what it may publish and a stream stores.
-        passing: what it may publish and no stream stores.
-        acks, answers: of these, acknowledgements and answers without what JSON would escape.
-        mailbox: where it may be answered, without what JSON would escape.
-        odd_mailbox: where it may be answered.
+        stored: subjects to publish that a stream stores.
+        passing: subjects to publish that no stream stores.
+        acks, answers: those of them for acknowledgements and answers, without what JSON would escape.
+        mailbox: subjects where answers may come, without what JSON would escape.
+        odd_mailbox: subjects where answers may come.
     """
 
     stored: Allowed
@@ -180,7 +180,7 @@ class _Expressions:
 
 @lru_cache(maxsize=256)
 def _expressions(projects: tuple[str, ...]) -> _Expressions:
-    """For all workers of the same projects: to compile takes longer than the rest of a connection's begin."""
+    """For all workers of the same projects: compiling takes longer than the rest of a connection's start."""
     granted = agent_permissions(NAME_TEMPLATE, projects).publish
     stored = [pattern for pattern in granted if _is_stored(pattern)]
     passing = [pattern for pattern in granted if not _is_stored(pattern)]

@@ -1,6 +1,6 @@
-"""What a server says: INFO, MSG, HMSG, PING, PONG, +OK, -ERR. Pure.
+"""The server's frames: INFO, MSG, HMSG, PING, PONG, +OK, -ERR. Pure.
 
-The server is trusted more than the client, but what cannot be read is not passed on: it could not be recorded.
+The gateway trusts the server more than the client. But it passes on only what it can read, since it records it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ import re
 from typing import Protocol
 
 from postroom.errors import ProtocolViolation
-from postroom.gateway.nats.stream import COMMON, END, MAX_PAYLOAD, UNKNOWN, Stream, number
-
-MAX_LINE = 64 * 1024
-"""Bytes of a control line: those of INFO, and of a subject that somebody chose who is not behind a gateway."""
+from postroom.gateway.nats.stream import COMMON, END, UNKNOWN, Stream, number
+from postroom_a2a.bounds import MAX_PAYLOAD, MAX_SERVER_LINE
 
 _MSG = re.compile(rb"MSG %b [0-9]{1,20}(?: %b)? (0|[1-9][0-9]{0,8})\r\n" % (COMMON, COMMON)).match
 _HMSG = re.compile(
@@ -21,10 +19,10 @@ _HMSG = re.compile(
 
 
 class ServerHandler(Protocol):
-    """Who takes what a server says."""
+    """Takes the server's frames."""
 
     def inform(self, info: bytes) -> bytes:
-        """The line in the place of `INFO <info>`."""
+        """The line that replaces `INFO <info>`."""
         ...
 
     def message(
@@ -42,7 +40,7 @@ class ServerStream(Stream):
     """The direction into the sandbox."""
 
     def __init__(self, handler: ServerHandler) -> None:
-        super().__init__(MAX_LINE)
+        super().__init__(MAX_SERVER_LINE)
         self._handler = handler
 
     def _run(self, data: bytes, position: int, length: int) -> tuple[int, int]:
@@ -117,5 +115,5 @@ _BARE = frozenset({b"PING", b"PONG", b"+OK"})
 
 
 def _length(digits: bytes) -> int:
-    """A length as any publisher may have spelled it: the server passes its leading zeros on, and they end nothing."""
+    """A length in any spelling: the server passes a publisher's leading zeros on, and they do no harm."""
     return number(digits.lstrip(b"0") or digits[-1:])

@@ -1,4 +1,4 @@
-"""What both ends of a NATS connection through a door share."""
+"""The common part of both ends of a NATS connection through a door."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.nats.stream import Piece
 
 WRITE_BUFFER = 512 * 1024
-"""Bytes that may wait to be taken by one side before the other is not read."""
+"""Bytes that one side may leave untaken before the gateway stops reading the other."""
 
 PIECE = 32 * 1024
-"""Bytes that are read at once, so that the others have something to do while the rest is judged; of a body that is
-passed on unread it is more."""
+"""Bytes that are read at once, so that other connections get a turn; more for a body that passes unread."""
 
 _READ = memoryview(bytearray(256 * 1024))
-"""Where every side reads to: a piece is copied out in the same turn."""
+"""The buffer that every side reads into: a piece is copied out in the same turn."""
 
 
 class Side(asyncio.BufferedProtocol):
-    """What both ends share: when they are read from, and how they end.
+    """When an end is read from, and how it ends.
 
     Args:
         ended: gets how the connection ends.
@@ -43,18 +42,18 @@ class Side(asyncio.BufferedProtocol):
             self.end("it was closed early")
 
     def hold(self, why: str) -> None:
-        """Do not read here until `release` with the same reason."""
+        """Stop reading here until `release` with the same reason."""
         self._holds.add(why)
         self.transport.pause_reading()
 
     def release(self, why: str) -> None:
-        """That reason is gone."""
+        """Drop that reason; without any reason left, read on."""
         self._holds.discard(why)
         if not self._holds and not self.transport.is_closing():
             self.transport.resume_reading()
 
     def end(self, reason: str) -> None:
-        """The connection is over."""
+        """End the connection."""
         if not self._ended.done():
             self._ended.set_result(reason)
 
@@ -68,12 +67,12 @@ class Side(asyncio.BufferedProtocol):
 
     @property
     def half_open(self) -> bool:
-        """What asyncio is to be answered at the end of what comes: TLS ends both ways at once."""
+        """What asyncio expects at the end of the input: TLS ends both ways at once."""
         return self.transport.get_extra_info("sslcontext") is None
 
     @property
     def ahead(self) -> int:
-        """Bytes that are to come of a body that is passed on."""
+        """Bytes still to come of a body that passes."""
         raise NotImplementedError
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (asyncio's signature)
@@ -85,7 +84,7 @@ class Side(asyncio.BufferedProtocol):
         self.data_received(_READ[:nbytes].tobytes())
 
     def data_received(self, data: bytes) -> None:
-        """The next piece came."""
+        """Take the next piece."""
         raise NotImplementedError
 
     def pause_writing(self) -> None:

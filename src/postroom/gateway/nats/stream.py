@@ -1,12 +1,11 @@
-"""What both directions of a NATS connection share: control lines, and bodies that are passed on unread. Pure.
+"""One direction of a NATS connection: control lines, and bodies that pass unread. Pure.
 
-A piece that holds nothing but allowed, whole frames is passed on as the object that came in. A control line waits
-until it is whole; a body does not, once its line was allowed.
+A piece of nothing but allowed, whole frames passes as the object that came in. A control line waits until it is whole;
+a body does not, once its line was allowed.
 
-The library's parser (`postroom_a2a.nats.parser`) does another thing: it takes a server's stream apart into messages.
-The gateway also reads what a client sends, which may be written to smuggle a command past it: nats-server takes any
-case, tabs and runs of spaces. So each line has one spelling here and is judged by its sender's rights, and what was
-allowed is passed on as it came, whole pieces at a time and without a copy.
+The library's parser (`postroom_a2a.nats.parser`) takes a server's stream apart into messages. The gateway also reads a
+client, which may try to smuggle a command past it: nats-server takes any case, tabs and runs of spaces. So here each
+line has one spelling, the sender's rights decide about it, and allowed bytes pass unchanged and without a copy.
 """
 
 from __future__ import annotations
@@ -24,30 +23,25 @@ TOO_LARGE = "Maximum Payload Violation"
 TOO_LONG = "Maximum Control Line Exceeded"
 
 HELD = 4096
-"""Bytes of a frame, or of its header block, that are waited for so that they can be looked at."""
-
-MAX_PAYLOAD = 64 * 1024 * 1024
-"""Bytes of one message: the most that a NATS server can be set to."""
-
-MAX_CONNECT = 32 * 1024
-"""Bytes of CONNECT: a credential with many projects is long."""
+"""Bytes of a frame, or of its header block, that wait until they can be checked."""
 
 COMMON = rb"([!#-)+-=?-\[\]-~]{0,511}[!#-)+\-/-=?-\[\]-~])"
-"""A subject, as an expression with one group, that needs no second look: no wildcard, no dot at its end, nothing that
-JSON would escape."""
+"""An expression with one group for a subject that needs no second look: no wildcard, no dot at its end, nothing that
+JSON would escape.
+"""
 
 END = b"\r\n"
 
 
 class Stream:
-    """One direction, cut into pieces anywhere. Subclasses read the lines.
+    """One direction, in pieces cut anywhere. Subclasses read the lines.
 
     Attributes:
-        broken: why nothing more is read, in the words of a NATS server; "" while all is well.
+        broken: why nothing more is read, in a NATS server's words; "" while all is well.
         max_line: bytes of a control line.
-        most: frames that one `feed` reads; what follows them is held.
-        frames: that the last `feed` has read.
-        more: it has stopped there: feed on, if only b"".
+        most: frames that one `feed` reads; the rest waits.
+        frames: number that the last `feed` has read.
+        more: `feed` stopped at `most`: call it again, if only with b"".
     """
 
     most = sys.maxsize
@@ -63,21 +57,21 @@ class Stream:
 
     @property
     def within(self) -> bool:
-        """Whether what was passed on last ended inside a message, so that nothing may be put in."""
+        """Whether the bytes passed on so far end inside a message, so that nothing may be put in."""
         return self._left > 0 and not self._swallow
 
     @property
     def ahead(self) -> int:
-        """Bytes of a body that are to come."""
+        """Bytes of a body that are still to come."""
         return self._left
 
     def feed(self, data: bytes) -> Sequence[Piece]:
-        """Read the next piece; what of it, and of what was held, is to be passed on now."""
+        """Read the next piece; return what may pass now, of it and of what waited."""
         self.frames, self.more = 0, False
         if self.broken:
             return ()
         if self._held:
-            data = self._held + data  # mostly at most a control line and a small header block
+            data = self._held + data  # rarely more than a control line and a small header block
             self._held = b""
         pieces: list[Piece] = []
         try:
@@ -93,9 +87,9 @@ class Stream:
         return pieces
 
     def _read(self, data: bytes, pieces: list[Piece]) -> tuple[int, int]:
-        """Read `data`; passed on are `pieces` and then what lies between the two positions, and the rest is held.
+        """Read `data`: `pieces` pass, then the bytes between the two positions returned; the rest waits.
 
-        What was passed on before an error is in `pieces`.
+        Before an error, `pieces` holds what passed.
 
         Raises:
             ProtocolViolation: the stream cannot be read on; the message is for `broken`.
@@ -127,7 +121,7 @@ class Stream:
                         raise ProtocolViolation(TOO_LONG)
                     break
                 frame = self._line(data, position, end, length)
-                if frame is None:  # part of it is waited for
+                if frame is None:  # the rest of it has not come
                     break
                 self.frames += 1
                 verdict, following = frame
@@ -145,11 +139,11 @@ class Stream:
         return begin, position
 
     def _run(self, data: bytes, position: int, length: int) -> tuple[int, int]:  # noqa: ARG002 (for subclasses)
-        """Read whole messages of the common form, as many as there are: what `_line` would say of them, in less time.
+        """Read as many whole messages of the common form as there are: same result as `_line`, in less time.
 
         Returns:
-            Where the first frame begins that `_line` has to read, and 0; or where one begins that is not to be passed
-            on, and where the next one does.
+            Where the first frame begins that `_line` has to read, and 0; or where one begins that must not pass,
+            and where the next one does.
         """
         return position, 0
 
@@ -159,13 +153,13 @@ class Stream:
         """Read the line from `position` to `end` and begin with its body.
 
         Returns:
-            Whether to pass the frame on, or what to pass on in its place, and where the next one begins in `data`;
+            Whether the frame passes, or what passes in its place, and where the next one begins in `data`;
             None to wait for more.
         """
         raise NotImplementedError
 
     def _complete(self, data: bytes, start: int, size: int, header: int, length: int) -> bool:
-        """Whether as much of a body that begins at `start` is there as has to be; checks the end of a whole one."""
+        """Whether enough of a body that begins at `start` has come; checks the end of a whole one."""
         stop = start + size
         if stop + 2 <= length:
             if data[stop : stop + 2] != END:
@@ -175,7 +169,7 @@ class Stream:
         return start + wanted <= length
 
     def _begin(self, data: bytes, start: int, size: int, length: int, *, swallow: bool) -> int:
-        """Go over a body of `size` bytes and its end; where the next frame begins, or `data` ends."""
+        """Skip a body of `size` bytes and its end; return where the next frame begins, or `data` ends."""
         following = start + size + 2
         if following <= length:
             return following

@@ -1,4 +1,4 @@
-"""Dialling a server of the bus for one connection, until its greeting has come."""
+"""Dialling a server of the bus for one connection, up to its greeting."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from urllib.parse import urlsplit
 
 from postroom.bus.address import BusAddress
 from postroom.errors import BusDisconnected, ProtocolViolation
+from postroom_a2a.bounds import MAX_SERVER_LINE
 from postroom_a2a.nats.info import read_info
-
-MAX_INFO = 64 * 1024
-"""Bytes of a greeting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """A server that has greeted, and is not read from until somebody resumes.
+    """A server that has greeted; its transport is paused.
 
     Attributes:
-        info: what the server says about itself.
+        info: the server's INFO document.
         rest: what it said after that.
     """
 
@@ -32,7 +30,7 @@ class Upstream:
 
 
 class _Greeting(asyncio.Protocol):
-    """Reads INFO, and stops reading."""
+    """Reads INFO, and pauses reading."""
 
     def __init__(self) -> None:
         self._data = b""
@@ -47,7 +45,7 @@ class _Greeting(asyncio.Protocol):
         """Of asyncio."""
         self._data += data
         line, end, rest = self._data.partition(b"\r\n")
-        if self.line.done() or (not end and len(self._data) < MAX_INFO):
+        if self.line.done() or (not end and len(self._data) < MAX_SERVER_LINE):
             return
         self.transport.pause_reading()
         if end and line.startswith(b"INFO "):
@@ -65,11 +63,11 @@ async def dial(address: Callable[[], BusAddress], deadline: float) -> Upstream:
     """Connect to one of the servers, in turn until one greets.
 
     Args:
-        address: where the bus is, asked anew each time.
-        deadline: seconds for all of them together.
+        address: the bus's, asked anew each time.
+        deadline: seconds for all servers together.
 
     Raises:
-        BusDisconnected: none greets in time.
+        BusDisconnected: no server greets in time.
     """
     where = address()
     failures: list[str] = []
@@ -77,14 +75,14 @@ async def dial(address: Callable[[], BusAddress], deadline: float) -> Upstream:
         async with asyncio.timeout(deadline):
             for place in _shuffled(where.servers):
                 try:
-                    # One that swallows the connection leaves time for the others.
+                    # A server that takes the connection and stays silent leaves time for the others.
                     async with asyncio.timeout(deadline / len(where.servers)):
                         return await _greeted(place, where)
                 except (OSError, ProtocolViolation, BusDisconnected) as error:
                     failures.append(str(error) or type(error).__name__)
     except TimeoutError:
         failures.append("not in time")
-    raise BusDisconnected(f"no server of the bus answers: {'; '.join(failures)}")
+    raise BusDisconnected(f"no server of the bus answers in time: {'; '.join(failures)}")
 
 
 def _shuffled(servers: Sequence[str]) -> list[str]:

@@ -1,6 +1,6 @@
-"""Workers in containers of an OpenSandbox server: the wall is its egress control, read back and tried, never assumed.
+"""Workers in containers of an OpenSandbox server: the wall is its egress control, which is read back and tried.
 
-The official SDK is an optional extra and takes over a second to import, so nothing here does until it is used.
+The official SDK is an optional extra and takes over a second to import, so only its use imports it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answers of bounded size: execd runs in the container, so a worker could have written what it says."""
+"""Answers of bounded size: execd runs in the container, so a worker could have written them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class TooLong(httpx.TransportError):
 
 
 class BoundedTransport(httpx.AsyncBaseTransport):
-    """Another transport, whose answers end with an error when they are too long.
+    """A transport that fails on answers that are too long.
 
     Args:
-        inner: does the work; it is closed with this one.
+        inner: does the work and is closed with this one.
         most: bytes of one answer.
     """
 
@@ -29,7 +29,7 @@ class BoundedTransport(httpx.AsyncBaseTransport):
         """Of httpx."""
         answer = await self._inner.handle_async_request(request)
         if not isinstance(answer.stream, httpx.AsyncByteStream):
-            raise TooLong("an answer that cannot be counted")
+            raise TooLong("an answer of unknown length")
         answer.stream = _Counted(answer.stream, self._most)
         return answer
 

@@ -1,8 +1,8 @@
-"""The egress control of a container: what it is told, and what it says that it does.
+"""The egress control of a container: its policy, and its own report of it.
 
-It fails open: without the right to change the network it warns and enforces nothing, and in its mode `dns` an
-address that was not looked up can still be reached. So its word is asked for before anything is put into the
-container, and the self-test tries it from inside.
+It fails open: without the right to change the network it warns and enforces nothing, and in its mode `dns` an address
+that nobody looked up stays reachable. So Postroom reads its report before anything enters the container, and the
+self-test tries it from inside.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from opensandbox.models.sandboxes import NetworkPolicy
 
 ENFORCING = "dns+nft"
-"""The one mode in which packets are held back, and not names alone."""
+"""The one mode that holds back packets, and not names alone."""
 
 REMEDY = "run OpenSandbox with its egress control in the mode dns+nft, and NET_ADMIN for it"
 
 
 def policy(host: str) -> NetworkPolicy:
-    """Nothing but the gateway."""
+    """A policy that allows the gateway alone."""
     from opensandbox.models.sandboxes import NetworkPolicy, NetworkRule
 
     rule = NetworkRule(action="allow", target=host)
@@ -34,7 +34,7 @@ async def read_back(sandbox: Sandbox, remote: Remote) -> None:
     """Ask the egress control what it enforces.
 
     Raises:
-        SandboxUnavailable: it is not exactly what `policy` says, in the mode that holds.
+        SandboxUnavailable: not exactly `policy`, or not in the mode that holds.
     """
     import httpx
     from opensandbox.api.egress import Client
@@ -44,14 +44,14 @@ async def read_back(sandbox: Sandbox, remote: Remote) -> None:
 
     config = sandbox.connection_config
     endpoint = await sandbox.get_endpoint(DEFAULT_EGRESS_PORT)
-    # The SDK's own call leaves the mode out.
+    # The SDK's own call omits the mode.
     client = httpx.AsyncClient(
         base_url=f"{config.protocol}://{endpoint.endpoint}",
         headers=endpoint.build_request_headers(config),
         timeout=remote.request,
         transport=config.transport,
     )
-    # Not closed: that would close the transport, which is the sandbox's.
+    # Not closed: that would close the sandbox's transport.
     answer = await get_policy.asyncio_detailed(
         client=Client(base_url=str(client.base_url)).set_async_httpx_client(client)
     )
@@ -63,7 +63,7 @@ async def read_back(sandbox: Sandbox, remote: Remote) -> None:
         )
     if said.enforcement_mode != ENFORCING:
         raise SandboxUnavailable(
-            f"the egress control enforces nothing that holds: its mode is {str(said.enforcement_mode) or '?'}",
+            f"the egress control does not hold packets back: its mode is {str(said.enforcement_mode) or '?'}",
             remedy=REMEDY,
         )
     _compare(said.to_dict().get("policy"), remote.gateway_host)
@@ -75,7 +75,7 @@ def _compare(found: object, host: str) -> None:
     allowed = {rule.get("target") for rule in rules or () if rule.get("action") == "allow"}
     if default != "deny" or allowed != {host}:
         raise SandboxUnavailable(
-            "the egress policy is not the one that was set: "
+            "the egress policy is not the one that Postroom has set: "
             f"default {default}, open to {', '.join(sorted(map(str, allowed))) or 'nothing'}",
             remedy=REMEDY,
         )

@@ -1,4 +1,4 @@
-"""One container with the sidecar in it: looked at now and then, kept alive, and removed at the end."""
+"""One container with the sidecar in it: polled, kept alive, and removed at the end."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ log = get_logger(__name__)
 
 KILLED = ExitStatus(SIGNALLED + 9)
 HURRY = 0.1
-"""Seconds between two looks at a program that was told to end."""
+"""Seconds between two polls of a program that is to end."""
 
 
 class OpenSandboxHandle:
-    """See `SandboxHandle`. The program is a command of execd; the container is removed with its end.
+    """See `SandboxHandle`. The program is a command of execd; its end removes the container.
 
     Args:
-        output: where its output goes; closed at the end.
+        output: takes the program's output; closed at the end.
     """
 
     pid = 0
@@ -52,7 +52,7 @@ class OpenSandboxHandle:
         self._end = asyncio.create_task(self._run_to_end(), name=f"sandbox {sandbox.id}")
 
     async def inward(self) -> Inward:
-        """Through execd, which passes requests on to a loopback port of the container."""
+        """The way through execd, which passes requests on to a loopback port of the container."""
         from opensandbox.constants import DEFAULT_EXECD_PORT
 
         with told("looking for a sandbox's daemon"):
@@ -79,7 +79,7 @@ class OpenSandboxHandle:
         return await self.wait()
 
     def kill(self) -> None:
-        """Have the container removed; `wait` tells when that is done."""
+        """Remove the container; `wait` returns when that is done."""
         self._killed.set()
         self._hurry.set()
 
@@ -102,7 +102,7 @@ class OpenSandboxHandle:
                         await self._renew()
             except SandboxUnavailable as error:
                 if is_gone(error.__cause__):
-                    return KILLED  # the container, or what ran in it, is no more
+                    return KILLED  # the container or the program is gone
                 now = time.monotonic()
                 silent_since = silent_since or now
                 if now - silent_since > self._remote.lost:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 WEAKER = frozenset({"vsock", "io_uring", "secret", "kernel", "namespace"})
-"""Kinds of canaries that a container's runtime may leave open although its network is closed: a partial wall."""
+"""Kinds of canaries that a container may reach although its network is closed: a partial wall."""
 
 CONFIGURE = (
     "set POSTROOM_OPENSANDBOX_URL and POSTROOM_GATEWAY_LISTEN; see docs/operating.md, OpenSandbox"
@@ -58,7 +58,7 @@ class OpenSandboxProvider:
     """Starts workers on an OpenSandbox server.
 
     Args:
-        remote: which one; None where none is configured.
+        remote: None without a configured server.
     """
 
     name = NAME
@@ -68,16 +68,16 @@ class OpenSandboxProvider:
         self._remote = remote
         self._proven = Level.NONE
         self.holes: frozenset[str] = frozenset()
-        self.shown: tuple[str, ...] = ()  # its folders are those of an image
+        self.shown: tuple[str, ...] = ()  # its folders are the image's
 
     async def probe(self) -> Capability:
-        """Start a real container and the self-test in it; remove what earlier lives have left."""
+        """Start a real container with the self-test in it; remove what earlier runs have left."""
         if self._remote is None:
             return self._none("no OpenSandbox server is configured", CONFIGURE)
         try:
             await load()
             if removed := await sweep(self._remote):
-                log.info("%d sandboxes of an earlier life were removed", removed)
+                log.info("%d sandboxes of an earlier run were removed", removed)
             capability = await self._try(self._remote)
         except PostroomError as error:
             return self._none(error.message, error.remedy)
@@ -85,7 +85,7 @@ class OpenSandboxProvider:
         return capability
 
     def paths(self, spec: SandboxSpec) -> SandboxPaths:
-        """The same in every container."""
+        """The same paths in every container."""
         remote = self._configured()
         return SandboxPaths(
             workspace=WORKSPACE,
@@ -105,7 +105,7 @@ class OpenSandboxProvider:
         )
 
     def unenforced(self, limits: Limits) -> tuple[str, ...]:
-        """The container has bounds for memory and CPU only."""
+        """The container bounds memory and CPU only."""
         found = ["processes"] if limits.processes else []
         return tuple(found + (["disk_mb"] if limits.disk else []))
 
@@ -136,13 +136,13 @@ class OpenSandboxProvider:
         if found:
             ways = ", ".join(report.unexplained(WEAKER)) or "a canary, as the host saw"
             return self._none(
-                f"its egress control says that it holds, and from inside these could be reached: {ways}",
+                f"its egress control reports that it holds, but the container could reach: {ways}",
                 "do not run workers there; check the network of its containers",
             )
         if not report.gateway:
             return self._none(
-                f"the gateway could not be reached from a container at {remote.gateway}",
-                "see that POSTROOM_GATEWAY_ADDRESS leads there, and that no firewall is in between",
+                f"a container could not reach the gateway at {remote.gateway}",
+                "check that POSTROOM_GATEWAY_ADDRESS leads there, and that no firewall is in between",
             )
         self.holes = report.reached_kinds
         away = sum(not canary.reached for canary in report.canaries)
@@ -181,7 +181,7 @@ class OpenSandboxProvider:
 
 
 async def _fill(sandbox: Sandbox, goods: list[WriteEntry], further: list[str]) -> None:
-    """Make the folders, then put the files there."""
+    """Make the folders, then write the files."""
     from opensandbox.models.filesystem import WriteEntry
 
     wanted = [*upload.FOLDERS, *further]
@@ -191,24 +191,24 @@ async def _fill(sandbox: Sandbox, goods: list[WriteEntry], further: list[str]) -
 
 
 async def _token(sandbox: Sandbox) -> str:
-    """What the container's execd asks for, "" for nothing."""
+    """The token of the container's execd, "" without one."""
     endpoint = await sandbox.get_endpoint(execd.PORT)
     headers = {name.lower(): text for name, text in (endpoint.headers or {}).items()}
     return headers.get(execd.TOKEN_HEADER.lower(), "")
 
 
 async def _run(sandbox: Sandbox, spec: SandboxSpec) -> str:
-    """Start the program in the background; the id of the command."""
+    """Start the program in the background; return the id of the command."""
     options = _options({**spec.env, "PYTHONPATH": CODE}, spec.workdir)
     options.background = True
     started = await _command(sandbox, list(spec.argv), options)
     if not started.id:
-        raise SandboxUnavailable("execd started the sidecar and gave it no id")
+        raise SandboxUnavailable("execd started the sidecar and returned no id for it")
     return started.id
 
 
 async def _command(sandbox: Sandbox, words: list[str], options: RunCommandOpts) -> Execution:
-    """Run a program by its words; an execd that knows commands only as text gets them quoted."""
+    """Run a program by its words; an execd that takes text only gets them quoted."""
     from opensandbox.exceptions import SandboxApiException
 
     try:

@@ -1,4 +1,4 @@
-"""Where sandboxes are that run on an OpenSandbox server, and how they are laid out inside."""
+"""An OpenSandbox server, and the layout of its containers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 NAME = "opensandbox"
 
 BASE = "/tmp/postroom"  # noqa: S108 (in the container, which holds one worker)
-"""Folder in the container for what is Postroom's. An image without root can make it, too."""
+"""Folder in the container for Postroom's files. An image without root can make it, too."""
 WORKSPACE = "/workspace"
 SECRETS = f"{BASE}/secrets"
 STATE = f"{BASE}/state"
@@ -20,30 +20,30 @@ A2A_PORT = 44780
 """Loopback port of the worker's A2A server in the container."""
 
 PORTS = (44781, 44782, 44783, 44784)
-"""Those of its sidecar: any free ones could be what execd and its egress control listen on later."""
+"""Loopback ports of its sidecar: execd and its egress control could later listen on arbitrary free ones."""
 
 EXECD_TOKEN = f"{SECRETS}/execd"
 """File with the token of the container's execd."""
 
 ROOM_LABEL, RUN_LABEL = "postroom.room", "postroom.run"
-"""Metadata of our sandboxes: whose they are, and which life of that post room has made them."""
+"""Metadata of Postroom's sandboxes: the post room that made them, and its run."""
 
 
 @dataclass(frozen=True)
 class Remote:
-    """An OpenSandbox server, and what its sandboxes are told.
+    """An OpenSandbox server, and the settings of its sandboxes.
 
     Attributes:
         url: of its lifecycle API, without `/v1`.
-        image: container image with Python and what the sidecar imports.
+        image: with Python and the sidecar's imports.
         gateway: `host:port` of the gateway for sandboxes of other machines.
-        gateway_ca: certificates (PEM) to trust there, "" for what the image trusts.
+        gateway_ca: certificates (PEM) to trust there; "" for the image's own.
         room: name of this post room among all that use the server.
-        run: name of this life of it.
+        run: name of this run of it.
         lifetime: seconds after which the server removes a sandbox that nobody has renewed.
-        ready: seconds that one has to come alive.
+        ready: seconds that a container has to come alive.
         request: seconds for one request.
-        poll: seconds between two looks at a program.
+        poll: seconds between two polls of a program.
         lost: seconds without an answer after which a sandbox counts as lost.
     """
 
@@ -63,5 +63,5 @@ class Remote:
 
     @property
     def gateway_host(self) -> str:
-        """The one name that a sandbox may reach."""
+        """The one host name that a sandbox may reach."""
         return self.gateway.rpartition(":")[0].strip("[]")

@@ -1,4 +1,4 @@
-"""The OpenSandbox server through its official SDK, with our deadlines, our bounds and our errors."""
+"""The OpenSandbox server through its official SDK, with Postroom's deadlines, bounds and errors."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ DEFAULT_MEMORY = 2048 * MIB
 
 
 async def load() -> ModuleType:
-    """The SDK, imported in a thread: it takes over a second.
+    """The SDK, imported in a thread since that takes over a second.
 
     Raises:
-        SandboxUnavailable: it is not installed.
+        SandboxUnavailable: the SDK is not installed.
     """
     try:
         return await asyncio.to_thread(importlib.import_module, "opensandbox")
@@ -42,14 +42,14 @@ async def load() -> ModuleType:
 
 @contextmanager
 def told(what: str) -> Generator[None]:
-    """Turns what the SDK raises into a `SandboxUnavailable` that says that `what` failed."""
+    """Turn an error of the SDK into a `SandboxUnavailable` that says that `what` failed."""
     import httpx
     from opensandbox.exceptions import SandboxException
 
     try:
         yield
     except (SandboxException, httpx.HTTPError, OSError, TimeoutError) as error:
-        # ValueError and the like are ours. The text of theirs holds status and message, never the key.
+        # ValueError and the like are Postroom's own. The SDK's text holds status and message, never the key.
         raise SandboxUnavailable(
             f"{what} failed: {error or type(error).__name__}",
             remedy="see the log of the OpenSandbox server",
@@ -77,19 +77,19 @@ def connection(remote: Remote) -> ConnectionConfig:
 
 
 async def close(config: ConnectionConfig) -> None:
-    """Close a connection; the SDK leaves one alone that it was given."""
+    """Close a connection; the SDK does not close one that it was given."""
     if config.transport is not None:
         await config.transport.aclose()
 
 
 async def create(remote: Remote, limits: Limits) -> Sandbox:
-    """A container with the gateway as its only way out: that is read back before anything is put into it.
+    """A container with the gateway as its only way out, read back before anything enters it.
 
     Args:
-        limits: memory and processor that it may use; the usual where they say nothing.
+        limits: its memory and processor; defaults where they are None.
 
     Raises:
-        SandboxUnavailable: it cannot be had, or its egress control does not hold.
+        SandboxUnavailable: no container, or its egress control does not hold.
     """
     sdk = await load()
     config = connection(remote)
@@ -121,7 +121,7 @@ async def create(remote: Remote, limits: Limits) -> Sandbox:
 
 
 async def bury(sandbox: Sandbox, deadline: float) -> None:
-    """Remove a container. If the server cannot be reached it does so itself, at the end of the lifetime."""
+    """Remove a container. A server that cannot be reached removes it itself, at the end of the lifetime."""
     try:
         with told("removing a sandbox"):
             async with asyncio.timeout(deadline):
@@ -139,7 +139,7 @@ def is_gone(error: BaseException | None) -> bool:
 
 
 async def sweep(remote: Remote) -> int:
-    """Remove what earlier lives of this post room have left; returns how many sandboxes that were.
+    """Remove the sandboxes that earlier runs of this post room have left; return their number.
 
     Raises:
         SandboxUnavailable: the server does not answer, or refuses the key.
@@ -160,7 +160,7 @@ async def sweep(remote: Remote) -> int:
                 stale += [
                     info.id
                     for info in found.sandbox_infos
-                    # The filter is the server's; what is not ours is never touched.
+                    # The server applies the filter; this check keeps foreign sandboxes safe from it.
                     if (info.metadata or {}).get(ROOM_LABEL) == remote.room
                     and (info.metadata or {}).get(RUN_LABEL) != remote.run
                 ]

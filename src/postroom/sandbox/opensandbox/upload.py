@@ -1,4 +1,4 @@
-"""What a container is given: our own code, the worker's folders, and its secrets. Nothing of it by a command line."""
+"""The files for a container: Postroom's code, the worker's folders, and its secrets. None goes by a command line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opensandbox.models.filesystem import WriteEntry
 
 MAX_BYTES = 64 * 1024 * 1024
-"""Of all folders together: they are copied, not mounted."""
+"""Bytes of all folders together: they are copied, not mounted."""
 
 FOLDERS = (BASE, SECRETS, STATE, HOME, TMP)
 
@@ -28,7 +28,7 @@ FILE_MODE, FOLDER_MODE, SECRET_MODE = map(mode_number, (0o644, 0o700, 0o600))
 
 @functools.cache
 def code() -> bytes:
-    """This very version of Postroom, as a zip that Python imports from; what it needs is in the image."""
+    """This version of Postroom as a zip that Python imports from; the image has its dependencies."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in PACKAGES:
@@ -38,7 +38,7 @@ def code() -> bytes:
 
 
 def code_entries() -> list[WriteEntry]:
-    """Our code alone."""
+    """Postroom's code alone."""
     from opensandbox.models.filesystem import WriteEntry
 
     return [WriteEntry(path=CODE, data=code(), mode=FILE_MODE)]
@@ -64,7 +64,7 @@ def entries(spec: SandboxSpec, paths: SandboxPaths) -> list[WriteEntry]:
             size += len(data)
             if size > MAX_BYTES:
                 raise InvalidInput(
-                    f"the worker's folders hold over {MAX_BYTES >> 20} MiB, and are copied into the sandbox",
+                    f"the worker's folders hold over {MAX_BYTES >> 20} MiB, which is too much to copy into the sandbox",
                     remedy="put large files into the image",
                 )
             mode = mode_number(0o755) if path.stat().st_mode & 0o100 else FILE_MODE
@@ -74,7 +74,7 @@ def entries(spec: SandboxSpec, paths: SandboxPaths) -> list[WriteEntry]:
 
 
 def secrets(spec: SandboxSpec, execd_token: str) -> list[WriteEntry]:
-    """The secrets, for their owner alone; among them what the container's execd asks for."""
+    """The secrets, readable for their owner alone; with them the token of the container's execd."""
     from opensandbox.models.filesystem import WriteEntry
 
     contents = {**spec.secrets, EXECD_TOKEN: execd_token.encode()}

@@ -16,7 +16,8 @@ from typing import Any
 
 from postroom.errors import InvalidInput, NoResponders, PostroomError, ProtocolViolation
 from postroom.observe import get_logger
-from postroom.protocol.records import TASK_DEPTH, deeper_than
+from postroom.protocol.limits import TASK_DEPTH
+from postroom.protocol.records import deeper_than
 from postroom.sidecar.a2a.changes import SEQUENCE, Records, TaskChange, TaskChanges
 from postroom_a2a.binding.frames import Request, Response
 from postroom_a2a.json_operations import VERSION

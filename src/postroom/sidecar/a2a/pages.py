@@ -9,12 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from postroom.errors import InvalidInput
+from postroom.protocol.limits import MAX_PAGE_BYTES
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.params import shortened
 from postroom_a2a.service import TaskPage, TaskQuery
-
-PAGE_BYTES = 768 * 1024
-"""Bytes of the tasks in one answer to ListTasks: it has to fit a message of the bus."""
 
 
 class Snapshots(Protocol):
@@ -46,7 +44,7 @@ async def page_of(
     after = _position(query.page) if query.page else None
     rest = [each for each in found if after is None or each < after]
     tasks: list[dict[str, Any]] = []
-    room = PAGE_BYTES
+    room = MAX_PAGE_BYTES
     for _, task in rest[: query.limit]:
         snapshot = shortened(await snapshots.snapshot(task), query.history)
         if not query.artifacts:

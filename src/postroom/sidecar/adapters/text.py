@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from postroom.protocol.limits import MAX_TEXT_ANSWER
 from postroom.protocol.verbs import Artifact, Complete, Fail, Reply, Seen
 from postroom.sidecar.adapters.adapter import End, Incoming, IncomingTask, Output, Said, Sender
 from postroom_a2a.text import one_line, printable
-
-MAX_ANSWER = 128 * 1024
-"""Bytes of an answer. A task has three times as much room, and a text may need twice its bytes in JSON."""
 
 MAX_COMPLAINT = 2000
 """Characters of standard error that a failed task shows."""
@@ -23,7 +21,7 @@ MAX_COMPLAINT = 2000
 CONTINUATION = "\n    "
 
 _TOO_LONG = (
-    f"the answer has more than {MAX_ANSWER // 1024} KiB; try: postroom-agent artifact --file"
+    f"the answer has more than {MAX_TEXT_ANSWER // 1024} KiB; try: postroom-agent artifact --file"
 )
 
 
@@ -35,7 +33,7 @@ class PlainText:
         self._message = ""
         self._wanted = False
         self._lines: list[str] = []
-        self._left = MAX_ANSWER
+        self._left = MAX_TEXT_ANSWER
 
     def feed(self, line: str) -> list[Said]:
         """Nothing yet: a line is a part of the answer."""

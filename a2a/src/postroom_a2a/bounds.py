@@ -1,0 +1,25 @@
+"""The bounds of what crosses a wire, each once. Pure."""
+
+from __future__ import annotations
+
+MAX_CONTEXT = 256
+"""Characters of a context id. It is in every snapshot of a task and in everything that is said of it."""
+
+MAX_ID = MAX_CONTEXT
+"""Characters of an id of a task or a message that a client gives."""
+
+MAX_PAGE = 100
+"""Tasks in one answer to ListTasks."""
+
+MAX_CARD_BYTES = 64 * 1024
+"""Bytes of an Agent Card."""
+
+MAX_PAYLOAD = 64 * 1024 * 1024
+"""Bytes of one message of NATS, headers and all: the most that a server can be set to."""
+
+MAX_SERVER_LINE = 64 * 1024
+"""Bytes of a control line of a server, INFO among them. A subject may be as long as the server's `max_control_line`
+allows whoever publishes, so a lower bound would let a stranger end this connection."""
+
+MAX_CLIENT_LINE = 4096
+"""Bytes of a control line of a client: by default the server ends a connection that sends a longer one."""
