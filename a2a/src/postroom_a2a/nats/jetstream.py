@@ -34,7 +34,7 @@ API_TIMEOUT = 5.0
 """Seconds for the answer to a call of the API, and for a PubAck."""
 
 PAUSES = RetryPolicy(base=0.04, cap=0.5)
-"""Seconds before a question is asked again."""
+"""Pauses, in seconds, before a request is sent again."""
 
 MSG_ID = "Nats-Msg-Id"
 LAST_SUBJECT_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"

@@ -102,7 +102,7 @@ class Mailbox:
                 await subscription.unsubscribe()
 
     def new_inbox(self) -> str:
-        """A subject for frames that are not answers, beside those of the mailbox."""
+        """A subject for frames that are not answers, outside the mailbox's own subjects."""
         if self._has_own_prefix:
             return f"{self.prefix}.p.{secrets.token_hex(12)}"
         return self.connection.new_inbox()

@@ -12,7 +12,7 @@ from postroom_a2a.nats.frame import read_headers
 from postroom_a2a.nats.jetstream import JetStream
 
 DIRECT_TIMEOUT = 2.0
-"""Seconds for a direct get before the stream's leader is asked."""
+"""Seconds for a direct get; after them `last_record` asks the stream's leader."""
 
 
 class Record(NamedTuple):
