@@ -20,6 +20,7 @@ from postroom.errors import InvalidInput, InvalidName, MessageTooLarge, Protocol
 from postroom.protocol.ids import check_message_id
 from postroom.protocol.limits import MAX_DEPTH, MAX_ENVELOPE_BYTES, MAX_LABEL
 from postroom.protocol.records import read_record, too_deep
+from postroom_a2a.messages import context_fault
 from postroom_a2a.times import format_time, parse_time
 
 VERSION = 1
@@ -120,7 +121,7 @@ class Envelope:
             message = record["message"]
             if not isinstance(message, dict):
                 raise ProtocolViolation("the envelope's message is not an object")
-            return cls(
+            envelope = cls(
                 id=check_message_id(_text(record, "id")),
                 to=_text(record, "to"),
                 message=message,
@@ -136,6 +137,15 @@ class Envelope:
             )
         except (KeyError, InvalidName) as error:
             raise ProtocolViolation(f"not an envelope: {error}") from error
+        envelope._check_context()
+        return envelope
+
+    def _check_context(self) -> None:
+        # The worker rejects a request with such a context, and tells its requester why; a post belongs to no context.
+        if self.request is not None or self.to.startswith("#"):
+            return
+        if fault := context_fault(self.message.get("contextId") or ""):
+            raise ProtocolViolation(fault)
 
     def expired(self, now: float) -> bool:
         """Whether it may no longer be delivered at `now`."""

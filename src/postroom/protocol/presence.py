@@ -13,9 +13,6 @@ from postroom.protocol.limits import MAX_STATUS
 from postroom.protocol.records import instant, read_record
 from postroom_a2a.text import one_line
 
-BEAT_INTERVAL = 5.0
-"""Seconds between two status messages of a live worker; PRESENCE forgets after 30 s (`streams.STREAMS`)."""
-
 OUT_OF_MEMORY = 87
 """Exit code of a sidecar that ran out of memory: it can report this in no other way."""
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from postroom.protocol import subjects
+from postroom.protocol.intervals import CALL_BEAT
 from postroom_a2a.binding.headers import Flow
 from postroom_a2a.live.calling import CoreCaller
 from postroom_a2a.live.serving import CoreServer
@@ -20,7 +21,7 @@ CONCURRENCY = 16
 MAX_REQUEST = 64 * 1024
 """Bytes of a call. What is larger is nothing that can be asked here, and it is not read: that would take its time."""
 
-FLOW = Flow(window=8, beat=10.0)
+FLOW = Flow(window=8, beat=CALL_BEAT)
 """What is taken of a stream: so many frames of a bus's message lie unread at most."""
 
 RATE = 200
