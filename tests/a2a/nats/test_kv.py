@@ -154,7 +154,7 @@ async def test_a_watch_whose_consumer_is_lost_reports_what_changed_meanwhile(tmp
         bucket = await Bucket.open(js, "lost", MEMORY)
         await bucket.put("same", b"1")
         await bucket.put("gone", b"1")
-        async with aclosing(bucket.watch(beat=0.1)) as watch:
+        async with aclosing(bucket.watch(heartbeat=0.1)) as watch:
             while await anext(watch) is not None:
                 pass
             names = (await js.api("CONSUMER.NAMES.KV_lost"))["consumers"]
@@ -245,7 +245,7 @@ async def test_a_watch_and_a_write_go_on_after_a_restart_of_nats_server(tmp_path
         connection = await open_connection(url, reconnect_time_wait=0.02, max_reconnect_attempts=-1)
         bucket = await Bucket.open(JetStream(Mailbox(connection)), "kept")
         await bucket.put("before", b"1")
-        watch = bucket.watch(beat=0.2)
+        watch = bucket.watch(heartbeat=0.2)
         while await anext(watch) is not None:
             pass
         await first.aclose()

@@ -239,12 +239,12 @@ class WireConnection(Inbound):
         session.frames_to(overlap.next)
         session.transport.write(b"".join(each.line for each in self._routes.values()))
         self._both, self._overlapping = (former, session), self._loop.create_future()
-        far = info.get("server_id") != self._info.get("server_id")
+        elsewhere = info.get("server_id") != self._info.get("server_id")
         in_order = False
         try:
             if not await self._has_processed(session, until):
                 raise BusDisconnected("the new connection broke before it took over")
-            if far:
+            if elsewhere:
                 await asyncio.sleep(SPREAD)
             self._hold()
             in_order = await self._has_processed(former, until)
@@ -257,7 +257,7 @@ class WireConnection(Inbound):
             in_order &= await self._has_processed(former, until)
             overlap.release()
             await self._has_processed(session, until)
-            if far:
+            if elsewhere:
                 await asyncio.sleep(SPREAD)
         finally:
             self._both = ()
@@ -308,7 +308,7 @@ class WireConnection(Inbound):
             await session.close()
 
     def _finish(self, why: PostroomError | None) -> None:
-        """Close the connection for good; `why` is reported if it is not the owner who closes it."""
+        """Close the connection for good; `why` is the reason to report, None if the owner closes it."""
         self._closed, self._why = True, why
         for session in self._both:
             session.hang_up()

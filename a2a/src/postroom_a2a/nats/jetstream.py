@@ -10,6 +10,7 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from postroom_a2a.errors import (
@@ -33,7 +34,7 @@ API_TIMEOUT = 5.0
 """Seconds for the answer to a call of the API, and for a PubAck."""
 
 PAUSES = RetryPolicy(base=0.04, cap=0.5)
-"""Seconds before a question is asked again."""
+"""Pauses, in seconds, before a request is sent again."""
 
 MSG_ID = "Nats-Msg-Id"
 LAST_SUBJECT_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
@@ -207,6 +208,26 @@ class JetStream:
 
     # ── streams and consumers ────────────────────────────────────────────────────────────────────────
 
+    async def open_stream(
+        self, wanted: Mapping[str, Any], *, create: bool = True
+    ) -> dict[str, Any]:
+        """The configuration of the stream, which is made as `wanted` if it is missing.
+
+        Raises:
+            NotFound: it is missing, and `create` is False.
+            As `api`.
+        """
+        name = wanted["name"]
+        for _ in range(8):  # others may make it at the same time
+            try:
+                return (await self.api(f"STREAM.INFO.{name}"))["config"]
+            except NotFound:
+                if not create:
+                    raise
+            with suppress(Conflict):
+                return (await self.api(f"STREAM.CREATE.{name}", wanted))["config"]
+        raise Conflict(f"the stream {name} comes and goes: try again")
+
     async def ensure_stream(self, name: str, subjects: Sequence[str], **settings: Any) -> None:
         """Make the stream, or add the subjects that the stream of that name lacks; its other settings stay.
 
@@ -218,16 +239,9 @@ class JetStream:
             Refused: the server cannot make or change it so; the text is the server's.
             As `api`.
         """
-        for _ in range(8):  # others may make it at the same time
-            try:
-                config = (await self.api(f"STREAM.INFO.{name}"))["config"]
-            except NotFound:
-                wanted = {"name": name, "subjects": list(subjects), **settings}
-                try:
-                    await self.api(f"STREAM.CREATE.{name}", wanted)
-                except Conflict:
-                    continue
-                return
+        wanted = {"name": name, "subjects": list(subjects), **settings}
+        for _ in range(8):  # others may change it at the same time
+            config = await self.open_stream(wanted)
             there = list(config.get("subjects", ()))
             lacking = [each for each in subjects if not any(covers(have, each) for have in there)]
             if not lacking:

@@ -17,11 +17,9 @@ from typing import Any, Self
 
 from postroom_a2a.errors import (
     BusDisconnected,
-    Conflict,
     InvalidInput,
     LostUpdate,
     NoResponders,
-    NotFound,
     PeerError,
     Refused,
     RequestTimeout,
@@ -35,7 +33,7 @@ from postroom_a2a.nats.kv_format import (
     BucketSettings,
     read_entry,
 )
-from postroom_a2a.nats.ordered import BEAT, OrderedConsumer
+from postroom_a2a.nats.ordered import HEARTBEAT, OrderedConsumer
 from postroom_a2a.nats.records import Record, last_record
 from postroom_a2a.retry import Backoff
 
@@ -90,22 +88,10 @@ class Bucket:
                 f"{name!r} is not the name of a bucket: use letters, digits, - and _"
             )
         settings = settings or BucketSettings()
-        for _ in range(8):  # others may make it at the same time
-            try:
-                config = (await js.api(f"STREAM.INFO.KV_{name}"))["config"]
-            except NotFound:
-                if not create:
-                    raise
-            else:
-                if settings.key_ttl and not config.get("allow_msg_ttl"):
-                    config = await _with_ttl(js, config, settings)
-                return cls(js, name, config)
-            try:
-                made = await js.api(f"STREAM.CREATE.KV_{name}", settings.config(name))
-            except Conflict:
-                continue
-            return cls(js, name, made["config"])
-        raise Conflict(f"the bucket {name} comes and goes: try again")
+        config = await js.open_stream(settings.config(name), create=create)
+        if settings.key_ttl and not config.get("allow_msg_ttl"):
+            config = await _with_ttl(js, config, settings)
+        return cls(js, name, config)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -123,7 +109,7 @@ class Bucket:
         return None if entry is None or entry.deleted else entry
 
     async def watch(
-        self, keys: str = ">", *, values: bool = True, beat: float = BEAT
+        self, keys: str = ">", *, values: bool = True, heartbeat: float = HEARTBEAT
     ) -> AsyncGenerator[BucketEntry | None, None]:
         """The entries of `keys`, then every change; close the generator to end it.
 
@@ -133,7 +119,7 @@ class Bucket:
         Args:
             keys: filter; `*` for one token, `>` for the rest.
             values: False to leave the values out.
-            beat: seconds between the server's heartbeats in silence.
+            heartbeat: seconds between the server's heartbeats in silence.
 
         Raises:
             InvalidInput: the filter is malformed.
@@ -148,7 +134,7 @@ class Bucket:
         while True:
             try:
                 async with aclosing(
-                    self._changes(keys, known, values=values, beat=beat)
+                    self._changes(keys, known, values=values, heartbeat=heartbeat)
                 ) as changes:
                     async for entry in changes:
                         backoff.reset()
@@ -271,12 +257,14 @@ class Bucket:
         return None if record is None else self._read(record)
 
     async def _changes(
-        self, keys: str, known: dict[str, int], *, values: bool, beat: float
+        self, keys: str, known: dict[str, int], *, values: bool, heartbeat: float
     ) -> AsyncGenerator[BucketEntry | None, None]:
         """What differs from `known`, then None, then the changes, until the consumer breaks."""
         policy = {"deliver_policy": "last_per_subject", "headers_only": not values}
         subject = self._prefix + keys
-        async with OrderedConsumer(self.js, self._stream, subject, beat=beat, **policy) as consumer:
+        async with OrderedConsumer(
+            self.js, self._stream, subject, heartbeat=heartbeat, **policy
+        ) as consumer:
             seen: set[str] | None = set()
             rest = consumer.pending
             while True:
@@ -320,8 +308,8 @@ def _gone(known: dict[str, int], seen: set[str]) -> list[BucketEntry]:
 
 
 async def _with_ttl(
-    js: JetStream, config: Mapping[str, Any], settings: BucketSettings
-) -> Mapping[str, Any]:
+    js: JetStream, config: dict[str, Any], settings: BucketSettings
+) -> dict[str, Any]:
     """The stream's configuration after an attempt to allow its keys a time to live."""
     change = {**config, **settings.ttl_config()}
     try:

@@ -102,7 +102,7 @@ class Mailbox:
                 await subscription.unsubscribe()
 
     def new_inbox(self) -> str:
-        """A subject for frames that are not answers, beside those of the mailbox."""
+        """A subject for frames that are not answers, outside the mailbox's own subjects."""
         if self._has_own_prefix:
             return f"{self.prefix}.p.{secrets.token_hex(12)}"
         return self.connection.new_inbox()
@@ -336,11 +336,11 @@ class FrameQueue:
                 raise StreamBroken("more frames of a stream lay unread than its reader takes")
             loop = asyncio.get_running_loop()
             self._waiter = waiter = loop.create_future()
-            alarm = loop.call_later(timeout, _expire, waiter)
+            timer = loop.call_later(timeout, _expire, waiter)
             try:
                 await waiter
             finally:
-                alarm.cancel()
+                timer.cancel()
                 self._waiter = None
         frame = self._frames.popleft()
         self._unread -= len(frame.data)

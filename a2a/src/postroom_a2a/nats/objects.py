@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from postroom_a2a.errors import (
-    Conflict,
     InvalidInput,
     MessageTooLarge,
     NotFound,
@@ -109,15 +108,7 @@ class ObjectBucket:
             "allow_rollup_hdrs": True,
             "allow_direct": True,
         }
-        for _ in range(8):  # others may make it at the same time
-            try:
-                return cls(js, name, (await js.api(f"STREAM.INFO.OBJ_{name}"))["config"])
-            except NotFound:
-                if not create:
-                    raise
-            with suppress(Conflict):
-                return cls(js, name, (await js.api(f"STREAM.CREATE.OBJ_{name}", wanted))["config"])
-        raise Conflict(f"the bucket {name} comes and goes: try again")
+        return cls(js, name, await js.open_stream(wanted, create=create))
 
     async def put(self, name: str, content: bytes) -> ObjectInfo:
         """Store an object, in place of the one of that name; returns its description.

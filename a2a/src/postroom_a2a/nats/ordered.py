@@ -26,7 +26,7 @@ from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.port import FAULTS, Frame, Subscription
 from postroom_a2a.nats.records import Record
 
-BEAT = 5.0
+HEARTBEAT = 5.0
 """Seconds between the server's heartbeats while there is nothing new."""
 
 _UNREAD = 256
@@ -41,7 +41,7 @@ class OrderedConsumer:
 
     Args:
         subjects: filters, which may have wildcards; () for every record.
-        beat: seconds between the server's heartbeats in silence; three missing ones break the consumer.
+        heartbeat: seconds between the server's heartbeats in silence; three missing ones break the consumer.
         config: further members of the consumer's configuration, such as `deliver_policy` or `headers_only`.
 
     Attributes:
@@ -54,14 +54,14 @@ class OrderedConsumer:
         stream: str,
         subjects: str | Sequence[str],
         *,
-        beat: float = BEAT,
+        heartbeat: float = HEARTBEAT,
         **config: Any,
     ) -> None:
         self.pending = 0
         self._js = js
         self._stream = stream
         self._subjects = (subjects,) if isinstance(subjects, str) else tuple(subjects)
-        self._beat = beat
+        self._heartbeat = heartbeat
         self._config = config
         self._name = secrets.token_hex(8)
         self._frames: asyncio.Queue[Frame] = asyncio.Queue(_UNREAD)
@@ -111,7 +111,7 @@ class OrderedConsumer:
 
     async def _next_frame(self) -> Frame:
         try:
-            async with asyncio.timeout(3 * self._beat):
+            async with asyncio.timeout(3 * self._heartbeat):
                 return await self._frames.get()
         except TimeoutError:
             raise StreamBroken(f"the consumer of {self._stream} fell silent") from None
@@ -139,7 +139,7 @@ class OrderedConsumer:
             "mem_storage": True,
             "num_replicas": 1,
             "flow_control": True,
-            "idle_heartbeat": int(self._beat * 1e9),
+            "idle_heartbeat": int(self._heartbeat * 1e9),
             "inactive_threshold": int(_INACTIVE * 1e9),
             **self._config,
         }

@@ -20,7 +20,7 @@ TURN = 256 * 1024
 
 
 class Outbound:
-    """Publishes over the session that there is now, and keeps what is published while there is none.
+    """Publishes over the present session, and keeps what is published while the connection has no server.
 
     Attributes:
         changed: done when the connection came back, or is closed for good; then another future takes its place.
@@ -68,7 +68,7 @@ class Outbound:
         """Wait until the connection has a server, for `timeout` seconds or for ever.
 
         Raises:
-            BusDisconnected, Unauthorized: there is none in time, or the connection is closed for good.
+            BusDisconnected, Unauthorized: it has none in time, or is closed for good.
         """
         until = None if timeout is None else self._loop.time() + timeout
         while self._session is None:

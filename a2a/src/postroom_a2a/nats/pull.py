@@ -50,7 +50,7 @@ class _Pull:
 
 @dataclass(slots=True)
 class PullCounters:
-    """The pulls that a loop sent, and those of them that the server refused or that fell silent (`lost`)."""
+    """Counts the pulls that a loop sent, and the `lost` ones: refused by the server, or fallen silent."""
 
     pulls: int = 0
     lost: int = 0

@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from postroom_a2a.errors import NotFound, ProtocolViolation, RequestTimeout
+from postroom_a2a.nats.frame import read_headers
 from postroom_a2a.nats.jetstream import JetStream
 
 DIRECT_TIMEOUT = 2.0
-"""Seconds for a direct get before the stream's leader is asked."""
+"""Seconds for a direct get; after them `last_record` asks the stream's leader."""
 
 
 class Record(NamedTuple):
@@ -77,15 +78,9 @@ def _read(answer: Mapping[str, Any]) -> Record:
         return Record(
             subject=str(message["subject"]),
             payload=base64.b64decode(message.get("data") or ""),
-            headers=_headers(base64.b64decode(message.get("hdrs") or "")),
+            headers=read_headers(base64.b64decode(message.get("hdrs") or "")),
             sequence=int(message["seq"]),
             stored_at=datetime.fromisoformat(message["time"]).timestamp(),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ProtocolViolation("JetStream's answer to a get is not a message") from error
-
-
-def _headers(block: bytes) -> dict[str, str]:
-    """The headers of a block from the API: a version line, then one header a line."""
-    lines = block.decode("utf-8", "replace").split("\r\n")[1:]
-    return {name: value.strip() for name, mark, value in (x.partition(":") for x in lines) if mark}

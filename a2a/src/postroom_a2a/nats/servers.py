@@ -33,7 +33,7 @@ class _Entry:
 
 
 class Pool:
-    """The servers of one connection: those of its options, and those that they name.
+    """The servers of one connection: the given ones, and the members of their cluster that they name.
 
     Args:
         insist: never give up a server that refuses the credential.

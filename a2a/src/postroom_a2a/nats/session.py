@@ -66,7 +66,7 @@ class ServerSession(asyncio.Protocol):
         self._up = False
         self._why: PostroomError | None = None
         self._unanswered = 0
-        self._alarm: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     # ── asyncio.Protocol ─────────────────────────────────────────────────────────────────────────────
 
@@ -88,8 +88,8 @@ class ServerSession(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail what still waits, and tell the owner."""
-        if self._alarm is not None:
-            self._alarm.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         if not self._ended.done():
             self._ended.set_result(None)
         error = self._why or BusDisconnected(f"the NATS server ended the connection: {exc or ''}")
@@ -217,7 +217,7 @@ class ServerSession(asyncio.Protocol):
             return
         self._unanswered += 1
         self.ping()
-        self._alarm = self._loop.call_later(self._options.ping_interval, self._tick)
+        self._timer = self._loop.call_later(self._options.ping_interval, self._tick)
 
 
 async def dial(
