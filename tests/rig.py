@@ -25,7 +25,8 @@ from postroom.bus.server_config import ServerConfig
 from postroom.identity.credential import Credential
 from postroom.identity.trust import Trust
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, BEAT_INTERVAL, agent_consumer
+from postroom.protocol.intervals import DELIVERY_BEAT
+from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
 
 
 def new_uid() -> str:
@@ -66,7 +67,7 @@ class Rig:
         uid: str,
         *,
         projects: Sequence[str] = (),
-        beat: float = BEAT_INTERVAL,
+        beat: float = DELIVERY_BEAT,
     ) -> NatsBus:
         """A connection with `credential`."""
         bus = await NatsBus.connect(
@@ -86,7 +87,7 @@ class Rig:
         return self.trust.mint_agent(uid, projects, lifetime=3600, now=time.time())
 
     async def agent(
-        self, uid: str = "", projects: Sequence[str] = (), *, beat: float = BEAT_INTERVAL
+        self, uid: str = "", projects: Sequence[str] = (), *, beat: float = DELIVERY_BEAT
     ) -> NatsBus:
         """A connected agent with its four durable consumers."""
         uid = uid or new_uid()

@@ -146,7 +146,7 @@ class AlreadyRunning(Conflict):
 
 
 class AddressRefused(Forbidden):
-    """The host has an address that nothing here may connect to."""
+    """The host resolves to an address that Postroom never connects to."""
 
     code = "address-refused"
 
@@ -182,19 +182,19 @@ class StateUnwritable(EnvironmentFault):
 
 
 class ServerTooOld(EnvironmentFault):
-    """The nats-server found is older than the oldest that keeps our promises."""
+    """The nats-server is older than the oldest version that keeps our promises."""
 
     code = "server-too-old"
 
 
 class ServerFailed(EnvironmentFault):
-    """The nats-server could not be started or keeps ending."""
+    """The nats-server could not be started, or keeps ending."""
 
     code = "server-failed"
 
 
 class SandboxUnavailable(EnvironmentFault):
-    """The sandbox asked for cannot be had here; nothing was started without it."""
+    """The requested sandbox is not available on this machine; nothing was started without it."""
 
     code = "sandbox-unavailable"
 
@@ -253,7 +253,7 @@ def http_status(error: PostroomError) -> int:
 def _tree(root: type[PostroomError]) -> dict[str, type[PostroomError]]:
     found = {root.code: root}
     for child in root.__subclasses__():
-        if "code" in vars(child):  # else it is the same error in somebody else's family
+        if "code" in vars(child):  # otherwise the same error in a family of other errors
             found |= _tree(child)
     return found
 

@@ -1,4 +1,4 @@
-"""Logging set-up: one place that decides format and level; everything else only calls `get_logger`.
+"""Logging set-up: this module decides format and level; every other module only calls `get_logger`.
 
 Plain lines with a level, so that grep works. No secret is ever a field (docs/architecture.md, Identity).
 """
@@ -20,7 +20,7 @@ def get_logger(name: str) -> logging.Logger:
 
 
 def to_stderr(level: str = "warning") -> None:
-    """Log to stderr; for processes whose stderr someone keeps."""
+    """Log to stderr, for processes whose stderr is kept."""
     handler = logging.StreamHandler(sys.stderr)
     _install(handler, level)
 
@@ -33,10 +33,10 @@ def to_file(path: Path, level: str = "info") -> None:
 
 
 class _LogFile(logging.handlers.RotatingFileHandler):
-    """A log that costs its lines and nothing else while its disk is full."""
+    """A log file that loses lines while its disk is full, and does nothing else."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the name is logging's)
-        """Say nothing of a line that could not be written: each would be a traceback in another file."""
+        """Ignore a line that could not be written: the default writes a traceback for each to another file."""
         if not isinstance(sys.exception(), OSError):
             super().handleError(record)
 

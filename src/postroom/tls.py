@@ -1,6 +1,6 @@
-"""TLS contexts of both sides, and a rehearsal that tells whether they fit before a peer finds out.
+"""TLS contexts of both sides, and a rehearsed handshake that finds faults before a peer does.
 
-Clients of ours speak TLS 1.3 alone; servers take 1.2, too, for clients that others wrote.
+Our clients speak TLS 1.3 only; our servers also take 1.2, for other clients.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from pathlib import Path
 from postroom.errors import InvalidInput
 
 _STEPS = 8
-"""Flights of a handshake are three; more means that it does not come to an end."""
+"""A handshake has three flights; more mean that it does not end."""
 
 
 def server_context(file: Path) -> ssl.SSLContext:
     """A context that shows the certificate in `file` (PEM: chain and key).
 
     Raises:
-        InvalidInput: it cannot be read, or the key is another's.
+        InvalidInput: the file cannot be read, or its key belongs to another certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -27,20 +27,21 @@ def server_context(file: Path) -> ssl.SSLContext:
 
 
 def show(context: ssl.SSLContext, file: Path) -> None:
-    """From now on new connections see the certificate in `file`; those that are open stay.
+    """Show the certificate in `file` to new connections; open connections stay.
 
     Raises:
-        InvalidInput: it cannot be read, or the key is another's; the context is as it was.
+        InvalidInput: the file cannot be read, or its key belongs to another certificate; the context is as it
+            was.
     """
     try:
         context.load_cert_chain(file)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # ssl.SSLError is an OSError
         reason = error.strerror or str(error)
-        raise InvalidInput(f"{file} is no certificate with its key: {reason}") from error
+        raise InvalidInput(f"{file} is not a certificate with its key: {reason}") from error
 
 
 def client_context(ca: Path | None) -> ssl.SSLContext:
-    """A context that trusts the certificates in `ca` and no others, or with None those that this system trusts.
+    """A context that trusts only the certificates in `ca`, or with None the ones that this system trusts.
 
     Raises:
         InvalidInput: `ca` holds no certificates.
@@ -55,17 +56,17 @@ def client_context(ca: Path | None) -> ssl.SSLContext:
 
 
 def rehearse(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
-    """Make a handshake in memory: what it says now, a peer would say later.
+    """Make a handshake in memory, which fails where a peer's would.
 
     Raises:
-        InvalidInput: the client does not take the server for `name`.
+        InvalidInput: the client does not accept the server as `name`.
     """
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     near = client.wrap_bio(back, there, server_hostname=name)
     far = server.wrap_bio(there, back, server_side=True)
     try:
         for _ in range(_STEPS):
-            if all([_done(near), _done(far)]):  # both, whatever the first one says
+            if all([_done(near), _done(far)]):  # both sides, whatever the first one reports
                 return
     except ssl.SSLCertVerificationError as error:
         raise InvalidInput(

@@ -13,12 +13,8 @@ from postroom.bus.memory import MemoryAdmin, MemoryBroker, MemoryBus
 from postroom.bus.nats import NatsBus, ensure_all
 from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.protocol.streams import (
-    AGENT_CONSUMER_STREAMS,
-    BEAT_INTERVAL,
-    ConsumerSpec,
-    agent_consumer,
-)
+from postroom.protocol.intervals import DELIVERY_BEAT
+from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, ConsumerSpec, agent_consumer
 from tests.rig import Rig, new_uid, running_bus
 
 TIMEOUT = 10
@@ -34,7 +30,7 @@ class Pair(Protocol):
     bob: MessageBusProvider
 
     async def agent(
-        self, uid: str = "", projects: Sequence[str] = ("main",), *, beat: float = BEAT_INTERVAL
+        self, uid: str = "", projects: Sequence[str] = ("main",), *, beat: float = DELIVERY_BEAT
     ) -> MessageBusProvider:
         """A further connection of an agent."""
 
@@ -54,7 +50,7 @@ class MemoryPair:
     bob: MessageBusProvider
 
     async def agent(
-        self, uid: str = "", projects: Sequence[str] = ("main",), *, beat: float = BEAT_INTERVAL
+        self, uid: str = "", projects: Sequence[str] = ("main",), *, beat: float = DELIVERY_BEAT
     ) -> MessageBusProvider:
         uid = uid or new_uid()
         bus = MemoryBus(self.broker, uid, projects=projects, beat=beat)
@@ -77,7 +73,7 @@ class NatsPair:
     bob: MessageBusProvider
 
     async def agent(
-        self, uid: str = "", projects: Sequence[str] = ("main",), *, beat: float = BEAT_INTERVAL
+        self, uid: str = "", projects: Sequence[str] = ("main",), *, beat: float = DELIVERY_BEAT
     ) -> MessageBusProvider:
         uid = uid or new_uid()
         credential = self.rig.credential(uid, projects)

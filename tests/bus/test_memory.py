@@ -14,8 +14,8 @@ from postroom.bus.port import Delivery
 from postroom.errors import BusDisconnected, NoResponders, NotFound, Refused, RequestTimeout
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE
+from postroom.protocol.intervals import ACK_WAIT
 from postroom.protocol.streams import (
-    ACK_WAIT,
     BY_NAME,
     DUPLICATE_WINDOW,
     MAX_DELIVER,
@@ -122,8 +122,10 @@ async def test_presence_is_forgotten_when_it_is_not_renewed(timed: Timed):
 
 
 async def test_a_request_times_out_by_the_brokers_clock(timed: Timed):
+    over = asyncio.Event()
+
     async def silent(message: object) -> bytes:
-        await asyncio.Event().wait()
+        await over.wait()
         return b""
 
     await timed.bob.serve(f"worker.{BOB}.rpc.*", silent)
@@ -134,6 +136,7 @@ async def test_a_request_times_out_by_the_brokers_clock(timed: Timed):
     await timed.clock.advance(1)
     with pytest.raises(RequestTimeout):
         await asking
+    over.set()  # or the end of the bus would wait for it
 
 
 async def test_a_stream_of_the_newest_records_lets_the_oldest_go(timed: Timed):

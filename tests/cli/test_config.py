@@ -139,5 +139,5 @@ def test_a_broken_file_is_told_and_not_changed(postroom: Run, tmp_path: Path):
     for words in (("list",), ("get", "http.port"), ("set", "http.port", "1")):
         ended = postroom("config", *words)
         assert ended.status == 2
-        assert f"{file} is no TOML" in ended.err
+        assert f"{file} is not TOML" in ended.err
     assert file.read_text() == "[http\n"

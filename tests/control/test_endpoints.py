@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.control.endpoints import Outward, plan
+from postroom.control.endpoints import OutwardAddress, plan
 from postroom.errors import InvalidInput
 from postroom.identity.certificates import Certificate
 from postroom.settings import Settings
@@ -46,7 +46,7 @@ def test_an_address_means_tls_for_the_bus_and_the_api_there(
 ):
     endpoints = plan(settings(text))
 
-    assert endpoints.outward == Outward(address, address, port)
+    assert endpoints.outward == OutwardAddress(address, address, port)
     assert endpoints.nats_host == address
     assert endpoints.encrypted
     assert not endpoints.loopback_tls

@@ -14,8 +14,9 @@ from postroom.directory.cards import address, skills_of
 from postroom.directory.registry import SHORTEST_INTERVAL
 from postroom.errors import Forbidden
 from postroom.protocol import subjects
+from postroom.protocol.intervals import CARD_LIFETIME, CARD_REFRESH
 from postroom.protocol.presence import WorkerState
-from postroom.protocol.streams import CARD_LIFETIME, CARD_REFRESH, CARDS_BUCKET, card_key
+from postroom.protocol.streams import CARDS_BUCKET, card_key
 from postroom.settings import DEFAULT_ORG
 from postroom_a2a.nats.kv import Bucket
 from tests.control.taskroom import Hand, TaskRoom, card, room_on, task_room

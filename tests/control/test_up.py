@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.control.up import _told
+from postroom.control.up import _reported
 from postroom.errors import NotRunning, PortTaken, PostroomError
 from postroom.settings import Settings
 
@@ -18,7 +18,7 @@ def group(*errors: Exception) -> ExceptionGroup[Exception]:
 
 
 def test_our_own_error_is_told_wherever_it_is_in_a_group(tmp_path: Path):
-    told = _told(group(KeyError("x"), PortTaken("taken")), Settings(state=tmp_path))
+    told = _reported(group(KeyError("x"), PortTaken("taken")), Settings(state=tmp_path))
 
     assert isinstance(told, PortTaken)
 
@@ -26,11 +26,11 @@ def test_our_own_error_is_told_wherever_it_is_in_a_group(tmp_path: Path):
 def test_our_own_error_is_told_as_it_is(tmp_path: Path):
     error = NotRunning("not there")
 
-    assert _told(error, Settings(state=tmp_path)) is error
+    assert _reported(error, Settings(state=tmp_path)) is error
 
 
 def test_an_unforeseen_error_is_named_with_where_its_traceback_is(tmp_path: Path):
-    told = _told(group(KeyError("x")), Settings(state=tmp_path))
+    told = _reported(group(KeyError("x")), Settings(state=tmp_path))
 
     assert type(told) is PostroomError
     assert str(told) == f"unexpected KeyError: 'x' (see {tmp_path / 'logs' / 'control.log'})"

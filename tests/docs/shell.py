@@ -93,6 +93,7 @@ class Shell:
             AssertionError: the line did not come in time.
         """
         pid_file, output = Path(self._orders.name) / "pid", Path(self._orders.name) / "watched"
+        output.touch()  # the shell makes it only when it begins the command
         self.run(f"(set -m; {command} > {output} 2>&1 & echo $! > {pid_file})")
         pid = int(pid_file.read_text())
         end = time.monotonic() + DEADLINE

@@ -144,6 +144,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("opensandbox-lifecycle")
 def test_commands_and_files_are_execds_work_while_the_agents_pipes_are_the_sidecars(
     room: PostRoom, server: Server

@@ -88,6 +88,7 @@ def test_nothing_that_passes_between_clients_and_servers_can_be_read(always: Pos
         check(captured, marker)
 
 
+@pytest.mark.slow
 def test_the_relay_would_have_found_what_is_readable(room: PostRoom) -> None:
     marker = f"secret-{secrets.token_hex(8)}"
     with relayed(room):

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import InvalidInput, MessageTooLarge, ProtocolViolation
-from postroom.protocol.envelope import MAX_ENVELOPE_BYTES, Envelope
+from postroom.protocol.envelope import Envelope
+from postroom.protocol.limits import MAX_CONTEXT, MAX_ENVELOPE_BYTES
 from postroom_a2a.times import format_time
 from tests.protocol.records import is_storable, payloads
 
@@ -182,3 +183,20 @@ def test_an_envelope_is_expired_from_its_instant_on(expires_at: float, now: floa
 @given(instants)
 def test_an_envelope_without_expiry_never_expires(now: float):
     assert not Envelope(id="a", to=UID, message={}, sent_at=0.0).expired(now)
+
+
+def test_a_message_with_an_overlong_context_is_refused_and_says_why():
+    message = VALID["message"]
+
+    kept = Envelope.decode(_payload(message={**message, "contextId": "c" * MAX_CONTEXT}))
+    assert len(kept.message["contextId"]) == MAX_CONTEXT
+
+    for context in ("c" * (MAX_CONTEXT + 1), 7):
+        with pytest.raises(ProtocolViolation, match="a context id has "):
+            Envelope.decode(_payload(message={**message, "contextId": context}))
+
+
+def test_a_request_with_an_overlong_context_is_left_to_its_worker_to_reject():
+    message = {**VALID["message"], "contextId": "c" * (MAX_CONTEXT + 1)}
+
+    assert Envelope.decode(_payload(message=message, request={"method": "SendMessage"})).request

@@ -83,8 +83,8 @@ def test_a_path_in_a_file_is_relative_to_that_file(state: Path):
         ("[http]\nprot = 1\n", "no setting 'http.prot'", "http.port, "),
         ("port = 1\n", "no setting 'port'", "http.port, "),
         ('[http]\nport = "x"\n', "http.port in ", "port, 0 to 65535"),
-        ("[http\n", "is no TOML", ""),
-        ("a = " + "[" * 20000, "is no TOML", ""),
+        ("[http\n", "is not TOML", ""),
+        ("a = " + "[" * 20000, "is not TOML", ""),
     ],
 )
 @pytest.mark.parametrize("place", [STATE, USER])

@@ -27,7 +27,7 @@ for message in messages():
 """
 
 MESSAGES = 24
-ROUNDS = 3
+ROUNDS = 2
 
 
 @pytest.mark.requirement("all-kills-counted")

@@ -11,16 +11,14 @@ from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from postroom.errors import BusDisconnected, NotRunning, ProtocolViolation, from_problem
-
-TIMEOUT = 90.0
-"""Seconds for an answer; the sidecar itself gives up sooner."""
+from postroom.protocol.intervals import LOCAL_TIMEOUT
 
 CHUNK = 64 * 1024
 """Bytes that are read or sent at a time."""
 
 
 def call(
-    method: str, path: str, body: dict[str, Any] | None = None, *, timeout: float = TIMEOUT
+    method: str, path: str, body: dict[str, Any] | None = None, *, timeout: float = LOCAL_TIMEOUT
 ) -> Any:
     """The answer of the sidecar, whose address is in the environment, within `timeout` seconds.
 
@@ -77,7 +75,7 @@ def lines(path: str, body: dict[str, Any], headers: dict[str, str]) -> Iterator[
 
 
 @contextmanager
-def _connected(timeout: float = TIMEOUT) -> Generator[HTTPConnection]:
+def _connected(timeout: float = LOCAL_TIMEOUT) -> Generator[HTTPConnection]:
     address = urlsplit(os.environ.get("POSTROOM_API", ""))
     if not address.hostname or not address.port:
         raise NotRunning(

@@ -11,13 +11,11 @@ from postroom.audit import AuditLog
 from postroom.audit.query import Match, Query
 from postroom.audit.reading import Position, newest, read_lines
 from postroom.audit.unwritable import trouble_of
+from postroom.protocol.intervals import STREAM_BEAT
 from postroom_a2a.times import parse_time
 
 OMITTED = "omitted"
 """Field of the line that says how many lines of plumbing were left out before it."""
-
-HEARTBEAT = 15.0
-"""Seconds of silence after which an empty line is sent, so that both ends notice a dead connection."""
 
 FOLLOW_INTERVAL = 0.1
 """Seconds between two reads of a follower, which must not slow the gateway."""
@@ -113,7 +111,7 @@ class AuditView:
             if reached == position:
                 waited = {growth, self._ending}
                 done, _ = await asyncio.wait(
-                    waited, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED
+                    waited, timeout=STREAM_BEAT, return_when=asyncio.FIRST_COMPLETED
                 )
                 if not done:
                     yield b"\n"

@@ -79,7 +79,7 @@ class Delivery(Protocol):
     """One delivery of a stored message to a consumer; it comes again unless acked or terminated.
 
     It is *open* until the first call of `ack`, `nak` or `term`; later calls do nothing. While it is open, in-progress
-    beats go out every `BEAT_INTERVAL` seconds, even after its handler returned: a handler may pass it on and
+    beats go out every `DELIVERY_BEAT` seconds, even after its handler returned: a handler may pass it on and
     acknowledge later. Closing the subscription ends the beats; open deliveries can still be acknowledged for `ack_wait`
     seconds.
     """

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from postroom.client.transport import PERHAPS_DONE, Query, Transport
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.protocol.ids import check_name
+from postroom.protocol.intervals import STREAM_SILENCE
 
 if TYPE_CHECKING:
     from postroom.client.records import Blob, Credential, Rest, Task, TaskEvent
@@ -101,9 +102,6 @@ class Calls:
 SILENCE = 300.0
 """Seconds to wait for the next record of what is there: a long log takes time to search."""
 
-FOLLOW_SILENCE = 45.0
-"""Seconds without a byte after which a followed log counts as lost; empty lines come every 15 s."""
-
 
 class AuditCalls(Calls):
     """The audit log, as its operator."""
@@ -136,7 +134,7 @@ class AuditCalls(Calls):
         query |= {name: "true" for name, on in (("denied", denied), ("follow", follow)) if on}
         if not plumbing:
             query["plumbing"] = "false"
-        silence = FOLLOW_SILENCE if follow else SILENCE
+        silence = STREAM_SILENCE if follow else SILENCE
         with self.transport.exchange("GET", "/v1/audit", silence=silence, params=query) as answer:
             for line in answer.iter_lines():
                 if line.strip():

@@ -29,10 +29,8 @@ from postroom.errors import (
     ProtocolViolation,
     Unauthorized,
 )
+from postroom.protocol.intervals import STREAM_SILENCE
 from postroom_a2a.retry import RetryPolicy
-
-SILENCE = 45.0
-"""Seconds without a byte after which a connection counts as lost; the server comments every 15 s."""
 
 SETTLED = 10.0
 """Seconds after which a connection counts as a good one, so that earlier failures are forgotten."""
@@ -139,7 +137,7 @@ class EventStream:
 
     def _connection(self) -> Iterator[Event]:
         query = {**self._topic, "after": self._after}
-        with self._transport.stream(self._path, query, silence=SILENCE) as response:
+        with self._transport.stream(self._path, query, silence=STREAM_SILENCE) as response:
             self._response = response
             self._since = time.monotonic()
             self.connected.set()

@@ -1,4 +1,4 @@
-"""The control plane: composition root and thin routes."""
+"""The control plane: composition roots and the HTTP API."""
 
 from __future__ import annotations
 
@@ -6,13 +6,7 @@ from postroom.settings import Settings
 
 
 def run(settings: Settings) -> int:
-    """Run a post room in the foreground until it is told to end; returns the exit status.
+    """Run a post room in the foreground until it is told to end; returns the exit status."""
+    from postroom.control import up  # a heavy import, for a real start only
 
-    Raises:
-        PostroomError: it could not be started.
-    """
-    from postroom.control.up import (
-        run as run_foreground,
-    )  # heavy: only when a post room really starts
-
-    return run_foreground(settings)
+    return up.run(settings)

@@ -1,6 +1,6 @@
-"""What agents may ask the control plane on `ctl.<own>.<verb>` (docs/architecture.md, Agent requests).
+"""Requests of agents to the control plane on `ctl.<own>.<verb>` (docs/architecture.md, Agent requests).
 
-The asker is the subject's second token, which the server has checked. Answers are JSON; an error is
+The second token of the subject is the asker's uid, which nats-server has checked. An answer is JSON; an error is
 `{"error": <problem document>}`.
 """
 
@@ -34,10 +34,10 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks, as the server says.
+    """The agent that asks, as nats-server reports it.
 
     Attributes:
-        key: public user key of the connection, from the server's own header; "" if it sent none.
+        key: public user key of the connection, "" if the server sent none.
     """
 
     uid: str
@@ -47,14 +47,11 @@ class Asker:
 Verb = Callable[[Asker, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 MAX_AT_ONCE = 8
-"""Questions of one agent that are worked on at a time: some wait for seconds, and all agents share who answers."""
+"""Requests of one agent that are handled at a time: some wait for seconds, and all agents share this process."""
 
 
 class AgentRequests:
-    """The verbs, served to every agent of the org.
-
-    The requests arrive on the connection to core.
-    """
+    """Answers the requests of every agent of the organisation, over the connection to core."""
 
     def __init__(self, parts: Parts, tasks: AgentTaskRequests) -> None:
         self._bus = parts.bus
@@ -63,7 +60,7 @@ class AgentRequests:
         self._issuer = parts.issuer
         self._search = parts.search
         self._subscription: Subscription | None = None
-        # Of this type of error the sidecar asks again in a moment.
+        # On an error of this type the sidecar asks again in a moment.
         self._limit = ConcurrencyLimit(
             MAX_AT_ONCE, lambda: RequestTimeout("this agent asks too much at once")
         )
@@ -117,7 +114,7 @@ class AgentRequests:
 
     async def _find(self, _asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
         skill, text = str(asked.get("skill") or ""), str(asked.get("text") or "")
-        # Who looks for somebody looks for somebody with a card.
+        # A worker looks for an agent with a card.
         found = await self._search.find(skill, text)
         return bounded([entry for entry in found if entry["card"] is not None])
 
@@ -146,7 +143,7 @@ def _of_uid(verb: TaskVerb) -> Verb:
 
 
 def _user_key(message: Message) -> str:
-    """The connection's user key: the server puts it on requests that cross a shared import."""
+    """The connection's user key: nats-server puts it on requests that cross a shared import."""
     try:
         return str(json.loads(message.metadata.get("Nats-Request-Info", "{}")).get("user", ""))
     except (ValueError, AttributeError):

@@ -1,6 +1,6 @@
-"""What a worker may ask about tasks on `ctl.<own>.tasks.<verb>` (docs/architecture.md, Tasks).
+"""Requests of agents about tasks on `ctl.<own>.tasks.<verb>` (docs/architecture.md, Tasks).
 
-A task is known to its worker and to its requester; for everybody else there is none of that id.
+Only a task's worker and its requester may know of it; for every other agent it does not exist.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ CHANGES_PAGE = 100
 """Changes in one answer to `tasks.changes`."""
 
 CANCEL_WAIT = 2.0
-"""Seconds that a cancel waits for the end; who asked hears of it in any case."""
+"""Seconds that a cancel waits for the task to end; the asker hears of the end in any case."""
 
 TaskVerb = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
-"""Takes the asker's uid and what it asked; returns the answer."""
+"""Takes the asker's uid and its request; returns the answer."""
 
 
 class AgentTaskRequests:
-    """The verbs; `verbs` has them by name.
+    """Answers the requests; `verbs` has the methods by name.
 
-    The lease of a task lasts as long as the start of the worker that has taken it.
+    A worker's lease of a task lasts as long as the run that has taken the task.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -66,8 +66,9 @@ class AgentTaskRequests:
         }
 
     async def open(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """The tasks that a worker has taken and not ended, as far as the log goes now; with `untaken` those that it was
-        asked for and has not taken.
+        """The tasks that a worker has taken and not ended; with `untaken` those that it has not taken.
+
+        The answer includes everything that is in the log now.
         """
         run, after = _text(asked, "run"), _number(asked, "after", 0)
         await self._fresh()
@@ -102,7 +103,7 @@ class AgentTaskRequests:
     async def listed(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
         """Tasks of the asker, the newest first; without `role` those that it runs and those that it asked for.
 
-        With `other` only those that have this agent on their other side.
+        `other` narrows to tasks that have that agent on their other side.
         """
         role, limit = _text(asked, "role"), _number(asked, "limit", LIST_PAGE)
         other = _text(asked, "other")
@@ -124,13 +125,13 @@ class AgentTaskRequests:
         return {"tasks": [_fitting(view.as_json(), share) for view in newest]}
 
     async def changes(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """What is stored of a task past sequence `after`, as far as the log goes now: each change, and the task."""
+        """A page of a task's changes past sequence `after`, with the task; includes all that is in the log now."""
         await self._fresh()
         row, after = await self._own(asker, asked), _number(asked, "after", 0)
         found = await self._database.read(
             partial(store.events_of, task=row.id, after=after, limit=CHANGES_PAGE)
         )
-        # What was folded since belongs to a later page.
+        # A change that was folded since the task was read belongs to a later page.
         found = [each for each in found if each.seq <= row.seq]
         answer = {"sequence": row.seq, "state": row.state, "task": json.loads(row.snapshot)}
         changes: list[dict[str, Any]] = []
@@ -147,10 +148,10 @@ class AgentTaskRequests:
         } | answer
 
     async def choose(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """Another agent that has a skill; the same one again for the same key."""
+        """Another agent that has a skill; the same agent again for the same key."""
         skill, key = _text(asked, "skill"), _text(asked, "key")
         if not 0 < len(skill) <= MAX_LABEL or len(key) > MAX_DERIVED_KEY:
-            raise InvalidInput("a skill has a name, and a name or a key has an end")
+            raise InvalidInput("the skill or the key is too long, or the skill is missing")
         agent = await self._choose(asker, skill, key)
         return {"uid": agent.uid, "nick": agent.nick, "kind": agent.kind}
 
@@ -162,7 +163,7 @@ class AgentTaskRequests:
         return {"view": _fitting(view.as_json(), MAX_AGENT_ANSWER)}
 
     async def answer(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """Give a task that the asker asked for what it waits for."""
+        """Give a task that the asker asked for the input that it waits for."""
         row = await self._requested(asker, asked)
         named = one_line(_text(asked, "named"), MAX_ID)
         view = await self._office.answer(row.id, asker, _text(asked, "text"), named)
@@ -174,14 +175,16 @@ class AgentTaskRequests:
         try:
             await self._caught_up()
         except TimeoutError as error:
-            raise RequestTimeout("the records of tasks are not folded in time") from error
+            raise RequestTimeout(
+                "the control plane did not read the records of tasks in time"
+            ) from error
 
     async def _own(self, asker: str, asked: dict[str, Any]) -> TaskRow:
         named = _text(asked, "task")
         row = await self._known(asker, named)
         if row is None:
-            # Who has just asked for a task knows of it before we do. Also where it is another's, which must not
-            # be told from none by the time that the answer takes.
+            # The asker may know of its new task before it is folded here. A task of others takes this way, too, so
+            # that the time of the answer does not tell whether it exists.
             await self._fresh()
             row = await self._known(asker, named)
         if row is None:
@@ -191,7 +194,7 @@ class AgentTaskRequests:
     async def _known(self, asker: str, named: str) -> TaskRow | None:
         try:
             row = await self._office.find(named)
-        except (Conflict, NotFound):  # several, too: they may be others'
+        except (Conflict, NotFound):  # Conflict: several tasks fit, and they may be others'
             return None
         return row if asker in {row.worker, row.requester} else None
 
@@ -222,7 +225,7 @@ def _lease(head: TaskHead) -> dict[str, Any]:
 
 
 def _event(change: TaskEventRow, task: TaskRow) -> dict[str, Any] | None:
-    """What a change said, as A2A StreamResponse; None for the first record, which says that the task is there."""
+    """A change as A2A StreamResponse; None for the first record, which only creates the task."""
     if change.event:
         return json.loads(change.event)
     if change.state == TaskState.SUBMITTED:
@@ -239,7 +242,7 @@ def _size(document: dict[str, Any]) -> int:
 
 
 def _fitting(view: dict[str, Any], room: int) -> dict[str, Any]:
-    """`view` with its texts cut where it is over `room` bytes."""
+    """`view`, with its texts cut if it is over `room` bytes."""
     if _size(view) <= room:
         return view
     cut = {name: view[name][:MAX_SHOWN_TEXT] for name in ("text", "status_text")}
@@ -254,12 +257,12 @@ def _fitting(view: dict[str, Any], room: int) -> dict[str, Any]:
 def _text(asked: dict[str, Any], key: str) -> str:
     value = asked.get(key, "")
     if not isinstance(value, str):
-        raise InvalidInput(f"{key} is no text")
+        raise InvalidInput(f"{key} is not a text")
     return value
 
 
 def _number(asked: dict[str, Any], key: str, default: int) -> int:
     value = asked.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise InvalidInput(f"{key} is no number")
+        raise InvalidInput(f"{key} is not a whole number from 0 on")
     return value

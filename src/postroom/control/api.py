@@ -1,4 +1,4 @@
-"""The HTTP API `/v1` (docs/api.md): routes, who may call them, errors as problem documents (RFC 9457)."""
+"""The HTTP API `/v1` (docs/api.md): its routes, their callers, and errors as problem documents (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def build_api(
     """The application of one organisation.
 
     Args:
-        announcement: what `server.json` says now.
+        announcement: returns the present content of `server.json`.
         managed: all organisations, for the API of the default one; None for the others'.
     """
     app = FastAPI(
@@ -114,7 +114,7 @@ async def _ours(_: Request, error: PostroomError) -> JSONResponse:
 async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
     first = error.errors()[0]
     in_json = "json" in request.headers.get("content-type", "")
-    # The reader of JSON gives a position in the text for a place; it is in no field.
+    # For malformed JSON the location is a position in the text, not a field.
     fields = [] if first["type"] == "json_invalid" else first["loc"]
     where = ".".join(str(part) for part in fields if part != "body")
     remedy = "" if where or in_json else "send it with the header Content-Type: application/json"

@@ -45,9 +45,9 @@ from postroom.settings import DEFAULT_GATEWAY_PORT, Settings
 
 
 class BackgroundTasks:
-    """Tasks that run as long as what they serve; what one of them raises ends that.
+    """Tasks that run as long as the part that they serve; an error in one of them ends that part.
 
-    `start` begins one that is cancelled at the end. Tasks of `group` are waited for.
+    `start` begins a task that is cancelled at the end. Tasks of `group` are waited for.
     """
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
@@ -82,7 +82,7 @@ class Installation:
     Attributes:
         settings: of the installation; organisations derive theirs from them.
         credentials: secrets that the gateway adds to workers' requests.
-        alerts: how an alert is raised in each organisation that is open, by its name.
+        alerts: raises an alert in each open organisation, by its name.
         canaries: what each sandbox is tried against.
         remote: where sandboxes of other machines run, None for nowhere.
     """
@@ -110,14 +110,7 @@ async def open_installation(
     endpoints: Endpoints,
     certificate: CertificateKeeper | None,
 ) -> Installation:
-    """Open the shared parts; `stack` closes them.
-
-    Raises:
-        PortTaken: the gateway cannot listen for sandboxes of other machines.
-        StateUnwritable: the audit log cannot be written, or the credentials cannot be read.
-        InvalidInput: the settings of egress, or of sandboxes elsewhere, are malformed.
-        EnvironmentFault: the certificates for egress cannot be read.
-    """
+    """Open the shared parts; `stack` closes them."""
     alerts: dict[str, RaiseAlert] = {}
     audit = AuditLog(
         settings.audit_file,
@@ -131,7 +124,7 @@ async def open_installation(
     credentials = Credentials(settings.credentials_file)
 
     async def raise_alert(org: str, alert: Alert) -> None:
-        if org in alerts:  # else the organisation is just being closed, and the alert is in the log
+        if org in alerts:  # otherwise the organisation is closing, and the alert is in the log
             await alerts[org](alert)
 
     egress = StreamProxy(open_egress(settings, credentials))
@@ -160,7 +153,7 @@ async def open_installation(
         background.start(listener.run(), "gateway for other machines")
         address = endpoints.gateway_address(listener.port)
         remote = open_remote(settings, address, certificate.ca, trust.system_account)
-    # Sandboxes of other machines are tried against an address that other machines can reach.
+    # Sandboxes on other machines need canaries at an address that those machines can reach.
     canary_server = await stack.enter_async_context(CanaryServer(outward=listener is not None))
     canaries = canary_server.canaries("")
     return Installation(
@@ -169,12 +162,7 @@ async def open_installation(
 
 
 def open_egress(settings: Settings, credentials: Credentials) -> EgressProxy:
-    """The proxy for workers' requests to the outside, as the operator has set it up.
-
-    Raises:
-        InvalidInput: a private place is malformed.
-        EnvironmentFault: the further certificates cannot be read.
-    """
+    """The proxy for workers' requests to the outside, as the operator has set it up."""
     policy = OutboundPolicy.parse(settings.egress_private)
     # The system's certificates take a moment to load, and most post rooms need none.
     tls = cache(partial(client_context, settings.egress_ca))
@@ -194,7 +182,7 @@ class OrgGateway:
 
     async def open_door(self, spec: DoorSpec) -> Path:
         """See `GatewayProvider.open_door`."""
-        # Before the door is there: the worker may call as soon as it is.
+        # First, because the worker may call as soon as its door is open.
         self._router.admit(spec.uid, self._org)
         self._doors.add(spec.uid)
         return await self._gateway.open_door(spec)
@@ -211,7 +199,7 @@ class OrgGateway:
             await self.close_door(uid)
 
     def statistics(self) -> GatewayStatistics:
-        """Of the whole gateway; see `GatewayProvider.statistics`."""
+        """See `GatewayProvider.statistics`; the counts are of the whole gateway."""
         return self._gateway.statistics()
 
 
@@ -221,7 +209,7 @@ class OrgGateway:
 def _far_listener(
     endpoints: Endpoints, certificate: CertificateKeeper, gateway: Gateway
 ) -> TlsListener | None:
-    """The gateway's listener for sandboxes on other machines, bound; None if the settings name none."""
+    """The gateway's bound listener for sandboxes on other machines; None if the settings name none."""
     wanted = endpoints.gateway
     if wanted is None:
         return None
@@ -230,16 +218,12 @@ def _far_listener(
 
 
 def open_remote(settings: Settings, gateway: str, ca: str, operator: str) -> Remote | None:
-    """How workers are put on the OpenSandbox server of `settings`; None without one.
+    """The OpenSandbox server of `settings` for workers; None without one.
 
     Args:
-        settings: name the server and its key.
         gateway: `host:port` at which a sandbox finds the gateway.
-        ca: path of what sandboxes must trust for that, "" for what they trust anyway.
-        operator: public key of this post room, which tells its sandboxes from those of others.
-
-    Raises:
-        InvalidInput: a setting is missing or unsafe.
+        ca: path of the authority that sandboxes must trust for that, "" for the ones of their system.
+        operator: public key of this post room, which tells its sandboxes from others'.
     """
     if not settings.opensandbox_url:
         return None
@@ -260,7 +244,7 @@ def _check_url(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username:
         raise InvalidInput(
-            "POSTROOM_OPENSANDBOX_URL is no URL of a server", remedy="e.g. https://host:8080"
+            "POSTROOM_OPENSANDBOX_URL is not the URL of a server", remedy="e.g. https://host:8080"
         )
     if parts.scheme == "http" and not _is_loopback(parts.hostname):
         raise InvalidInput(

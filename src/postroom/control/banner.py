@@ -1,4 +1,4 @@
-"""What a post room says about itself at its start: where it is, and what a person should know of it."""
+"""The lines that a post room prints at its start: its addresses, and notes for its operator."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from postroom.settings import Settings
 
 
 def say(text: str) -> None:
-    """Print a line for who started it."""
+    """Print a line on standard output."""
     try:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the banner has gone; the post room stays.
+        # The reader of the banner has gone; the post room stays.
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
 
 
 def banner(
     settings: Settings, urls: Sequence[str], host: BusHost, certificate: CertificateKeeper | None
 ) -> Iterator[str]:
-    """Its lines; `urls` are of the API, this machine's first, and of the bus."""
+    """The lines; `urls` are the API's, this machine's first, and the bus's."""
     api = ", ".join(url for url in urls if url.startswith("http"))
     yield f"Postroom {__version__}"
     yield f"  API    {api}"
@@ -52,7 +52,7 @@ def notes(
     certificate: CertificateKeeper | None,
     addresses: Sequence[str],
 ) -> Iterator[str]:
-    """What a person should know, a sentence each; `addresses` are this machine's, as others see it."""
+    """Notes for the operator, a sentence each; `addresses` are this machine's, as others see it."""
     yield from host.doubts
     if certificate is not None and endpoints.outward is not None and endpoints.outward.everywhere:
         yield from _unnamed(settings, endpoints, certificate, addresses)
@@ -64,10 +64,10 @@ def notes(
 
 
 def own_addresses() -> tuple[str, ...]:
-    """The address by which this machine is seen by others, as its routes tell; none where it has no way out."""
+    """The address by which other machines reach this one, from its routes; none if it has no way out."""
     for family, far in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((far, 9))  # of a datagram's socket, this sends nothing
+            probe.connect((far, 9))  # for a datagram socket this sends nothing
             return (str(probe.getsockname()[0]),)
     return ()
 

@@ -1,4 +1,4 @@
-"""What every part of an organisation stands on: its connection to the bus, its database and what is folded into it."""
+"""The first parts of an organisation: its connection to the bus, its database and the projection in it."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ from postroom.tasks.clerk import TaskClerk
 log = get_logger(__name__)
 
 RULES = together(projection.RULES, task_rules.RULES, blob_rules.RULES)
-"""How the streams are folded, each behind those that it builds on."""
+"""The rules of the fold for each stream, after those that they build on."""
 
 OVER = projection.OVER | task_rules.OVER
-"""What is deleted from the log."""
+"""The rules for what is deleted from the log."""
 
 FOLD_DEADLINE = 60.0
-"""Seconds for folding, at the start, what the log holds beyond SQL."""
+"""Seconds at the start for folding the records that SQL does not have yet."""
 
 TASKS_DEADLINE = 4.0
-"""Seconds that an answer about tasks waits for what is in the log now; sidecars wait a little longer for it."""
+"""Seconds that an answer about tasks waits until the present log is folded; sidecars wait a little longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Base:
         bus, admin: the control plane's connection to the account with the streams.
         chain: ends tasks whose worker cannot.
         space: raises `StateUnwritable` while the disk is full.
-        background: the death of one of these tasks ends the organisation.
+        background: an error in one of these tasks ends the organisation.
     """
 
     installation: Installation
@@ -89,19 +89,15 @@ class Base:
     background: BackgroundTasks
 
     async def tasks_folded(self) -> None:
-        """Return when every record about tasks that is in the log now is folded.
-
-        Raises:
-            TimeoutError: one of them took longer than `TASKS_DEADLINE`.
-        """
+        """Return when every record about tasks that is in the log now is folded; a TimeoutError if that is late."""
         for stream in ("INBOX", "TASKS"):
             last = await self.admin.last_sequence(stream)
             await self.fold.reached(stream, last, TASKS_DEADLINE)
 
     async def sweep(self) -> None:
-        """End what waits for an agent that was retired: messages to it, tasks that it had taken."""
+        """End what waits for a retired agent: messages to it, and tasks that it had taken."""
         try:
-            # A task that the agent took just now would look like one that nobody took.
+            # Otherwise a task that the agent took just now would look like one that nobody took.
             await self.tasks_folded()
         except TimeoutError:
             log.warning("the last records of a retired agent are not folded in time")
@@ -109,7 +105,7 @@ class Base:
         await self.task_clerk.end_hopeless()
 
     async def uid_of(self, ref: str) -> str:
-        """The uid that `ref` means, also of an agent that is retired; "" for ""."""
+        """The uid of `ref`, also of a retired agent; "" for ""."""
         if not ref or UID.fullmatch(ref):
             return ref
         return (await self.directory.resolve(ref)).uid
@@ -121,7 +117,6 @@ async def open_base(
     """Open the first parts; on return everything in the log is folded. `stack` closes them.
 
     Raises:
-        PostroomError: a part could not be opened.
         TimeoutError: folding took longer than `FOLD_DEADLINE`.
     """
     database = Database(None if settings.memory else settings.database)
@@ -169,14 +164,14 @@ async def open_base(
 
 def _space(settings: Settings) -> Callable[[], None]:
     if settings.memory or settings.nats_urls:
-        return lambda: None  # there is no store of ours
+        return lambda: None  # the store is not on our disk
     return lambda: check_space(settings.nats)
 
 
 async def connect(
     host: BusHost, credential: Callable[[], Credential], name: str, stack: AsyncExitStack
 ) -> NatsBus:
-    """A connection of the control plane, each time with the credential as it is then; `stack` closes it."""
+    """A connection of the control plane, with the credential that is current at each connect; `stack` closes it."""
     bus = await NatsBus.connect(
         host.address,
         uid=CONTROL_PLANE,
@@ -192,12 +187,11 @@ async def connect(
 async def open_bus(
     settings: Settings, trust: Trust, host: BusHost, stack: AsyncExitStack
 ) -> tuple[NatsBus, NatsAdmin]:
-    """The control plane's connection to core, with accounts, streams and durability as they must be.
+    """The control plane's connection to core; accounts, streams and their durability are set up.
 
     Raises:
         Conflict: the log is on another bus.
-        ServerFailed: the server does not do as it was told.
-        PostroomError: it could not be reached.
+        ServerFailed: the server refused an account or a stream.
     """
     system = await system_connection(host.address, trust.system_credential())
     try:

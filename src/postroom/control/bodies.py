@@ -1,4 +1,4 @@
-"""Bodies of requests, as pydantic checks them. Answers are plain JSON objects, described where they are made."""
+"""Bodies of requests, checked by pydantic. Answers are plain JSON objects, described where they are made."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Name = Annotated[str, Field(max_length=70)]
 
 
 class Body(BaseModel):
-    """A request's body; a key that is not known is an error, not a typing mistake that is found later."""
+    """A request's body; an unknown key is an error, so that a typing mistake shows at once."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 Wait = Annotated[float, Field(ge=0, le=30)]
-"""Seconds that the agent has to start, 0 for who does not want to know."""
+"""Seconds that the agent has to start; 0 answers without waiting."""
 
 
 class SpawnBody(Body):
-    """`POST /v1/workers`; `path` is where the template was read."""
+    """`POST /v1/workers`; `path` is where the client read the template."""
 
     template: str
     files: dict[str, str] = {}
@@ -37,7 +37,7 @@ class SpawnBody(Body):
 
 
 class RestartBody(Body):
-    """`POST /v1/workers/{ref}/restart`; without a template it is the one that the worker has."""
+    """`POST /v1/workers/{ref}/restart`; without a template the worker keeps its own."""
 
     template: str = ""
     files: dict[str, str] = {}
@@ -81,7 +81,7 @@ class PostBody(Body):
 
 
 class TaskBody(Body):
-    """`POST /v1/tasks`: for the agent `to`, or for one that has the skill, or both."""
+    """`POST /v1/tasks`: for the agent `to`, for an agent that has the skill, or both."""
 
     to: Annotated[str, Field(max_length=70)] = ""
     skill: Annotated[str, Field(max_length=MAX_LABEL)] = ""

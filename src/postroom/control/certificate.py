@@ -1,7 +1,7 @@
-"""The certificate of a running post room: checked before it is shown, renewed or taken anew while it runs.
+"""The certificate of a running post room: checked before use, renewed or replaced while the post room runs.
 
-What nats-server and the HTTP API show is a copy that was checked, so a half-written or wrong file of somebody
-else's takes nothing down: the old certificate stays until the new one fits.
+nats-server and the HTTP API use a copy that was checked. So a half-written or wrong file of somebody else breaks
+nothing: the old certificate stays until the new one fits.
 """
 
 from __future__ import annotations
@@ -25,18 +25,14 @@ from postroom.tls import client_context, rehearse, server_context, show
 log = get_logger(__name__)
 
 INTERVAL = 2.0
-"""Seconds between two looks at the files."""
+"""Seconds between two checks of the files."""
 
 EXPIRING, REFUSED = "certificate-expiring", "certificate-refused"
 """Kinds of the alerts."""
 
 
 def certificate_files(settings: Settings) -> CertificateFiles:
-    """The certificate that `settings` name, or the local one.
-
-    Raises:
-        InvalidInput: a certificate without its key, or the other way round.
-    """
+    """The certificate that `settings` name, or the local one."""
     if settings.tls_cert is None and settings.tls_key is None:
         return CertificateFolder(settings.tls_folder).files
     if settings.tls_cert is None or settings.tls_key is None:
@@ -47,11 +43,10 @@ def certificate_files(settings: Settings) -> CertificateFiles:
 
 
 def open_certificate(settings: Settings, endpoints: Endpoints) -> CertificateKeeper | None:
-    """The certificate for `endpoints`, ready to be shown; None if TLS is spoken nowhere.
+    """The certificate for `endpoints`, ready for use; None if no endpoint has TLS.
 
     Raises:
-        InvalidInput: there is none that can be shown there.
-        StateUnwritable: the folder for it cannot be written.
+        InvalidInput: no certificate fits.
     """
     if not endpoints.certified:
         return None
@@ -62,10 +57,10 @@ def open_certificate(settings: Settings, endpoints: Endpoints) -> CertificateKee
 
 
 class CertificateKeeper:
-    """Shows a certificate and looks after it.
+    """Presents a certificate and keeps it current.
 
     Args:
-        folder: for the copy that is shown; for a local one the authority, too.
+        folder: for the copy in use; for a local certificate also its authority.
     """
 
     def __init__(
@@ -79,7 +74,7 @@ class CertificateKeeper:
         self._folder = folder
         self._endpoints = endpoints
         self._clock = clock
-        self._told: set[tuple[str, int]] = set()
+        self._warned: set[tuple[str, int]] = set()
         self._calm = False
         self.certificate: Certificate
         self.context: ssl.SSLContext
@@ -87,21 +82,21 @@ class CertificateKeeper:
 
     @property
     def ca(self) -> str:
-        """Path of what clients have to trust, "" where they know it already."""
+        """Path of the authority that clients have to trust, "" if their system trusts it."""
         return str(self._files.ca.absolute()) if self._files.ca is not None else ""
 
     @property
     def local(self) -> bool:
-        """Whether it is Postroom's own, not somebody else's."""
+        """Whether the certificate is Postroom's own, not somebody else's."""
         return self._files.local
 
     @property
     def server_tls(self) -> ServerTls:
-        """The same for nats-server."""
+        """The TLS settings of nats-server."""
         return ServerTls(self._folder.serving, self.client, self._name)
 
     def shown(self) -> dict[str, Any]:
-        """What `postroom status` shows of it."""
+        """The certificate's entry in `postroom status`."""
         return {
             "names": list(self.certificate.names),
             "not_after": self.certificate.not_after,
@@ -111,10 +106,10 @@ class CertificateKeeper:
         }
 
     def open(self) -> None:
-        """Check what is there, and begin to show it. A local certificate is made or renewed if that is due.
+        """Check the certificate, and begin to present it. A local one is made or renewed if that is due.
 
         Raises:
-            InvalidInput: it cannot be shown: missing, expired, another's key, or not for this address.
+            InvalidInput: it is missing, expired, another key's, or not for this address.
             StateUnwritable: the folder cannot be written.
         """
         if self._files.local:
@@ -130,20 +125,19 @@ class CertificateKeeper:
         self.context = context
 
     async def run(self, changed: Callable[[], None], alert: RaiseAlert) -> None:
-        """Look after it until cancelled; `changed` is called when nats-server has to read another certificate."""
-        await alert(
-            Alert(REFUSED, "")
-        )  # of an earlier process: this one has begun with what is there
+        """Keep it current until cancelled; `changed` is called when nats-server has to read another certificate."""
+        # Ends an alert of an earlier process: this one has opened the present files.
+        await alert(Alert(REFUSED, ""))
         while True:
             await self.step(changed, alert)
             await asyncio.sleep(INTERVAL)
 
     async def step(self, changed: Callable[[], None], alert: RaiseAlert) -> None:
-        """Look once: renew, take what is new, warn."""
+        """One round: renew, take a new certificate, warn."""
         if self._files.local and near_its_end(self.certificate, self._clock()):
             await self._renew(alert)
         stamps = self._files.stamps()
-        # Somebody else writes two files, so they are looked at when they have come to rest.
+        # Somebody else writes two files, so both are read once they are the same for two rounds.
         if stamps != self._stamps and (self._files.local or stamps == self._seen):
             self._stamps = stamps
             await self._take(changed, alert)
@@ -188,8 +182,8 @@ class CertificateKeeper:
         try:
             self._folder.renew(now=self._clock())
         except PostroomError as error:
-            if (self.certificate.fingerprint, -1) not in self._told:
-                self._told.add((self.certificate.fingerprint, -1))
+            if (self.certificate.fingerprint, -1) not in self._warned:
+                self._warned.add((self.certificate.fingerprint, -1))
                 await alert(Alert(EXPIRING, f"the certificate cannot be renewed: {error}"))
 
     async def _take(self, changed: Callable[[], None], alert: RaiseAlert) -> None:
@@ -198,27 +192,27 @@ class CertificateKeeper:
             staged = self._folder.stage(pem)
             rehearse(server_context(staged), self.client, self._name)
         except PostroomError as error:
-            log.warning("the new certificate is not taken: %s", error)
+            log.warning("refused the new certificate: %s", error)
             await alert(Alert(REFUSED, f"the new certificate is not taken: {error}"))
             return
         show(self.context, self._folder.promote())
         self.certificate = certificate
         changed()
         await alert(Alert(REFUSED, ""))
-        log.info("a new certificate is shown, until %s", day(certificate.not_after))
+        log.info("a new certificate is in use, until %s", day(certificate.not_after))
 
     async def _warn(self, alert: RaiseAlert) -> None:
         watched = {"certificate": self.certificate}
         if self._files.local:
             watched["local authority"] = self._folder.authority()
         dues = {what: warning_due(each, self._clock()) for what, each in watched.items()}
-        calm = not any(dues.values()) and (self.certificate.fingerprint, -1) not in self._told
+        calm = not any(dues.values()) and (self.certificate.fingerprint, -1) not in self._warned
         if calm and not self._calm:
             await alert(Alert(EXPIRING, ""))
         self._calm = calm
         for what, certificate in watched.items():
             due = dues[what]
-            if due is None or (certificate.fingerprint, due) in self._told:
+            if due is None or (certificate.fingerprint, due) in self._warned:
                 continue
-            self._told.add((certificate.fingerprint, due))
+            self._warned.add((certificate.fingerprint, due))
             await alert(Alert(EXPIRING, f"the {what} expires on {day(certificate.not_after)}"))

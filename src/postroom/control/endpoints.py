@@ -1,8 +1,8 @@
-"""Where a post room listens, and whether with TLS: what the settings mean, decided before anything is opened.
+"""The addresses of a post room, and which of them have TLS: read from the settings before anything is opened.
 
-nats-server has one listener for all its clients. It is on loopback, until an address is named that others can
-reach: then it listens there and nowhere else, with TLS, and the control plane and the gateway speak TLS to it, too.
-The HTTP API has a listener for each: loopback for the commands of this machine, and the address named.
+nats-server has one listener for all its clients. It is on loopback, unless the settings name an address that others
+can reach: then it is there and nowhere else, with TLS for the control plane and the gateway, too. The HTTP API has a
+listener for each: loopback for the commands of this machine, and the named address.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _LISTEN = re.compile(r"(\[(?P<six>[^][]+)\]|(?P<name>[^][:]+))(:(?P<port>[0-9]{1
 
 
 @dataclass(frozen=True, slots=True)
-class Outward:
+class OutwardAddress:
     """An address that others can reach.
 
     Attributes:
         name: as it was given: an address, or a host name.
-        address: the IP address behind it.
+        address: the IP address of `name`.
         port: to listen on; None for the usual one.
     """
 
@@ -42,10 +42,9 @@ class Outward:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where a post room listens.
+    """The addresses of a post room.
 
     Attributes:
-        loopback_tls: whether TLS is spoken there, too.
         outward: address for others, None for none.
         gateway: address for sandboxes on other machines, None for none; always with TLS.
         gateway_name: name and port by which they find it, "" for `gateway`'s own.
@@ -53,29 +52,29 @@ class Endpoints:
 
     loopback: str
     loopback_tls: bool
-    outward: Outward | None
-    gateway: Outward | None = None
+    outward: OutwardAddress | None
+    gateway: OutwardAddress | None = None
     gateway_name: str = ""
 
     @property
     def encrypted(self) -> bool:
-        """Whether TLS is spoken anywhere, and so always with nats-server."""
+        """Whether any listener for clients has TLS; then nats-server has it."""
         return self.loopback_tls or self.outward is not None
 
     @property
     def certified(self) -> bool:
-        """Whether a certificate is needed at all."""
+        """Whether a certificate is needed."""
         return self.encrypted or self.gateway is not None
 
     @property
     def gateway_host(self) -> str:
-        """The name that sandboxes on other machines dial; "" if there is none to dial."""
+        """The name that sandboxes on other machines dial, "" for none."""
         if self.gateway is None:
             return ""
         return _split(self.gateway_name)[0] if self.gateway_name else self.gateway.name
 
     def gateway_address(self, port: int) -> str:
-        """`host:port` that sandboxes on other machines dial, where the listener has `port`."""
+        """`host:port` that sandboxes on other machines dial for a listener on `port`."""
         named = self.gateway_name
         far = _split(named)[1] if named else None
         return f"{bracketed(self.gateway_host)}:{port if far is None else far}"
@@ -87,7 +86,7 @@ class Endpoints:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the certificate has to stand for."""
+        """The names that the certificate has to cover."""
         names = [self.loopback] if self.loopback_tls else []
         if self.outward is not None and not self.outward.everywhere:
             names.append(self.outward.name)
@@ -96,16 +95,16 @@ class Endpoints:
         return tuple(names)
 
     def nats_name(self, certificate: Certificate) -> str:
-        """The name by which the control plane knows nats-server."""
+        """The name under which the control plane checks the certificate of nats-server."""
         if self.outward is not None and not self.outward.everywhere:
             return self.outward.name
         plain = [name for name in certificate.names if not name.startswith("*")]
         if not plain:
-            raise InvalidInput("the certificate stands for no single name")
+            raise InvalidInput("the certificate covers only wildcard names")
         return self.loopback if certificate.covers(self.loopback) else plain[0]
 
     def public_names(self, certificate: Certificate) -> tuple[str, ...]:
-        """The names by which others find it, as far as is known; none if nobody else can."""
+        """The known names by which others reach the post room; none if they cannot."""
         if self.outward is None:
             return ()
         if not self.outward.everywhere:
@@ -121,7 +120,7 @@ class Endpoints:
         Args:
             loopback_port: of the API on loopback.
             outward_port: of the API on the other address, 0 for none.
-            names: that the certificate stands for.
+            names: that the certificate covers.
         """
         own = ("127.0.0.1", "localhost", "::1")
         hosts = _authorities(own, loopback_port, tls=self.loopback_tls)
@@ -132,14 +131,10 @@ class Endpoints:
 
 
 def plan(settings: Settings) -> Endpoints:
-    """What `settings` ask for.
-
-    Raises:
-        InvalidInput: an address is malformed or unknown.
-    """
+    """The addresses that `settings` ask for."""
     if len(settings.listen) > 1:
         raise InvalidInput(
-            "nats-server listens on one address, so one can be named",
+            "nats-server listens on one address, and several are named",
             remedy="--listen 0.0.0.0 (or ::) for all of them",
         )
     outward = _outward(settings.listen[0]) if settings.listen else None
@@ -154,12 +149,12 @@ def plan(settings: Settings) -> Endpoints:
 
 
 def bracketed(name: str) -> str:
-    """`name` as it stands before a port in a URL."""
+    """`name` in the form that stands before a port in a URL."""
     return f"[{name}]" if ":" in name else name
 
 
 def _authorities(names: Iterable[str], port: int, *, tls: bool) -> set[str]:
-    """What clients write for `port` of these names; they leave out the port that the scheme has anyway."""
+    """The forms in which clients name `port` of these names; they leave out the scheme's own port."""
     plain = {bracketed(name).lower() for name in names}
     found = {f"{name}:{port}" for name in plain}
     return found | plain if port == (443 if tls else 80) else found
@@ -172,11 +167,11 @@ def _is_near(name: str) -> bool:
         return name == "localhost"
 
 
-def _outward(text: str) -> Outward:
+def _outward(text: str) -> OutwardAddress:
     name, port = _split(text)
     name = canonical(name)
     try:
-        return Outward(name, str(ipaddress.ip_address(name)), port)
+        return OutwardAddress(name, str(ipaddress.ip_address(name)), port)
     except ValueError:
         pass
     try:
@@ -185,17 +180,17 @@ def _outward(text: str) -> Outward:
         raise InvalidInput(
             f"{name} has no address: {error.strerror}", remedy="name an IP address"
         ) from error
-    return Outward(name, str(found[0][4][0]), port)
+    return OutwardAddress(name, str(found[0][4][0]), port)
 
 
 def _split(text: str) -> tuple[str, int | None]:
-    """`ADDR`, `ADDR:PORT`, `[ADDR]:PORT` or a bare IPv6 address; without a port it is None."""
+    """`ADDR`, `ADDR:PORT`, `[ADDR]:PORT` or a bare IPv6 address, split; without a port it is None."""
     if text.count(":") > 1 and not text.startswith("["):
         return text, None
     found = _LISTEN.fullmatch(text)
     if found is None or int(found["port"] or 0) > 65535:
         raise InvalidInput(
-            f"{text!r} is no ADDR[:PORT]", remedy="e.g. 192.0.2.1:4281 or [2001:db8::1]:4281"
+            f"{text!r} is not ADDR[:PORT]", remedy="e.g. 192.0.2.1:4281 or [2001:db8::1]:4281"
         )
     port = found["port"]
     return found["six"] or found["name"], None if port is None else int(port)

@@ -1,7 +1,7 @@
-"""All that happens in an organisation as one stream of events, for a person who watches.
+"""All events of an organisation as one stream, for a person who watches.
 
-What is of the log is read from SQL past a cursor, so that a reader who comes back with its last cursor misses nothing;
-a change only says that there is something to read. States of workers are of the moment.
+Records of the log are read from SQL past a cursor, so a reader that comes back with its last cursor misses nothing; a
+change only says that there is something to read. The states of workers are the present ones.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from postroom.control.parts import Parts
-from postroom.control.sse import HEARTBEAT, PAGE
+from postroom.control.sse import PAGE
 from postroom.errors import InvalidInput
 from postroom.mail import views as mail_views
 from postroom.projection.changes import ALERTS, MAIL, POSTS, TASKS, WORKERS, Signal
+from postroom.protocol.intervals import STREAM_BEAT
 from postroom.store import messages, records, tasks
 from postroom.store.database import Connection
 from postroom.tasks import views as task_views
 
 ALERTS_READ = 50
-"""Newest alerts among which new ones are looked for."""
+"""Newest alerts among which the stream looks for new ones."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
-    """How far a reader has come: a sequence of each stream of the log."""
+class EventCursor:
+    """The position of a reader: a sequence in each stream of the log."""
 
     tasks: int = 0
     inbox: int = 0
@@ -36,24 +37,24 @@ class Cursor:
     alerts: int = 0
 
     def __str__(self) -> str:
-        """As a reader gives it back."""
+        """The form in which a reader gives it back."""
         return f"{self.tasks}-{self.inbox}-{self.feed}-{self.alerts}"
 
     @classmethod
-    def parse(cls, text: str) -> Cursor:
-        """The cursor that a reader gave back."""
+    def parse(cls, text: str) -> EventCursor:
+        """Read the cursor that a reader gave back."""
         if re.fullmatch(r"\d{1,18}(-\d{1,18}){3}", text, re.ASCII) is None:
-            raise InvalidInput("after is no cursor of this stream", remedy="leave it out")
+            raise InvalidInput("`after` is not a cursor of this stream", remedy="leave it out")
         return cls(*map(int, text.split("-")))
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """Something that happened: the kind of event, its record, and the cursor behind it."""
+class StreamEvent:
+    """One event: its kind, its record, and the cursor behind it."""
 
     kind: str
     record: dict[str, Any]
-    cursor: Cursor
+    cursor: EventCursor
 
     def event(self) -> str:
         """The event in its wire form."""
@@ -61,41 +62,41 @@ class News:
         return f"id: {self.cursor}\nevent: {self.kind}\ndata: {data}\n\n"
 
 
-async def everything(parts: Parts, after: Cursor | None) -> AsyncIterator[str]:
+async def everything(parts: Parts, after: EventCursor | None) -> AsyncIterator[str]:
     """Events from now on, or past `after`, until the reader goes or the post room ends."""
-    # One change waits at most: more than one says nothing that reading does not show.
+    # One waiting change is enough: the next read shows everything.
     with parts.changes.listen(TASKS, MAIL, POSTS, ALERTS, WORKERS, limit=1) as listener:
         cursor = after or await parts.database.read(_present)
         known = {} if after else await parts.views.states()
-        yield News("open", {}, cursor).event()
+        yield StreamEvent("open", {}, cursor).event()
         while True:
             while page := await _past(parts, cursor):
-                for news in page:
-                    cursor = news.cursor
-                    yield news.event()
+                for found in page:
+                    cursor = found.cursor
+                    yield found.event()
             present = await parts.views.states()
             for worker in (worker for uid, worker in present.items() if known.get(uid) != worker):
-                yield News("worker", worker | {"at": time.time()}, cursor).event()
+                yield StreamEvent("worker", worker | {"at": time.time()}, cursor).event()
             known = present
-            change = await listener.next(HEARTBEAT)
+            change = await listener.next(STREAM_BEAT)
             if change is Signal.CLOSED:
                 return
             if change is Signal.QUIET:
                 yield ": quiet\n\n"
 
 
-def _present(connection: Connection) -> Cursor:
-    """Where the log ends now, as far as it is folded."""
-    return Cursor(
+def _present(connection: Connection) -> EventCursor:
+    """The end of the log, as far as it is folded."""
+    return EventCursor(
         *(records.cursor(connection, name) for name in ("TASKS", "INBOX", "FEED", "ALERTS"))
     )
 
 
-async def _past(parts: Parts, cursor: Cursor) -> list[News]:
-    """What is past `cursor`, a page of each kind at most."""
+async def _past(parts: Parts, cursor: EventCursor) -> list[StreamEvent]:
+    """The events past `cursor`, at most a page of each kind."""
     me = parts.owner.uid
 
-    def find(connection: Connection) -> list[News]:
+    def find(connection: Connection) -> list[StreamEvent]:
         return list(_of_log(connection, cursor, me, parts.tasks.blocker))
 
     found = await parts.database.read(find)
@@ -104,36 +105,36 @@ async def _past(parts: Parts, cursor: Cursor) -> list[News]:
 
 
 def _of_log(
-    connection: Connection, cursor: Cursor, me: str, blocker: Callable[[str], str]
-) -> Iterator[News]:
+    connection: Connection, cursor: EventCursor, me: str, blocker: Callable[[str], str]
+) -> Iterator[StreamEvent]:
     heads = tasks.requested_past(connection, cursor.inbox, PAGE)
     mails = messages.to_past(connection, me, cursor.inbox, PAGE)
     asked = [("task", view) for view in task_views.listed(connection, heads, blocker)]
     came = [("mail", mail) for mail in mail_views.mails(connection, mails)]
-    # Both are of INBOX: behind the end of a page that is full, the other has more to come.
+    # Tasks and mail share the cursor of INBOX: past the end of a full page it would skip rows of that page's kind.
     ends = [rows[-1] for rows in (_seqs(heads), _seqs(mails)) if len(rows) >= PAGE]
     for kind, view in sorted(asked + came, key=_inbox_seq):
         seq = _inbox_seq((kind, view))
         if ends and seq > min(ends):
             break
         cursor = replace(cursor, inbox=seq)
-        yield News(kind, view.as_json(), cursor)
+        yield StreamEvent(kind, view.as_json(), cursor)
     rows = tasks.events_past(connection, cursor.tasks, PAGE)
     for record in task_views.news(connection, rows):
         cursor = replace(cursor, tasks=record["seq"])
-        yield News("update", record, cursor)
+        yield StreamEvent("update", record, cursor)
     for post in mail_views.posts(connection, records.posts_past(connection, cursor.feed, PAGE)):
         cursor = replace(cursor, feed=post.seq)
-        yield News("post", post.as_json(), cursor)
+        yield StreamEvent("post", post.as_json(), cursor)
 
 
-async def _alerts(parts: Parts, cursor: Cursor) -> list[News]:
+async def _alerts(parts: Parts, cursor: EventCursor) -> list[StreamEvent]:
     newest = await parts.alerts.standing(ALERTS_READ)
     found = []
     for alert in sorted(newest, key=lambda alert: alert.row.seq):
         if alert.row.seq > cursor.alerts:
             cursor = replace(cursor, alerts=alert.row.seq)
-            found.append(News("alert", alert.as_json(), cursor))
+            found.append(StreamEvent("alert", alert.as_json(), cursor))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Who is connected to the agents' accounts, and by which keys; and asking them to renew."""
+"""The agents that are connected under certain keys; and requests to them to renew."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from postroom_a2a.nats import WireConnection
 from postroom_a2a.nats.system import ServerAnswer, gather, members
 
 ANSWER_TIMEOUT = 2.0
-"""Seconds that the servers have to say who is connected."""
+"""Seconds that the servers have to list their connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Holder:
     """One connection of an agent.
 
     Attributes:
-        keys: public keys that it hangs on: the one that signed the credential, and its gateway's.
+        keys: public keys that it depends on: the one that signed the credential, and its gateway's.
     """
 
     org: str
@@ -42,11 +42,7 @@ class Holder:
 
 
 async def holders(trust: Trust, host: BusHost, keys: Collection[str]) -> list[Holder]:
-    """Connections of agents of every organisation, on every server, that hang on one of `keys`.
-
-    Raises:
-        ServerFailed: the servers cannot be asked.
-    """
+    """The connections of agents, in every organisation and on every server, that depend on one of `keys`."""
     found: list[Holder] = []
     try:
         system = await system_connection(host.address, trust.system_credential())
@@ -65,11 +61,7 @@ async def holders(trust: Trust, host: BusHost, keys: Collection[str]) -> list[Ho
 
 
 async def ask_to_renew(trust: Trust, host: BusHost, asked: Collection[Holder]) -> None:
-    """Ask agents to renew now (`Renewal` in the sidecar, make before break).
-
-    Raises:
-        ServerFailed: they cannot be asked.
-    """
+    """Ask agents to renew now (`Renewal` in the sidecar, make before break)."""
     try:
         for org in sorted({holder.org for holder in asked}):
             edge = await system_connection(host.address, trust.of(org).edge_credential())
@@ -100,7 +92,7 @@ async def _connections(system: WireConnection, account: str, servers: int) -> li
 
 
 def _read(org: str, connection: dict[str, Any]) -> Holder:
-    """Of a connection that shows no credential, or the control plane's own, the uid is ""."""
+    """One connection; its uid is "" if it has no credential, or is the control plane's own."""
     proxy = connection.get("proxy")
     keys = {str(connection.get("issuer_key", ""))}
     keys.add(str(proxy.get("key", "")) if isinstance(proxy, dict) else "")

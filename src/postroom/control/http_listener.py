@@ -1,7 +1,7 @@
-"""HTTP listeners: the ports for people, and a connection at a time for each worker's door.
+"""HTTP listeners: the ports for people, and single connections for the doors of workers.
 
-Any process of this machine can connect without a key. Uvicorn waits for ever for a request that does not come or
-does not end, so `DeadlineProtocol` bounds how long and how many connections may keep the control plane waiting.
+Any process of this machine can connect without a key, and uvicorn waits for ever for a request that does not come or
+does not end. `DeadlineProtocol` bounds the time and the number of such connections.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from postroom.control.org_router import WORKER, App, Receive, Scope, Send
 from postroom.errors import InvalidInput, PortTaken
 
 SHUTDOWN_GRACE = 2
-"""Seconds that open responses have at the end; streams end by themselves when told."""
+"""Seconds that open responses have at the end; streams end by themselves at shutdown."""
 
 
 HANDSHAKE_TIMEOUT = 5.0
@@ -36,13 +36,13 @@ def bind(host: str, port: int | None, *, usual: int, tls: bool = False) -> socke
     """A listening socket on `host`. A chosen port must be free; None means the usual one, or any free one.
 
     Raises:
-        InvalidInput: `host` is no address, or without `tls` not a loopback address.
-        PortTaken: someone listens on `port` already.
+        InvalidInput: `host` is not an IP address, or without `tls` not a loopback address.
+        PortTaken: `port` is in use.
     """
     try:
         loopback = ipaddress.ip_address(host).is_loopback
     except ValueError as error:
-        raise InvalidInput(f"{host!r} is no IP address", remedy="use 127.0.0.1") from error
+        raise InvalidInput(f"{host!r} is not an IP address", remedy="use 127.0.0.1") from error
     if not loopback and not tls:
         raise InvalidInput(f"refusing to listen on {host} without TLS", remedy="use 127.0.0.1")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -51,10 +51,10 @@ def bind(host: str, port: int | None, *, usual: int, tls: bool = False) -> socke
     wanted = usual if port is None else port
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if host == "::":
-        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # all means IPv4, too
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # `::` includes IPv4
     try:
         listener.bind((host, wanted))
-        listener.listen()  # until then SO_REUSEADDR would let another one bind it, too
+        listener.listen()  # before this, SO_REUSEADDR would let another process bind it, too
     except OSError as error:
         if error.errno == errno.EADDRNOTAVAIL:
             listener.close()
@@ -72,7 +72,7 @@ def bind(host: str, port: int | None, *, usual: int, tls: bool = False) -> socke
 
 
 UNFINISHED = (h11.IDLE, h11.SEND_BODY)
-"""States of a peer whose request has not come, or not to its end."""
+"""States of a peer whose request has not begun, or not ended."""
 
 
 def _half_of_descriptors() -> int:
@@ -81,11 +81,11 @@ def _half_of_descriptors() -> int:
 
 
 class DeadlineProtocol(H11Protocol):
-    """Cuts a connection whose request takes too long, and one too many.
+    """Cuts a connection whose request takes too long, and connections above the limit.
 
     Attributes:
-        deadline: seconds for a whole request; at the latest after twice as long the connection is cut.
-        least: bytes in that time by which a request that takes longer is known to go on: a large upload.
+        deadline: seconds for a whole request; the connection is cut after twice as long at the latest.
+        least: bytes in that time with which a longer request counts as going on: a large upload.
         most: open connections of one listener; the other half of the descriptors is for the post room's work.
     """
 
@@ -96,7 +96,7 @@ class DeadlineProtocol(H11Protocol):
     _taken: int = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Begin to count, or cut it at once."""
+        """Start the deadline; cut a connection above the limit."""
         super().connection_made(transport)
         if len(self.connections) > self.most:
             transport.abort()
@@ -104,13 +104,13 @@ class DeadlineProtocol(H11Protocol):
             self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop counting."""
+        """Stop the deadline."""
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Count what comes."""
+        """Count the bytes of the request."""
         self._taken += len(data)
         super().data_received(data)
 
@@ -120,7 +120,7 @@ class DeadlineProtocol(H11Protocol):
         self._timer = self.loop.call_later(self.deadline, self._look)
 
     def _look(self) -> None:
-        # The same request, or the same wait for one, as a whole deadline ago.
+        # Unchanged since one whole deadline: the same request, or the same wait for one.
         now = self.cycle, self.conn.their_state
         if self.conn.their_state in UNFINISHED and now == self._seen and not self._goes_on():
             self.transport.abort()
@@ -128,20 +128,20 @@ class DeadlineProtocol(H11Protocol):
             self._watch()
 
     def _goes_on(self) -> bool:
-        """Whether somebody takes the request's body, and it comes."""
+        """Whether the application reads the request's body, and enough of it comes."""
         taken = self.cycle is not None and not self.cycle.response_complete
         return taken and self._taken >= self.least
 
 
 class _Server(uvicorn.Server):
-    """uvicorn inside our own TaskGroup: signals are ours."""
+    """uvicorn inside our own TaskGroup, which handles the signals."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, with a deadline for the TLS handshake: a protocol that counts begins after it."""
+        """As uvicorn's, with a deadline for the TLS handshake: `DeadlineProtocol` begins after it."""
         context = self.config.ssl
         loop = asyncio.get_running_loop()
         self.servers = [
@@ -176,7 +176,7 @@ def _config(app: App, context: ssl.SSLContext | None = None) -> uvicorn.Config:
 
 
 class HttpListener:
-    """Serves one ASGI application on a bound socket until told to stop.
+    """Serves one ASGI application on a bound socket.
 
     Args:
         context: TLS of the connections, None for none.
@@ -200,7 +200,7 @@ class HttpListener:
 class WorkerDialer:
     """Opens HTTP connections into the application on behalf of workers, without any port or path.
 
-    Which worker it is is a property of the connection, set by the gateway, so no header can claim it.
+    The gateway sets the worker of each connection, so no header can claim another one.
     """
 
     def __init__(self, app: App) -> None:

@@ -1,8 +1,7 @@
-"""The NATS that carries a post room: our own server or somebody else's, and the record of which one has the log.
+"""The NATS of a post room: our own server or somebody else's, and the record of which one has the log.
 
-The record, `bus.json`, is made when the log is there for the first time, so that nobody goes on with another bus by
-mistake. Addresses may change: a log on somebody else's servers is known by the instant at which its first stream was
-made.
+The record, `bus.json`, is made with the log, so that a post room never goes on with another bus by mistake. Addresses
+may change: the time at which its first stream was made identifies a log on somebody else's servers.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from postroom.settings import DEFAULT_NATS_PORT, DEFAULT_ORG, Settings
 
 if TYPE_CHECKING:
     from postroom.bus.external import ExternalBus
-    from postroom.bus.nats.admin import NatsAdmin  # a start has not got that far
+    from postroom.bus.nats.admin import NatsAdmin  # not loaded this early in a start
 
 STREAM = "INBOX"
 
 
 @dataclass(frozen=True, slots=True)
 class BusRecord:
-    """What `bus.json` says.
+    """The content of `bus.json`.
 
     Attributes:
         urls: of somebody else's servers; empty for the embedded one.
-        log: which log on those servers; "" for the embedded one, which has no other.
+        log: identifies the log on those servers; "" for the embedded one, which has no other.
     """
 
     urls: tuple[str, ...]
@@ -46,11 +45,7 @@ class BusRecord:
 
 
 def read(settings: Settings) -> BusRecord | None:
-    """What is known, None before there is a log.
-
-    Raises:
-        EnvironmentFault: the file cannot be read.
-    """
+    """The record, None before there is a log."""
     path = settings.bus_file
     try:
         said = json.loads(path.read_bytes())
@@ -64,34 +59,26 @@ def read(settings: Settings) -> BusRecord | None:
 
 
 def check_named(settings: Settings) -> None:
-    """Before anything is started: whether the settings mean the bus that the log is on, as far as they tell.
-
-    Raises:
-        Conflict: they mean another one.
-    """
+    """Check, before anything is started, that the settings name the bus with the log; a Conflict if another."""
     known = None if settings.memory else read(settings)
     if known is None or bool(known.urls) == bool(settings.nats_urls):
         return
     if known.urls:
         urls = ",".join(known.urls)
         raise Conflict(
-            f"this post room is on {urls}, and now no NATS is named",
+            f"this post room has its log on {urls}, but no NATS is named now",
             remedy=f"{command(settings.state, f'config set nats.url {urls}')} (or POSTROOM_NATS_URL={urls}); "
             "or --state DIR for another post room",
         )
     raise Conflict(
-        f"this post room has its log in {settings.nats}, and not on {','.join(settings.nats_urls)}",
+        f"this post room has its log in {settings.nats}, not on {','.join(settings.nats_urls)}",
         remedy=f"unset POSTROOM_NATS_URL, or {command(settings.state, 'config unset nats.url')}; "
         "or --state DIR for another post room",
     )
 
 
 async def check_log(settings: Settings, admin: NatsAdmin) -> None:
-    """Before a stream is made: whether the servers have the log that is known.
-
-    Raises:
-        Conflict: they have another one, or none.
-    """
+    """Check, before a stream is made, that the servers have the known log; a Conflict if not."""
     known = read(settings) if settings.nats_urls else None
     if known is None or known.log == await admin.created(STREAM):
         return
@@ -103,11 +90,7 @@ async def check_log(settings: Settings, admin: NatsAdmin) -> None:
 
 
 async def remember(settings: Settings, admin: NatsAdmin) -> None:
-    """There is a log now: note where.
-
-    Raises:
-        StateUnwritable: it cannot be noted.
-    """
+    """Record where the log is, now that it exists."""
     if settings.memory:
         return
     log = await admin.created(STREAM) if settings.nats_urls else ""
@@ -123,7 +106,7 @@ def server_config(
     endpoints: Endpoints,
     certificate: CertificateKeeper | None,
 ) -> ServerConfig:
-    """The embedded server of a post room whose state folder is locked by this process."""
+    """The embedded server of a post room whose state folder this process has locked."""
     return ServerConfig(
         folder=settings.nats,
         host=endpoints.nats_host,
@@ -135,25 +118,21 @@ def server_config(
         tls=certificate.server_tls if certificate and endpoints.encrypted else None,
         memory=settings.memory,
         program=settings.nats_server,
-        # No post room runs here, so who has the store is the server of a killed one, and about to end.
+        # No post room runs here, so only the server of a killed one can have the store; it is about to end.
         lock_patience=STOP_GRACE,
     )
 
 
 def external_bus(settings: Settings, trust: Trust) -> ExternalBus:
-    """The bus at `settings.nats_urls`, not yet examined.
-
-    Raises:
-        InvalidInput: the addresses, the authority's file, or what is asked for beside them, cannot be used.
-    """
-    # Only a post room on servers of somebody else waits for these imports.
+    """The bus at `settings.nats_urls`, not examined yet."""
+    # Only a post room on somebody else's servers pays for these imports.
     from postroom.bus.external import ExternalBus
     from postroom.bus.places import parse_servers
     from postroom_a2a.nats import Credentials
 
     if settings.memory:
         raise InvalidInput(
-            "--memory keeps nothing, and the NATS at POSTROOM_NATS_URL keeps what it is given",
+            "--memory stores nothing, but the NATS at POSTROOM_NATS_URL stores the log",
             remedy="leave out one of them",
         )
     servers = parse_servers(settings.nats_urls, always_tls=settings.tls == "always")
@@ -167,15 +146,13 @@ def external_bus(settings: Settings, trust: Trust) -> ExternalBus:
 
 
 def nats_block(settings: Settings, folder: str) -> dict[str, Any]:
-    """The configuration; keys that are missing are made, which takes the state folder's lock.
+    """The configuration for somebody else's servers; missing keys are made, under the state folder's lock.
 
     Args:
         folder: of the server, on its own machine.
 
     Raises:
-        AlreadyRunning: there are no keys yet, and a post room is just making them.
-        InvalidInput: the file of keys is damaged.
-        StateUnwritable: the state folder cannot be written.
+        AlreadyRunning: a post room is just making the keys.
     """
     os.umask(0o077)
     prepare(settings)

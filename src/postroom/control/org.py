@@ -84,13 +84,9 @@ class Organisation:
         """Open every part but the API.
 
         Args:
-            installation: what it shares with other organisations.
             settings: of this organisation; its folders are its own.
             trust: keys, seen from this organisation.
             key: the operator's API key, "" to make one.
-
-        Raises:
-            PostroomError: a part could not be opened.
         """
         base = await open_base(installation, settings, trust, stack)
         key = key or new_api_key(base.owner.uid)
@@ -105,7 +101,7 @@ class Organisation:
         """Open the API, then start again the workers that ran.
 
         Args:
-            announcement: what `server.json` says now.
+            announcement: returns the present content of `server.json`.
             orgs: all organisations, for the default one to manage.
         """
         self.parts.installation.router.open(
@@ -118,7 +114,7 @@ class Organisation:
         await self.parts.alerts.raise_alert(alert)
 
     async def counts(self) -> dict[str, int]:
-        """How many workers, workers that run, unread messages and dead letters there are."""
+        """Numbers of workers, running workers, unread messages and dead letters."""
         parts = self.parts
         records = await parts.workers.records()
         unread = await parts.office.unread([self.owner.uid])
@@ -219,7 +215,7 @@ def _open_workers(
 async def _open_edge(
     base: Base, workers: Workers, stack: AsyncExitStack
 ) -> Callable[[], Awaitable[None]]:
-    """Connect among the agents, and hear the cards that they announce; returns what renews the connection."""
+    """Connect to the agents' account and listen for announced cards; returns a function that renews the connection."""
     edge, renew = await connect_edge(base.trust, base.installation.host, stack)
     announcements = Announcements(edge, workers.take_card, base.alerts.raise_alert)
     await announcements.open()
@@ -230,7 +226,7 @@ async def _open_edge(
 async def connect_edge(
     trust: Trust, host: BusHost, stack: AsyncExitStack
 ) -> tuple[NatsBus, Callable[[], Awaitable[None]]]:
-    """The connection among the agents, and what gives it a credential of the present key."""
+    """The connection to the agents' account, and a function that renews its credential under the present key."""
     credential = trust.edge_credential()
     edge = await connect(host, lambda: credential, "postroom-edge", stack)
 
@@ -243,12 +239,12 @@ async def connect_edge(
 
 
 async def _fail_at_work(base: Base, tasks: OrgTaskService, worker: str, why: str) -> None:
-    """End the tasks that a worker was at when it was ended for a limit, once all its records are folded."""
+    """End the current tasks of a worker that was ended for a limit, once all its records are folded."""
     try:
         await base.tasks_folded()
         await tasks.fail_at_work(worker, why)
     except PostroomError as error:
-        log.error("the tasks that %s was at are still open: %s", worker, error)
+        log.error("the current tasks of %s are still open: %s", worker, error)
 
 
 async def _open_blobs(base: Base, stack: AsyncExitStack) -> BlobService:
@@ -263,7 +259,7 @@ async def _open_blobs(base: Base, stack: AsyncExitStack) -> BlobService:
 
 
 async def _open_audit(base: Base, stack: AsyncExitStack) -> AuditView:
-    """Begin to copy the audit log, to watch over it, and to add what only the server sees."""
+    """Start the copy of the audit log, its alerts, and the records that only nats-server can give."""
     audit, org, start = base.installation.audit, base.trust.org, base.background.start
     copied = Cursor(base.settings.home / "audit-copy.json")
     start(AuditCopy(audit, base.bus, org, copied, base.space).run(), "audit-copy")
@@ -291,7 +287,7 @@ def open_orgs(
     trust: Trust,
     announcement: Callable[[], Announcement],
 ) -> Orgs:
-    """The organisations beside the default one; they are opened by `Orgs.open`."""
+    """The organisations beside the default one; `Orgs.open` opens them."""
 
     async def open_org(settings: Settings, seen: Trust, stack: AsyncExitStack) -> Organisation:
         return await Organisation.open(installation, settings, seen, stack, key=default.key)
@@ -310,7 +306,7 @@ def open_orgs(
 
 
 async def _delete_log(host: BusHost, core: Credential) -> None:
-    """Delete all streams of the organisation whose user of core this is: without its accounts nobody could."""
+    """Delete all streams of an organisation, by its own credential: without its accounts nobody could."""
     connection = await system_connection(host.address, core)
     try:
         log_of_org = JetStream(Mailbox(connection))
@@ -318,6 +314,8 @@ async def _delete_log(host: BusHost, core: Credential) -> None:
         for name in names:
             await log_of_org.api(f"STREAM.DELETE.{name}")
     except PostroomError as error:
-        raise ServerFailed(f"the log of a removed organisation is left: {error}") from error
+        raise ServerFailed(
+            f"the log of a removed organisation could not be deleted: {error}"
+        ) from error
     finally:
         await connection.close()

@@ -1,7 +1,7 @@
-"""The first ASGI layer: answers from the first moment, checks Host and Origin, hands on to the API.
+"""The first ASGI layer: it answers from the first moment, checks Host and Origin, and hands requests to the APIs.
 
-The API's imports take longer than the bus needs to be up, so it is set later (`open`). Every request passes the
-check of its Host (`http.hosts`).
+The imports of an API take longer than the start of the bus, so `open` sets it later. Every request passes the check of
+its Host (`http.hosts`).
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 STREAMED = "/v1/blobs"
-"""Paths whose bodies are not held in memory; whoever takes them bounds them."""
+"""Paths whose bodies are not held in memory; their routes bound them."""
 
 ORGS = "/orgs/"
-"""Before an organisation's name: what follows it is for the API of that organisation."""
+"""Prefix of an organisation's name; the rest of the path is for the API of that organisation."""
 
 WORKER = "postroom.worker"
-"""Scope key: uid of the worker whose door a request came through; absent for all others."""
+"""Scope key: uid of the worker through whose door a request came; absent for all others."""
 
 
 class OrgRouter:
-    """ASGI application that is there before the API is.
+    """ASGI application in front of the APIs.
 
     Args:
         hosts: allowed values of the Host header, port included.
@@ -51,23 +51,23 @@ class OrgRouter:
         self._doors: dict[str, str] = {}
 
     def open(self, api: App, org: str = DEFAULT_ORG) -> None:
-        """From now on requests for `org` reach `api`; with the default one `/readyz` says that all is ready."""
+        """Hand requests for `org` to `api`; with the default one `/readyz` reports ready."""
         self._apis[org] = api
 
     def close(self, org: str) -> None:
-        """From now on requests do not reach `org`."""
+        """Stop handing requests to `org`."""
         self._apis.pop(org, None)
 
     def shut(self) -> None:
-        """From now on only `/livez` answers."""
+        """Answer only `/livez` from now on."""
         self._apis.clear()
 
     def admit(self, worker: str, org: str) -> None:
-        """What comes through the door of `worker` is for the API of `org` and for no other."""
+        """Hand requests through the door of `worker` to the API of `org` and to no other."""
         self._doors[worker] = org
 
     def dismiss(self, worker: str) -> None:
-        """Nothing that comes through the door of `worker` reaches an API any more."""
+        """Refuse requests through the door of `worker`."""
         self._doors.pop(worker, None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,7 +96,7 @@ class OrgRouter:
                     await _answer(scope, receive, send, http_status(error), problem(error))
                     return
                 if org and WORKER not in scope:
-                    # What is before the API's own paths (ASGI 3, root_path).
+                    # The prefix before the API's own paths (ASGI 3, root_path).
                     scope = {**scope, "root_path": ORGS + org}
                 if scope["path"].removeprefix(scope.get("root_path", "")).startswith(STREAMED):
                     await api(scope, receive, send)
@@ -107,7 +107,7 @@ class OrgRouter:
         """The organisation that a request is for, "" for the default one's plain paths.
 
         Raises:
-            Forbidden: a worker, whose door leads to its own organisation, names one; or the door is closed.
+            Forbidden: a worker names an organisation (its door leads to its own), or its door is closed.
         """
         named = scope["path"].startswith(ORGS)
         if WORKER in scope:
@@ -116,7 +116,7 @@ class OrgRouter:
                 raise Forbidden("workers may not call this")
             return org
         org = scope["path"].removeprefix(ORGS).partition("/")[0] if named else ""
-        # One that is not open: the default one's API knows who may be told why (`routes.orgs`).
+        # For one that is not open, the default one's API tells the operator why (`routes.orgs`).
         return org if org in self._apis else ""
 
     def _api(self, org: str) -> App:
@@ -126,16 +126,16 @@ class OrgRouter:
 
     def _check(self, scope: Scope) -> None:
         if WORKER in scope:
-            return  # came through a worker's door, which no browser can reach
+            return  # no browser can reach a worker's door
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         host, origin = headers.get(b"host", ""), headers.get(b"origin")
         check_host(host, origin, self._hosts, pages=self._hosts)
 
 
 async def _bounded(api: App, scope: Scope, receive: Receive, send: Send) -> None:
-    """Call `api`; a body that goes past `MAX_BODY`, whatever its headers promised, is refused instead.
+    """Call `api`, and refuse a body over `MAX_BODY`, whatever its headers promised.
 
-    The API's framework would answer 400 for an error that comes while it reads, so the answer is ours.
+    The API's framework would answer 400 to an error during a read, so the answer is made here.
     """
     taken = 0
     refused = MessageTooLarge(f"the request's body is over {MAX_BODY} bytes")

@@ -1,8 +1,8 @@
 """All organisations of a post room: opened at its start, made and removed while it runs.
 
-The default one is the post room's own and ends with it. Each other one has a task that keeps it open: what goes
-wrong in it ends it alone, is told as an alert of the default one, and is tried again. An organisation exists from
-the moment its keys are on disk, so that a kill at any point leaves a whole one or none.
+The default one is the post room's own and ends with it. A task keeps each other one open: a failure ends that one
+alone, raises an alert in the default one, and is followed by another try. An organisation exists from the moment its
+keys are on disk, so that a kill at any point leaves a whole one or none.
 """
 
 from __future__ import annotations
@@ -37,21 +37,23 @@ from postroom.settings import DEFAULT_ORG, Settings
 from postroom_a2a.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from postroom.control.org import Organisation  # it opens the API, whose routes manage these
+    from postroom.control.org import (
+        Organisation,  # it imports the API, whose routes import this module
+    )
 
 log = get_logger(__name__)
 
 AT_ONCE = 4
-"""Organisations that are being opened at a time."""
+"""Organisations that open at the same time."""
 
 OPEN_TIMEOUT = 90.0
-"""Seconds that the start of a post room, or who makes an organisation, waits for it; it goes on opening."""
+"""Seconds that a start, or the maker of an organisation, waits until it is open; the opening goes on after that."""
 
 RETRY = RetryPolicy(base=1.0, cap=60.0)
-"""When an organisation that failed is opened again."""
+"""Pauses before a failed organisation is opened again."""
 
 FAILED = "org-failed"
-"""Kind of the alert that one is not open; it ends when it is, or is removed."""
+"""Kind of the alert that an organisation is not open; it ends when that is open, or removed."""
 
 REMOVED = ".removed"
 """Folder for the folders of removed organisations; no organisation can have this name."""
@@ -61,7 +63,7 @@ Opener = Callable[[Settings, Trust, AsyncExitStack], Awaitable["Organisation"]]
 """Opens an organisation; the stack closes it."""
 
 Deleter = Callable[[Credential | None], Awaitable[None]]
-"""Has the server forget the accounts of removed organisations (`Trust.gone`), and first what a core has stored."""
+"""Deletes the accounts of removed organisations (`Trust.gone`); with a credential first the log behind it."""
 
 
 @dataclass(slots=True)
@@ -70,8 +72,8 @@ class _Entry:
 
     Attributes:
         org: None while it is not open.
-        fault: why it is not, "" if it was not tried yet.
-        tried: its first opening has ended, well or not.
+        fault: why it is not, "" before the first try.
+        tried: set once its first opening has ended, well or not.
     """
 
     name: str
@@ -90,13 +92,12 @@ class _Entry:
 
 
 class Orgs:
-    """The organisations.
+    """Opens, makes and removes the organisations.
 
     Args:
         trust: keys, seen from the default organisation.
         open_org: opens another one.
-        delete_accounts: see `Deleter`.
-        announcement: what `server.json` says of the default one.
+        announcement: returns the present content of the default one's `server.json`.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class Orgs:
         self._changing = asyncio.Lock()
 
     async def open(self, stack: AsyncExitStack) -> None:
-        """Open all that there are; one that cannot be opened is reported and tried again. `stack` closes them."""
+        """Open all organisations; one that fails is reported and tried again. `stack` closes them."""
         await stack.enter_async_context(self._group)
         stack.callback(self._end)
         await self._clean_up()
@@ -138,11 +139,11 @@ class Orgs:
         return [await _described(entry) for entry in (default, *self._entries.values())]
 
     async def create(self, name: str) -> dict[str, Any]:
-        """Make an organisation; returns its entry of `listed` when it is open, or failed to open at the first try.
+        """Make an organisation; returns its entry of `listed` once it is open, or its first try has failed.
 
         Raises:
             InvalidName: it cannot have that name.
-            Conflict: there is one.
+            Conflict: it exists.
             Refused: there are too many.
             StateUnwritable: it was not made.
         """
@@ -150,27 +151,29 @@ class Orgs:
         async with self._changing:
             if name in self._trust.orgs:
                 raise Conflict(
-                    f"there is an organisation {name!r} already",
+                    f"the organisation {name!r} exists already",
                     remedy=f"postroom --org {name} status",
                 )
             if len(self._trust.orgs) >= MAX_ORGS:
-                raise Refused(f"there are {MAX_ORGS} organisations, which is the most")
-            # A folder without keys is what the end of an earlier one of this name has left.
+                raise Refused(
+                    f"this post room has {MAX_ORGS} organisations, the most that it can have"
+                )
+            # A folder without keys is left from an earlier organisation of this name.
             await asyncio.to_thread(_set_aside, self._settings.for_org(name))
             self._trust.add_org(name)
             entry = self._begin(name)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(OPEN_TIMEOUT):
                 await entry.tried.wait()
-        # Not an error: it is made, and to ask for it again would be one.
+        # A failed opening is not an error: the organisation exists, and to make it again would be a conflict.
         return await _described(entry)
 
     async def remove(self, name: str) -> str:
         """End an organisation for ever, with its workers, accounts and keys; returns where its folder is kept.
 
         Raises:
-            Conflict: the default one stays.
-            StateUnwritable: it is still there, and opened again.
+            Conflict: it is the default one, which stays.
+            StateUnwritable: it still exists, and was opened again.
             RequestTimeout: its workers do not end.
         """
         if name == DEFAULT_ORG:
@@ -185,7 +188,7 @@ class Orgs:
             entry.ending.set()
             _, running = await asyncio.wait([entry.task], timeout=OPEN_TIMEOUT)
             if running:
-                raise RequestTimeout(f"the organisation {name!r} does not come to an end")
+                raise RequestTimeout(f"the workers of the organisation {name!r} do not end")
             del self._entries[name]
             try:
                 core = self._trust.of(name).core_credential()
@@ -193,14 +196,14 @@ class Orgs:
             except PostroomError:
                 self._begin(name)
                 raise
-            # From here on it does not exist; what fails now is done at the next start.
+            # From here on it does not exist; the next start repeats what fails now.
             await self._clean_up(core)
             kept = await asyncio.to_thread(_set_aside, self._settings.for_org(name))
         log.warning("the organisation %s was removed", name)
         return kept
 
     def missing(self, name: str) -> PostroomError:
-        """Why the API of `name` does not answer."""
+        """The error for the API of `name`, which does not answer."""
         entry = self._entries.get(name)
         if entry is None:
             return NotFound(
@@ -220,7 +223,7 @@ class Orgs:
         try:
             await self._delete_accounts(core)
         except (PostroomError, OSError, TimeoutError) as error:
-            log.error("accounts of removed organisations are left on the server: %s", error)
+            log.error("cannot delete the accounts of removed organisations: %s", error)
 
     def _begin(self, name: str) -> _Entry:
         entry = _Entry(name)
@@ -233,12 +236,12 @@ class Orgs:
             entry.ending.set()
 
     async def _keep(self, entry: _Entry) -> None:
-        """Have it open until it is to end."""
+        """Keep it open until it is to end."""
         failures = 0
         while not entry.ending.is_set():
             try:
                 await self._live(entry)
-            except Exception as failure:  # noqa: BLE001 (whatever it is, it must not end the others)
+            except Exception as failure:  # noqa: BLE001 (no failure may end the others)
                 failures = 1 if entry.org is not None else failures + 1
                 entry.org = None
                 await self._failed(entry, failure)
@@ -266,7 +269,7 @@ class Orgs:
     async def _failed(self, entry: _Entry, failure: Exception) -> None:
         fault = _fault(failure)
         log.error("the organisation %s is not open", entry.name, exc_info=failure)
-        if fault != entry.fault:  # else it was said before
+        if fault != entry.fault:  # otherwise it was reported before
             entry.fault = fault
             text = f"the organisation {entry.name} is not open: {fault}"
             await self._default.alert(Alert(FAILED, text, about=entry.name))
@@ -301,7 +304,7 @@ def _make_folders(settings: Settings) -> None:
 
 
 def _set_aside(settings: Settings) -> str:
-    """Move the folder of an organisation that is no more out of the way; returns where it is, "" if there was none."""
+    """Move the folder of a removed organisation away; returns its new path, "" if there was no folder."""
     aside = settings.orgs / REMOVED / f"{settings.org}-{time.time_ns()}"
     try:
         if not settings.home.exists():

@@ -1,4 +1,4 @@
-"""All parts of an open organisation, by name. `control.org` opens them; routes and requests of agents use them."""
+"""All parts of an open organisation by name: `control.org` opens them, routes and requests of agents use them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from postroom.workers.status import WorkerStates, WorkerViews
 
 @dataclass(frozen=True, slots=True)
 class Parts(Base):
-    """The parts of an organisation; those of `Base` come first."""
+    """The parts of an organisation, after those of `Base`."""
 
     issuer: Issuer
     workers: Workers

@@ -1,4 +1,4 @@
-"""Who calls the HTTP API: the operator by API key, or a worker through its own door with its own token."""
+"""The callers of the HTTP API: the operator by API key, or a worker through its own door with its own token."""
 
 from __future__ import annotations
 
@@ -15,23 +15,17 @@ from postroom.store.database import Database
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Checks credentials.
+    """Checks the credentials of callers.
 
     Attributes:
         operator_sha256: digest of the operator's API key of this start.
-        database: for workers' tokens.
     """
 
     operator_sha256: str
     database: Database
 
     async def operator(self, request: Request) -> None:
-        """Let the operator in.
-
-        Raises:
-            Unauthorized: no key, or not the operator's.
-            Forbidden: a worker asks.
-        """
+        """Let the operator in; Unauthorized without the key, Forbidden for a worker."""
         if WORKER in request.scope:
             raise Forbidden("workers may not call this")
         if not matches(_bearer(request), self.operator_sha256):
@@ -40,22 +34,13 @@ class Gate:
             )
 
     async def caller(self, request: Request) -> str:
-        """Let the operator or a worker in; returns the worker's uid, "" for the operator.
-
-        Raises:
-            Unauthorized: no credential, or not a valid one.
-        """
+        """Let the operator or a worker in; returns the worker's uid, "" for the operator."""
         uid = request.scope.get(WORKER, "")
         await (self.worker(request, uid) if uid else self.operator(request))
         return uid
 
     async def worker(self, request: Request, uid: str) -> None:
-        """Let worker `uid` in, through its own door and with its own token.
-
-        Raises:
-            Unauthorized: no token, or not this worker's.
-            Forbidden: not through a worker's door, or through another one's.
-        """
+        """Let worker `uid` in: Forbidden unless through its own door, Unauthorized without its own token."""
         if request.scope.get(WORKER) != uid:
             raise Forbidden("only the worker itself may call this")
         token = digest(_bearer(request))

@@ -1,4 +1,4 @@
-"""`postroom admin rebuild`: the projection is thrown away and folded again, while nothing else runs."""
+"""`postroom admin rebuild`: deletes the projection and folds it again, while no post room runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run_rebuild(settings: Settings) -> None:
     Raises:
         AlreadyRunning: a post room runs on the state folder.
         Conflict: its log is on another bus than the one that is named.
-        NotFound: there is no post room in the state folder.
+        NotFound: the state folder has no post room.
         EnvironmentFault: snapshot and log do not belong together, or the machine prevents it.
     """
     if not settings.database.exists():

@@ -1,8 +1,9 @@
 """Rotation of keys while workers stay connected: the new key counts, all move to it, the former is dropped.
 
-NATS knows a connection by the key that signed its credential, and a server knows its gateways by theirs. So workers are
-asked to renew, which makes a new connection, and the servers are asked who still holds a former key. A key that the
-servers' configuration must name (operator, gateway) is used only when every server has said that it knows it.
+NATS knows a connection by the key that signed its credential, and a server knows its gateways by theirs. So the
+control plane asks workers to renew, which makes a new connection, and asks the servers which connections still use a
+former key. A key that the servers' configuration must name (operator, gateway) is used only when every server knows
+it.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from postroom.identity.rotating import Role
 from postroom.identity.trust import Trust
 
 MOVE_TIMEOUT = 30.0
-"""Seconds that workers have to move to a new key; who has not is cut when the former one is dropped."""
+"""Seconds that workers have to move to a new key; the others are cut when the former one is dropped."""
 
 ASK_INTERVAL = 1.0
-"""Seconds after which who still holds a former key is asked again."""
+"""Seconds between two requests to the agents that still use a former key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rotated:
-    """What became of a rotation.
+    """The outcome of a rotation.
 
     Attributes:
         cut: uids that had not moved in time; a restart brings them back.
@@ -40,7 +41,7 @@ class Rotated:
     steps: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """As the API shows it."""
+        """Its form in the API."""
         return {"roles": list(self.roles), "cut": list(self.cut), "steps": list(self.steps)}
 
 
@@ -48,8 +49,7 @@ class Rotation:
     """Rotates the keys of one organisation and its post room, one kind at a time.
 
     Args:
-        renew_own: gives the control plane's connection among the agents a new credential.
-        move_timeout: seconds that workers have.
+        renew_own: gives the control plane's connection to the agents' account a new credential.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class Rotation:
         """Rotate `agents`, `account`, `operator` or `proxy`.
 
         Raises:
-            Conflict: another rotation is under way; or somebody else's servers do not know the new key yet, with
-                what to do. Nothing is signed with it then.
+            Conflict: another rotation is under way; or somebody else's servers do not know the new key yet. Then the
+                new key signs nothing, and the remedy says what to do.
             ServerFailed: not every server took the new key; the former one counts on, and the next try drops it.
         """
         if self._turn.locked():
@@ -101,7 +101,7 @@ class Rotation:
     async def _proxy(self) -> Rotated:
         self._trust.prepare(Role.PROXY)
         if not await self._host.trust_proxies(self._trust.proxies):
-            raise _untold("proxy", "have each read it again (SIGHUP)")
+            raise _unknown_key("proxy", "have each read it again (SIGHUP)")
         self._trust.rotate(Role.PROXY)
         cut = await self._moved(Role.PROXY)
         self._trust.drop_former(Role.PROXY)
@@ -110,7 +110,7 @@ class Rotation:
 
     async def _operator(self) -> Rotated:
         if self._host.pid:
-            # The only server, which gets all accounts under the new signature with its start.
+            # Our only server gets all accounts under the new signature at its start.
             self._trust.rotate(Role.OPERATOR)
             self._trust.drop_former(Role.OPERATOR)
             await self._host.trust_operator(
@@ -121,14 +121,14 @@ class Rotation:
         if not await self._host.trust_operator(
             self._trust.operator_jwt, self._trust.signers, self._trust.account_jwts()
         ):
-            raise _untold("operator", "start them again one after the other")
+            raise _unknown_key("operator", "start them again one after the other")
         self._trust.rotate(Role.OPERATOR)
         await self._accounts.publish(every=True)
         self._trust.drop_former(Role.OPERATOR)
         return Rotated((Role.OPERATOR.value,), steps=(_LAST_STEP,))
 
     async def _moved(self, *roles: Role) -> tuple[str, ...]:
-        """Ask who hangs on a former key of `roles` to renew, until nobody does; who does when the time is up."""
+        """Ask agents on a former key of `roles` to renew until all have; returns those that had not in time."""
         former = self._trust.former_keys(*roles)
         deadline = asyncio.get_running_loop().time() + self._move_timeout
         while held := await holders(self._trust, self._host, former):
@@ -142,7 +142,7 @@ class Rotation:
 _LAST_STEP = "put what `postroom nats config` prints now into every server's configuration, without the former key"
 
 
-def _untold(kind: str, how: str) -> Conflict:
+def _unknown_key(kind: str, how: str) -> Conflict:
     return Conflict(
         f"the servers do not know the next key of the {kind} yet",
         remedy=(

@@ -1,4 +1,4 @@
-"""Live views as server-sent events: what SQL holds past a cursor, then each change as it is committed.
+"""Live views as server-sent events: the records in SQL past a cursor, then each change as it is committed.
 
 `id:` is the sequence in the log, so a reader that comes back with its last id misses nothing (WHATWG HTML,
 server-sent events).
@@ -11,32 +11,30 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from postroom.projection.changes import Change, ChangeListener, Changes, Signal, Topic
-
-HEARTBEAT = 15.0
-"""Seconds of silence after which a comment is sent, so that both ends notice a dead connection."""
+from postroom.protocol.intervals import STREAM_BEAT
 
 PAGE = 200
 
 
 class Numbered(Protocol):
-    """Something of the log that is shown."""
+    """A record with a sequence."""
 
     @property
     def seq(self) -> int:
         """Its sequence in its stream."""
 
     def as_json(self) -> dict[str, Any]:
-        """How the API shows it."""
+        """Its form in the API."""
 
 
 OPENED = Change("open", 0)
-"""What is shown of it comes before all records."""
+"""The change for which `Show` gives the event before all records."""
 
 Read = Callable[[int], Awaitable[list[Any]]]
 """Records past a sequence, oldest first, one page at most."""
 
 Show = Callable[[Change], Awaitable[tuple[str, Numbered] | None]]
-"""Event name and record of a change that is no new record (a receipt), None to leave it out."""
+"""Event name and record for a change that is not a new record (a receipt), None to leave it out."""
 
 Ended = Callable[[int], Awaitable[bool]]
 
@@ -60,9 +58,9 @@ async def follow(
 
     Args:
         topics: to listen to; listening begins before the first read, so nothing falls between.
-        name: of the event of a new record.
+        name: of the event for a new record.
         after: sequence of the last record that the reader has.
-        ended: whether there will be no record past a sequence; None for topics that never end.
+        ended: whether no record past a sequence will come; None for topics that never end.
     """
     with changes.listen(*topics) as listener:
         yield ": open\n\n"
@@ -85,9 +83,9 @@ async def follow(
 
 
 async def _next(listener: ChangeListener, after: int, show: Show | None) -> str | None:
-    """What to send for the next change: "" if it is new records that are to be read, None at the end."""
+    """The event for the next change; "" if new records are to be read, None at the end."""
     while True:
-        change = await listener.next(HEARTBEAT)
+        change = await listener.next(STREAM_BEAT)
         if change is Signal.CLOSED:
             return None
         if change is Signal.QUIET:

@@ -15,17 +15,17 @@ from postroom.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What `server.json` says.
+    """The content of `server.json`.
 
     Attributes:
         token: API key of the operator; the file is 0600 for its sake, so it stays out of `repr`.
         nats_url: of the bus; several servers of somebody else with commas between them.
         nats_pid: of our nats-server, 0 for somebody else's.
-        me: `{"uid", "nick"}` of the operator, empty until the database is open.
-        ca: path of what to trust for an `https` URL, "" for what this system trusts.
+        me: `{"uid", "nick"}` of the operator.
+        ca: path of the authority to trust for an `https` URL, "" for the system's.
         listen: URLs for others, of the API and of the bus.
-        tls: the certificate that is shown, None for none.
-        notes: what a person should know about this start, a sentence each.
+        tls: the certificate in use, None without TLS.
+        notes: for the operator about this start, a sentence each.
     """
 
     url: str
@@ -44,11 +44,7 @@ class Announcement:
 
 
 def prepare(settings: Settings) -> None:
-    """Make the state folder and its sub-folders, private to this user.
-
-    Raises:
-        StateUnwritable: no permission, read-only or full.
-    """
+    """Make the state folder and its sub-folders, private to this user."""
     for folder in (settings.state, settings.keys, settings.workers, settings.logs):
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -61,19 +57,14 @@ def prepare(settings: Settings) -> None:
 
 
 class StateLock:
-    """Held for as long as this process has the state folder open; the kernel frees it at our end."""
+    """The lock of a state folder; the kernel frees it when this process ends."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     @classmethod
     def acquire(cls, settings: Settings) -> StateLock:
-        """Take the lock.
-
-        Raises:
-            AlreadyRunning: another post room has it; says where that one listens.
-            StateUnwritable: the lock file cannot be made.
-        """
+        """Take the lock; AlreadyRunning, with the other post room's address, if that has it."""
         try:
             descriptor = os.open(settings.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -97,7 +88,7 @@ class StateLock:
 
 
 def is_locked(settings: Settings) -> bool:
-    """Whether a process has the state folder open."""
+    """Whether a process has the lock."""
     try:
         descriptor = os.open(settings.lock_file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -120,11 +111,7 @@ def _where(settings: Settings) -> str:
 
 
 def announce(settings: Settings, announcement: Announcement) -> None:
-    """Write `server.json`, whole or not at all, readable by this user only.
-
-    Raises:
-        StateUnwritable: the disk is full or read-only.
-    """
+    """Write `server.json`, whole or not at all, readable by this user only."""
     write_private(settings.server_file, json.dumps(asdict(announcement), indent=1).encode())
 
 

@@ -1,4 +1,4 @@
-"""What keeps the tasks of a post room for a while, told to those who wait for one: the bus, or a worker."""
+"""Reports to those who wait for a task what holds it up: the bus, or its worker."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from postroom.tasks.service import OrgTaskService
 from postroom.tasks.views import blocked
 from postroom_a2a.task_state import TaskState
 
-LOOK = 1.0
-"""Seconds between two looks at the connection to the bus; what is shorter is told to nobody."""
+CHECK_INTERVAL = 1.0
+"""Seconds between two checks of the connection; a shorter outage is not reported."""
 
 BUS_AWAY = "the bus does not answer"
 
 
 class Connected(Protocol):
-    """A connection that says whether it is up."""
+    """A connection that reports whether it is up."""
 
     def statistics(self) -> BusStatistics:
-        """How it stands."""
+        """The state of the connection."""
         ...
 
 
 async def watch_bus(bus: Connected, changes: Changes) -> None:
-    """Tell when the bus has gone and when it is back, until cancelled.
+    """Publish a change when the bus has gone and when it is back, until cancelled.
 
-    Whoever read that it is away while something else happened is told that it is back, also of an outage that began
-    and ended between two looks: the count of connections shows it.
+    The count of connections shows an outage between two checks, too: a reader may have seen during it that the bus was
+    away.
     """
     seen = _state(bus)
     while True:
         if (now := _state(bus)) != seen:
             seen = now
             changes.publish([Change("bus", 0)])
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(CHECK_INTERVAL)
 
 
 def _state(bus: Connected) -> tuple[bool, int]:
@@ -48,8 +48,8 @@ def _state(bus: Connected) -> tuple[bool, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """What keeps a task, "" when nothing does any more; `worker` is the nick of the one that it waits for."""
+class TaskTrouble:
+    """What holds a task up, "" once nothing does; `worker` is the nick of the one that it waits for."""
 
     task: str
     text: str
@@ -58,12 +58,12 @@ class Trouble:
     seq: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """Shape of the API."""
+        """Its form in the API."""
         return {"task": self.task, "text": self.text, "worker": self.worker, "at": self.at}
 
 
 def troubles(tasks: OrgTaskService, bus: Connected, task: str) -> Show:
-    """Shows what keeps `task` whenever that has changed."""
+    """Shows what holds `task` up whenever that has changed."""
     said = ""
 
     async def show(change: Change) -> tuple[str, Numbered] | None:
@@ -79,6 +79,6 @@ def troubles(tasks: OrgTaskService, bus: Connected, task: str) -> Show:
         if text == said:
             return None
         said = text
-        return "trouble", Trouble(task, text, view.worker.nick if why else "", time.time())
+        return "trouble", TaskTrouble(task, text, view.worker.nick if why else "", time.time())
 
     return show

@@ -1,10 +1,10 @@
-"""`postroom up`: the order in which a post room comes alive, and how it ends.
+"""`postroom up`: the order in which a post room starts, and how it ends.
 
     lock the state folder → certificate → HTTP ports → keys → nats-server, our own or not → /livez and the banner
     → heavy imports → database → streams → folds → workers → /readyz
 
-What can fail for a reason that a person must know fails before the banner. The bus is ready in well under a second;
-the imports of the API take longer than that, so they come after.
+A failure that a person must know of comes before the banner. The imports of the API take longer than the start of the
+bus, which is ready in well under a second, so they come after it.
 """
 
 from __future__ import annotations
@@ -53,18 +53,12 @@ READY_FD = "POSTROOM_READY_FD"
 
 
 def run(settings: Settings) -> int:
-    """Run until SIGINT, SIGTERM or a shutdown request; returns the exit status.
-
-    Raises:
-        Conflict: the log is on another bus than the one that is named.
-        StateUnwritable: the disk is full.
-        PostroomError: it could not be started, or the bus is gone for good.
-    """
-    umask = os.umask(0o077)  # whatever this process and its children write is for this user alone
+    """Run until SIGINT, SIGTERM or a shutdown request; returns the exit status."""
+    umask = os.umask(0o077)  # files of this process and its children are for this user alone
     sys.dont_write_bytecode = True  # others may share the installation: see `compiled`
     prepare(settings)
     lock = StateLock.acquire(settings)
-    withdraw(settings)  # what one that was killed has left; its number may be another's by now
+    withdraw(settings)  # a killed post room leaves it, and its process id may be another's by now
     try:
         if not settings.memory:
             check_room(settings.state)
@@ -83,11 +77,11 @@ def _run(settings: Settings, umask: int) -> None:
         asyncio.run(_PostRoom(settings, umask).live())
     except Exception as failure:
         log.exception("the post room ends")
-        raise _told(failure, settings) from None
+        raise _reported(failure, settings) from None
 
 
-def _told(failure: BaseException, settings: Settings) -> PostroomError:
-    """What to tell a person: our own error if there is one in a group, else where the traceback is."""
+def _reported(failure: BaseException, settings: Settings) -> PostroomError:
+    """The error for a person: the first of ours in a group, otherwise one that names the log."""
     errors = list(leaves(failure))
     for error in errors:
         if isinstance(error, PostroomError):
@@ -101,7 +95,7 @@ def _told(failure: BaseException, settings: Settings) -> PostroomError:
 
 
 class _PostRoom:
-    """One life of a post room; `umask` is what its user has."""
+    """One run of a post room; `umask` is its user's."""
 
     def __init__(self, settings: Settings, umask: int) -> None:
         self._umask = umask
@@ -113,7 +107,7 @@ class _PostRoom:
         self._certificate = open_certificate(settings, self._endpoints)
 
     async def live(self) -> None:
-        """From the first socket to the last."""
+        """Open everything from the first socket on, wait for the end, and close it."""
         listener = bind(self._settings.host, self._settings.http_port, usual=DEFAULT_HTTP_PORT)
         outward = self._bind_outward()
         trust = Trust.load_or_create(self._settings.keys, DEFAULT_ORG)
@@ -168,7 +162,7 @@ class _PostRoom:
     def _urls(
         self, listener: socket.socket, outward: socket.socket | None, host: BusHost
     ) -> tuple[str, ...]:
-        """The API's for this machine; then, if there are, the API's and the bus's for others."""
+        """The API's URL for this machine, then the API's and the bus's for others, if any."""
         address, port = listener.getsockname()[:2]
         scheme = "https" if self._endpoints.loopback_tls else "http"
         own = f"{scheme}://{bracketed(address)}:{port}"
@@ -202,7 +196,7 @@ class _PostRoom:
         try:
             self._announce()
         except StateUnwritable as error:
-            # The server's process id is old there, and nobody needs it to reach the post room.
+            # `server.json` keeps the old process id of the server, which nobody needs to reach the post room.
             log.warning("%s", error)
 
     async def _open(
@@ -228,7 +222,7 @@ class _PostRoom:
             )
             org = await module.Organisation.open(installation, self._settings, trust, stack)
             started_at = time.time()
-            told = tuple(self._notes(host))
+            notes_shown = tuple(self._notes(host))
 
             def announcement() -> Announcement:
                 return Announcement(
@@ -244,7 +238,7 @@ class _PostRoom:
                     ca=certificate.ca if certificate else "",
                     listen=urls[1:],
                     tls=certificate.shown() if certificate else None,
-                    notes=told,
+                    notes=notes_shown,
                 )
 
             orgs = module.open_orgs(installation, org, trust, announcement)
@@ -259,7 +253,7 @@ class _PostRoom:
             router.shut()
 
     def _notes(self, host: BusHost) -> Iterator[str]:
-        """What a person should know; it is printed and logged, too."""
+        """The notes for the operator, printed and logged."""
         for note in notes(
             self._settings, self._endpoints, host, self._certificate, own_addresses()
         ):
@@ -297,4 +291,4 @@ def _close_ready(last_words: bytes = b"") -> None:
             os.write(int(descriptor), last_words)
         os.close(int(descriptor))
     except OSError as error:
-        log.warning("nobody waits for readiness: %s", error)
+        log.warning("cannot report readiness: %s", error)

@@ -17,8 +17,8 @@ from postroom.directory.cards import Card
 from postroom.errors import PostroomError
 from postroom.identity.cardkey import CardKey
 from postroom.observe import get_logger
-from postroom.protocol.presence import BEAT_INTERVAL
-from postroom.protocol.streams import CARD_REFRESH, CARDS_BUCKET, card_key
+from postroom.protocol.intervals import CARD_REFRESH, PRESENCE_BEAT
+from postroom.protocol.streams import CARDS_BUCKET, card_key
 from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.kv import Bucket
 
@@ -81,7 +81,7 @@ class Registry:
             except PostroomError as error:
                 log.warning("the registry could not be written: %s", error)
             try:
-                async with asyncio.timeout(BEAT_INTERVAL):
+                async with asyncio.timeout(PRESENCE_BEAT):
                     await self._wanted.wait()
             except TimeoutError:
                 continue

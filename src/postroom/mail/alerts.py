@@ -11,7 +11,7 @@ from typing import Any
 from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.errors import NotFound, PostroomError
 from postroom.observe import get_logger
-from postroom.projection.changes import ALERTS, Changes
+from postroom.projection.changes import ALERTS, FOLD_WAIT, Changes
 from postroom.projection.submit import append_alert
 from postroom.protocol.alerts import Alert, AlertEnd
 from postroom.store import alerts, records
@@ -20,9 +20,6 @@ from postroom.store.database import Connection, Database
 from postroom.store.parties import Party, parties
 
 log = get_logger(__name__)
-
-FOLD_WAIT = 2.0
-"""Seconds that `clear` waits until the alerts are gone."""
 
 CLEARED, GONE = "cleared", "its cause has gone"
 """Reasons why an alert ended."""

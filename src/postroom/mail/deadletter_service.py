@@ -11,7 +11,7 @@ from postroom.bus.port import MessageBusProvider
 from postroom.errors import Conflict, InvalidInput, NotFound, ProtocolViolation
 from postroom.mail import projection, views
 from postroom.mail.views import DeadLetter
-from postroom.projection.changes import DEADLETTERS, Changes, of_message
+from postroom.projection.changes import DEADLETTERS, FOLD_WAIT, Changes, of_message
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, UID, message_id, only_one
@@ -19,10 +19,6 @@ from postroom.store import agents, messages, records
 from postroom.store.database import Connection, Database
 from postroom.store.messages import MessageRow
 from postroom.store.records import DeadLetterRow
-
-FOLD_WAIT = 2.0
-"""Seconds that a call waits for its own record to be folded."""
-
 
 NUMBER_DIGITS = 19
 """A number with fewer digits than this can be a sequence of the log."""

@@ -27,10 +27,10 @@ from postroom.observe import get_logger
 from postroom.projection.fold import consumer
 from postroom.protocol import priority, subjects
 from postroom.protocol.ids import CONTROL_PLANE
+from postroom.protocol.intervals import ACK_WAIT
 from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Reason, State
 from postroom.protocol.records import read_record
-from postroom.protocol.streams import ACK_WAIT
 from postroom.store import messages, pending, records
 from postroom.store.database import Connection, Database
 from postroom.store.messages import MessageRow

@@ -17,7 +17,7 @@ from postroom.directory.agents import resolve
 from postroom.errors import InvalidInput, NotFound, RequestTimeout
 from postroom.mail import views
 from postroom.mail.views import Mail, Post
-from postroom.projection.changes import Changes, of_message
+from postroom.projection.changes import FOLD_WAIT, Changes, of_message
 from postroom.projection.submit import Submission, submit
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
@@ -33,9 +33,6 @@ from postroom.store.records import PostRow
 from postroom_a2a.messages import ROLE_AGENT, ROLE_USER, text_message
 
 T = TypeVar("T")
-
-FOLD_WAIT = 2.0
-"""Seconds that a read waits for the fold of our own records, so that it finds what was just sent."""
 
 MAX_UNFOLDED = 4096
 """Own messages that are remembered until the next read; older ones were folded long ago."""

@@ -20,6 +20,9 @@ T = TypeVar("T")
 
 Topic = tuple[str, ...]
 
+FOLD_WAIT = 2.0
+"""Seconds that a call waits for a record of its own to be folded, so that its answer shows it."""
+
 MAX_WATCHES = 10_000
 """The most waiters at once; further ones are refused."""
 

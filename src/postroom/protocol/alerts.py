@@ -26,10 +26,10 @@ class Alert:
 
     Attributes:
         kind: of the cause; agents' own alerts may have none.
-        text: what is wrong, without the name of the agent, which is shown before it. To `RaiseAlert` an empty text
-            says that the cause has gone.
+        text: the fault, without the agent's name, which is shown before it. For `RaiseAlert` an empty text
+            means that the cause has gone.
         who: uid of the agent that it is about, "" for the post room.
-        about: which of several causes of that kind it is.
+        about: tells several causes of one kind apart.
     """
 
     kind: str
@@ -43,12 +43,12 @@ class Alert:
 
 
 RaiseAlert = Callable[[Alert], Awaitable[object]]
-"""Raises an alert; one without a text ends the alerts of its kind, agent and cause."""
+"""Raises an alert. An alert without a text ends the alerts of its kind, agent and cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlertEnd:
-    """Ends the alerts that match every field given here; without any, all alerts.
+    """Ends the alerts that match every given field; without any, all alerts.
 
     Attributes:
         id: of one alert, 0 for any.
@@ -68,7 +68,7 @@ class AlertEnd:
 
 
 def decode(payload: bytes) -> Alert | AlertEnd:
-    """What a payload says; one that is not ours is taken as its own text, for a person to judge."""
+    """The alert or end in a payload; a payload of another form becomes the text of an alert, for a person to judge."""
     try:
         record = read_record(payload)
     except ProtocolViolation:

@@ -1,7 +1,7 @@
-"""One line of the audit log: what passed a wall, or was refused, and why it was there.
+"""One line of the audit log: what passed a wall or was refused, and the message or task behind it.
 
-Written by the gateway for sandboxed workers, and from the server's side for agents without a sandbox: one format.
-Never a payload, never a secret; a subject, a URL without its query, sizes and ids.
+The gateway writes it for sandboxed workers, and a tap on the server for agents without a sandbox, in one format. It
+holds subjects, URLs without their queries, sizes and ids; never a payload or a secret.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ OUT, IN = "out", "in"
 """Directions, seen from the agent."""
 
 PLUMBING = "plumbing"
-"""Verb of a line that counts what carries the messages, and covers what follows of it for a while."""
+"""Verb of a line that counts the plumbing of a while."""
 
 ALLOWED, DENIED = "allowed", "denied"
 """Verdicts: forwarded, or refused for `reason`."""
 
 GATEWAY, SERVER = "gateway", "server"
-"""Who saw it: the gateway, before it let it pass; or a tap on the server, after it had passed."""
+"""The observer: the gateway, before it let the act pass; or a tap on the server, afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +33,22 @@ class AuditRecord:
     Attributes:
         at: RFC 3339, UTC, milliseconds.
         by: `gateway` or `server`.
-        org, worker: whose; the uid that the door, or the server, has authenticated.
+        org, worker: the organisation and the uid that the door, or the server, has authenticated.
         connection: name that the lines of one connection share.
         protocol: `nats`, `http` (the control plane's API), `egress` (HTTP to elsewhere) or `tunnel` (CONNECT).
         direction: `out` from the agent or `in` to it.
-        verb: `plumbing` (see `PLUMBING`);
-            `PUB`, `HPUB`, `SUB`, `UNSUB`, `MSG`, `HMSG`, `CONNECT`, `-ERR`; an HTTP method; `open`, `close`.
+        verb: `plumbing` (see `PLUMBING`); `PUB`, `HPUB`, `SUB`, `UNSUB`, `MSG`, `HMSG`, `CONNECT`, `-ERR`; an
+            HTTP method; `open`, `close`.
         url: of an HTTP request, without user, query and fragment; `host:port` of a tunnel.
-        size: bytes of headers and payload; of what passed so far on `close`.
+        size: bytes of headers and payload; on `close` the bytes that passed.
         count: frames of `size` bytes since the last line of plumbing, in such a line; else 0.
         verdict: `allowed` or `denied`.
         reason: why it was denied, or how the connection ended.
         status: of an HTTP answer, else 0.
         message: id of the message (`Nats-Msg-Id`), where there is one.
         task: id of the task that the subject names.
-        cause_message, cause_task: what the worker was at when it asked or sent something, as its own records claim.
-        cause_exact: whether it was at that alone.
+        cause_message, cause_task: the worker's message or task at that time, as its own records claim.
+        cause_exact: the worker had no other message or task.
     """
 
     at: str
@@ -81,7 +81,7 @@ class AuditRecord:
 
     @property
     def plumbing(self) -> bool:
-        """Whether it tells of what carries the messages and not of any: beats, pulls, acknowledgements, answers."""
+        """Whether the line counts plumbing: beats, pulls, acknowledgements, answers."""
         if self.verdict != ALLOWED or self.protocol != "nats":
             return False
         tokens = self.subject.split(".")
@@ -94,7 +94,7 @@ class AuditRecord:
 
     @classmethod
     def decode(cls, line: bytes | str | Mapping[str, Any]) -> AuditRecord:
-        """The record in a line; fields of later versions are passed over."""
+        """The record in a line; it ignores fields of later versions."""
         try:
             record = line if isinstance(line, Mapping) else json.loads(line)
             return cls(**{name: record[name] for name in _NAMES if name in record})

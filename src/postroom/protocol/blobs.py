@@ -1,6 +1,6 @@
 """Content that is too large for a message: named by its SHA-256, as `blob:sha256:<64 hex digits>` in a part's `url`.
 
-The name says what the content is, so it can be checked by whoever fetches it, and it never changes.
+The hash lets every reader check the content, which never changes.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def check_sha256(value: str) -> str:
 
 
 def sha256_of(url: str) -> str:
-    """The hash that a blob's URL names.
+    """The hash in a blob's URL.
 
     Raises:
-        InvalidInput: it is no such URL.
+        InvalidInput: it is not the URL of a blob.
     """
     if not url.startswith(PREFIX) or SHA256.fullmatch(url[len(PREFIX) :]) is None:
         raise InvalidInput(f"the URL of a blob is {PREFIX} and the 64 hex digits of its SHA-256")
@@ -42,7 +42,7 @@ def sha256_of(url: str) -> str:
 
 
 def media_type_of(value: str) -> str:
-    """The media type in a Content-Type, without its parameters; `DEFAULT_MEDIA_TYPE` where it is none."""
+    """The media type in a Content-Type, without its parameters; `DEFAULT_MEDIA_TYPE` for anything else."""
     kind = value.partition(";")[0].strip().lower()
     return kind if MEDIA_TYPE.fullmatch(kind) else DEFAULT_MEDIA_TYPE
 
@@ -50,7 +50,7 @@ def media_type_of(value: str) -> str:
 def named_in(document: Any) -> list[str]:
     """Hashes of the blobs that the parts in an A2A document name, at most `MAX_NAMED_BLOBS`, each once.
 
-    The document may be anything that JSON can say, however deep.
+    The document may be any JSON value of any depth.
     """
     found: dict[str, None] = {}
     waiting = [document]

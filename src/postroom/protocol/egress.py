@@ -1,9 +1,9 @@
-"""What a worker may reach outside: the rules of `[overrides] egress`, and what they are compared with.
+"""The hosts outside that a worker may reach: the rules of `[overrides] egress`, and how a request is matched.
 
-    host  *.host  host:port  scheme://host[:port][/path]
+host  *.host  host:port  scheme://host[:port][/path]
 
-Without a scheme it is https, without a port that of the scheme. `*` stands for exactly one label, the first one,
-as in a certificate. A path is a prefix that ends where a segment ends.
+The default scheme is https, the default port that of the scheme. `*` stands for exactly one label, the first one, as
+in a certificate. A path is a prefix that ends where a segment ends.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from postroom.protocol.hosts import authority, is_address, split_authority
 from postroom.protocol.limits import MAX_RULES
 
 PORTS = {"https": 443, "http": 80}
-"""Schemes that are served, with their ports."""
+"""Supported schemes with their ports."""
 
 
 _VISIBLE = re.compile(r"[\x21-\x7e]*")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
 _STRUCTURAL = frozenset(b"./\\%?#;") | frozenset(range(0x21)) | {0x7F}
-"""Characters that change what a path means once they are decoded."""
+"""Characters that change the meaning of a path when a server decodes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a request goes.
+    """The destination of a request.
 
     Attributes:
         scheme: `https` or `http`.
-        host: in its one spelling (`canonical_host`).
+        host: in its canonical spelling (`canonical_host`).
         port: never 0.
         path: begins with `/`; without the query.
-        query: what follows the `?`, "" if there is none.
+        query: the text after the `?`, "" if there is none.
     """
 
     scheme: str
@@ -54,12 +54,12 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """Host, and the port if it is not the scheme's: the value of a Host header."""
+        """Host, and the port if it is not the scheme's default: the value of a Host header."""
         return authority(self.host, self.port, PORTS[self.scheme])
 
     @property
     def url(self) -> str:
-        """Without the query."""
+        """The URL without its query."""
         return self.origin + self.path
 
     @classmethod
@@ -67,10 +67,10 @@ class Target:
         """The target of the scheme, the `host[:port]` and the rest of a URL.
 
         Raises:
-            InvalidInput: it is none, or it can be read in more than one way.
+            InvalidInput: it is not a target, or servers could read it in two ways.
         """
         if scheme not in PORTS:
-            raise InvalidInput(f"the scheme {scheme!r} is not served", remedy="https or http")
+            raise InvalidInput(f"the scheme {scheme!r} is not supported", remedy="https or http")
         host, port = split_authority(place, PORTS[scheme])
         path, _, query = rest.partition("?")
         path = path or "/"
@@ -80,7 +80,7 @@ class Target:
 
 
 def is_plain(path: str) -> bool:
-    """Whether every server reads the path as it stands: no dot segment, empty one, backslash, hidden separator."""
+    """Whether every server reads the path as it stands: no dot or empty segment, backslash or hidden separator."""
     if "\\" in path or "//" in path:
         return False
     for escape in _ESCAPE.finditer(path):
@@ -93,10 +93,10 @@ def is_plain(path: str) -> bool:
 
 
 def _reads_one_way(path: str) -> bool:
-    """Whether its escapes are UTF-8, and no character of it is one that some servers take for a structural one.
+    """Whether the escapes are UTF-8, and no character is one that some servers take for a structural one.
 
-    An overlong form of a dot (`%C0%AE`) is none, and a full-width one (`%EF%BC%8E`) is made a plain one by who
-    normalizes.
+    UTF-8 rules out an overlong dot (`%C0%AE`). A server that normalizes would turn a full-width dot (`%EF%BC%8E`)
+    into a plain one, so that is refused too.
     """
     try:
         text = unquote_to_bytes(path).decode("utf-8")
@@ -111,7 +111,7 @@ def _reads_one_way(path: str) -> bool:
 
 
 def below(path: str, prefix: str) -> bool:
-    """Whether `path` is `prefix` or lies below it; a path that can be read in two ways lies below `/` only."""
+    """Whether `path` is `prefix` or lies below it; an ambiguous path lies below `/` only."""
     if prefix == "/":
         return True
     stem = prefix.removesuffix("/")
@@ -123,7 +123,7 @@ class EgressRule:
     """One entry of the allow-list.
 
     Attributes:
-        host: in its one spelling; after `*.` if `wildcard`.
+        host: in its canonical spelling; after `*.` if `wildcard`.
         path: prefix, `/` for all.
     """
 
@@ -138,7 +138,7 @@ class EgressRule:
         """The rule in `text`.
 
         Raises:
-            InvalidTemplate: it is none; says what is wrong.
+            InvalidTemplate: it is not a rule; the error says why.
         """
         try:
             return cls._parse(text)
@@ -155,7 +155,7 @@ class EgressRule:
         if scheme not in PORTS:
             close = get_close_matches(scheme.lower(), PORTS, n=1)
             remedy = f"did you mean {close[0]!r}?" if close else "https or http"
-            raise InvalidInput(f"there is no scheme {scheme!r} here", remedy=remedy)
+            raise InvalidInput(f"the scheme {scheme!r} is not supported", remedy=remedy)
         place, slash, path = rest.partition("/")
         if "?" in rest or "#" in rest:
             raise InvalidInput("a rule has no query", remedy="leave out what follows the path")
@@ -174,13 +174,13 @@ class EgressRule:
         return cls(scheme, host, port, slash + path or "/", wildcard)
 
     def covers(self, target: Target) -> bool:
-        """Whether a request to `target` may be made."""
+        """Whether the rule allows a request to `target`."""
         return self.reaches(target.scheme, target.host, target.port) and below(
             target.path, self.path
         )
 
     def reaches(self, scheme: str, host: str, port: int) -> bool:
-        """Whether the host is the rule's, whatever the path."""
+        """Whether the rule names the host, for any path."""
         if (scheme, port) != (self.scheme, self.port):
             return False
         if self.wildcard:
@@ -188,7 +188,7 @@ class EgressRule:
         return host == self.host
 
     def __str__(self) -> str:
-        """As it can be written in a template."""
+        """The rule as a template can hold it."""
         place = authority(self.host, self.port, PORTS[self.scheme])
         path = "" if self.path == "/" else self.path
         return f"{self.scheme}://{'*.' if self.wildcard else ''}{place}{path}"
@@ -196,7 +196,7 @@ class EgressRule:
 
 @dataclass(frozen=True, slots=True)
 class AllowList:
-    """The rules of one worker. No rule, nothing outside."""
+    """The rules of one worker; without a rule it may reach no host outside."""
 
     rules: tuple[EgressRule, ...] = ()
 
@@ -205,7 +205,7 @@ class AllowList:
         """The rules in `texts`.
 
         Raises:
-            InvalidTemplate: one is malformed, or they are too many.
+            InvalidTemplate: a rule is malformed, or there are too many.
         """
         rules = tuple(EgressRule.parse(text) for text in texts)
         if len(rules) > MAX_RULES:
@@ -217,9 +217,9 @@ class AllowList:
         return any(rule.covers(target) for rule in self.rules)
 
     def reaches(self, scheme: str, host: str, port: int) -> bool:
-        """Whether a rule names the host, if only for some paths."""
+        """Whether a rule names the host, even if only for some paths."""
         return any(rule.reaches(scheme, host, port) for rule in self.rules)
 
     def tunnels(self, host: str, port: int) -> bool:
-        """Whether all of the host may be reached by https, so that a tunnel shows nothing that is not allowed."""
+        """Whether a rule allows all paths of the host by https: a tunnel hides the path."""
         return any(r.path == "/" and r.reaches("https", host, port) for r in self.rules)

@@ -20,20 +20,21 @@ from postroom.errors import InvalidInput, InvalidName, MessageTooLarge, Protocol
 from postroom.protocol.ids import check_message_id
 from postroom.protocol.limits import MAX_DEPTH, MAX_ENVELOPE_BYTES, MAX_LABEL
 from postroom.protocol.records import read_record, too_deep
+from postroom_a2a.messages import context_fault
 from postroom_a2a.times import format_time, parse_time
 
 VERSION = 1
 
 SEND_MESSAGE = "SendMessage"
-"""The A2A 1.0 method that asks for a task."""
+"""The A2A 1.0 method that requests a task."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRequest:
-    """What makes a message a request for a task.
+    """The part that makes a message a request for a task.
 
     Attributes:
-        skill: id of the skill of the recipient's card that is wanted, "" for any.
+        skill: id of the wanted skill of the recipient's card, "" for any.
         stream: the sender wants to hear of every change, not only of those that end or interrupt the task.
     """
 
@@ -48,13 +49,13 @@ class Envelope:
     Attributes:
         id: of the message, also its `Nats-Msg-Id`.
         to: uid of the recipient, or `#` and a project.
-        message: A2A 1.0 Message as JSON; only the `a2a` package looks inside.
+        message: A2A 1.0 Message as JSON; only the library reads it.
         sent_at, expires_at: seconds since the epoch; `expires_at` 0 for never.
         expects_reply: it ends `answered` and not `seen`.
         reply_to: id of the message that this one answers, else "".
         requeue_of: id of the dead message that this one repeats, else "".
-        response_subject: where a durable A2A request wants its response, else "".
-        request: it asks for a task; None for a plain message.
+        response_subject: subject for the response to a durable A2A request, else "".
+        request: a request for a task; None for a plain message.
     """
 
     id: str
@@ -73,7 +74,7 @@ class Envelope:
 
         Raises:
             MessageTooLarge: over `MAX_ENVELOPE_BYTES`.
-            InvalidInput: the message or a time is something that JSON cannot say.
+            InvalidInput: the message or a time holds a value that JSON cannot express.
         """
         record: dict[str, Any] = {
             "v": VERSION,
@@ -111,7 +112,7 @@ class Envelope:
         """The envelope in a record's payload.
 
         Raises:
-            ProtocolViolation: it is none, or of a version that is not known.
+            ProtocolViolation: it is not an envelope, or has an unknown version.
         """
         record = read_record(payload)
         if record.get("v") != VERSION:
@@ -119,8 +120,8 @@ class Envelope:
         try:
             message = record["message"]
             if not isinstance(message, dict):
-                raise ProtocolViolation("the envelope's message is no object")
-            return cls(
+                raise ProtocolViolation("the envelope's message is not an object")
+            envelope = cls(
                 id=check_message_id(_text(record, "id")),
                 to=_text(record, "to"),
                 message=message,
@@ -136,16 +137,25 @@ class Envelope:
             )
         except (KeyError, InvalidName) as error:
             raise ProtocolViolation(f"not an envelope: {error}") from error
+        envelope._check_context()
+        return envelope
+
+    def _check_context(self) -> None:
+        # The worker rejects a request with such a context, and tells its requester why; a post belongs to no context.
+        if self.request is not None or self.to.startswith("#"):
+            return
+        if fault := context_fault(self.message.get("contextId") or ""):
+            raise ProtocolViolation(fault)
 
     def expired(self, now: float) -> bool:
-        """Whether it must no longer be delivered at `now`."""
+        """Whether it may no longer be delivered at `now`."""
         return bool(self.expires_at) and now >= self.expires_at
 
 
 def _text(record: dict[str, Any], key: str, default: str | None = None) -> str:
     value = record[key] if default is None else record.get(key, default)
     if not isinstance(value, str):
-        raise ProtocolViolation(f"the envelope's {key} is no text")
+        raise ProtocolViolation(f"the envelope's {key} is not a text")
     return value
 
 
@@ -160,8 +170,8 @@ def _request_record(request: TaskRequest) -> dict[str, Any]:
 
 def _request(record: object) -> TaskRequest:
     if not isinstance(record, dict) or record.get("method") != SEND_MESSAGE:
-        raise ProtocolViolation("the envelope asks for something that is not known")
+        raise ProtocolViolation("the envelope requests an unknown method")
     skill = record.get("skill", "")
     if not isinstance(skill, str) or len(skill) > MAX_LABEL:
-        raise ProtocolViolation("the envelope's skill is no name of one")
+        raise ProtocolViolation("the envelope's skill is not the name of a skill")
     return TaskRequest(skill, record.get("stream") is True)

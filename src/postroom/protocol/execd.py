@@ -1,4 +1,4 @@
-"""What execd, the daemon in each OpenSandbox container, and those who speak with it have agreed on."""
+"""The agreement with execd, the daemon in each OpenSandbox container."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ _SIGNALS = {"hangup": 1, "interrupt": 2, "killed": 9, "terminated": 15}
 
 
 def exit_status(code: int | None, said: str) -> int:
-    """An exit status as shells count: execd says -1 for a program that a signal has ended, and which one in words.
+    """An exit status as shells count it. execd gives -1 for a program that a signal has ended, and names the signal
+    in words.
 
     Args:
-        code: as execd gives it, None if it gives none.
-        said: its words, such as `signal: killed`.
+        code: execd's number, None if it gives none.
+        said: execd's words, such as `signal: killed`.
     """
     if code is not None and code >= 0:
         return code
@@ -30,7 +31,7 @@ def exit_status(code: int | None, said: str) -> int:
 
 
 def mode_number(mode: int) -> int:
-    """Permission bits as execd takes them: a decimal number that looks octal (0o644 is 644)."""
+    """Permission bits in execd's form: a decimal number that looks octal (0o644 is 644)."""
     return int(f"{mode:o}")
 
 

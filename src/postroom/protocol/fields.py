@@ -1,4 +1,4 @@
-"""Kinds of fields in what an agent says: each reads one value, and refuses what is not of its kind. Pure."""
+"""Kinds of fields in an agent's actions. Each reads one value and refuses values of another kind. Pure."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ MAX_SECONDS = 10**9
 
 
 class Field:
-    """A text, and what all kinds of fields have in common.
+    """A text, and the common part of all kinds of fields.
 
     Args:
         argument: name of the command's argument, "" where it is not one.
         option: of the command, such as `--key`, "" for none.
-        metavar: what the option's help calls its value, "" for the usual word.
+        metavar: the word for the value in the option's help, "" for the usual word.
         limit: of its characters, 0 for no limit here.
-        name: in a record, where it is not the attribute's own.
-        missing: the value where the field is left out; None for the default of the attribute.
+        name: in a record, where it differs from the attribute's name.
+        missing: the value of a field that is left out; None for the default of the attribute.
     """
 
     has_to_be = "a text"
     takes_null = False
-    """Whether null is a value to read. Else it is as if the field was left out."""
+    """Whether null is a value to read; if not, null counts as a field that is left out."""
 
     parse: ClassVar[Callable[[str], Any]] = str
-    """The value that a text in a URL's query stands for; raises ValueError if it stands for none."""
+    """Reads the text in a URL's query; raises ValueError for an invalid text."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Field:
         """The value of the attribute.
 
         Raises:
-            InvalidInput: `value` is not of this kind; the message names the field, `name`.
+            InvalidInput: `value` is not of this kind; the text names the field `name`.
         """
         return self._read(name, value)
 
@@ -94,12 +94,12 @@ class Project(Field):
 
 
 class TaskId(Field):
-    """The whole id of a task."""
+    """The full id of a task."""
 
     def _read(self, name: str, value: Any) -> str:
         text = super()._read(name, value)
         if TASK_ID.fullmatch(text) is None:
-            raise InvalidInput(f"{name!r} has to be the whole id of a task")
+            raise InvalidInput(f"{name!r} has to be the full id of a task")
         return text
 
 
@@ -198,7 +198,7 @@ class FileMode(Field):
 
 
 class Path(Field):
-    """A path in the workspace. Only the workspace knows whether there is such a path."""
+    """A path in the workspace. Only the workspace knows whether it exists."""
 
     has_to_be = "a path"
 
@@ -235,7 +235,7 @@ class Environment(Field):
 
 
 class Ref(Field):
-    """Any JSON value; the line that answers has the same."""
+    """Any JSON value; the line that answers repeats it."""
 
     def _read(self, name: str, value: Any) -> Any:
         if not _is_short(value):
@@ -244,7 +244,7 @@ class Ref(Field):
 
 
 def kept_ref(record: Mapping[str, Any]) -> Any:
-    """The reference in a record that was refused; None where there is none, or it is too long to be kept."""
+    """The reference in a refused record; None where there is none, or it is too long to be kept."""
     ref = record.get("ref")
     return ref if _is_short(ref) else None
 

@@ -1,7 +1,7 @@
-"""Names and addresses of hosts: one spelling of each, so that what is compared is what is connected to.
+"""Names and addresses of hosts in one canonical spelling, so that the checked host is the one that is connected to.
 
-What a resolver would read in a second way is refused, not guessed at: names outside ASCII, IPv4 addresses in
-hexadecimal, octal or as one number, zones of IPv6.
+A spelling that a resolver could read in a second way is refused: names outside ASCII, IPv4 addresses in hexadecimal,
+octal or as one number, zones of IPv6.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _PORT = re.compile(r"[1-9][0-9]{0,4}")
 
 
 def canonical_host(text: str) -> str:
-    """`text` in its one spelling: small letters, no final dot, IPv6 compressed and without brackets.
+    """`text` in its canonical spelling: lower case, no final dot, IPv6 compressed and without brackets.
 
     Raises:
-        InvalidInput: it is no host, or one that can be read in more than one way.
+        InvalidInput: it is not a host, or a resolver could read it in two ways.
     """
     if text.startswith("[") or ":" in text:
         return _ipv6(text)
@@ -34,7 +34,7 @@ def canonical_host(text: str) -> str:
     if _NUMBER.fullmatch(labels[-1]):
         return _ipv4(name)
     if len(name) > MAX_HOST or not all(map(_LABEL.fullmatch, labels)):
-        raise InvalidInput(f"{text!r} is no name of a host")
+        raise InvalidInput(f"{text!r} is not the name of a host")
     return name
 
 
@@ -43,7 +43,7 @@ def _ipv4(text: str) -> str:
         return str(ipaddress.IPv4Address(text))
     except ValueError as error:
         raise InvalidInput(
-            f"{text!r} is no IPv4 address", remedy="four decimal numbers with dots between"
+            f"{text!r} is not an IPv4 address", remedy="four decimal numbers with dots between"
         ) from error
 
 
@@ -54,14 +54,14 @@ def _ipv6(text: str) -> str:
             raise ValueError(inner)
         return str(ipaddress.IPv6Address(inner))
     except ValueError as error:
-        raise InvalidInput(f"{text!r} is no IPv6 address") from error
+        raise InvalidInput(f"{text!r} is not an IPv6 address") from error
 
 
 def split_authority(text: str, default_port: int) -> tuple[str, int]:
-    """Host, in its one spelling, and port of `host[:port]`; an IPv6 address stands in brackets.
+    """Canonical host, and port, of `host[:port]`; an IPv6 address stands in brackets.
 
     Raises:
-        InvalidInput: it is none, or it names a user.
+        InvalidInput: it is not that, or it names a user.
     """
     if "@" in text:
         raise InvalidInput(
@@ -77,21 +77,21 @@ def split_authority(text: str, default_port: int) -> tuple[str, int]:
         host, colon, port = text.partition(":")
     else:
         raise InvalidInput(
-            f"{text!r} is no host and port", remedy="an IPv6 address is written [::1]"
+            f"{text!r} is not a host and port", remedy="an IPv6 address is written [::1]"
         )
     if colon not in {"", ":"}:
-        raise InvalidInput(f"{text!r} is no host and port")
+        raise InvalidInput(f"{text!r} is not a host and port")
     return canonical_host(host), _port(port) if colon else default_port
 
 
 def _port(text: str) -> int:
     if _PORT.fullmatch(text) is None or int(text) > 65535:
-        raise InvalidInput(f"{text!r} is no port", remedy="a number from 1 to 65535")
+        raise InvalidInput(f"{text!r} is not a port", remedy="a number from 1 to 65535")
     return int(text)
 
 
 def authority(host: str, port: int, default_port: int = 0) -> str:
-    """`host:port` as a URL has it, without the port if it is the default one."""
+    """`host:port` as in a URL, without the port if it is the default one."""
     name = f"[{host}]" if ":" in host else host
     return name if port == default_port else f"{name}:{port}"
 

@@ -20,14 +20,14 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 MESSAGE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 ID_PREFIX = re.compile(r"[0-9a-f]{4,31}")
-"""The beginning of an id that people may give in the place of all of it."""
+"""The beginning of an id, which people may give in place of the full id."""
 
 MAX_CANDIDATES = 8
 CANDIDATE_DIGITS = 12
-"""How many ids are named where a beginning means several, and how much of each."""
+"""The most ids that an error lists where a beginning fits several, and the digits of each."""
 
 CONTROL_PLANE = "postroom"
-"""The reserved uid of the control plane. It is no 32 hex digits, so no agent can ever be given it."""
+"""The reserved uid of the control plane. It is not 32 hex digits, so no agent can get it."""
 
 NO_PROJECT = "-"
 """The project token that no project can have: `-` is not a valid name."""
@@ -91,7 +91,7 @@ def check_name(text: str, what: str = "name") -> str:
 
 
 def skeleton(nick: str) -> str:
-    """What `nick` looks like: two nicks with the same skeleton can be taken for one another."""
+    """The look of `nick`: people can confuse two nicks with the same skeleton."""
     folded = unicodedata.normalize("NFKC", nick).casefold().translate(_SKELETON)
     return folded.replace("-", "").replace("rn", "m").replace("vv", "w")
 
@@ -100,7 +100,7 @@ _RESERVED_SKELETONS = frozenset(skeleton(nick) for nick in RESERVED_NICKS)
 
 
 def check_nick(text: str) -> str:
-    """`text` if an agent may be called that.
+    """`text` if an agent may have that nick.
 
     Raises:
         InvalidName: malformed, it impersonates people or the system, or it could be read as a uid.
@@ -116,9 +116,8 @@ def check_nick(text: str) -> str:
 def message_id(secret: bytes, recipient: str, key: str) -> str:
     """The id of a message, which is also its `Nats-Msg-Id`: 32 hex digits.
 
-    An HMAC over recipient and idempotency key under a secret that only the sender has: the same key toward
-    the same recipient is the same message, and nobody else can squat on the id to suppress it (de-duplication
-    in a stream is by id alone).
+    An HMAC over recipient and idempotency key under a secret that only the sender has. So one key and one recipient
+    give one message, and nobody else can use the id first to suppress it (a stream de-duplicates by id alone).
     """
     # An agent chooses the key, so it may hold a lone surrogate, which has no UTF-8 form.
     named = f"{recipient}\0{key}".encode("utf-8", "surrogatepass")
@@ -127,10 +126,10 @@ def message_id(secret: bytes, recipient: str, key: str) -> str:
 
 
 def only_one(prefix: str, found: Collection[str], what: str) -> str | None:
-    """The id that `prefix` means among those that begin so, None if there is none.
+    """The one id among `found`, which all begin with `prefix`; None for no id.
 
     Raises:
-        Conflict: there are several; it names them.
+        Conflict: there are several; the error names them.
     """
     if len(found) > 1:
         named = [one[:CANDIDATE_DIGITS] for one in sorted(found)[:MAX_CANDIDATES]]

@@ -1,8 +1,8 @@
-"""Who may publish and subscribe what: the rights of each credential and the imports between the two accounts.
+"""The subjects that each credential may publish and subscribe, and the imports between the two accounts.
 
 Pure functions that the minter turns into JWT claims, tested as a table and against the running server
-(docs/architecture.md, Identity and trust). `allow_responses` is never used: it would let an agent publish to
-whatever reply subject it was handed.
+(docs/architecture.md, Identity and trust). `allow_responses` is never used: it would let an agent publish to any
+reply subject in a message to it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Export:
 
     Attributes:
         stream_response: the answer may be many messages (pulls, control answers), not exactly one.
-        share: requests carry who connected (`Nats-Request-Info`); costs CPU, so only where it is needed.
+        share: requests carry the client's identity (`Nats-Request-Info`); costs CPU, so only where it is
+            needed.
     """
 
     subject: str
@@ -52,8 +53,9 @@ def agent_permissions(
         projects: projects it may post to, or the template that the server fills in.
     """
     publish = [
-        # Not the priority lane: the control plane alone writes there, for who may (`ctl.<own>.tasks.cancel`). It is one
-        # bounded stream that nobody reads up front, so a flood would be in the way of everybody's cancel.
+        # Not the priority lane: the control plane alone writes there, for authorised agents
+        # (`ctl.<own>.tasks.cancel`). It is one bounded stream that nobody reads in advance, so a flood would delay
+        # everybody's cancel.
         subjects.inbox("*", own),
         subjects.rpc("*", own),
         subjects.outbox(own),
@@ -78,7 +80,7 @@ def agent_permissions(
 def control_plane_edge_permissions() -> Permissions:
     """Rights of the control plane's user on the edge account (its uid is reserved).
 
-    A publish in core does not reach edge, so what agents hear live (feed, discovery, rpc) is published here.
+    A publish in core does not reach edge, so live messages to agents (feed, discovery, rpc) are published here.
     """
     own = CONTROL_PLANE
     return Permissions(
@@ -90,7 +92,7 @@ def control_plane_edge_permissions() -> Permissions:
 def core_exports() -> tuple[Export, ...]:
     """Services that core exports and edge imports under the same subject.
 
-    Never among them: `rpc`, `_I`, any other `$JS`, `$KV`, `$O`.
+    `rpc`, `_I`, any other `$JS`, `$KV` and `$O` are never among them.
     """
     stored = (
         "worker.*.inbox.*",

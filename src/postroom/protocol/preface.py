@@ -18,7 +18,7 @@ PROTOCOLS = ("nats", "http", "egress")
 
 @dataclass(frozen=True, slots=True)
 class Preface:
-    """Which protocol a connection speaks, and the token that opens the door."""
+    """The protocol of a connection, and the token that opens the door."""
 
     protocol: str
     token: str
@@ -29,7 +29,7 @@ class Preface:
 
     @classmethod
     def decode(cls, line: bytes) -> Preface:
-        """The preface in `line`, newline included. One spelling is accepted and nothing else."""
+        """The preface in `line`, newline included. Exactly one spelling is valid."""
         if len(line) > MAX_BYTES or not line.endswith(b"\n"):
             raise ProtocolViolation("no preface line")
         try:

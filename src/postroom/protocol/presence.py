@@ -1,4 +1,4 @@
-"""What a worker says of itself on `worker.<uid>.status`, and how long that counts."""
+"""A worker's report of its state on `worker.<uid>.status`, and how long it counts."""
 
 from __future__ import annotations
 
@@ -13,21 +13,18 @@ from postroom.protocol.limits import MAX_STATUS
 from postroom.protocol.records import instant, read_record
 from postroom_a2a.text import one_line
 
-BEAT_INTERVAL = 5.0
-"""Seconds between two status messages of a live worker; PRESENCE forgets after 30 s (`streams.STREAMS`)."""
-
 OUT_OF_MEMORY = 87
-"""Exit code of a sidecar that got no more memory: the one thing that it cannot say any more."""
+"""Exit code of a sidecar that ran out of memory: it can report this in no other way."""
 
 LAST_WORDS = 8
-"""Lines that are shown of what an agent printed before its end."""
+"""Lines of an agent's last output that are shown."""
 
 MAX_WAITING = 1_000_000
 """A worker that claims more unconfirmed messages than this does not count messages."""
 
 
 class WorkerState(StrEnum):
-    """State of a worker. `UNKNOWN` is said when neither presence nor a reaped process tells."""
+    """State of a worker. `UNKNOWN` stands where neither presence nor an exit status tells."""
 
     STARTING = "starting"
     IDLE = "idle"
@@ -40,10 +37,10 @@ class WorkerState(StrEnum):
 
 
 ONLINE = frozenset({WorkerState.IDLE, WorkerState.WORKING, WorkerState.STALLED})
-"""States of an agent that runs and takes what is sent to it."""
+"""States of an agent that runs and takes messages."""
 
 OVER = frozenset({WorkerState.FAILED, WorkerState.EXITED, WorkerState.STOPPED})
-"""States of an agent that has ended and is not started again by itself."""
+"""States of an agent that has ended and does not start again by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +50,9 @@ class Presence:
     Attributes:
         detail: for people, e.g. `exit code 1`.
         sandbox: enforcement level that the sidecar's own test found (`enforced`, `partial`, `none`).
-        waiting: messages handed over and not yet confirmed by the agent.
-        at: when, seconds since the epoch.
-        stderr: the last lines that an agent printed to its standard error before it ended; none while it runs.
+        waiting: delivered messages that the agent has not confirmed.
+        at: instant of the report.
+        stderr: the last lines of the agent's standard error before it ended; none while it runs.
     """
 
     state: WorkerState

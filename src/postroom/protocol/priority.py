@@ -40,7 +40,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What a task in `input-required` or `auth-required` waits for.
+    """The answer to a task in `input-required` or `auth-required`.
 
     Attributes:
         message: A2A Message.
@@ -52,14 +52,14 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A change of a task that the recipient asked for.
+    """A change of a task that the recipient requested.
 
     Attributes:
-        worker: uid of who runs it.
-        request: id of the message that asked for it.
+        worker: uid.
+        request: id of the message that requested it.
         sequence: of the record in TASKS; a later one has a greater one.
-        attempt: 0 before the first run.
-        update: A2A StreamResponse; with a `task` in it where the change ends or interrupts the task.
+        attempt: 0 before the first one.
+        update: A2A StreamResponse; it holds a `task` where the change ends or interrupts the task.
     """
 
     task: str
@@ -73,7 +73,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """This task is asked for, and perhaps others: their requests lie behind messages that are not confirmed."""
+    """A request for this task, and perhaps for others, lies behind messages that are not confirmed."""
 
     task: str
 

@@ -48,18 +48,18 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     State.ANSWERED: frozenset(),
     State.DEAD: frozenset(),
 }
-"""What may follow what, for a message that expects a reply."""
+"""The states that may follow each state, for a message that expects a reply."""
 
 
 def is_final(state: State, *, expects_reply: bool) -> bool:
-    """Whether nothing follows `state`."""
+    """Whether no state follows `state`."""
     return not TRANSITIONS[state] or (state is State.SEEN and not expects_reply)
 
 
 def advance(current: State, new: State, *, expects_reply: bool) -> State:
-    """The state after `new` was reported: `new` if it may follow `current`, else `current`.
+    """The state after a report of `new`: `new` if it may follow `current`, else `current`.
 
-    Reports come late, twice and out of order, since each is set by another component; the table decides.
+    Reports come late, twice and out of order, since several components send them; the table decides.
     """
     if is_final(current, expects_reply=expects_reply):
         return current
@@ -69,7 +69,7 @@ def advance(current: State, new: State, *, expects_reply: bool) -> State:
 
 
 RANK = {state: rank for rank, state in enumerate(State)}
-"""Order of the states, so that "at least seen" can be asked; `dead` ranks last and reaches nothing."""
+"""Order of the states, for questions such as "at least seen"; `dead` ranks last and reaches no other state."""
 
 
 def reached(current: State, wanted: State) -> bool:
@@ -79,17 +79,17 @@ def reached(current: State, wanted: State) -> bool:
     return RANK[current] >= RANK[wanted]
 
 
-# One token of a subject, or `#` and a project. It may name an agent that never was.
+# One token of a subject, or `#` and a project. It may name an agent that never existed.
 _RECIPIENT = re.compile(r"[!-~]{1,128}")
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """One report on one message, as stored in RECEIPTS; who reports is in its subject.
+    """One report on one message, as stored in RECEIPTS; its subject names the reporter.
 
     Attributes:
         reason: for `dead`; for `delivered` if the recipient does not confirm it; else "".
-        at: when, seconds since the epoch.
+        at: instant of the report.
     """
 
     message_id: str
@@ -135,6 +135,6 @@ class Receipt:
 def may_set(setter: str, recipient: str, control_plane: str) -> bool:
     """Whether `setter` (from the subject) may report on a message to `recipient`.
 
-    Only the recipient knows what it was handed; only the control plane declares anything else.
+    Only the recipient knows what it received; only the control plane declares anything else.
     """
     return setter in (recipient, control_plane)

@@ -9,16 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from postroom.protocol import subjects
+from postroom.protocol.intervals import ACK_WAIT, PRESENCE_LIFETIME
 from postroom.protocol.limits import INBOX_PER_PAIR, LETTERS_PER_PAIR, MAX_PAYLOAD
 
 AGENT_CONSUMER_STREAMS = ("INBOX", "PRIORITY", "RECEIPTS", "FEED")
 """Streams on which each agent has one durable pull consumer, named by its uid."""
-
-ACK_WAIT = 10.0
-"""Seconds after which an unacknowledged delivery is given again."""
-
-BEAT_INTERVAL = 3.0
-"""Seconds between in-progress beats of a delivery that is being worked on."""
 
 MAX_DELIVER = 3
 """Deliveries of one message before it is a dead letter; of one to an agent, losses with the agent that held it."""
@@ -136,9 +131,9 @@ STREAMS: tuple[StreamSpec, ...] = (
         "PRESENCE",
         ("worker.*.status",),
         max_bytes=64 * _MIB,
-        max_age=30.0,
+        max_age=PRESENCE_LIFETIME,
         max_per_subject=1,
-        duplicate_window=30.0,
+        duplicate_window=PRESENCE_LIFETIME,
     ),
 )
 
@@ -146,12 +141,6 @@ BY_NAME = {spec.name: spec for spec in STREAMS}
 
 CARDS_BUCKET = "cards"
 """KV bucket of Agent Cards; only the control plane writes it."""
-
-CARD_LIFETIME = 60.0
-"""Seconds after which the registry forgets a card that was not written anew."""
-
-CARD_REFRESH = 20.0
-"""Seconds after which the card of a live worker is written anew: two writes may fail before it is forgotten."""
 
 
 def card_key(org: str, uid: str) -> str:

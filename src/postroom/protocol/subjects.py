@@ -1,8 +1,8 @@
-"""The subject table: how every subject is built, and what it says about who sent what to whom.
+"""The subject table: how every subject is built, and its sender and recipient.
 
-The sender is a token of the subject, and the server's permission check is what proves it: a credential may
-publish only subjects that carry its own uid (docs/architecture.md, Subjects). So `sender_of` is the one place
-where a sender is read from, never a payload.
+The sender is a token of the subject, and the server's permission check proves it: a credential may publish only
+subjects that carry its own uid (docs/architecture.md, Subjects). So code reads a sender with `sender_of`, never from
+a payload.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def inbox(recipient: str, sender: str) -> str:
 
 
 def priority(recipient: str, sender: str) -> str:
-    """What must overtake work (responses, cancel, get, answers); stored in PRIORITY."""
+    """Cancels, answers and updates that must overtake work; stored in PRIORITY."""
     return f"worker.{recipient}.priority.{sender}"
 
 
 def task(uid: str, task_id: str, state: str) -> str:
-    """A change of a task, written by the agent that runs it; stored in TASKS."""
+    """A change of a task, written by its worker; stored in TASKS."""
     return f"worker.{uid}.tasks.{task_id}.{state}"
 
 
@@ -40,7 +40,7 @@ def receipts(sender: str, setter: str) -> str:
 
 
 def outbox(uid: str) -> str:
-    """What an agent announces; stored in OUTBOX."""
+    """Announcements of an agent; stored in OUTBOX."""
     return f"worker.{uid}.outbox"
 
 
@@ -65,7 +65,7 @@ def feed(project: str, sender: str) -> str:
 
 
 def alerts(sender: str) -> str:
-    """Blocked, failed, needs a human; stored in ALERTS."""
+    """Records that need a person; stored in ALERTS."""
     return f"system.alerts.{sender}"
 
 
@@ -80,11 +80,11 @@ def deadletter(original: str) -> str:
 
 
 NO_WORKER = "-"
-"""Stands in `audit` for lines that tell of no worker."""
+"""Stands in `audit` for lines without a worker."""
 
 
 def audit(worker: str) -> str:
-    """Copy of the audit lines of one worker, "" for those of none; stored in AUDIT."""
+    """Copy of the audit lines of one worker, or with "" of lines without one; stored in AUDIT."""
     return f"audit.{worker or NO_WORKER}"
 
 
@@ -105,13 +105,13 @@ def renewal_notice(uid: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a subject says.
+    """The parts of a subject.
 
     Attributes:
         kind: `inbox`, `priority`, `tasks`, `receipts`, `outbox`, `status`, `events`, `rpc`, `feed`, `alerts`,
             `discovery`, `deadletter`, `audit`, `ctl` or `reply`.
         sender: uid that the server has checked, "" where the subject names none (`deadletter`, `audit`).
-        recipient: uid it is for, "" where it is for no single agent.
+        recipient: uid, "" where there is no single recipient.
         project: project of a feed, else "".
         rest: further tokens: task id and state, the verb of `ctl`, the original subject, the reply token.
     """
@@ -123,16 +123,16 @@ class Subject:
     rest: tuple[str, ...] = ()
 
 
-# kind -> is the third part followed by a sender token?
+# kind -> whether a sender token follows the third part
 _WORKER_TO = frozenset({"inbox", "priority", "rpc", "receipts"})
 _WORKER_OWN = frozenset({"outbox", "status", "events"})
 
 
 def parse(subject: str) -> Subject:
-    """What `subject` says.
+    """The parts of `subject`.
 
     Raises:
-        InvalidInput: it is none of the table's forms, or a token is not a uid or a project.
+        InvalidInput: it has none of the table's forms, or a token is not a uid or a project.
     """
     tokens = subject.split(".")
     match tokens:
@@ -168,7 +168,7 @@ def sender_of(subject: str) -> str:
 def feed_filters(projects: tuple[str, ...]) -> list[str]:
     """Filter subjects of an agent's FEED consumer.
 
-    With no project a filter that nothing matches, since an empty list would mean every feed.
+    Without a project the filter matches nothing, since an empty list would mean every feed.
     """
     return [feed(project, "*") for project in projects or (NO_PROJECT,)]
 
@@ -176,11 +176,11 @@ def feed_filters(projects: tuple[str, ...]) -> list[str]:
 def accepts_delivery(
     stream: str, own: str, projects: tuple[str, ...], subject: str, reply_to: str
 ) -> bool:
-    """Whether a pulled message may be taken as what its subject says.
+    """Whether a pulled message may be taken for what its subject says.
 
-    A publisher may name any reply subject, so a stranger can steer a frame into a pull's inbox. A real one has
-    a subject of this agent's (or the feed of one of its projects) and answers to its own consumer
-    (docs/architecture.md, Receivers check).
+    A publisher may name any reply subject, so a stranger can steer a frame into a pull's inbox. A real message has a
+    subject of this agent (or the feed of one of its projects) and answers to its own consumer (docs/architecture.md,
+    Receivers check).
     """
     if not reply_to.startswith(f"$JS.ACK.{stream}.{own}."):
         return False

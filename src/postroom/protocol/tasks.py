@@ -1,9 +1,9 @@
 """The id of a task and the chain of its records (docs/architecture.md, Tasks).
 
-A change of a task is one record on `worker.<runner>.tasks.<task>.<state>`. Its headers name the record that it
-follows, so the sequence in TASKS is the task's version, and of two writers that follow the same record the server
-stores one. A record without these headers would be stored, too: so it counts only if it is the next link of the
-chain (`follows`).
+A change of a task is one record on `worker.<runner>.tasks.<task>.<state>`. Its headers name its predecessor, so the
+sequence in TASKS is the task's version, and the server stores only one of two records with the same predecessor. The
+server would also store a record without these headers, so a record counts only as the next link of the chain
+(`follows`).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ EXIT_CODES: dict[str, int] = {
 def task_id(worker: str, sender: str, message_id: str) -> str:
     """The id of the task that `worker` makes of the request `message_id` of `sender`.
 
-    It follows from the request, so the same message of the same sender is the same task however often it is
-    delivered, and the sender knows the id as soon as the request is stored.
+    It follows from the request. So a message that is delivered twice gives one task, and the sender knows the id as
+    soon as the request is stored.
     """
     named = f"task\0{worker}\0{sender}\0{message_id}".encode("utf-8", "surrogatepass")
     return hashlib.sha256(named).hexdigest()[:32]
@@ -47,19 +47,19 @@ def chain(worker: str, task: str) -> str:
 
 
 def chain_headers(worker: str, task: str, last: int) -> dict[str, str]:
-    """Headers of the record that follows sequence `last` (0: of the first one)."""
+    """Headers of the record that follows sequence `last` (0 for the first record)."""
     return {EXPECTED: str(last), EXPECTED_SUBJECT: chain(worker, task)}
 
 
 def follows(headers: Mapping[str, str], worker: str, task: str, last: int) -> bool:
-    """Whether a stored record's headers say that it follows sequence `last` of this task."""
+    """Whether a stored record's headers name sequence `last` of this task as its predecessor."""
     return headers.get(EXPECTED) == str(last) and headers.get(EXPECTED_SUBJECT) == chain(
         worker, task
     )
 
 
 def parse_task_subject(subject: str) -> tuple[str, str, TaskState] | None:
-    """(worker, task, state) of a record's subject; None if it is no task's."""
+    """(worker, task, state) of a record's subject; None if the subject is not one of a task."""
     try:
         said = subjects.parse(subject)
         if said.kind != "tasks" or TASK_ID.fullmatch(said.rest[0]) is None:

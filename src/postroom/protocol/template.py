@@ -31,19 +31,19 @@ CONFIRMATIONS = ("explicit", "read")
 LEVELS = ("enforced", "partial", "none")
 """Levels of a wall, strongest first (`postroom.sandbox.port.Level`)."""
 MAX_NUMBER = 2**31 - 1
-"""Largest whole number in a template; more would overflow in the limits of the operating system."""
+"""The largest whole number in a template; more would overflow in the limits of the operating system."""
 
 EGRESS_PLACE = "${POSTROOM_EGRESS}"
-"""Stands in `workstation.env` for the address inside the sandbox by which the outside is reached."""
+"""Stands in `workstation.env` for the address inside the sandbox that leads to hosts outside."""
 
 PATIENCE = 60
-"""Seconds that a message which was handed over may stay unconfirmed before others are told."""
+"""Seconds that a delivered message may stay unconfirmed before the agent gets further ones."""
 
 PARAMETER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 _OVERRIDES = frozenset({"egress", "credentials"})
-"""Keys of `[overrides]` that are lists of texts and no parameters."""
+"""Keys of `[overrides]` that are lists of texts and not parameters."""
 
 # table -> key -> type; `None` lets any key through, whose value must be a text.
 _SHAPE: dict[str, dict[str, type] | None] = {
@@ -82,17 +82,17 @@ class Template:
         name: nick if the spawner gives none.
         project: id, "" for none.
         command: program and arguments of the agent; runs in the workspace.
-        adapter: how the agent speaks on its stdin and stdout.
-        confirm: what counts as "the agent has it": `explicit` (it says so, or its run ends well) or `read`.
-        patience: seconds for which a message that was handed over keeps further ones waiting, 0 for no limit.
-        feed: the agent is shown the posts of its project, too.
-        env: environment of the agent, beside what the sandbox sets.
+        adapter: the language of the agent's stdin and stdout.
+        confirm: what confirms a message: `explicit` (the agent confirms it, or its run ends well) or `read`.
+        patience: seconds for which an unconfirmed message keeps further ones waiting, 0 for no limit.
+        feed: the agent also gets the posts of its project.
+        env: environment of the agent, beside the sandbox's.
         files: names of files next to the template; they appear read-only in `/opt/agent`.
         read_only: host folders that appear at the same path.
         sandbox: provider, "" for the post room's default.
         isolation: least level of the wall: `enforced`, `partial` or `none`; "" for the post room's default.
         memory_mb, processes, disk_mb: limits, 0 for none.
-        cpu_percent: share of one processor that all its processes have together, 0 for no limit.
+        cpu_percent: share of one processor for all its processes together, 0 for no limit.
         wall_seconds: time from its start to its end, 0 for no limit.
         egress: hosts that it may reach through the gateway; see `docs/agents.md`.
         credentials: names of credentials that the gateway adds to its requests.
@@ -140,7 +140,7 @@ def parse_template(text: str, values: Mapping[str, str] | None = None) -> Templa
         if len(text.encode()) > MAX_TEMPLATE_BYTES:
             raise InvalidTemplate(f"the template is over {MAX_TEMPLATE_BYTES} bytes")
         document = tomllib.loads(text)
-    # Beside its own error the reader lets through what deep nesting and very long numbers raise.
+    # Deep nesting and very long numbers raise errors beside the reader's own.
     except (ValueError, RecursionError) as error:
         raise InvalidTemplate(f"the template is not TOML: {error}") from error
     _check_shape(document)
@@ -149,7 +149,7 @@ def parse_template(text: str, values: Mapping[str, str] | None = None) -> Templa
 
 
 def declared(text: str) -> frozenset[str]:
-    """The parameters that a template declares; none for a text that is no template."""
+    """The parameters that a template declares; none for an invalid template."""
     try:
         overrides = tomllib.loads(text).get("overrides", {})
     except (ValueError, RecursionError):
@@ -198,7 +198,7 @@ def _expect(value: object, kind: type, where: str) -> None:
 
 
 def _as_list(text: str, where: str) -> str:
-    """How a text is written that was meant as a list."""
+    """How to write a text that was meant as a list."""
     words = [text]
     if where == "workstation.command":
         with suppress(ValueError):  # a quote without its end
@@ -300,7 +300,7 @@ def _isolation(level: str) -> str:
 
 def _sandbox(name: str) -> str:
     if name and NAME.fullmatch(name) is None:
-        raise InvalidTemplate(f"compute.sandbox {name!r} is no name of a provider")
+        raise InvalidTemplate(f"compute.sandbox {name!r} is not the name of a provider")
     return name
 
 

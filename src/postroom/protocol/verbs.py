@@ -1,8 +1,8 @@
-"""What an agent may say and ask, each verb once.
+"""The verbs of an agent, each once.
 
-The lines that an agent prints, the routes of the local API with their checks and the commands of `postroom-agent` are
-made of this table; the tables in docs/agents.md are compared with it. Each verb is a class: its annotated attributes
-are the fields that an agent may set, the others are for the sidecar's own use. Pure.
+This table makes the lines that an agent prints, the routes of the local API with their checks, and the commands of
+`postroom-agent`; a test compares docs/agents.md with it. Each verb is a class: its annotated attributes are the
+fields that an agent may set, the others are for the sidecar's own use. Pure.
 """
 
 # The annotations are read when a class is made, so they have to be objects: no `from __future__ import annotations`.
@@ -41,7 +41,7 @@ from postroom.protocol.limits import (
 )
 
 CURRENT = "current"
-"""In the path of a route, the task that the agent works on."""
+"""In the path of a route: the task that the agent works on."""
 
 _REQUIRED = object()
 
@@ -56,14 +56,14 @@ class Param(NamedTuple):
 
     @property
     def required(self) -> bool:
-        """Whether it has to be there."""
+        """Whether the field has to be there."""
         return self.default is _REQUIRED
 
     def read(self, record: Mapping[str, Any]) -> Any:
         """The attribute's value in a record.
 
         Raises:
-            InvalidInput: it is missing, or not what it has to be.
+            InvalidInput: the field is missing or invalid.
         """
         value = record.get(self.name)
         missing = self.name not in record if self.kind.takes_null else value is None
@@ -75,14 +75,14 @@ class Param(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """What the table says of a verb beside its fields.
+    """A verb's entry in the table, beside its fields.
 
     Attributes:
         name: the type of its line.
         route: method and path in the local API; a part in braces is a field. "" for none.
         pattern: the method and the parts of the path.
         command: of `postroom-agent`, "" for none.
-        answer: type of the line that answers a line, "" where only a refusal is told.
+        answer: type of the line that answers a line, "" where only a refusal is answered.
         line: whether an agent may print it.
     """
 
@@ -102,10 +102,10 @@ VERBS: dict[str, type["Action"]] = {}
 
 @dataclass_transform(frozen_default=True)
 class Action:
-    """Something that an agent says or asks; to be treated as immutable.
+    """An action of an agent; to be treated as immutable.
 
-    It is a small dataclass of its own: `postroom-agent` starts anew for each command, and to make so many real ones
-    takes longer than all the rest of its start.
+    It is a small dataclass of its own: `postroom-agent` starts anew for each command, and making so many real ones
+    takes longer than the rest of its start.
     """
 
     verb: ClassVar[Verb]
@@ -152,21 +152,21 @@ class Action:
         """The action in a record.
 
         Raises:
-            InvalidInput: a field is missing, or not what it has to be.
+            InvalidInput: a field is missing or invalid.
         """
         action = cls(**{param.attribute: param.read(record) for param in cls.verb.params})
         action._check(record)
         return action
 
     def _check(self, record: Mapping[str, Any]) -> None:
-        """Refuse fields that do not go together; `record` is what they were read from."""
+        """Refuse fields that contradict each other; `record` is where they came from."""
 
 
 def read_query(action: type[Action], query: Mapping[str, str]) -> dict[str, Any]:
-    """The record that a URL's query stands for.
+    """The record in a URL's query.
 
     Raises:
-        InvalidInput: a text is not what it has to be.
+        InvalidInput: a value is invalid.
     """
     record: dict[str, Any] = {}
     for param in action.verb.params:
@@ -179,7 +179,7 @@ def read_query(action: type[Action], query: Mapping[str, str]) -> dict[str, Any]
 
 
 def find_route(method: str, path: str) -> tuple[type[Action], dict[str, str]] | None:
-    """The verb that a request is for, and the fields in its path; None if there is none."""
+    """The verb of a request, and the fields in its path; None if there is none."""
     given = (method, *path.split("/"))
     for action in VERBS.values():
         pattern = action.verb.pattern

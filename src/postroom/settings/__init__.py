@@ -1,7 +1,7 @@
-"""How a post room runs: every default in one place, and where the state folder keeps what.
+"""How a post room runs: every default in one place, and the layout of the state folder.
 
-Constants of the wire (subjects, streams, receipts) live with their rules in `postroom.protocol`; here is what an
-operator may choose. `options` says by which name, `sources` reads what was chosen.
+Constants of the wire (subjects, streams, receipts) live with their rules in `postroom.protocol`; an operator's
+settings live here. `options` names them, `sources` reads them.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ def default_state() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a post room runs; with nothing but a state folder, all is as it is by default.
+    """The settings of a post room; only the state folder has no default.
 
     Attributes:
         state: folder for keys, streams, database, workers; 0700.
         host: loopback address to listen on; `listen` names others.
         nats_port, http_port: 0 for any free one; None for the usual one, or any free one if that is taken.
         memory: keep streams and database in memory: everything is gone at the end.
-        sandbox: name of the sandbox provider for templates that name none, `auto` for the strongest there is.
+        sandbox: name of the sandbox provider for templates that name none, `auto` for the strongest available.
         jwt_lifetime: seconds a worker's bus credential is valid.
-        bwrap: the bubblewrap program to use and no other; None looks in the usual places.
+        bwrap: the only bubblewrap program to use; None looks in the usual places.
         stop_grace: seconds a worker has to end before it is killed.
     """
 
@@ -78,7 +78,7 @@ class Settings:
     tls: str = "auto"
     """`auto`: TLS where a connection can leave the machine; `always`: on loopback, too."""
     tls_cert: Path | None = None
-    """Certificate (PEM, with its chain) that somebody else looks after; None for the local one."""
+    """Certificate (PEM, with its chain) that somebody else maintains; None for the local one."""
     tls_key: Path | None = None
     """Its key."""
     tls_ca: Path | None = None
@@ -94,7 +94,7 @@ class Settings:
     gateway_address: str = ""
     """`NAME[:PORT]` by which those sandboxes find it; "" for the one it listens on."""
     opensandbox_url: str = ""
-    """The OpenSandbox server that workers may be put on, "" for none."""
+    """The OpenSandbox server for workers, "" for none."""
     opensandbox_key: str = field(default="", repr=False)
     """Its API key; or see the next."""
     opensandbox_key_file: Path | None = None
@@ -104,7 +104,7 @@ class Settings:
     opensandbox_python: str = "python3"
     """The Python in that image."""
     egress_private: tuple[str, ...] = ()
-    """Private places that workers may be let out to, each `host:port` or `network:port`."""
+    """Private places that workers may be allowed to reach, each `host:port` or `network:port`."""
     egress_ca: Path | None = None
     """Further certificate authorities for what workers reach outside, PEM."""
     isolation: str = "enforced"
@@ -118,13 +118,13 @@ class Settings:
     violations: int = 20
     """Violations of one worker within ten minutes after which it is cut off."""
     org: str = DEFAULT_ORG
-    """The organisation whose folders are meant; see `for_org`."""
+    """The organisation of the folders; see `for_org`."""
 
     def for_org(self, org: str) -> Settings:
         """The settings of one organisation: its own database, snapshots, blobs and workers, all else shared.
 
         Raises:
-            InvalidName: `org` is malformed, so that it can never lead out of the state folder.
+            InvalidName: `org` is malformed, so it could lead out of the state folder.
         """
         return replace(self, org=check_name(org, "organisation"))
 
@@ -161,12 +161,12 @@ class Settings:
 
     @property
     def file(self) -> Path:
-        """What was chosen for this post room (`postroom config`), 0600."""
+        """The settings of this post room (`postroom config`), 0600."""
         return self.state / SETTINGS_FILE
 
     @property
     def bus_file(self) -> Path:
-        """On which bus the organisation's log is."""
+        """Names the bus with the organisation's log."""
         return self.home / "bus.json"
 
     @property
@@ -176,7 +176,7 @@ class Settings:
 
     @property
     def lock_file(self) -> Path:
-        """Held as long as a post room has the folder open."""
+        """Locked for as long as a post room has the folder open."""
         return self.state / "lock"
 
     @property

@@ -1,7 +1,7 @@
-"""Changes one setting in the text of a file of settings, and leaves everything else in it as a person wrote it.
+"""Changes one setting in the text of a settings file, and leaves everything else as a person wrote it.
 
-What the file says afterwards is compared with what it should say, so an unusual way of writing is refused and
-never broken.
+The new text is parsed and compared with the intended values, so an unusual way of writing is refused and never
+broken.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def changed(text: str, key: str, value: Any) -> str:
     """`text` with `key` (`table.name`) set to `value`; None removes it.
 
     Raises:
-        InvalidInput: the text is written in a way that cannot be changed safely.
+        InvalidInput: the text cannot be changed safely.
     """
     lines = text.rstrip("\n").split("\n") if text.strip() else []
     found = [one for one in _statements(lines) if one.key == key and not one.header]
@@ -55,7 +55,7 @@ def changed(text: str, key: str, value: Any) -> str:
 
 
 def _statements(lines: list[str]) -> Iterator[_Statement]:
-    """Every header and every value; a value may go over several lines."""
+    """Every header and every value; a value may take several lines."""
     prefix, at = "", 0
     while at < len(lines):
         begin, line = at, lines[at]
@@ -72,14 +72,14 @@ def _statements(lines: list[str]) -> Iterator[_Statement]:
 
 
 def _said(text: str) -> dict[str, Any] | None:
-    """What a text says, None if it is no TOML."""
+    """The parsed text, None if it is not TOML."""
     with suppress(tomllib.TOMLDecodeError, RecursionError):
         return tomllib.loads(text)
     return None
 
 
 def flat(said: dict[str, Any] | None) -> dict[str, Any]:
-    """The same as `table.name` -> value."""
+    """The same content as `table.name` -> value."""
     found: dict[str, Any] = {}
     for table, content in (said or {}).items():
         if isinstance(content, dict):
@@ -118,5 +118,5 @@ def _add(lines: list[str], key: str, value: Any) -> None:
 
 
 def _written(value: Any) -> str:
-    """As TOML; of what settings hold, JSON is written the same."""
+    """The value as TOML; for settings, JSON looks the same."""
     return json.dumps(value, ensure_ascii=False)

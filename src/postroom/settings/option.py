@@ -1,4 +1,4 @@
-"""One setting: what its value may be, and how it is read from a text or from a file."""
+"""One setting: its valid values, and how to read it from a text or a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from postroom.errors import InvalidInput
 
 
 class ValueKind(Enum):
-    """What a value may be."""
+    """The kind of a setting's value."""
 
     PORT = "port, 0 to 65535"
     COUNT = "number"
@@ -32,7 +32,7 @@ class Option:
         field: of `Settings`.
         flag: of `postroom up`, "" for none.
         secret: it is never printed, and never taken from a command line.
-        usual: what holds where nothing is chosen and `Settings` has no value.
+        usual: the effective value where nothing is chosen and `Settings` has no value.
     """
 
     key: str
@@ -58,7 +58,7 @@ class Option:
 
     @property
     def expected(self) -> str:
-        """What its value has to be, for a person."""
+        """A description of valid values, for a person."""
         if self.kind is ValueKind.CHOICE:
             return f"one of: {', '.join(self.choices)}"
         if self.kind in {ValueKind.COUNT, ValueKind.BYTES, ValueKind.SECONDS}:
@@ -66,10 +66,10 @@ class Option:
         return f"a {self.kind.value}"
 
     def from_text(self, text: str, where: str) -> Any:
-        """The value that a flag, a variable or a person says.
+        """The value in the text of a flag, a variable or a person.
 
         Raises:
-            InvalidInput: it cannot be one; the error begins with `where`.
+            InvalidInput: it is not valid; the error begins with `where`.
         """
         value: Any = text
         try:
@@ -84,10 +84,10 @@ class Option:
         return self.from_toml(value, where, Path())
 
     def from_toml(self, value: Any, where: str, folder: Path) -> Any:
-        """The value that a file in `folder` says, to which its paths are relative.
+        """The value in a file in `folder`, to which its paths are relative.
 
         Raises:
-            InvalidInput: it cannot be one; the error begins with `where`.
+            InvalidInput: it is not valid; the error begins with `where`.
         """
         good: bool
         match self.kind:

@@ -1,7 +1,7 @@
-"""The table of all settings: by which names each is chosen, what it may be, and what it means.
+"""The table of all settings: names, valid values and meaning.
 
-`sources` reads the environment and the files by it, `postroom config` edits by it, and the table in
-docs/operating.md is written from it (`python -m tools.settings`).
+`sources` reads the environment and the files by it, `postroom config` edits by it, and `python -m tools.settings`
+writes the table in docs/operating.md from it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from postroom.protocol.template import LEVELS
 from postroom.settings.option import Option, ValueKind
 
 SANDBOXES = ("auto", "bubblewrap", "netns", "landlock", "seatbelt", "opensandbox", "none")
-"""Names of sandbox providers; `sandbox.select` has what is behind them, which takes long to import."""
+"""Names of sandbox providers; `sandbox.select` has their classes, but takes long to import."""
 
 
 OPTIONS = (
@@ -259,7 +259,7 @@ BESIDE = MappingProxyType(
         "POSTROOM_READY_FD": "a descriptor that gets `ready` and a newline when all is up, and is closed in any case",
     }
 )
-"""Variables that are read from the environment alone: what finds the files cannot be in them."""
+"""Variables that only the environment holds: the path to a file cannot be in the file."""
 
 INSIDE = MappingProxyType(
     {

@@ -1,4 +1,4 @@
-"""Where settings come from: flag, else environment, else the state folder's file, else the user's, else the default."""
+"""Sources of settings: flag, else environment, else the state folder's file, else the user's, else the default."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FLAG, ENVIRONMENT, STATE, USER, DEFAULT = "flag", "environment", "state folder",
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChosenValue:
     """The value of one setting.
 
     Attributes:
@@ -39,7 +39,7 @@ class Choice:
 
     @property
     def plain(self) -> Any:
-        """The value as JSON has it; a secret is hidden, and what is not chosen is None."""
+        """The value as in JSON; a secret is hidden, and an unset value is None."""
         if self.value in {None, "", ()}:
             return None
         if self.option.secret:
@@ -66,52 +66,52 @@ def load(state: Path, flags: Mapping[str, str] = MappingProxyType({}), **others:
     """The settings of the post room on `state`.
 
     Args:
-        flags: field -> what a flag says.
-        others: fields that are no settings, but of this run alone.
+        flags: field -> value of a flag.
+        others: fields that are not settings, but of this run alone.
 
     Raises:
-        InvalidInput: a value cannot be one, or a file has a setting that is unknown.
+        InvalidInput: a value is invalid, or a file has an unknown setting.
         EnvironmentFault: a file cannot be read.
     """
     values = {found.option.field: found.value for found in find(state, flags)}
     return Settings(state=state, **values, **others)
 
 
-def find(state: Path, flags: Mapping[str, str] = MappingProxyType({})) -> list[Choice]:
-    """Every setting with where its value comes from; raises as `load`."""
-    chosen: dict[str, Choice] = {}
+def find(state: Path, flags: Mapping[str, str] = MappingProxyType({})) -> list[ChosenValue]:
+    """Every setting with the source of its value; raises as `load`."""
+    chosen: dict[str, ChosenValue] = {}
     user = user_file()
     if user is not None:
         chosen |= _from_file(user, USER)
     chosen |= _from_file(state / SETTINGS_FILE, STATE)
     for one in OPTIONS:
         if text := os.environ.get(one.variable, ""):
-            chosen[one.key] = Choice(one, one.from_text(text, one.variable), ENVIRONMENT)
+            chosen[one.key] = ChosenValue(one, one.from_text(text, one.variable), ENVIRONMENT)
     for name, text in flags.items():
         one = BY_FIELD[name]
-        chosen[one.key] = Choice(one, one.from_text(text, one.flag), FLAG)
+        chosen[one.key] = ChosenValue(one, one.from_text(text, one.flag), FLAG)
     return [chosen.get(found.option.key, found) for found in defaults()]
 
 
-def defaults() -> list[Choice]:
-    """Every setting as it is where nothing is chosen."""
+def defaults() -> list[ChosenValue]:
+    """Every setting with its default."""
     default = Settings(state=Path())
-    return [Choice(one, getattr(default, one.field), DEFAULT) for one in OPTIONS]
+    return [ChosenValue(one, getattr(default, one.field), DEFAULT) for one in OPTIONS]
 
 
 def user_file() -> Path | None:
-    """The user's file of settings, for all post rooms; None where the user has no home."""
+    """The user's settings file, for all post rooms; None where the user has no home."""
     try:
         return user_config_path("postroom") / SETTINGS_FILE
     except RuntimeError:
         return None
 
 
-def _from_file(path: Path, source: str) -> dict[str, Choice]:
+def _from_file(path: Path, source: str) -> dict[str, ChosenValue]:
     found = {}
     for key, value in entries(read(path), path).items():
         one = _option(key, path)
-        found[key] = Choice(one, one.from_toml(value, f"{key} in {path}", path.parent), source)
+        found[key] = ChosenValue(one, one.from_toml(value, f"{key} in {path}", path.parent), source)
     return found
 
 
@@ -123,10 +123,10 @@ def _option(key: str, path: Path) -> Option:
 
 
 def read(path: Path) -> str:
-    """The text of a file of settings, "" if there is none.
+    """The text of a settings file, "" if there is none.
 
     Raises:
-        InvalidInput: it is too large, or no text.
+        InvalidInput: it is too large, or not text.
     """
     try:
         with path.open("rb") as file:
@@ -154,13 +154,13 @@ def _has_secret(said: Mapping[str, Any]) -> bool:
 
 
 def entries(text: str, path: Path) -> dict[str, Any]:
-    """What a file of settings says: `table.name` -> value.
+    """The content of a settings file: `table.name` -> value.
 
     Raises:
-        InvalidInput: it is no TOML; with the line.
+        InvalidInput: it is not TOML; the error names the line.
     """
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InvalidInput(f"{path} is no TOML: {error}") from error
+        raise InvalidInput(f"{path} is not TOML: {error}") from error
     return flat(document)

@@ -11,8 +11,9 @@ from typing import Any
 from postroom.errors import PostroomError
 from postroom.observe import get_logger
 from postroom.protocol import subjects
+from postroom.protocol.intervals import PRESENCE_BEAT
 from postroom.protocol.limits import MAX_STATUS
-from postroom.protocol.presence import BEAT_INTERVAL, Presence, WorkerState, last_words
+from postroom.protocol.presence import Presence, WorkerState, last_words
 from postroom.sidecar.bus import BusClient
 from postroom_a2a.text import one_line
 
@@ -110,7 +111,7 @@ class StatusReporter:
             await self.publish()
             await asyncio.sleep(SHORTEST_INTERVAL)
             try:
-                async with asyncio.timeout(BEAT_INTERVAL - SHORTEST_INTERVAL):
+                async with asyncio.timeout(PRESENCE_BEAT - SHORTEST_INTERVAL):
                     await self._changed.wait()
             except TimeoutError:
                 continue
@@ -118,7 +119,7 @@ class StatusReporter:
     async def publish(self) -> None:
         """Publish the record once; without the bus only this record is lost."""
         try:
-            await self._bus.publish(self._subject, self.presence().encode(), timeout=BEAT_INTERVAL)
+            await self._bus.publish(self._subject, self.presence().encode(), timeout=PRESENCE_BEAT)
         except PostroomError as error:
             _log.info("a presence record was not published: %s", error)
 
@@ -159,7 +160,7 @@ class Announcer:
         """Announce until cancelled."""
         while True:
             await self.announce()
-            await asyncio.sleep(BEAT_INTERVAL)
+            await asyncio.sleep(PRESENCE_BEAT)
 
     async def announce(self) -> None:
         """Announce the card if it has changed; without the bus, later."""
@@ -167,7 +168,7 @@ class Announcer:
         if payload == self._announced:
             return
         try:
-            await self._bus.publish(self._subject, payload, timeout=BEAT_INTERVAL)
+            await self._bus.publish(self._subject, payload, timeout=PRESENCE_BEAT)
         except PostroomError as error:
             _log.info("the card was not announced: %s", error)
             return

@@ -1,4 +1,4 @@
-"""Agents and their API keys and memberships, as rows."""
+"""Agents, their API keys and their memberships, as rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Agent:
 
     @property
     def retired(self) -> bool:
-        """Whether nothing can be sent to it any more."""
+        """Whether the agent can no longer receive anything."""
         return self.retired_at is not None
 
 
@@ -58,7 +58,7 @@ def agent_by_uid(connection: Connection, uid: str) -> Agent | None:
 
 
 def agent_by_nick(connection: Connection, org: str, nick: str) -> Agent | None:
-    """The agent of that name that is not retired."""
+    """The agent of that name; retired ones do not count."""
     found = select(*_COLUMNS).where(
         agents.c.org == org, agents.c.nick == nick, agents.c.retired_at.is_(None)
     )
@@ -66,7 +66,7 @@ def agent_by_nick(connection: Connection, org: str, nick: str) -> Agent | None:
 
 
 def agent_by_skeleton(connection: Connection, org: str, skeleton: str) -> Agent | None:
-    """The agent not retired whose name looks like that."""
+    """The agent whose name looks like that; retired ones do not count."""
     found = select(*_COLUMNS).where(
         agents.c.org == org, agents.c.skeleton == skeleton, agents.c.retired_at.is_(None)
     )
@@ -79,7 +79,7 @@ def agents_by_uid(connection: Connection, uids: Iterable[str]) -> dict[str, Agen
 
 
 def all_agents(connection: Connection, org: str, *, retired: bool = False) -> list[Agent]:
-    """The agents of an org, by nick; with `retired` the retired ones too."""
+    """The agents of an organisation, by nick; with `retired` the retired ones too."""
     found = (
         select(*_COLUMNS).where(agents.c.org == org).order_by(agents.c.nick, agents.c.created_at)
     )
@@ -89,7 +89,7 @@ def all_agents(connection: Connection, org: str, *, retired: bool = False) -> li
 
 
 def retire_agent(connection: Connection, uid: str, at: float) -> bool:
-    """Mark as retired; False if it was already, or never was."""
+    """Mark an agent as retired; False if it was already, or does not exist."""
     retired = (
         update(agents)
         .where(agents.c.uid == uid, agents.c.retired_at.is_(None))
@@ -104,7 +104,7 @@ def message_secret(connection: Connection, uid: str) -> bytes | None:
 
 
 def set_memberships(connection: Connection, uid: str, projects: Iterable[str]) -> None:
-    """Make `projects` the ones that `uid` belongs to."""
+    """Replace the projects that `uid` belongs to."""
     connection.execute(delete(memberships).where(memberships.c.uid == uid))
     rows = [{"uid": uid, "project": project} for project in sorted(set(projects))]
     if rows:
@@ -137,7 +137,7 @@ def add_api_key(connection: Connection, key_id: str, uid: str, sha256: str, at: 
 
 
 def api_key_owner(connection: Connection, sha256: str) -> str:
-    """Uid of the agent, not retired, whose valid key has that hash; "" if there is none."""
+    """Uid of the agent whose valid key has that hash; "" if there is no such key, or the agent is retired."""
     found = (
         select(api_keys.c.uid)
         .join(agents, agents.c.uid == api_keys.c.uid)
@@ -151,7 +151,7 @@ def api_key_owner(connection: Connection, sha256: str) -> str:
 
 
 def revoke_api_key(connection: Connection, key_id: str, at: float) -> bool:
-    """Revoke at once; False if it was already, or never was."""
+    """Revoke a key at once; False if it was already, or does not exist."""
     revoked = (
         update(api_keys)
         .where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))

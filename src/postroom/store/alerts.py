@@ -1,7 +1,7 @@
 """Alerts as rows: one for each cause, from its first record to its end.
 
-An alert stands until its end is stored, or until the projection shows that its cause has gone: the mail was taken,
-the question was answered, the agent was removed.
+An alert stands until its end is stored, or until the projection shows that its cause has gone: the messages were
+taken, the question was answered, the agent was removed.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ from postroom.store.rows import all_of
 from postroom.store.schema import a2a_tasks, agents, alerts, messages
 
 STALE = "stale"
-"""Kind of the alert that an agent does not take its messages."""
+"""Kind of the alert about an agent that does not take its messages."""
 
 QUESTION = "input-required"
-"""Kind of the alert that a task waits for somebody; it is about `<task>/<sequence of the question>`."""
+"""Kind of the alert about a task that waits for an answer; its `about` is `<task>/<sequence of the question>`."""
 
 FLOOD = "worker-flood"
-"""Kind of the alert that a worker is held back at its door; it is raised again each minute meanwhile."""
+"""Kind of the alert about a worker that its door slows down; while that lasts, it is raised again each minute."""
 
 FLOOD_LASTS = 300.0
-"""Seconds without another one after which a flood is over."""
+"""Seconds without a further alert after which a flood is over."""
 
 MOST_OF_AGENT = 5
-"""Alerts that an agent has raised itself and that are kept: who floods loses its own."""
+"""An agent's own alerts that are kept: an agent that raises many loses only its own."""
 
 MOST = 500
-"""Alerts of the post office that are kept, the newest."""
+"""The newest alerts of the post office, that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlertRow:
-    """Something that needs a person, or did.
+    """An alert, standing or ended.
 
     Attributes:
         id: sequence in ALERTS of its first record.
-        kind, about: what the post office raised it for; "" of what an agent has raised.
+        kind, about: the cause that the post office names; "" in an alert that an agent has raised.
         who: uid of the agent that it is about, "" for the post room.
         count: how often it was raised.
         first_at, at: when it was raised first and last.
-        ended_at, ended: when and why it was ended by a record; None and "" until then.
+        ended_at, ended: when and why a record ended it; None and "" until then.
     """
 
     id: int
@@ -89,7 +89,9 @@ _ASKED = exists().where(
 
 
 def raised(connection: Connection, row: AlertRow) -> None:
-    """Fold a record that raises an alert: a new one, or the one that stands for the same cause; once only."""
+    """Fold a record that raises an alert, once: a new alert, or a repetition of the one that stands for the same
+    cause.
+    """
     folded = exists().where(alerts.c.sender == row.sender, alerts.c.seq >= row.seq)
     if connection.execute(select(folded)).scalar():
         return
@@ -123,9 +125,9 @@ def ended(
     """Fold a record that ends alerts; returns how many.
 
     Args:
-        upto: only those that were not raised after this sequence.
-        id: of one, 0 for any.
-        cause: `kind`, `about`, `who` that they have; "" for any.
+        upto: only alerts that were not raised after this sequence.
+        id: of one alert, 0 for any.
+        cause: `kind`, `about` and `who` of the alerts; "" for any.
     """
     those: list[ColumnElement[bool]] = [alerts.c.ended_at.is_(None), alerts.c.seq <= upto]
     those += [alerts.c[name] == value for name, value in cause.items() if value]
@@ -138,7 +140,7 @@ def ended(
 def standing(
     connection: Connection, now: float, limit: int, kinds: Sequence[str] = ()
 ) -> list[AlertRow]:
-    """The alerts that stand at `now`: the post office's before those of agents, the newest of each first."""
+    """The alerts that stand at `now`: first those of the post office, then those of agents, each newest first."""
     found = select(*_COLUMNS).where(
         alerts.c.ended_at.is_(None),
         ~_REMOVED,
@@ -153,12 +155,12 @@ def standing(
 
 
 def newest(connection: Connection, limit: int) -> list[AlertRow]:
-    """The newest alerts, whether they stand or not, the newest first."""
+    """The newest alerts, standing or ended, newest first."""
     found = select(*_COLUMNS).order_by(alerts.c.seq.desc()).limit(page(limit))
     return all_of(connection, AlertRow, found)
 
 
 def is_raised(connection: Connection, kind: str, about: str) -> bool:
-    """Whether the post office has ever raised an alert of that kind about that."""
+    """Whether the post office has ever raised an alert with that cause."""
     found = select(alerts.c.id).where(alerts.c.kind == kind, alerts.c.about == about).limit(1)
     return connection.execute(found).first() is not None

@@ -1,4 +1,4 @@
-"""Blobs and who may read them, as rows. The contents are files (`blobs.folder`)."""
+"""Blobs and their readers, as rows. The contents are files (`blobs.folder`)."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from postroom.store.rows import all_of, first_of
 from postroom.store.schema import agents, blob_readers, blobs
 
 EVERYBODY = ""
-"""Reader of what the operator has uploaded: every agent that knows the hash."""
+"""Reader of the operator's uploads: every agent that knows the hash."""
 
 PAGE = 256
-"""Blobs that one question about old ones returns at most."""
+"""The most old blobs of one query."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlobRow:
-    """Content that is there.
+    """A stored blob.
 
     Attributes:
-        sha256: of it, 64 hex digits.
+        sha256: 64 hex digits.
         size: in bytes.
-        media_type: what its first uploader called it; for the operator alone, since it would say that somebody had it.
+        media_type: the word of its first uploader; only the operator sees it, since it shows that somebody had
+            the blob.
         touched_at: when it was uploaded last.
         named: a message or a task has named it.
     """
@@ -54,7 +55,7 @@ _COLUMNS = [blobs.c[field.name] for field in fields(BlobRow)]
 
 
 def _may_read(uid: str) -> ColumnElement[bool]:
-    """Whether `uid` may read the blob of the row: it was let, or it is the operator."""
+    """Whether `uid` may read the blob of the row, as one of its readers or as the operator."""
     let = exists().where(
         blob_readers.c.sha256 == blobs.c.sha256, blob_readers.c.uid.in_((uid, EVERYBODY))
     )
@@ -62,7 +63,7 @@ def _may_read(uid: str) -> ColumnElement[bool]:
 
 
 def store_blob(connection: Connection, row: BlobRow, reader: str) -> BlobRow:
-    """The blob is there, and `reader` may read it; returns its row, which may be older."""
+    """Store a blob and its reader; returns its row, which may be older."""
     new = insert(blobs).values({field.name: getattr(row, field.name) for field in fields(BlobRow)})
     again = new.on_conflict_do_update(
         index_elements=["sha256"], set_={"touched_at": row.touched_at, "size": row.size}
@@ -74,7 +75,7 @@ def store_blob(connection: Connection, row: BlobRow, reader: str) -> BlobRow:
 
 
 def touch_readable(connection: Connection, sha256: str, uid: str, now: float) -> BlobRow | None:
-    """The blob, if `uid` may read it: as if it had uploaded the blob again."""
+    """The blob, if `uid` may read it; this counts as another upload of it."""
     everything = uid == EVERYBODY
     row = (blob_by_hash if everything else partial(readable, uid=uid))(connection, sha256)
     return None if row is None else store_blob(connection, replace(row, touched_at=now), uid)
@@ -92,7 +93,7 @@ def readable(connection: Connection, sha256: str, uid: str) -> BlobRow | None:
 
 
 def pass_on(connection: Connection, hashes: Collection[str], sender: str, reader: str) -> None:
-    """A message or a task of `sender`'s names these blobs: those that it may read, `reader` may, too."""
+    """Let `reader` read the blobs that a message or a task of `sender` names, as far as `sender` may read them."""
     if not hashes:
         return
     passed = and_(blobs.c.sha256.in_(hashes), _may_read(sender))
@@ -103,7 +104,7 @@ def pass_on(connection: Connection, hashes: Collection[str], sender: str, reader
 
 
 def sizes(connection: Connection, hashes: Collection[str], uid: str) -> dict[str, int]:
-    """Bytes of those of the blobs that `uid` may read."""
+    """The sizes in bytes of those blobs that `uid` may read."""
     if not hashes:
         return {}
     found = select(blobs.c.sha256, blobs.c.size).where(blobs.c.sha256.in_(hashes), _may_read(uid))
@@ -118,20 +119,20 @@ def all_sizes(connection: Connection) -> dict[str, int]:
 
 
 def unnamed_before(connection: Connection, before: float) -> list[BlobRow]:
-    """Blobs that no message and no task has named and nobody has uploaded since `before`; at most `PAGE`."""
+    """At most `PAGE` blobs that no message and no task has named and nobody has uploaded since `before`."""
     old = and_(blobs.c.named == false(), blobs.c.touched_at < before)
     found = select(*_COLUMNS).where(old).order_by(blobs.c.touched_at).limit(PAGE)
     return all_of(connection, BlobRow, found)
 
 
 def forget_unnamed(connection: Connection, sha256: str, before: float) -> bool:
-    """Forget one of `unnamed_before`; False if it is none any more."""
+    """Forget one of `unnamed_before`; False if the blob is no longer one of them."""
     old = and_(blobs.c.sha256 == sha256, blobs.c.named == false(), blobs.c.touched_at < before)
     return connection.execute(delete(blobs).where(old)).rowcount == 1
 
 
 def forget(connection: Connection, sha256: str) -> bool:
-    """Forget a blob and its readers; False if there is none."""
+    """Forget a blob and its readers; False if it does not exist."""
     return connection.execute(delete(blobs).where(blobs.c.sha256 == sha256)).rowcount == 1
 
 

@@ -1,4 +1,4 @@
-"""Which bus credentials are out: a revocation names keys, so the keys are remembered until nothing of them is valid."""
+"""The issued bus credentials. A revocation names keys, so a key is remembered until its last credential expires."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from postroom.store.schema import credentials
 
 
 def add_credential(connection: Connection, user_key: str, uid: str, expires_at: float) -> None:
-    """A credential of agent `uid` is about to go out; epoch seconds."""
+    """Record a credential of agent `uid` before it is issued; epoch seconds."""
     connection.execute(
         insert(credentials).values(user_key=user_key, uid=uid, expires_at=expires_at)
     )
 
 
 def prolong(connection: Connection, user_key: str, uid: str, expires_at: float) -> bool:
-    """A credential of the same key is about to go out; False if no such key of the agent is out."""
+    """Record a further credential of the same key; False if the agent has no such key."""
     changed = (
         update(credentials)
         .where(credentials.c.user_key == user_key, credentials.c.uid == uid)
@@ -27,9 +27,9 @@ def prolong(connection: Connection, user_key: str, uid: str, expires_at: float) 
 
 
 def keys_out(connection: Connection, uid: str = "", *, now: float) -> dict[str, float]:
-    """Key to epoch second at which its last credential expires, of one agent or of all.
+    """Key to the instant at which its last credential expires, for one agent or for all.
 
-    Keys of which nothing is valid any more are forgotten.
+    Keys without a valid credential are forgotten.
     """
     connection.execute(delete(credentials).where(credentials.c.expires_at < now))
     found = select(credentials.c.user_key, credentials.c.expires_at)
@@ -39,5 +39,5 @@ def keys_out(connection: Connection, uid: str = "", *, now: float) -> dict[str, 
 
 
 def forget_keys(connection: Connection, keys: Collection[str]) -> None:
-    """These are revoked; that is kept elsewhere."""
+    """Forget these keys. The caller keeps the revocation elsewhere."""
     connection.execute(delete(credentials).where(credentials.c.user_key.in_(keys)))

@@ -1,11 +1,11 @@
-"""The runner: one thread that writes, a few that read, and functions of a connection in between.
+"""Runs statements: one thread that writes, a few that read.
 
-SQLite has one writer at a time whatever we do, so one thread with its own connection is both the simplest and
-the fastest way to write from asyncio (a pool of connections spends its time waiting for the lock).
+SQLite has one writer at a time in any case, so one thread with its own connection is the simplest and the fastest way
+to write from asyncio (a pool of connections spends its time waiting for the lock).
 
-WAL lets readers go on while it writes. `synchronous` is FULL, not NORMAL: the projection could be folded again
-after a power cut, but agents and keys have their only home here, and a key that was answered must still exist.
-The fold commits in batches, which pays for it.
+WAL lets readers go on while it writes. `synchronous` is FULL, not NORMAL: the projection could be folded again after
+a power cut, but agents and keys exist only here, and a key that was handed out must still exist. The fold commits in
+batches, which pays for it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = ["Connection", "Database", "DatabaseStatistics"]
 T = TypeVar("T")
 
 BUSY_TIMEOUT = 5.0
-"""Seconds SQLite waits for another process's lock (a backup, `sqlite3` in a shell)."""
+"""Seconds that SQLite waits for another process's lock (a backup, `sqlite3` in a shell)."""
 
 READERS = 2
 QUEUE_LIMIT = 1024
-"""Calls that may wait for a thread; more are refused."""
+"""The most calls that wait for a thread; further ones are refused."""
 
 CALL_TIMEOUT = 30.0
 """Seconds from the call to its result."""
@@ -50,10 +50,10 @@ class DatabaseStatistics:
 
 
 class Database:
-    """A SQLite database that asyncio code can use.
+    """A SQLite database for asyncio code.
 
     Args:
-        path: of the file, None for a database in memory (then reads take turns with writes).
+        path: of the file, None for a database in memory, where reads take turns with writes.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -69,20 +69,21 @@ class Database:
         self._reads = 0
 
     async def __aenter__(self) -> Self:
-        """The database itself; `close` follows at the end."""
+        """The database itself; leaving the block closes it."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def write(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a transaction in the writer's thread: all of it is on disk on return, or nothing.
+        """Run `work` in one transaction in the writer's thread; on return all of it is on disk, after an error
+        nothing.
 
         Raises:
-            StateUnwritable: disk full or read-only.
+            StateUnwritable: the disk is full or read-only.
             StoreLocked: another process holds the database.
             Refused: too many calls wait.
-            RequestTimeout: it took longer than `CALL_TIMEOUT`; whether it was committed is unknown.
+            RequestTimeout: it took longer than `CALL_TIMEOUT`; perhaps it was committed.
         """
         self._writes += 1
         return await self._run(self._write_thread, self._writer, work)
@@ -102,7 +103,7 @@ class Database:
         return await self._run(self._write_thread, self._writer, work, autocommit=True)
 
     async def close(self) -> None:
-        """Finish what was begun and close the file; idempotent."""
+        """Finish the running calls and close the file; idempotent."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
@@ -124,7 +125,7 @@ class Database:
         autocommit: bool = False,
     ) -> T:
         if self._waiting >= QUEUE_LIMIT:
-            raise Refused("the database has too much to do", remedy="try again in a moment")
+            raise Refused("too many calls wait for the database", remedy="try again in a moment")
         self._waiting += 1
         call = asyncio.get_running_loop().run_in_executor(threads, _call, engine, work, autocommit)
         try:
@@ -165,8 +166,8 @@ def _engine(path: Path | None, *, writes: bool) -> Engine:
         for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}")
 
-    # The driver is in autocommit mode, so that we say when a transaction begins: a writer takes the lock at
-    # once (IMMEDIATE), or its first read could be of a state that another process changes before its write.
+    # The driver is in autocommit mode, so that we begin each transaction. A writer takes the lock at once
+    # (IMMEDIATE), or its first read could show a state that another process changes before the write.
     def begin(connection: Connection) -> None:
         if not connection.get_execution_options().get("postroom_autocommit"):
             connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
@@ -188,7 +189,7 @@ _BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 def environment_fault(error: BaseException | None) -> EnvironmentFault | None:
-    """The fault of the machine behind `error`, or None if it is a mistake of ours."""
+    """The fault of the machine behind `error`, or None if the error is a bug."""
     # An extended code (SQLITE_IOERR_FSYNC, …) keeps the primary one in its low byte.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _UNWRITABLE:
@@ -208,7 +209,7 @@ def typed_faults() -> Generator[None, None, None]:
     """Turn faults of disk and lock into `EnvironmentFault`; every other error passes unchanged.
 
     Raises:
-        StateUnwritable: disk full, read-only, not to be opened.
+        StateUnwritable: the disk is full or read-only, or the file cannot be opened.
         StoreLocked: another process holds the database.
     """
     try:

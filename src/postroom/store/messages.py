@@ -16,13 +16,13 @@ from postroom.store.schema import messages
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """A message and its state toward its recipient.
+    """A message and its state.
 
     Attributes:
         message: A2A Message, as JSON text.
-        stored_at: of the record in the log; `sent_at` and `expires_at` are what the sender says.
-        updated_at: of the record that set the present state.
-        final: nothing follows `state`.
+        stored_at: instant of the record in the log; `sent_at` and `expires_at` come from the sender.
+        updated_at: instant of the record that set the present state.
+        final: no further state follows.
     """
 
     seq: int
@@ -56,12 +56,12 @@ _SET_STATE = update(messages).where(messages.c.seq == bindparam("at"))
 
 
 def rows(connection: Connection, found: Select, **values: object) -> list[MessageRow]:
-    """What a selection of `COLUMNS` finds with `values`."""
+    """The rows of a selection of `COLUMNS` with `values`."""
     return all_of(connection, MessageRow, found, **values)
 
 
 def insert_message(connection: Connection, row: MessageRow) -> bool:
-    """Store a message; False, and nothing happens, if its sender has used that id before."""
+    """Store a message; False without effect if its sender has used that id before."""
     return connection.execute(_INSERT, asdict(row)).rowcount == 1
 
 
@@ -71,13 +71,13 @@ def message_of(connection: Connection, sender: str, message_id: str) -> MessageR
 
 
 def message_by_id(connection: Connection, message_id: str) -> MessageRow | None:
-    """The message with that id; the first in the log, should a second sender have copied the id."""
+    """The message with that id; the first in the log, if a second sender has copied the id."""
     found = select(*COLUMNS).where(messages.c.id == message_id).order_by(messages.c.seq).limit(1)
     return first_of(connection, MessageRow, found)
 
 
 def ids_by_prefix(connection: Connection, prefix: str, limit: int) -> list[str]:
-    """The first ids of messages that begin with `prefix`, which is hexadecimal."""
+    """The first message ids with that hexadecimal prefix."""
     found = select(messages.c.id).where(messages.c.id >= prefix, messages.c.id < prefix + "g")
     return list(connection.scalars(found.distinct().order_by(messages.c.id).limit(page(limit))))
 
@@ -90,7 +90,7 @@ def message_at(connection: Connection, seq: int) -> MessageRow | None:
 def set_state(
     connection: Connection, seq: int, state: State, *, final: bool, reason: str, at: float
 ) -> None:
-    """Record that a message has reached `state`."""
+    """Store the new state of a message."""
     changes = {"state": state.value, "final": final, "reason": reason, "updated_at": at}
     connection.execute(_SET_STATE, {"at": seq, **changes})
 
@@ -106,7 +106,7 @@ def first_answers(connection: Connection, questions: Iterable[MessageRow]) -> di
         .where(messages.c.reply_to != "")  # the index is partial
         .order_by(messages.c.seq.desc())
     )
-    # The latest comes first, so that the first reply is what stays.
+    # The latest comes first, so the first reply stays in the dictionary.
     replies = (
         (by_id.get((row.reply_to, row.sender, row.recipient)), row)
         for row in rows(connection, found)
@@ -115,7 +115,9 @@ def first_answers(connection: Connection, questions: Iterable[MessageRow]) -> di
 
 
 def inbox(connection: Connection, recipient: str, *, unread: bool, limit: int) -> list[MessageRow]:
-    """The newest messages to `recipient`, oldest first; with `unread` those it has not seen and could still."""
+    """The newest messages to `recipient`, oldest first; with `unread` only those that it has not seen and still
+    could.
+    """
     found = select(*COLUMNS).where(messages.c.recipient == recipient)
     if unread:
         found = found.where(_unread())
@@ -123,7 +125,7 @@ def inbox(connection: Connection, recipient: str, *, unread: bool, limit: int) -
 
 
 def unread_counts(connection: Connection, recipients: Iterable[str]) -> dict[str, int]:
-    """How many messages each of `recipients` has not seen and could still."""
+    """The number of messages that each of `recipients` has not seen and still could."""
     wanted = set(recipients)
     found = (
         select(messages.c.recipient, func.count())
@@ -163,7 +165,7 @@ def to_past(connection: Connection, recipient: str, after: int, limit: int) -> l
 
 
 def requeues(connection: Connection, ids: Iterable[str]) -> dict[tuple[str, str], str]:
-    """(sender, dead message) to the message that repeats it, for dead messages with those `ids`."""
+    """(sender, id) of each dead message in `ids` to the message that repeats it."""
     found = (
         select(messages.c.sender, messages.c.requeue_of, messages.c.id)
         .where(messages.c.requeue_of.in_(set(ids)), messages.c.requeue_of != "")
@@ -177,5 +179,5 @@ def _newest(connection: Connection, found: Select, limit: int) -> list[MessageRo
 
 
 def page(limit: int) -> int:
-    """`limit` within what one question may return."""
+    """`limit`, cut to the bounds of one query."""
     return max(1, min(limit, MAX_PAGE))

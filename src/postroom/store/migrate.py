@@ -1,8 +1,8 @@
-"""Bring a database to the present tables.
+"""Brings a database to the present tables.
 
-Importing alembic takes most of a second, and nearly every start finds the tables as they should be. So the
-version is read with plain SQL first, an empty file gets the tables at once (a test proves them equal to what the
-migrations make), and alembic is imported only when there is something to migrate.
+Importing alembic takes most of a second, and nearly every start finds the tables up to date. So this module reads the
+version with plain SQL and gives an empty file its tables at once (a test proves them equal to the result of the
+migrations). It imports alembic only for a migration.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 async def migrate(database: Database) -> None:
-    """Make the tables of `database` those of `schema`.
+    """Bring the tables of `database` to those of `schema`.
 
     Raises:
-        EnvironmentFault: it was written by a newer Postroom.
-        StateUnwritable: disk full or read-only.
+        EnvironmentFault: a newer Postroom wrote the database.
+        StateUnwritable: the disk is full or read-only.
     """
     await database.write(_migrate)
 
@@ -44,7 +44,7 @@ def _migrate(connection: Connection) -> None:
 
 
 def current_revision(connection: Connection) -> str:
-    """The revision that the database says it has, "" for an empty one."""
+    """The revision that the database states, "" for an empty one."""
     if not inspect(connection).has_table("alembic_version"):
         return ""
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
@@ -65,7 +65,7 @@ def create(connection: Connection) -> None:
 
 
 def upgrade(connection: Connection) -> None:
-    """Run the migrations that the database has not seen, in the present transaction."""
+    """Run the missing migrations in the present transaction."""
     from alembic import command
     from alembic.config import Config
 

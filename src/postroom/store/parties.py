@@ -1,4 +1,4 @@
-"""The names of those who write to one another and work for one another."""
+"""Names of the agents in messages and tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from postroom.store import agents
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """Who sent, received, asked or works; `kind` is `unknown` where the directory has no such agent."""
+    """The sender, recipient, requester or worker; `kind` is `unknown` where the directory has no such agent."""
 
     uid: str
     nick: str
@@ -25,7 +25,7 @@ class Party:
 
 
 def parties(connection: Connection, uids: Iterable[str]) -> dict[str, Party]:
-    """Who those uids are; every one of them is in the answer."""
+    """The party of each of `uids`; none is left out."""
     wanted = set(uids)
     known = agents.agents_by_uid(connection, wanted)
     found = {uid: Party(uid, known[uid].nick, known[uid].kind) for uid in known}

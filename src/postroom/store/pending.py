@@ -1,4 +1,4 @@
-"""Questions over messages that are not final yet: what is due, and what can never be delivered."""
+"""Queries over messages that are not final: due ones, and ones that can never be delivered."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from postroom.store.messages import COLUMNS, MessageRow, rows
 from postroom.store.schema import a2a_tasks, agents, alerts, messages
 
 BATCH = 256
-"""Messages that one question returns at most (at least a batch of the fold); the next one finds the rest."""
+"""The most messages of one query (at least a batch of the fold); the next query finds the rest."""
 
-# Rendered as `final = 0`, the very words of the partial indexes; with `IS` SQLite would use none of them.
+# Rendered as `final = 0`, the exact words of the partial indexes; with `IS` SQLite would use none of them.
 _OPEN = messages.c.final == false()
 
 
@@ -25,7 +25,7 @@ _LIVE = (
     .where(and_(agents.c.uid == messages.c.recipient, agents.c.retired_at.is_(None)))
     .correlate(messages)
 )
-# The request of a task that was taken: the end of the task is its end.
+# The request of a task that a worker has taken: it ends with the task.
 _TAKEN = (
     exists()
     .where(and_(a2a_tasks.c.requested_seq == messages.c.seq, a2a_tasks.c.seq > 0))
@@ -65,7 +65,7 @@ _ANSWERED = (
     .distinct()
     .order_by(messages.c.seq)
 )
-# Two questions, since SQLite uses no index for an OR over two tables.
+# Two queries, since SQLite uses no index for an OR over two tables.
 _ANSWERED_AMONG = tuple(_ANSWERED.where(side.c.seq.in_(_SEQS)) for side in (messages, _replies))
 _ANSWERED_ALL = _ANSWERED.limit(BATCH)
 
@@ -73,13 +73,14 @@ _ANSWERED_ALL = _ANSWERED.limit(BATCH)
 def unaddressable(
     connection: Connection, seqs: Iterable[int] | None = None, *, after: int = 0
 ) -> list[tuple[MessageRow, bool]]:
-    """Open messages whose recipient is unknown or retired, each with whether it is known (so: retired).
+    """Open messages whose recipient is unknown or retired, each with whether the directory knows it (then it is
+    retired).
 
-    The request of a task that was taken is none: it ends with its task.
+    The request of a taken task does not count: it ends with its task.
 
     Args:
-        seqs: look at these only; None for all.
-        after: look past this sequence only.
+        seqs: only these messages; None for all.
+        after: only messages past this sequence.
     """
     found = (
         connection.execute(_UNADDRESSABLE, {"after": after})
@@ -98,8 +99,8 @@ def answered(
     """Open messages to which the log holds a reply of their recipient.
 
     Args:
-        seqs: look only at these messages and at those that they answer; None for all.
-        after: look at messages past this sequence only.
+        seqs: only these messages and those that they answer; None for all.
+        after: only messages past this sequence.
     """
     if seqs is None:
         return rows(connection, _ANSWERED_ALL, after=after)
@@ -110,12 +111,12 @@ def answered(
 
 
 def keeps_waiting(connection: Connection, recipient: str) -> bool:
-    """Whether a message to `recipient` that asks for no task is not confirmed: what comes after it may wait for it."""
+    """Whether `recipient` has an unconfirmed message that requests no task: later messages may wait for it."""
     return connection.execute(_KEEPS_WAITING, {"to": recipient}).first() is not None
 
 
 def expired(connection: Connection, now: float) -> list[MessageRow]:
-    """Open messages whose time is over, the earliest first."""
+    """Open messages past their expiry, the earliest first."""
     due = and_(_OPEN, messages.c.expires_at > 0, messages.c.expires_at <= now)
     return rows(
         connection, select(*COLUMNS).where(due).order_by(messages.c.expires_at).limit(BATCH)
@@ -123,7 +124,7 @@ def expired(connection: Connection, now: float) -> list[MessageRow]:
 
 
 def next_expiry(connection: Connection, now: float) -> float | None:
-    """When the next open message expires, seconds since the epoch."""
+    """The instant at which the next open message expires."""
     later = select(func.min(messages.c.expires_at)).where(
         _OPEN, messages.c.expires_at > 0, messages.c.expires_at > now
     )
@@ -164,20 +165,20 @@ _UNTAKEN = select(*COLUMNS).where(
 
 
 def untaken(connection: Connection, before: float) -> list[MessageRow]:
-    """Messages to agents, stored before `before`, that nobody took and that no alert about the agent tells of."""
+    """Messages to agents, stored before `before`, that nobody took and that have no alert yet."""
     found = _UNTAKEN.where(messages.c.stored_at <= before)
     return rows(connection, found.order_by(messages.c.stored_at).limit(BATCH))
 
 
 def next_untaken(connection: Connection, after: float) -> float | None:
-    """When the earliest such message past `after` was stored, seconds since the epoch."""
+    """The instant at which the earliest such message past `after` was stored."""
     found = _UNTAKEN.where(messages.c.stored_at > after)
     first = rows(connection, found.order_by(messages.c.stored_at).limit(1))
     return first[0].stored_at if first else None
 
 
 def count_untaken(connection: Connection, recipient: str) -> int:
-    """How many messages to that agent nobody took."""
+    """The number of messages to that agent that nobody took."""
     found = select(func.count()).where(
         _OPEN, messages.c.state == State.ACCEPTED.value, messages.c.recipient == recipient
     )
@@ -185,14 +186,14 @@ def count_untaken(connection: Connection, recipient: str) -> int:
 
 
 def recipients_waited_for(connection: Connection, before: float, limit: int) -> list[str]:
-    """Uids of workers and external agents with a message from before `before` that they have not seen."""
+    """Uids of workers and external agents with an unseen message from before `before`."""
     found = (
         select(messages.c.recipient)
         .join(agents, agents.c.uid == messages.c.recipient)
         .where(_OPEN, _UNSEEN, messages.c.stored_at < before)
         .where(agents.c.kind.in_(("worker", "external")))
         .group_by(messages.c.recipient)
-        .order_by(func.random())  # more than `limit` of them share the turns
+        .order_by(func.random())  # more than `limit` of them take turns
         .limit(limit)
     )
     return list(connection.execute(found).scalars())

@@ -31,9 +31,9 @@ class DeadLetterRow:
     """A message that could not be delivered.
 
     Attributes:
-        origin: which delivery failed, `<stream>-<sequence>-<consumer>`.
-        subject: that it was first stored under.
-        message_id: "" where the payload is no envelope.
+        origin: the failed delivery, `<stream>-<sequence>-<consumer>`.
+        subject: the first subject of the message.
+        message_id: "" where the payload is not an envelope.
     """
 
     id: int
@@ -79,7 +79,7 @@ _SET_CURSOR = _NEW_CURSOR.on_conflict_do_update(
 
 
 def insert_post(connection: Connection, row: PostRow) -> bool:
-    """Store a post; False, and nothing happens, if its sender has used that id before."""
+    """Store a post; False without effect if its sender has used that id before."""
     return (
         connection.execute(insert(posts).values(**asdict(row)).on_conflict_do_nothing()).rowcount
         == 1
@@ -87,7 +87,7 @@ def insert_post(connection: Connection, row: PostRow) -> bool:
 
 
 def post_of(connection: Connection, sender: str, post_id: str) -> PostRow | None:
-    """The post that `sender` made under that id."""
+    """The post of `sender` with that id."""
     found = select(*_POST).where(posts.c.sender == sender, posts.c.id == post_id)
     return first_of(connection, PostRow, found)
 
@@ -113,13 +113,13 @@ def posts_past(connection: Connection, after: int, limit: int) -> list[PostRow]:
 
 
 def projects(connection: Connection, *more: str) -> list[str]:
-    """The projects that somebody is or was in, or has posted to, and `more`; sorted."""
+    """The projects that an agent is or was in, those with a post, and `more`; sorted."""
     found = union(select(memberships.c.project), select(posts.c.project))
     return sorted({*connection.execute(found).scalars(), *more})
 
 
 def insert_dead_letter(connection: Connection, row: DeadLetterRow) -> bool:
-    """Store a dead letter; False, and nothing happens, if that delivery has one."""
+    """Store a dead letter; False without effect if that delivery has one."""
     done = connection.execute(insert(deadletters).values(**asdict(row)).on_conflict_do_nothing())
     return done.rowcount == 1
 
@@ -130,7 +130,7 @@ def dead_letter(connection: Connection, letter: int) -> DeadLetterRow | None:
 
 
 def dead_letters_of(connection: Connection, prefix: str, limit: int) -> list[DeadLetterRow]:
-    """The first dead letters that were not dropped and whose message's id begins with `prefix`, hexadecimal."""
+    """The first dead letters whose message id has that hexadecimal prefix; dropped ones do not count."""
     found = select(*_DEAD).where(deadletters.c.dropped_at.is_(None))
     found = found.where(deadletters.c.message_id >= prefix, deadletters.c.message_id < prefix + "g")
     return all_of(connection, DeadLetterRow, found.order_by(deadletters.c.id).limit(page(limit)))
@@ -150,13 +150,13 @@ def dead_letters(connection: Connection, limit: int) -> list[DeadLetterRow]:
 
 
 def count_dead_letters(connection: Connection) -> int:
-    """How many dead letters were not dropped."""
+    """The number of dead letters that were not dropped."""
     found = select(func.count()).select_from(deadletters).where(deadletters.c.dropped_at.is_(None))
     return connection.execute(found).scalar_one()
 
 
 def mark_dropped(connection: Connection, letter: int, at: float) -> bool:
-    """Mark a dead letter as dropped; False if it was, or there is none."""
+    """Mark a dead letter as dropped; False if it was already, or does not exist."""
     dropped = (
         update(deadletters)
         .where(deadletters.c.id == letter, deadletters.c.dropped_at.is_(None))
@@ -166,7 +166,7 @@ def mark_dropped(connection: Connection, letter: int, at: float) -> bool:
 
 
 def attempts_of(connection: Connection, ids: Iterable[str]) -> dict[tuple[str, str], int]:
-    """(sender, message id) to the deliveries that were tried before it was given up, for those `ids`."""
+    """(sender, message id) to the attempts before a message was given up, for those `ids`."""
     found = (
         select(deadletters.c.sender, deadletters.c.message_id, func.max(deadletters.c.attempts))
         .where(deadletters.c.message_id.in_(set(ids)), deadletters.c.message_id != "")
@@ -181,7 +181,7 @@ def keep_early_receipt(connection: Connection, row: EarlyReceipt) -> None:
 
 
 def take_early_receipts(connection: Connection, sender: str, message_id: str) -> list[EarlyReceipt]:
-    """The receipts kept for that message, in the log's order; they are kept no longer."""
+    """Take out the receipts that were kept for that message, in the log's order."""
     mine = {"sender": sender, "message_id": message_id}
     taken = all_of(connection, EarlyReceipt, _EARLY_OF, **mine)
     if taken:
@@ -200,5 +200,5 @@ def cursor(connection: Connection, stream: str) -> int:
 
 
 def set_cursor(connection: Connection, stream: str, seq: int) -> None:
-    """Record that `stream` is folded up to `seq`."""
+    """Store the sequence up to which `stream` is folded."""
     connection.execute(_SET_CURSOR, {"stream": stream, "seq": seq})

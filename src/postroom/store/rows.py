@@ -1,7 +1,7 @@
-"""From what a selection finds to frozen rows, by column name.
+"""Turns the result of a selection into frozen rows, by column name.
 
-Making a statement takes several times as long as running it. So what the fold asks for each record is a constant,
-made once, with `bindparam` where a value goes.
+Building a statement takes several times as long as running it. So each statement of the fold is a constant, with
+`bindparam` where a value goes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ T = TypeVar("T")
 def all_of(
     connection: Connection, kind: Callable[..., T], found: Select, **values: object
 ) -> list[T]:
-    """Everything that `found` finds with `values`, each as a `kind`, whose fields are named like the columns."""
+    """All results of `found` with `values`, each as a `kind` with fields named like the columns."""
     return [kind(**row) for row in connection.execute(found, values).mappings()]
 
 
 def first_of(
     connection: Connection, kind: Callable[..., T], found: Select, **values: object
 ) -> T | None:
-    """The first that `found` finds with `values` as a `kind`, or None."""
+    """The first result of `found` with `values` as a `kind`, or None."""
     row = connection.execute(found, values).mappings().first()
     return None if row is None else kind(**row)

@@ -1,7 +1,7 @@
 """The tables.
 
-Two kinds, and the difference matters for `folding.rebuild`: identity has its origin here; the projection is
-folded from the log and holds nothing that the log (or a snapshot of it) does not say.
+There are two kinds. The tables of identity are the only home of their content. The projection is folded from the log
+and holds nothing that the log (or a snapshot of it) does not, so `projection.rebuild` may empty it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 REVISION = "0007"
-"""The migration that makes exactly these tables (a test compares them)."""
+"""The migration that leads to exactly these tables (a test compares them)."""
 
 metadata = MetaData(
     naming_convention={
@@ -101,7 +101,7 @@ credentials = Table(
     Index("ix_credentials_uid", "uid"),
 )
 
-# ── blobs: what was uploaded, and who may read it; what the log adds to that is added once and stays ─────────
+# ── blobs: uploads and their readers; the log adds readers, once, and they stay ──────────────────────────────
 
 blobs = Table(
     "blobs",
@@ -188,7 +188,7 @@ deadletters = Table(
     "deadletters",
     metadata,
     Column("id", Integer, primary_key=True),  # sequence in DEADLETTER
-    # Which delivery failed: <stream>-<sequence>-<consumer>.
+    # The failed delivery: <stream>-<sequence>-<consumer>.
     Column("origin", Text, nullable=False, unique=True),
     Column("subject", Text, nullable=False),
     Column("sender", Text, nullable=False),

@@ -1,6 +1,6 @@
 """A verified copy of the database, from which the projection can be rebuilt after the log was shortened.
 
-The copy names, in its own `cursors`, up to where each stream is folded in it.
+The copy's `cursors` say up to where it holds each stream.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ NAME = "snapshot.db"
 def take(database: Path, folder: Path) -> Path:
     """Copy `database` into `folder`, verify the copy, and put it in place of the last one. Blocks: call in a thread.
 
-    It reads while others write, and the last copy stays until the new one is verified and on disk.
+    Others may write meanwhile. The last copy stays until the new one is verified and on disk.
 
     Raises:
-        StateUnwritable: disk full, or not writable.
+        StateUnwritable: the disk is full, or not writable.
         EnvironmentFault: the copy is damaged, so the database may be; the last copy was kept.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def opened(path: Path) -> Generator[Connection, None, None]:
 
 
 def restore_projection(connection: Connection, path: Path | None) -> None:
-    """Replace the projection by that of the copy at `path`, or by nothing; identity stays as it is.
+    """Replace the projection by the copy at `path`, or empty it; identity stays as it is.
 
     Args:
         connection: outside a transaction (`Database.outside_transaction`), since SQLite attaches only there.

@@ -28,32 +28,31 @@ from postroom.store.schema import a2a_task_events, a2a_tasks, agents, messages
 from postroom_a2a.task_state import INTERRUPTED, TaskState
 
 BATCH = 256
-"""Tasks that a question of the post office returns at most; the next one finds the rest."""
+"""The most tasks of one query by the post office; the next query finds the rest."""
 
 
 MAX_ASKING = 20
-"""Tasks of one worker that wait for somebody and are shown as such: nobody's questions crowd out others'."""
+"""Questions of one worker that lists show, so that no worker crowds out the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskHead:
-    """A task without its snapshot, which may be large: what a list shows.
+    """A task without its snapshot, which may be large; lists show it.
 
     Attributes:
         id: `protocol.tasks.task_id` of worker, requester and request.
-        worker: uid of who runs it.
-        requester: uid of who asked for it.
+        worker, requester: uids.
         request: id of the message that asked.
         requested_seq: sequence of that message in INBOX.
-        skill: id of the skill that was asked for, "" for any.
+        skill: id of the wanted skill, "" for any.
         stream: the requester wants to hear of every change.
         text: of the request, in lists its first `MAX_SHOWN_TEXT` characters.
         seq: sequence in TASKS of the last record that counted, 0 before the first.
-        attempt, lost, runner, released: as in that record (`a2a.records.TaskRecord`).
-        said: the beginning of what was said with the present state.
-        final: nothing follows `state`.
+        attempt, lost, runner, released: as in that record (`tasks.records.TaskRecord`).
+        said: the beginning of the text with the present state.
+        final: no further state follows.
         created_at: when the request was stored.
-        updated_at: when the record that counted last was stored.
+        updated_at: when the last record that counted was stored.
     """
 
     id: str
@@ -79,7 +78,7 @@ class TaskHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRow(TaskHead):
-    """A task.
+    """A task with its snapshot.
 
     Attributes:
         snapshot: A2A Task, as JSON text.
@@ -93,7 +92,7 @@ class TaskEventRow:
     """A record of TASKS that counted.
 
     Attributes:
-        worker: uid of who runs it.
+        worker: uid.
         event: A2A StreamResponse, as JSON text; "" for the first record, which is the task itself.
     """
 
@@ -116,7 +115,7 @@ HEAD = [
 _ROW = [a2a_tasks.c[field.name] for field in fields(TaskRow)]
 EVENT = [a2a_task_events.c[field.name] for field in fields(TaskEventRow)]
 
-# Rendered as `final = 0`, the very words of the partial indexes.
+# Rendered as `final = 0`, the exact words of the partial indexes.
 _OPEN = a2a_tasks.c.final == false()
 _UNTAKEN = and_(_OPEN, a2a_tasks.c.seq == literal_column("0"))
 
@@ -156,7 +155,7 @@ _MISDIRECTED = (
     .outerjoin(agents, agents.c.uid == a2a_tasks.c.worker)
     .outerjoin(messages, messages.c.seq == a2a_tasks.c.requested_seq)
     .where(_UNTAKEN, _PAST)
-    # Where there is a message, its own end says that nobody is there.
+    # Where the request has a row, its own end says that the recipient is gone.
     .where(or_(agents.c.kind == "human", and_(messages.c.seq.is_(None), _NOBODY)))
     .order_by(a2a_tasks.c.requested_seq)
     .limit(BATCH)
@@ -177,12 +176,12 @@ _UNTAKEN_AMONG = select(a2a_tasks.c.worker, a2a_tasks.c.id).where(_UNTAKEN, _AMO
 
 
 def insert_task(connection: Connection, row: TaskRow) -> bool:
-    """Store a new task; False, and nothing happens, if there is one of that id or request."""
+    """Store a new task; False without effect if one has that id or request."""
     return connection.execute(_INSERT, asdict(row)).rowcount == 1
 
 
 def update_task(connection: Connection, row: TaskRow) -> None:
-    """Store what a record has changed of the task with that id; who asked whom for what stays."""
+    """Store the changes of a task; requester, worker and request stay."""
     changes = {
         "state": row.state,
         "seq": row.seq,
@@ -199,7 +198,7 @@ def update_task(connection: Connection, row: TaskRow) -> None:
 
 
 def insert_event(connection: Connection, row: TaskEventRow) -> None:
-    """Store a change; once folded, nothing happens."""
+    """Store a change; no effect if it is stored already."""
     connection.execute(_INSERT_EVENT, asdict(row))
 
 
@@ -214,7 +213,7 @@ def tasks_by_ids(connection: Connection, ids: Collection[str]) -> list[TaskRow]:
 
 
 def tasks_by_prefix(connection: Connection, prefix: str, limit: int = 2) -> list[TaskHead]:
-    """The first tasks whose id begins with `prefix`, which is hexadecimal."""
+    """The first tasks whose id has that hexadecimal prefix."""
     found = select(*HEAD).where(a2a_tasks.c.id >= prefix, a2a_tasks.c.id < prefix + "g")
     return all_of(connection, TaskHead, found.order_by(a2a_tasks.c.id).limit(page(limit)))
 
@@ -229,7 +228,7 @@ def events_of(
 
 
 def events_at(connection: Connection, seqs: Collection[int]) -> list[TaskEventRow]:
-    """The changes among those records of TASKS, in their order."""
+    """The changes in those records of TASKS, in their order."""
     return all_of(connection, TaskEventRow, _EVENTS_AT, seqs=list(seqs))
 
 
@@ -246,12 +245,10 @@ def list_tasks(
     """Tasks, the newest request first.
 
     Args:
-        worker: uid, only its tasks; "" for any.
-        requester: uid, only what it asked for; "" for any.
-        states: only those in one of these states; empty for any.
-        open_only: only those that are not final (True) or that are (False).
-        limit: how many at most.
-        before: only those requested before this sequence of INBOX (`requested_seq`).
+        worker, requester: uids; "" for any.
+        states: only tasks in one of them; empty for any.
+        open_only: only open (True) or final tasks (False).
+        before: only tasks requested before this sequence of INBOX (`requested_seq`).
     """
     found = select(*HEAD).order_by(a2a_tasks.c.requested_seq.desc()).limit(page(limit))
     if worker:
@@ -270,8 +267,8 @@ def list_tasks(
 def open_tasks(
     connection: Connection, worker: str, after: int = 0, limit: int = 500, *, taken: bool = True
 ) -> list[TaskHead]:
-    """The tasks that a worker has taken and not ended, in the order they were requested, past INBOX `after`; without
-    `taken` those that it was asked for and has not taken.
+    """A worker's open tasks past INBOX `after`, in the order of their requests: those that it has taken or, without
+    `taken`, those that it has not.
     """
     whose = and_(a2a_tasks.c.worker == worker, a2a_tasks.c.seq > 0 if taken else _UNTAKEN)
     found = select(*HEAD).where(_OPEN, whose)
@@ -280,25 +277,25 @@ def open_tasks(
 
 
 def untaken(connection: Connection, seqs: Collection[int]) -> dict[str, str]:
-    """Each worker that has not taken a task which is requested by the records of INBOX at `seqs`, with one of those."""
+    """Each worker with an untaken task among the requests at `seqs` of INBOX, with one such task."""
     found = connection.execute(_UNTAKEN_AMONG, {"seqs": list(seqs)})
     return {row.worker: row.id for row in found}
 
 
 def queue(connection: Connection, worker: str, limit: int = 500) -> list[tuple[int, str]]:
-    """What a worker has taken and works on or will: (`requested_seq`, state), in the order of the requests."""
+    """The tasks that a worker has taken and not ended: (`requested_seq`, state), in the order of the requests."""
     found = connection.execute(_QUEUE, {"of": worker, "most": limit})
     return [(requested, state) for requested, state in found]
 
 
 def counts(connection: Connection) -> dict[str, int]:
-    """How many open tasks each worker has, also those that it has not taken; those with none are left out."""
+    """The number of open tasks of each worker that has any, untaken ones too."""
     found = select(a2a_tasks.c.worker, func.count()).where(_OPEN).group_by(a2a_tasks.c.worker)
     return {row[0]: row[1] for row in connection.execute(found)}
 
 
 def current(connection: Connection) -> dict[str, TaskHead]:
-    """What each worker is at: the task that it works on, else the oldest that waits for somebody."""
+    """The current task of each worker: the one that runs, else the oldest that waits for an answer."""
     working = a2a_tasks.c.state == TaskState.WORKING.value
     turn = func.row_number().over(
         partition_by=a2a_tasks.c.worker,
@@ -312,9 +309,7 @@ def current(connection: Connection) -> dict[str, TaskHead]:
 
 
 def interrupted(connection: Connection) -> list[TaskHead]:
-    """Tasks that wait for somebody to say something (`MAX_PAGE` at most, `MAX_ASKING` of one worker), the oldest
-    request first.
-    """
+    """At most `MAX_PAGE` tasks that wait for an answer (`MAX_ASKING` of one worker), the oldest request first."""
     turn = func.row_number().over(
         partition_by=a2a_tasks.c.worker, order_by=a2a_tasks.c.requested_seq
     )
@@ -328,7 +323,7 @@ def interrupted(connection: Connection) -> list[TaskHead]:
 def undelivered_dead(
     connection: Connection, after: int = 0, *, seqs: Collection[int] | None = None
 ) -> list[tuple[TaskRow, str]]:
-    """Tasks that nobody has taken and whose request is dead, each with the reason.
+    """Untaken tasks whose request is dead, each with the reason.
 
     Args:
         after: only requests past this sequence of INBOX.
@@ -348,7 +343,7 @@ def undelivered_dead(
 def misdirected(
     connection: Connection, after: int = 0, *, seqs: Collection[int] | None = None
 ) -> list[TaskRow]:
-    """Tasks that nobody has taken and that nobody will: given to a person, or to nobody by a message that is a copy.
+    """Tasks that no worker will ever take: the request went to a person, or to nobody by a message that is a copy.
 
     Arguments as above.
     """
@@ -358,7 +353,7 @@ def misdirected(
 
 
 def orphaned(connection: Connection, after: int = 0) -> list[TaskRow]:
-    """Open tasks that were taken by a worker that is retired, past INBOX `after`."""
+    """Open tasks, taken by a worker that is now retired, past INBOX `after`."""
     retired = exists().where(
         and_(agents.c.uid == a2a_tasks.c.worker, agents.c.retired_at.is_not(None))
     )
@@ -370,7 +365,7 @@ def orphaned(connection: Connection, after: int = 0) -> list[TaskRow]:
 def behind(
     connection: Connection, after: int = 0, *, ids: Collection[str] | None = None
 ) -> list[tuple[TaskHead, State]]:
-    """Tasks whose request does not yet say that they were taken or have ended, each with what it should say.
+    """Tasks whose request does not show yet that they were taken or have ended, each with the missing state.
 
     Args:
         after: only requests past this sequence of INBOX.
@@ -385,7 +380,7 @@ def behind(
 
 
 def begun(connection: Connection, tasks: Collection[str]) -> dict[str, float]:
-    """When somebody began to work on each of those tasks; one that nobody has begun is left out."""
+    """The instant of each task's first attempt; a task without one is left out."""
     of_it = and_(
         a2a_task_events.c.task == a2a_tasks.c.id, a2a_task_events.c.state == TaskState.WORKING.value
     )
@@ -396,7 +391,7 @@ def begun(connection: Connection, tasks: Collection[str]) -> dict[str, float]:
 
 
 def heads_by_ids(connection: Connection, ids: Collection[str]) -> list[TaskHead]:
-    """The tasks with those ids without their snapshots, in no order."""
+    """The tasks with those ids, without their snapshots, in no order."""
     return all_of(connection, TaskHead, select(*HEAD).where(a2a_tasks.c.id.in_(ids)))
 
 
@@ -407,7 +402,7 @@ def events_past(connection: Connection, after: int, limit: int) -> list[TaskEven
 
 
 def requested_past(connection: Connection, after: int, limit: int) -> list[TaskHead]:
-    """The first tasks that were asked for past sequence `after` of INBOX, in that order."""
+    """The first tasks requested past sequence `after` of INBOX, in that order."""
     found = select(*HEAD).where(a2a_tasks.c.requested_seq > after)
     found = found.order_by(a2a_tasks.c.requested_seq)
     return all_of(connection, TaskHead, found.limit(page(limit)))

@@ -1,4 +1,4 @@
-"""What is needed to start a worker again, as rows."""
+"""The rows from which a worker can be started again."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ REVOKED = "revoked"
 
 @dataclass(frozen=True, slots=True)
 class WorkerRecord:
-    """A worker as it was asked for.
+    """A worker as it was requested.
 
     Attributes:
         template: text of the TOML file.
         files: name to base64, the files next to the template.
-        overrides: what `--set` gave.
-        sandbox, level: provider, and the level that its last start had proven, "" for none yet.
-        desired: `running`, `stopped`, or `revoked`: stopped, and what it had is void.
+        overrides: the values of `--set`.
+        sandbox, level: provider, and the level that its last start had proven, "" before the first.
+        desired: `running`, `stopped`, or `revoked` (stopped, with void credentials).
         token_sha256: of the bearer token that opens its door, hexadecimal.
-        begun_at: when a person started it last, seconds since the epoch; 0 for not known.
-        exceeded: the limit that it was ended for since, for people, or "": then only a person starts it again.
-        origin: `path` of the template, and the `name`, `project`, `sandbox`, `isolation` that a person gave beside it.
+        begun_at: when a person started it last; 0 for not known.
+        exceeded: the limit for which it was ended since, or ""; while it is set, only a person starts the
+            worker again.
+        origin: `path` of the template, and the person's `name`, `project`, `sandbox`, `isolation`.
     """
 
     uid: str
@@ -71,7 +72,7 @@ def worker_by_uid(connection: Connection, uid: str) -> WorkerRecord | None:
 
 
 def all_workers(connection: Connection, *, desired: str = "") -> list[WorkerRecord]:
-    """All workers, oldest first; with `desired` only those."""
+    """All workers, oldest first; with `desired` only those with that wish."""
     found = select(*_COLUMNS).order_by(workers.c.created_at, workers.c.uid)
     if desired:
         found = found.where(workers.c.desired == desired)
@@ -79,19 +80,19 @@ def all_workers(connection: Connection, *, desired: str = "") -> list[WorkerReco
 
 
 def set_desired(connection: Connection, uid: str, desired: str) -> bool:
-    """Say what the worker should do; False if there is none."""
+    """Store the desired state; False if the worker does not exist."""
     changed = update(workers).where(workers.c.uid == uid).values(desired=desired)
     return connection.execute(changed).rowcount == 1
 
 
 def set_begun(connection: Connection, uid: str, at: float) -> bool:
-    """Note that a person starts the worker, whatever it was ended for before; False if there is none."""
+    """Store that a person starts the worker, and clear `exceeded`; False if the worker does not exist."""
     changed = update(workers).where(workers.c.uid == uid).values(begun_at=at, exceeded="")
     return connection.execute(changed).rowcount == 1
 
 
 def set_template(connection: Connection, worker: WorkerRecord) -> bool:
-    """Replace what the worker is started from and behind which wall; False if there is none."""
+    """Replace the template, sandbox and level; False if the worker does not exist."""
     values = {
         "template": worker.template,
         "files": json.dumps(worker.files),
@@ -104,19 +105,19 @@ def set_template(connection: Connection, worker: WorkerRecord) -> bool:
 
 
 def set_exceeded(connection: Connection, uid: str, exceeded: str) -> bool:
-    """Note the limit that the worker was ended for; False if there is none."""
+    """Store the limit for which the worker was ended; False if the worker does not exist."""
     changed = update(workers).where(workers.c.uid == uid).values(exceeded=exceeded)
     return connection.execute(changed).rowcount == 1
 
 
 def set_level(connection: Connection, uid: str, level: str) -> bool:
-    """Note which level of a wall was proven for the worker; False if there is none."""
+    """Store the proven level of the sandbox; False if the worker does not exist."""
     changed = update(workers).where(workers.c.uid == uid).values(level=level)
     return connection.execute(changed).rowcount == 1
 
 
 def set_token(connection: Connection, uid: str, token_sha256: str) -> bool:
-    """Replace the token that opens the worker's door; False if there is none."""
+    """Replace the token that opens the worker's door; False if the worker does not exist."""
     changed = update(workers).where(workers.c.uid == uid).values(token_sha256=token_sha256)
     return connection.execute(changed).rowcount == 1
 
@@ -128,5 +129,5 @@ def worker_by_token(connection: Connection, token_sha256: str) -> str:
 
 
 def remove_worker(connection: Connection, uid: str) -> None:
-    """Forget how to start it; its agent stays."""
+    """Forget how to start the worker; its agent stays."""
     connection.execute(delete(workers).where(workers.c.uid == uid))

@@ -22,7 +22,7 @@ from postroom.errors import (
     RequestTimeout,
     StreamFull,
 )
-from postroom.projection.changes import Changes, of_task
+from postroom.projection.changes import FOLD_WAIT, Changes, of_task
 from postroom.protocol import priority, subjects
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, only_one
@@ -41,9 +41,6 @@ from postroom.tasks.views import Blocker, TaskEvent, TaskView
 from postroom_a2a.messages import ROLE_USER, text_message
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Message, answer_in, status_update
-
-FOLD_WAIT = 2.0
-"""Seconds that a call waits for the fold of a record, so that its answer shows it."""
 
 PAGE = 50
 """Tasks or changes of one answer where the caller names no limit."""

@@ -15,6 +15,7 @@ from postroom.gateway.nats.server_stream import ServerStream
 from postroom.gateway.nats.stream import HELD, TOO_LARGE, TOO_LONG, UNKNOWN, Stream
 
 CONNECT = b'CONNECT {"verbose":false}\r\n'
+EXAMPLES = max(100, settings().max_examples)
 
 
 class Noted:
@@ -98,7 +99,7 @@ def _frames(draw: st.DrawFn) -> tuple[bytes, bool]:
 
 @pytest.mark.requirement("gateway-nats-no-smuggling")
 @given(st.lists(_frames(), max_size=8), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=EXAMPLES)
 def test_any_cut_of_a_clients_stream_says_and_passes_on_the_same(
     frames: list[tuple[bytes, bool]], data: st.DataObject
 ):
@@ -139,7 +140,7 @@ class _LineByLine(ClientStream):
 
 @pytest.mark.requirement("gateway-nats-no-smuggling")
 @given(st.lists(_frames(), min_size=1, max_size=4), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES)
 def test_the_short_way_for_common_frames_reads_what_the_long_one_reads(
     frames: list[tuple[bytes, bool]], data: st.DataObject
 ):
@@ -167,7 +168,7 @@ others = st.sampled_from(
 
 @pytest.mark.requirement("gateway-nats-no-smuggling")
 @given(st.lists(messages | others, max_size=8), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=EXAMPLES)
 def test_any_cut_of_a_servers_stream_says_and_passes_on_the_same(
     frames: list[bytes], data: st.DataObject
 ):

@@ -40,8 +40,8 @@ from postroom.errors import (
 from postroom.observe import get_logger
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE, is_uid
+from postroom.protocol.intervals import DELIVERY_BEAT
 from postroom.protocol.permissions import Permissions, agent_permissions, allows
-from postroom.protocol.streams import BEAT_INTERVAL
 
 log = get_logger("postroom.bus")
 
@@ -62,7 +62,7 @@ class MemoryBus:
         *,
         projects: Sequence[str] = (),
         on_error: Callable[[Exception], None] | None = None,
-        beat: float = BEAT_INTERVAL,
+        beat: float = DELIVERY_BEAT,
     ) -> None:
         if not is_uid(uid):
             raise InvalidInput(f"{uid!r} is not a uid")

@@ -28,7 +28,7 @@ from postroom.bus.port import (
 from postroom.errors import Forbidden, InvalidInput, NoResponders, PostroomError, Refused
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE, is_uid
-from postroom.protocol.streams import BEAT_INTERVAL
+from postroom.protocol.intervals import DELIVERY_BEAT
 from postroom.protocol.subjects import JETSTREAM
 from postroom_a2a.nats import Credentials
 from postroom_a2a.nats.jetstream import JetStream
@@ -86,7 +86,7 @@ class NatsBus:
         projects: Sequence[str] = (),
         on_error: Callable[[Exception], None] | None = None,
         connect_timeout: float = CONNECT_TIMEOUT,
-        beat: float = BEAT_INTERVAL,
+        beat: float = DELIVERY_BEAT,
     ) -> NatsBus:
         """Connect as `uid`.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from postroom.protocol.intervals import CARD_LIFETIME
 from postroom.protocol.streams import (
     BY_NAME,
-    CARD_LIFETIME,
     CARDS_BUCKET,
     PRESENCE_BUCKET,
     ConsumerSpec,

@@ -16,7 +16,7 @@ from postroom.errors import EnvironmentFault, InvalidInput, NotFound, NotRunning
 
 if TYPE_CHECKING:
     from postroom.settings.option import Option
-    from postroom.settings.sources import Choice
+    from postroom.settings.sources import ChosenValue
 
 EPILOG = """\b
 A flag of `up` counts first, then the environment, then postroom.toml in the state
@@ -132,7 +132,7 @@ def unset(key: str, user: bool, as_json: bool) -> None:
         click.echo(f"{key} is no longer set in {path}{_when()}")
 
 
-def _record(found: Choice) -> dict[str, Any]:
+def _record(found: ChosenValue) -> dict[str, Any]:
     return {
         "key": found.option.key,
         "value": found.plain,

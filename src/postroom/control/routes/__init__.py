@@ -1,1 +1,1 @@
-"""Thin routes of the HTTP API, one file a noun."""
+"""Routes of the HTTP API, one module for each kind of resource."""

@@ -1,4 +1,4 @@
-"""Everybody with an address, Agent Cards, and the key that they are signed with."""
+"""Agents, their Agent Cards, and the key that signs the cards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def router(parts: Parts) -> APIRouter:
 
 
 def keys_router(parts: Parts) -> APIRouter:
-    """The route of everybody: a public key is no secret, and who checks a card has no API key."""
+    """The route without a caller's check: the key is public, and a verifier of cards has no API key."""
     routes = APIRouter()
 
     @routes.get("/keys")

@@ -1,4 +1,4 @@
-"""The audit log: what passed the walls, as lines of JSON."""
+"""The audit log as lines of JSON."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def router(parts: Parts) -> APIRouter:
 
 
 async def _task(parts: Parts, ref: str) -> str:
-    """The id that `ref` means; a whole one may be of a task that the log alone remembers."""
+    """The id of task `ref`; a whole id counts even if only the log remembers its task."""
     if not ref:
         return ""
     try:

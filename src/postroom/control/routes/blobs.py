@@ -25,7 +25,7 @@ from postroom.protocol.limits import MAX_PAGE
 from postroom.store.blobs import BlobRow
 
 READ_TIMEOUT = 30.0
-"""Seconds that a reader may let a piece of a content wait."""
+"""Seconds that a reader may take for one piece of a content."""
 
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 
@@ -84,7 +84,7 @@ def operator_router(parts: Parts) -> APIRouter:
 
 
 def _stored(row: BlobRow) -> dict[str, Any]:
-    # Nothing that says whether somebody else had it before.
+    # No field says whether somebody else had uploaded it before.
     return {"url": blob_url(row.sha256), "sha256": row.sha256, "size": row.size}
 
 
@@ -93,8 +93,8 @@ def _shown(row: BlobRow) -> dict[str, Any]:
 
 
 def _headers(row: BlobRow) -> dict[str, str]:
-    # Whoever opens it in a browser gets a file, never a page of this address. What it is says the part that names it:
-    # the type that it was uploaded with would tell a later uploader that somebody had it before.
+    # A browser gets a file, never a page of this address. The part of a message that names the blob has its media type:
+    # the type of the first upload would tell a later uploader that somebody had it before.
     return {
         "content-type": DEFAULT_MEDIA_TYPE,
         "content-length": str(row.size),
@@ -106,10 +106,10 @@ def _headers(row: BlobRow) -> dict[str, str]:
 
 
 class ContentResponse(Response):
-    """Sends an open file piece by piece and closes it; who does not read is cut.
+    """Sends an open file piece by piece and closes it; a reader that is too slow is cut.
 
     Args:
-        empty: only the headers are wanted.
+        empty: send only the headers.
     """
 
     def __init__(self, file: BinaryIO, headers: dict[str, str], empty: bool) -> None:

@@ -55,7 +55,9 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get("/events")
     async def events(after: str = "") -> StreamingResponse:
-        found = event_stream.everything(parts, event_stream.Cursor.parse(after) if after else None)
+        found = event_stream.everything(
+            parts, event_stream.EventCursor.parse(after) if after else None
+        )
         headers = {"Cache-Control": "no-store"}
         return StreamingResponse(found, media_type="text/event-stream", headers=headers)
 
@@ -83,6 +85,6 @@ def _chat_events(parts: Parts, other: str, after: int) -> AsyncIterator[str]:
         try:
             return "receipt", await parts.office.get(change.id)
         except PostroomError:
-            return None  # deleted since: there is nothing to show any more
+            return None  # the message was deleted since
 
     return sse.follow(parts.changes, [of_chat(me, other)], "mail", after, read, show)

@@ -32,7 +32,7 @@ def router(orgs: Orgs) -> APIRouter:
 
 
 def absent_router(orgs: Orgs) -> APIRouter:
-    """Where a request for an organisation that is not open ends, so that the operator alone is told why."""
+    """The routes for an organisation that is not open, so that only the operator learns why."""
     routes = APIRouter(include_in_schema=False)
 
     @routes.api_route("/orgs/{name}/{rest:path}", methods=METHODS)

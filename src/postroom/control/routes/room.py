@@ -18,7 +18,7 @@ ALERTS_SHOWN = 10
 
 
 def router(parts: Parts, announcement: Callable[[], Announcement]) -> APIRouter:
-    """The routes of the operator; `announcement` is what `server.json` says now."""
+    """The routes of the operator; `announcement` returns the present content of `server.json`."""
     routes = APIRouter()
 
     @routes.get("/status")

@@ -1,4 +1,4 @@
-"""The keys that credentials hang on: list and rotate."""
+"""The keys that sign credentials: list and rotate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers: spawn, list, stop, restart, and what they report."""
+"""Workers: spawn, list, show, stop, restart, revoke, remove, and the events that they report."""
 
 from __future__ import annotations
 
@@ -86,14 +86,16 @@ def router(parts: Parts) -> APIRouter:
         try:
             agent, folder = await workers.remove(ref, purge=purge)
         finally:
-            await parts.sweep()  # what waits for it is dead now, and its senders hear so
+            await (
+                parts.sweep()
+            )  # its waiting messages become dead letters, and their senders hear of it
         return {"uid": agent.uid, "nick": agent.nick, "folder": str(folder), "purged": purge}
 
     return routes
 
 
 def leftovers_router(parts: Parts) -> APIRouter:
-    """The routes of what removed workers have left on disk."""
+    """The routes for the folders of removed workers."""
     routes = APIRouter(prefix="/leftovers")
 
     @routes.get("")
@@ -117,14 +119,14 @@ def _shown(found: list[tuple[Leftover, str]]) -> dict[str, Any]:
 
 
 def events_router(parts: Parts) -> APIRouter:
-    """The route of the workers themselves."""
+    """The route for the workers themselves."""
     routes = APIRouter(prefix="/workers")
 
     async def admitted(uid: str, request: Request) -> None:
         await parts.gate.worker(request, uid)
         if not await parts.workers.interactive(uid):
             raise Forbidden(
-                "nobody follows this worker's events", remedy="give its template a [sidecar] table"
+                "this worker may not report events", remedy="give its template a [sidecar] table"
             )
 
     @routes.post("/{uid}/sdk-events", status_code=202, dependencies=[Depends(admitted)])

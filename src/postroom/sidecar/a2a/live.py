@@ -16,6 +16,7 @@ from typing import Any
 
 from postroom.errors import InvalidInput, NoResponders, PostroomError, ProtocolViolation
 from postroom.observe import get_logger
+from postroom.protocol.intervals import CALL_SILENCE
 from postroom.protocol.limits import TASK_DEPTH
 from postroom.protocol.records import deeper_than
 from postroom.sidecar.a2a.changes import SEQUENCE, Records, TaskChange, TaskChanges
@@ -29,9 +30,6 @@ from postroom_a2a.tasks import Event, state_of
 
 PEERS = 64
 """Agents whose answers can be received at a time."""
-
-TIMEOUT = 20.0
-"""Seconds for an answer, and between two frames of a stream (a server sends a beat before that)."""
 
 MOST_NESTED = TASK_DEPTH + 8
 """Nested objects and arrays in an answer, which contains a task."""
@@ -68,7 +66,7 @@ class LivePeers:
         """
         caller = await self._caller(worker)
         try:
-            response = await caller.call(_request(call), timeout=TIMEOUT)
+            response = await caller.call(_request(call), timeout=CALL_SILENCE)
         except NoResponders as error:
             raise _unserved(worker) from error
         return _result(response)
@@ -77,7 +75,7 @@ class LivePeers:
         """The results of a call that streams. Raises as `call`."""
         caller = await self._caller(worker)
         try:
-            async with aclosing(caller.stream(_request(call), timeout=TIMEOUT)) as responses:
+            async with aclosing(caller.stream(_request(call), timeout=CALL_SILENCE)) as responses:
                 async for response in responses:
                     yield _result(response)
         except NoResponders as error:

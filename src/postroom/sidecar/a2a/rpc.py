@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from postroom.protocol import subjects
+from postroom.protocol.intervals import CALL_BEAT
 from postroom_a2a.binding.headers import Flow
 from postroom_a2a.live.calling import CoreCaller
 from postroom_a2a.live.serving import CoreServer
@@ -22,7 +23,7 @@ CONCURRENCY = 16
 MAX_REQUEST = 64 * 1024
 """Bytes of a call. A larger one is dropped unread, which saves the time to parse it: no valid call is so large."""
 
-FLOW = Flow(window=8, beat=10.0)
+FLOW = Flow(window=8, beat=CALL_BEAT)
 """Flow control of a stream: at most so many frames, each a message of the bus, lie unread."""
 
 RATE = 200

@@ -1,4 +1,4 @@
-"""How alembic runs the migrations: on the connection it is handed, in batch mode (SQLite cannot alter much)."""
+"""Runs the migrations on the connection that alembic gets from us, in batch mode (SQLite cannot alter much)."""
 
 from __future__ import annotations
 
