@@ -35,7 +35,7 @@ async def _served(target: Target) -> None:
 async def test_who_sends_at_full_rate_is_slowed_down_told_of_and_never_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(rate_limit, "PATIENCE", 0.0)
+    monkeypatch.setattr(rate_limit, "FLOOD_AFTER", 0.0)
     async with open_target(tmp_path, rates=Rates(messages=500), violations=1) as target:
         raw = await target.house.enter(target.me)
         inbox = f"_I.{target.me.uid}.{target.me.uid}.x"

@@ -100,7 +100,7 @@ async def test_up_on_servers_of_another_operator_ends_with_the_reason_and_the_re
     [
         ("nats://user:pw@127.0.0.1", [], "carries a credential"),
         ("nats://10.0.0.7", [], "clear text"),
-        ("nats://127.0.0.1:4222", ["--memory"], "--memory keeps nothing"),
+        ("nats://127.0.0.1:4222", ["--memory"], "--memory stores nothing"),
     ],
 )
 def test_up_refuses_what_cannot_be_meant(tmp_path: Path, url: str, words: list[str], said: str):

@@ -33,7 +33,7 @@ async def test_a_post_room_on_somebody_elses_servers_goes_on_there_and_nowhere_e
         del room.env["POSTROOM_NATS_URL"]
         for words in (("up", "--detach"), ("up",), ("admin", "rebuild")):
             await aside(room.run, *words, status=5)
-            assert f"this post room is on {url}" in room.stderr
+            assert f"this post room has its log on {url}" in room.stderr
             assert f"config set nats.url {url}" in room.stderr
             assert "rebuild" not in room.stderr
         assert not (room.state / "nats").exists()
