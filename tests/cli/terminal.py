@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import pty
@@ -28,6 +29,7 @@ class Terminal:
             key: value for key, value in environment().items() if key not in {"COLUMNS", "LINES"}
         }
         self.text = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self.process = subprocess.Popen(
             command(*arguments),
             stdin=far,
@@ -74,6 +76,8 @@ class Terminal:
 
     def _read(self) -> str:
         try:
-            return os.read(self._fd, 65536).decode(errors="replace")
+            read = os.read(self._fd, 65536)
+            text = self._decoder.decode(read)  # a piece may end within a character
+            return text or (self._read() if read else "")
         except OSError:  # the far end is closed
             return ""

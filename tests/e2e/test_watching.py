@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import signal
 import subprocess
 from collections.abc import Generator, Iterator
@@ -107,6 +108,11 @@ def test_watch_and_logs_go_on_across_an_end_of_the_post_room(room: PostRoom) -> 
     spawn(room, "busy")
     with live(room, "watch") as watch, live(room, "logs", "busy", "--follow") as logs:
         line_with(logs.stdout, "indented")
+        assert watch.stdout is not None
+        while not select.select([watch.stdout], [], [], 1)[
+            0
+        ]:  # it says nothing when it begins to watch
+            room.run("send", "#ready", "now", "--new")
         room.run("delegate", "@busy", "one", "--wait")
         line_with(watch.stdout, "completed: did one")
 

@@ -28,7 +28,6 @@ def command(as_json: bool) -> None:
     a JSON object whose `type` says what happened.
     """
     with connect() as client:
-        from postroom.cli.commands.watch import ChangeLines
         from postroom.cli.output import terminal_width
         from postroom.cli.tasks.following import say_away
 
