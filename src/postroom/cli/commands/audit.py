@@ -77,7 +77,6 @@ def command(
             limit=limit,
             follow=follow,
         )
-        from postroom.cli.commands.audit import AuditLines
 
         lines, shown = AuditLines(client), 0
         for record in records:

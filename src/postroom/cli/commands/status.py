@@ -44,8 +44,6 @@ def command(wide: bool, watch: bool, as_json: bool) -> None:
             return status_lines(status, time.time(), width=terminal_width(), wide=wide)
 
         if watch:
-            from postroom.cli.commands.status import redraw
-
             redraw(client, picture)
         elif as_json:
             print_json(client.status())
