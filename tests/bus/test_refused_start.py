@@ -78,7 +78,7 @@ async def test_a_configuration_that_the_server_refuses_is_shown_with_its_words(
         await EmbeddedServer.start(replace(config, operator_jwt="not.a.jwt"))
 
 
-@pytest.mark.parametrize("timeout", [0.0, 0.01])
+@pytest.mark.parametrize("timeout", [0.0, 0.001])
 async def test_a_server_that_is_not_ready_in_time_is_ended(config: ServerConfig, timeout: float):
     slow = replace(config, start_timeout=timeout)
     with pytest.raises(ServerFailed, match="not ready"):
