@@ -36,6 +36,7 @@ The tree says whose fault it is, so that a caller can decide without reading tex
         ├── StateUnwritable
         ├── ServerTooOld
         ├── ServerFailed
+        │   └── ServersBehind
         ├── SandboxUnavailable
         └── BusDisconnected
 
@@ -100,6 +101,7 @@ __all__ = [
     "SandboxUnavailable",
     "ServerFailed",
     "ServerTooOld",
+    "ServersBehind",
     "StateUnwritable",
     "StoreLocked",
     "StreamBroken",
@@ -191,6 +193,12 @@ class ServerFailed(EnvironmentFault):
     """The nats-server could not be started, or keeps ending."""
 
     code = "server-failed"
+
+
+class ServersBehind(ServerFailed):
+    """Some servers of a cluster lack the present accounts; the others have them."""
+
+    code = "servers-behind"
 
 
 class SandboxUnavailable(EnvironmentFault):

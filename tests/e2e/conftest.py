@@ -68,7 +68,7 @@ class PostRoom:
         with open(reading, "rb") as ready:  # noqa: PTH123
             prefork().start(words, self.env, log, writing)
             os.close(writing)
-            assert ready.read() == b"ready\n", log.read_text()
+            assert ready.read() == b"ready\n", log.read_text() + self.control_log
 
     def client(self) -> Client:
         """The library behind the commands, for many calls at once."""
@@ -91,6 +91,11 @@ class PostRoom:
     def await_state(self, nick: str, *states: str) -> dict[str, Any]:
         until(lambda: self.worker(nick)["state"] in states)
         return self.worker(nick)
+
+    @property
+    def control_log(self) -> str:
+        """What the post room has logged; a failure's own line may not have reached `up.log` yet."""
+        return (self.state / "logs" / "control.log").read_text()
 
     @property
     def server(self) -> dict[str, Any]:

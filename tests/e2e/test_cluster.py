@@ -64,6 +64,12 @@ async def leader(cluster: Cluster, stream: str) -> Node:
     return cluster.node((await streams(cluster))[stream]["cluster"]["leader"])
 
 
+async def follower(cluster: Cluster) -> Node:
+    """A server that does not lead JetStream."""
+    leading = await cluster.ready()
+    return next(node for node in cluster.nodes if node.name != leading)
+
+
 @pytest.mark.requirement("nats-node-death-keeps-accepted")
 async def test_a_post_room_runs_on_three_servers_of_somebody_else(
     room: PostRoom, tmp_path: Path
@@ -85,6 +91,26 @@ async def test_a_post_room_runs_on_three_servers_of_somebody_else(
         await aside(room.run, "down")
 
         assert all(node.running for node in cluster.nodes)
+        assert await cluster.ready()
+        await aside(room.run, "admin", "rebuild")
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("nats-node-death-keeps-accepted")
+async def test_a_post_room_starts_while_one_of_three_servers_is_away(
+    room: PostRoom, tmp_path: Path
+) -> None:
+    async with on_a_cluster(room, tmp_path) as cluster:
+        await aside(room.up)
+        await aside(room.run, "down")
+        away = await follower(cluster)
+        await away.kill()
+        await aside(room.up)
+
+        assert f"1 of 3 servers did not take the accounts: {away.name}" in room.control_log
+
+        await aside(room.run, "down")
+        await away.start()
         assert await cluster.ready()
         await aside(room.run, "admin", "rebuild")
 

@@ -17,6 +17,7 @@ from postroom.bus.space import check_space
 from postroom.control import nats_server
 from postroom.control.app import BackgroundTasks, Installation, background_tasks
 from postroom.directory.agents import Directory
+from postroom.errors import ServersBehind
 from postroom.identity.account_publisher import system_connection
 from postroom.identity.credential import Credential
 from postroom.identity.push import push_accounts
@@ -67,6 +68,7 @@ class Base:
         chain: ends tasks whose worker cannot.
         space: raises `StateUnwritable` while the disk is full.
         background: an error in one of these tasks ends the organisation.
+        behind: whether a server of the cluster has not got the accounts yet.
     """
 
     installation: Installation
@@ -87,6 +89,7 @@ class Base:
     task_clerk: TaskClerk
     space: Callable[[], None]
     background: BackgroundTasks
+    behind: bool
 
     async def tasks_folded(self) -> None:
         """Return when every record about tasks that is in the log now is folded; a TimeoutError if that is late."""
@@ -122,7 +125,7 @@ async def open_base(
     database = Database(None if settings.memory else settings.database)
     stack.push_async_callback(database.close)
     await migrate(database)
-    bus, admin = await open_bus(settings, trust, installation.host, stack)
+    bus, admin, behind = await open_bus(settings, trust, installation.host, stack)
     directory = Directory(database, org=trust.org)
     changes = Changes()
     stack.callback(changes.close)
@@ -159,6 +162,7 @@ async def open_base(
         task_clerk=task_clerk,
         space=space,
         background=background,
+        behind=behind,
     )
 
 
@@ -186,16 +190,24 @@ async def connect(
 
 async def open_bus(
     settings: Settings, trust: Trust, host: BusHost, stack: AsyncExitStack
-) -> tuple[NatsBus, NatsAdmin]:
+) -> tuple[NatsBus, NatsAdmin, bool]:
     """The control plane's connection to core; accounts, streams and their durability are set up.
+
+    Returns:
+        The bus, its administration, and whether a server of the cluster has not got the accounts yet.
 
     Raises:
         Conflict: the log is on another bus.
         ServerFailed: the server refused an account or a stream.
     """
+    behind = False
     system = await system_connection(host.address, trust.system_credential())
     try:
-        await push_accounts(system, trust)
+        try:
+            await push_accounts(system, trust)
+        except ServersBehind as error:  # a cluster runs on while a server is away
+            log.warning("accounts: %s", error)
+            behind = True
         await host.check(system)
     finally:
         await system.close()
@@ -205,7 +217,7 @@ async def open_bus(
     await nats_server.check_log(settings, admin)
     await ensure_all(admin)
     await nats_server.remember(settings, admin)
-    return bus, admin
+    return bus, admin, behind
 
 
 async def _owner(directory: Directory) -> Agent:

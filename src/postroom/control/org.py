@@ -133,7 +133,7 @@ async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
     await presence.open()
     stack.push_async_callback(presence.close)
     installation.alerts[trust.org] = base.alerts.raise_alert
-    accounts = Accounts(trust, installation.host, base.alerts.raise_alert)
+    accounts = Accounts(trust, installation.host, base.alerts.raise_alert, behind=base.behind)
     base.background.start(accounts.run(), "accounts")
     issuer = Issuer(base.database, trust, accounts, base.settings.jwt_lifetime)
     workers = _open_workers(base, issuer, changed, stack)

@@ -56,6 +56,6 @@ async def _rebuild(settings: Settings) -> None:
         stack.push_async_callback(host.stop)
         database = await stack.enter_async_context(Database(settings.database))
         await migrate(database)
-        _, admin = await open_bus(settings, trust, host, stack)
+        _, admin, _ = await open_bus(settings, trust, host, stack)
         snapshot = settings.snapshots / NAME
         await rebuild(database, admin, RULES, snapshot if snapshot.exists() else None)

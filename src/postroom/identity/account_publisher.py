@@ -32,15 +32,20 @@ class Accounts:
 
     Args:
         alert: gets kind and text once when a server is behind, and "" when it has caught up.
+        behind: whether a server lacks the accounts from the start.
     """
 
-    def __init__(self, trust: Trust, host: BusHost, alert: RaiseAlert) -> None:
+    def __init__(
+        self, trust: Trust, host: BusHost, alert: RaiseAlert, *, behind: bool = False
+    ) -> None:
         self._trust = trust
         self._host = host
         self._alert = alert
         self._one_at_a_time = asyncio.Lock()
         self._behind = asyncio.Event()
-        self._every = False
+        self._every = behind
+        if behind:
+            self._behind.set()
 
     @property
     def behind(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 
-from postroom.errors import PostroomError, ServerFailed
+from postroom.errors import PostroomError, ServerFailed, ServersBehind
 from postroom.identity import jwt
 from postroom.identity.trust import Trust
 from postroom_a2a.nats.port import FAULTS, Connection
@@ -42,7 +42,8 @@ async def push_accounts(
         Public keys of the pushed accounts.
 
     Raises:
-        ServerFailed: a server refused one or did not answer; with the names of those without it.
+        ServersBehind: servers are away or did not answer, and the others have them; with the names of those without.
+        ServerFailed: a server refused one, or none answered.
         ProtocolViolation: an answer cannot be read.
     """
     cluster = await _members(connection, timeout)
@@ -56,7 +57,8 @@ async def push_accounts(
             missed |= await _push(connection, cluster.present, account, token, timeout)
             pushed.append(account)
     if missed and pushed:
-        raise ServerFailed(
+        kind = ServersBehind if len(missed) < cluster.size else ServerFailed
+        raise kind(
             f"{len(missed)} of {cluster.size} servers did not take the accounts: "
             + ", ".join(missed),
             remedy="Postroom tries again until they have; a revoked connection may live until then",

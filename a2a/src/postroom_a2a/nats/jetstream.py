@@ -40,6 +40,12 @@ MSG_ID = "Nats-Msg-Id"
 LAST_SUBJECT_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 TTL = "Nats-TTL"
 
+ASK_AGAIN = 3.0
+"""Seconds before a call that changes nothing twice is sent again: a stream drops what comes while it has no leader."""
+
+ASK_AGAIN_BLIND = 2.0
+"""The same on a connection that does not tell when it was lost."""
+
 _PUB_ACK = re.compile(rb'\{"stream":"([^"\\]+)", ?"seq":([0-9]+)\}')
 # JetStream's error codes (NATS server, errors.json).
 _TEMPORARY = frozenset({10008, 10009, 10026, 10039})
@@ -157,8 +163,8 @@ class JetStream:
             if not mailbox.connection.is_connected:
                 await mailbox.connected(deadline)
             share = max(0.001, deadline - loop.time())
-            if repeat and not mailbox.hears_changes:
-                share = min(share, 2.0)
+            if repeat:
+                share = min(share, ASK_AGAIN if mailbox.hears_changes else ASK_AGAIN_BLIND)
             try:
                 frame = await mailbox.ask(
                     subject, payload, timeout=share, headers=headers, until_change=repeat
@@ -270,13 +276,14 @@ class JetStream:
         return await self.create_consumer(stream, name, wanted)
 
     async def create_consumer(
-        self, stream: str, name: str, config: Mapping[str, Any]
+        self, stream: str, name: str, config: Mapping[str, Any], *, timeout: float = API_TIMEOUT
     ) -> dict[str, Any]:
         """Make a consumer, or change it to `config`; returns the configuration that the server gave it."""
         target = f"CONSUMER.CREATE.{stream}.{name}"
         if subject := config.get("filter_subject"):
             target = f"{target}.{subject}"
-        return (await self.api(target, {"stream_name": stream, "config": dict(config)}))["config"]
+        request = {"stream_name": stream, "config": dict(config)}
+        return (await self.api(target, request, timeout=timeout))["config"]
 
 
 def covers(pattern: str, subject: str) -> bool:

@@ -21,6 +21,9 @@ from postroom_a2a.nats.records import Record, get_record, last_record
 CALL_TIMEOUT = 10.0
 """Seconds for one call, reconnects and a server that is still loading included."""
 
+SHAPE_TIMEOUT = 30.0
+"""Seconds to make or examine a stream or consumer: on a cluster its copies may elect twice, nine seconds each."""
+
 
 class _Core(JetStream):
     """JetStream of an account that has it: no answer means that the server is down or not ready."""
@@ -70,22 +73,27 @@ class NatsAdmin:
     async def _ensure(self, wanted: Mapping[str, Any]) -> None:
         name = wanted["name"]
         try:
-            await self.jetstream.api(f"STREAM.CREATE.{name}", wanted)
+            await self.jetstream.api(f"STREAM.CREATE.{name}", wanted, timeout=SHAPE_TIMEOUT)
         except Conflict:
             # The storage cannot change and need not: the stream keeps the one it was made with.
             storage = (await self._about(name))["config"]["storage"]
-            await self.jetstream.api(f"STREAM.UPDATE.{name}", {**wanted, "storage": storage})
+            changed = {**wanted, "storage": storage}
+            await self.jetstream.api(f"STREAM.UPDATE.{name}", changed, timeout=SHAPE_TIMEOUT)
 
     async def ensure_consumer(self, spec: ConsumerSpec) -> None:
         """As `BusAdmin.ensure_consumer`."""
         wanted = config.consumer_config(spec)
         with suppress(NotFound):
-            info = await self.jetstream.api(f"CONSUMER.INFO.{spec.stream}.{spec.durable}")
+            info = await self.jetstream.api(
+                f"CONSUMER.INFO.{spec.stream}.{spec.durable}", timeout=SHAPE_TIMEOUT
+            )
             # The start position cannot change.
             wanted.pop("opt_start_seq", None)
             begun = ("deliver_policy", "opt_start_seq")
             wanted |= {key: info["config"][key] for key in begun if key in info["config"]}
-        await self.jetstream.create_consumer(spec.stream, spec.durable, wanted)
+        await self.jetstream.create_consumer(
+            spec.stream, spec.durable, wanted, timeout=SHAPE_TIMEOUT
+        )
 
     async def delete_consumer(self, stream: str, durable: str) -> None:
         """As `BusAdmin.delete_consumer`."""
@@ -133,7 +141,7 @@ class NatsAdmin:
         return int((await self._about(stream))["state"]["last_seq"])
 
     async def _about(self, stream: str) -> dict[str, Any]:
-        return await self.jetstream.api(f"STREAM.INFO.{stream}")
+        return await self.jetstream.api(f"STREAM.INFO.{stream}", timeout=SHAPE_TIMEOUT)
 
     # Consumers.
 
