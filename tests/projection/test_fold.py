@@ -11,7 +11,7 @@ import pytest
 from postroom.bus.port import Message
 from postroom.projection import fold as module
 from postroom.projection.changes import Change
-from postroom.projection.fold import After, Fold, Order, all_after
+from postroom.projection.fold import After, Fold, Order
 from postroom.projection.rules import Rules, together
 from postroom.protocol import subjects
 from postroom.store.database import Connection
@@ -34,11 +34,11 @@ def noting(order: list[str]) -> Rules:
 def new_fold(
     desk: Desk,
     rules: Rules,
-    after: dict[str, list[After]] | None = None,
+    after: Sequence[After] = (),
     order: dict[str, Order] | None = None,
 ) -> Fold:
     order = order or {"TASKS": Order(("INBOX",))}
-    return Fold(desk.bus, desk.admin, desk.database, desk.changes, rules, after or {}, order)
+    return Fold(desk.admin, desk.database, desk.changes, rules, after, order)
 
 
 async def store(desk: Desk, *texts: str) -> None:

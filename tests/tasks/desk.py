@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from pathlib import Path
 from postroom.mail import projection
 from postroom.mail.clerk import Clerk
 from postroom.projection.changes import of_task
-from postroom.projection.fold import DURABLE, Fold, all_after
+from postroom.projection.fold import Fold
 from postroom.projection.rules import together
 from postroom.projection.submit import append_alert
 from postroom.protocol import priority
@@ -57,11 +56,11 @@ class TaskDesk(Desk):
     def new_fold(self, database: Database | None = None) -> Fold:
         target = database or self.database
         after = (
-            all_after(Clerk(self.bus, target).after, self._task_clerk(target).after)
+            (Clerk(self.bus, target).after, self._task_clerk(target).after)
             if database
-            else all_after(self.clerk.after, self.task_clerk.after)
+            else (self.clerk.after, self.task_clerk.after)
         )
-        return Fold(self.bus, self.admin, target, self.changes, RULES, after, ORDER)
+        return Fold(self.admin, target, self.changes, RULES, after, ORDER)
 
     async def ask(self, asker: Worker, worker: str, *, stream: bool = False) -> TaskRow:
         """`asker` asks for a task; returns it as it is at first."""
@@ -120,9 +119,7 @@ class TaskDesk(Desk):
             for stream in RULES:
                 last = await self.admin.last_sequence(stream)
                 await self.fold.reached(stream, last, SECONDS)
-                # The server gives no other sign that a delivery was acknowledged, which comes last.
-                while await self.admin.pending(stream, DURABLE) != (0, 0):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await self.fold.settled(SECONDS)
 
     async def overtaking(self, worker: str) -> list[str]:
         """The tasks that `worker` was told of as lying behind messages."""

@@ -167,7 +167,7 @@ def _fold_post(connection: Connection, record: Message) -> list[Change]:
         return []
     if envelope.to != f"#{said.project}" or not records.insert_post(connection, row):
         return []
-    return [Change("post", row.seq, row.id, row.sender, project=row.project)]
+    return [Change("post", row.seq, row.id, row.sender, project=row.project, row=row)]
 
 
 def _post_row(record: Message, said: subjects.Subject, envelope: Envelope) -> records.PostRow:
@@ -251,7 +251,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 
 def _change(kind: str, row: store.MessageRow) -> Change:
-    return Change(kind, row.seq, row.id, row.sender, row.recipient, state=row.state)
+    return Change(kind, row.seq, row.id, row.sender, row.recipient, state=row.state, row=row)
 
 
 def _message_json(envelope: Envelope) -> str:

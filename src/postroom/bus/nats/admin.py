@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +15,7 @@ from postroom.bus.port import BusAdmin, Message
 from postroom.errors import BusDisconnected, Conflict, NoResponders, NotFound
 from postroom.protocol.streams import CARDS_BUCKET, STREAMS, ConsumerSpec, StreamSpec
 from postroom_a2a.nats.jetstream import JetStream
-from postroom_a2a.nats.ordered import read_stream
+from postroom_a2a.nats.ordered import OrderedConsumer, read_stream
 from postroom_a2a.nats.records import Record, get_record, last_record
 
 CALL_TIMEOUT = 10.0
@@ -108,6 +108,19 @@ class NatsAdmin:
         """As `BusAdmin.replay`."""
         async for record in read_stream(self.jetstream, stream, after=after, subjects=subjects):
             yield _message(record)
+
+    async def follow(self, stream: str, *, after: int = 0) -> AsyncGenerator[Message | None]:
+        """As `BusAdmin.follow`."""
+        start: dict[str, Any] = {"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1}
+        async with OrderedConsumer(self.jetstream, stream, (), **start) as consumer:
+            if not consumer.pending:
+                yield None
+            while True:
+                record = await consumer.next()
+                if record is not None:
+                    yield _message(record)
+                if record is None or not record.pending:
+                    yield None
 
     async def get(self, stream: str, sequence: int) -> Message:
         """As `BusAdmin.get`."""
