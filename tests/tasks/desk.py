@@ -7,6 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sqlalchemy import Connection, select
+
 from postroom.mail import projection
 from postroom.mail.clerk import Clerk
 from postroom.projection.changes import of_task
@@ -22,9 +24,10 @@ from postroom.protocol.tasks import chain_headers, task_id
 from postroom.store import tasks
 from postroom.store.alerts import AlertRow, newest
 from postroom.store.database import Database
+from postroom.store.schema import PROJECTION
 from postroom.store.tasks import TaskRow
 from postroom.tasks.chain import Chain
-from postroom.tasks.clerk import TaskClerk
+from postroom.tasks.clerk import TOLD, TaskClerk
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.rules import ORDER
 from postroom.tasks.rules import RULES as TASK_RULES
@@ -151,6 +154,18 @@ class TaskDesk(Desk):
 
     async def raised(self) -> list[AlertRow]:
         return await self.database.read(lambda c: newest(c, 100))
+
+
+def tables(connection: Connection) -> dict[str, list[tuple]]:
+    """Every row of the projection, without the clerk's own place, which does not follow from the log."""
+    return {
+        table.name: [
+            tuple(row)
+            for row in connection.execute(select(table).order_by(*table.primary_key))
+            if TOLD not in row
+        ]
+        for table in PROJECTION
+    }
 
 
 def following(row: TaskRow, state: TaskState, text: str = "") -> TaskRecord:

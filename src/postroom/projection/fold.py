@@ -35,14 +35,14 @@ from postroom.errors import (
 from postroom.observe import get_logger
 from postroom.projection.changes import Change, Changes
 from postroom.projection.following import After, Following
-from postroom.projection.intake import Intake
+from postroom.projection.intake import Intake, Mark
 from postroom.projection.rules import Folded, Rules, fold_all
 from postroom.protocol.streams import ConsumerSpec
 from postroom.store import records
 from postroom.store.database import Connection, Database
 from postroom_a2a.retry import Backoff
 
-__all__ = ["After", "Fold", "FoldStatistics", "Order", "consumer"]
+__all__ = ["Fold", "FoldStatistics", "Order", "consumer"]
 
 log = get_logger(__name__)
 
@@ -307,9 +307,11 @@ class Fold:
             batches, marks = await self._intake.take()
             if batches or self._following.unsaved:
                 done = await self._committed(batches)
-                await self._hold_back(done.early, batches, tasks)
-            for mark in marks:
-                mark()
+                for name, first in done.early.items():
+                    await self._hold_back(name, first, batches[name], marks.pop(name, ()), tasks)
+            for each in marks.values():
+                for mark in each:
+                    mark()
             self._release()
             if not self._live and all(stream.caught_up for stream in self._streams.values()):
                 # What was folded until now is swept, what comes from now on is found by the fold.
@@ -394,25 +396,25 @@ class Fold:
 
     async def _hold_back(
         self,
-        early: Mapping[str, int],
-        batches: Mapping[str, Sequence[Message]],
+        name: str,
+        first: int,
+        batch: Sequence[Message],
+        marks: Sequence[Mark],
         tasks: asyncio.TaskGroup,
     ) -> None:
         """Keep back what came too early, until the streams before it are folded as far as they are stored now."""
-        for name, first in early.items():
-            stream = self._streams[name]
-            left = [record for record in batches[name] if record.sequence >= first]
-            self._intake.block(name)
-            self._intake.give_back({name: left})
-            # All of these records were stored before the question is asked.
-            stream.until = left[-1].sequence
+        stream = self._streams[name]
+        left = [record for record in batch if record.sequence >= first]
+        self._intake.give_back(name, left, marks)
+        stream.until = left[-1].sequence
 
-            async def ask(stream: _Stream = stream) -> None:
-                before = self._order[stream.name].streams
-                stream.awaited = {each: await self._admin.last_sequence(each) for each in before}
+        async def ask() -> None:
+            # The records that are kept back were stored before this question.
+            before = self._order[name].streams
+            stream.awaited = {each: await self._admin.last_sequence(each) for each in before}
 
-            await self._persistently(name, ask)
-            asyncio.get_running_loop().call_later(ORDER_WAIT, self._late, stream, stream.until, tasks)
+        await self._persistently(name, ask)
+        asyncio.get_running_loop().call_later(ORDER_WAIT, self._late, stream, stream.until, tasks)
 
     def _late(self, stream: _Stream, until: int, tasks: asyncio.TaskGroup) -> None:
         """Say that a stream still waits, and read those before it anew: the records may have been deleted."""
