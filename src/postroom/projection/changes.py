@@ -183,6 +183,26 @@ class ChangeListener:
             return self._waiting.popleft()
         return Signal.CLOSED if self._closed else Signal.QUIET
 
+    async def until(
+        self,
+        read: Callable[[], Awaitable[T]],
+        done: Callable[[T], bool],
+        timeout: float,
+        brought: Callable[[T, Change], T] | None,
+    ) -> T:
+        """As `Changes.until`, with the topics of this listener."""
+        deadline = asyncio.get_running_loop().time() + timeout
+        value = await read()
+        while not done(value) and (left := deadline - asyncio.get_running_loop().time()) > 0:
+            change = await self.next(left)
+            if change is Signal.CLOSED:
+                break
+            if brought is not None and isinstance(change, Change):
+                value = brought(value, change)
+            elif brought is None or change is Signal.GAP:
+                value = await read()
+        return value
+
     def tell(self, change: Change) -> None:
         """Queue a change; beyond the limit one gap replaces all that wait."""
         if self._waiting is None:
@@ -214,15 +234,20 @@ class Changes:
 
     def __init__(self) -> None:
         self._listeners: dict[Topic, set[ChangeListener]] = {}
+        self._taps: list[Callable[[Change], None]] = []
         self._count = 0
         self._closed = False
+
+    def tap(self, heard: Callable[[Change], None]) -> None:
+        """Call `heard` with every change from now on, before its waiters wake; it must be quick."""
+        self._taps.append(heard)
 
     def publish(self, changes: Iterable[Change]) -> None:
         """Wake the waiters of `changes`. Call it after the commit."""
         listeners = self._listeners
-        if not listeners:
-            return
         for change in changes:
+            for heard in self._taps:
+                heard(change)
             told: set[ChangeListener] = set()
             for topic in change.topics:
                 if topic in listeners:
@@ -265,20 +290,17 @@ class Changes:
         read: Callable[[], Awaitable[T]],
         done: Callable[[T], bool],
         timeout: float,
+        brought: Callable[[T, Change], T] | None = None,
     ) -> T:
-        """Read now and after each change of `topic`, until `done` or until `timeout` seconds have passed.
+        """Read once, and wait for changes of `topic` until `done` or until `timeout` seconds have passed.
 
-        For what a change does not bring. Returns the last value read, `done` or not.
+        Args:
+            brought: the value after a change; None to read it again after each.
+
+        Returns the last value, `done` or not.
         """
-        deadline = asyncio.get_running_loop().time() + timeout
-        with self.listen(topic, limit=1) as listener:
-            while True:
-                value = await read()
-                left = deadline - asyncio.get_running_loop().time()
-                if done(value) or left <= 0:
-                    return value
-                if await listener.next(left) is Signal.CLOSED:
-                    return value
+        with self.listen(topic, limit=1 if brought is None else LISTENER_LIMIT) as listener:
+            return await listener.until(read, done, timeout, brought)
 
     @property
     def listening(self) -> int:
