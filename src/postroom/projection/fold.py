@@ -25,6 +25,7 @@ from postroom.errors import (
     BusDisconnected,
     EnvironmentFault,
     NoResponders,
+    NotFound,
     PostroomError,
     Refused,
     RequestTimeout,
@@ -118,6 +119,7 @@ class _Stream:
     Attributes:
         brought: sequence of the last record that its reader brought.
         position: sequence up to which it is folded.
+        begun: it was read once, so that the log and the database belonged together then.
         caught_up: folded up to the end that the log had at the start.
         clear: sequence up to which its records need not wait for other streams.
         awaited: for the records up to `until`, how far the streams before it must be folded; None: it waits for none.
@@ -126,6 +128,7 @@ class _Stream:
     name: str
     brought: int = 0
     position: int = 0
+    begun: bool = False
     caught_up: bool = False
     clear: int = 0
     awaited: Mapping[str, int] | None = None
@@ -265,7 +268,14 @@ class Fold:
                 await self._bring_on(stream)
             except StreamBroken as error:
                 log.info("%s is read again from %d on: %s", stream.name, stream.brought, error)
-            except PASSING as error:
+            except (
+                *PASSING,
+                NotFound,
+            ) as error:  # a server that has just started may not know the stream yet
+                self._note(stream.name, error)
+            except EnvironmentFault as error:
+                if not stream.begun:
+                    raise
                 self._note(stream.name, error)
             if stream.brought > before:
                 backoff = Backoff(FIRST_RETRY, LAST_RETRY)
@@ -278,6 +288,7 @@ class Fold:
                 f"the database is ahead of the log of {stream.name}: they do not belong together",
                 remedy="postroom admin rebuild",
             )
+        stream.begun = True
         told = False
         async with aclosing(self._admin.follow(stream.name, after=stream.brought)) as found:
             async for record in found:

@@ -192,6 +192,21 @@ class OrgTaskService:
             lambda c: views.events(store.events_of(c, row.id, after, limit), row)
         )
 
+    async def course(self, task: str, after: int, limit: int) -> tuple[Known, list[TaskEvent]]:
+        """A task, given by its id, and the first `limit` of its changes past sequence `after`."""
+
+        def find(connection: Connection) -> tuple[Known, list[TaskEvent]] | None:
+            row = store.task_by_id(connection, task)
+            if row is None:
+                return None
+            found = views.events(store.events_of(connection, task, after, limit), row)
+            return Known.read(connection, row), found
+
+        found = await self._database.read(find)
+        if found is None:
+            raise _unknown(task)
+        return found
+
     async def open_counts(self) -> dict[str, int]:
         """The number of open tasks of each worker that has any."""
         return await self._database.read(store.counts)
