@@ -133,11 +133,17 @@ class ChangeListener:
     Ten thousand may wait at once, so it has no part before it needs it.
     """
 
-    __slots__ = ("_changes", "_closed", "_gap", "_limit", "_topics", "_waiting", "_wake")
+    __slots__ = ("_changes", "_closed", "_gap", "_limit", "_only", "_topics", "_waiting", "_wake")
 
-    def __init__(self, limit: int = LISTENER_LIMIT, changes: Changes | None = None) -> None:
+    def __init__(
+        self,
+        limit: int = LISTENER_LIMIT,
+        changes: Changes | None = None,
+        only: Callable[[Change], bool] | None = None,
+    ) -> None:
         self._limit = limit
         self._changes = changes
+        self._only = only
         self._topics: tuple[Topic, ...] = ()
         self._waiting: deque[Change] | None = None
         self._gap = False
@@ -205,6 +211,8 @@ class ChangeListener:
 
     def tell(self, change: Change) -> None:
         """Queue a change; beyond the limit one gap replaces all that wait."""
+        if self._only is not None and not self._only(change):
+            return
         if self._waiting is None:
             self._waiting = deque()
         if len(self._waiting) >= self._limit:
@@ -255,15 +263,23 @@ class Changes:
             for listener in told:
                 listener.tell(change)
 
-    def listen(self, *topics: Topic, limit: int = LISTENER_LIMIT) -> ChangeListener:
+    def listen(
+        self,
+        *topics: Topic,
+        limit: int = LISTENER_LIMIT,
+        only: Callable[[Change], bool] | None = None,
+    ) -> ChangeListener:
         """A listener for the changes of `topics` from now on; use it in a `with` block.
+
+        Args:
+            only: whether a change wakes it; None for every change.
 
         Raises:
             Refused: too many listen.
         """
         if self._count >= MAX_WATCHES:
             raise Refused("too many wait for changes", remedy="try again in a moment")
-        listener = ChangeListener(limit, self)
+        listener = ChangeListener(limit, self, only)
         if self._closed:
             listener.close()
         self._count += 1

@@ -25,6 +25,14 @@ SHAPE_TIMEOUT = 30.0
 """Seconds to make or examine a stream or consumer: on a cluster its copies may elect twice, nine seconds each."""
 
 
+HEARTBEAT = 15.0
+"""Seconds between the server's signs of life to who follows a stream. Whether the connection is up is known anyway."""
+
+CLUSTER_HEARTBEAT = 1.0
+"""The same on a cluster, where the server with the follower's consumer may die without a lost connection; three missing
+ones are noticed."""
+
+
 class _Core(JetStream):
     """JetStream of an account that has it: no answer means that the server is down or not ready."""
 
@@ -48,6 +56,7 @@ class NatsAdmin:
 
     def __init__(self, bus: NatsBus, *, memory: bool = False, replicas: int = 1) -> None:
         self.jetstream = _Core(bus.jetstream.mailbox)
+        self._heartbeat = HEARTBEAT if replicas == 1 else CLUSTER_HEARTBEAT
         self._storage: dict[str, Any] = {
             "storage": "memory" if memory else "file",
             "replicas": replicas,
@@ -112,7 +121,8 @@ class NatsAdmin:
     async def follow(self, stream: str, *, after: int = 0) -> AsyncGenerator[Message | None]:
         """As `BusAdmin.follow`."""
         start: dict[str, Any] = {"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1}
-        async with OrderedConsumer(self.jetstream, stream, (), **start) as consumer:
+        beat = self._heartbeat
+        async with OrderedConsumer(self.jetstream, stream, (), heartbeat=beat, **start) as consumer:
             if not consumer.pending:
                 yield None
             while True:
