@@ -119,7 +119,7 @@ class Desk:
 
     async def all_mail(self) -> list[Mail]:
         everything = select(*COLUMNS).order_by("seq")
-        return await self.database.read(lambda c: views.mails(c, rows(c, everything)))
+        return await self.database.read(lambda c: views.mails(c, c.messages.rows(everything)))
 
     async def folded(self) -> None:
         """Return when everything that is in the log now, and what follows from it, is folded."""

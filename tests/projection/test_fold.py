@@ -20,7 +20,7 @@ from postroom.projection.fold import Fold, Order, consumer
 from postroom.projection.following import After
 from postroom.projection.rules import Early, Rules, together
 from postroom.protocol import subjects
-from postroom.store.database import Connection
+from postroom.store.database import Store
 from tests.mail.desk import BACKENDS, SECONDS, Desk, running, running_desk
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ TASK = "c" * 32
 
 
 def noting(order: list[str]) -> Rules:
-    def note(_: Connection, record: Message) -> list[Change]:
+    def note(_: Store, record: Message) -> list[Change]:
         order.append(record.payload.decode())
         return []
 
@@ -156,7 +156,7 @@ async def test_a_record_that_a_rule_finds_early_waits_and_one_that_builds_on_not
 ):
     seen: list[str] = []
 
-    def late(_: Connection, record: Message) -> list[Change]:
+    def late(_: Store, record: Message) -> list[Change]:
         text = record.payload.decode()
         if text.replace("t", "i") not in seen:
             raise Early
@@ -240,7 +240,7 @@ async def test_the_consumers_of_an_earlier_version_are_deleted(tmp_path: Path, b
 
 
 def part(name: str, done: list[str], all_done: asyncio.Event) -> After:
-    def find(_: Connection, changes: Sequence[Change]) -> list[int]:
+    def find(_: Store, changes: Sequence[Change]) -> list[int]:
         return [change.seq for change in changes if change.kind == "alert"]
 
     async def settle(seqs: Sequence[int]) -> None:
@@ -254,7 +254,7 @@ def part(name: str, done: list[str], all_done: asyncio.Event) -> After:
     return After(find, settle, sweep)
 
 
-def telling(_: Connection, record: Message) -> list[Change]:
+def telling(_: Store, record: Message) -> list[Change]:
     return [Change("alert" if record.payload == b"i2" else "worker", record.sequence)]
 
 

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Store, select
 
 from postroom.mail import projection
 from postroom.mail.clerk import Clerk
@@ -75,7 +75,7 @@ class TaskDesk(Desk):
         """The task once it is folded up to sequence `seq` of its records."""
 
         async def read() -> TaskRow | None:
-            return await self.database.read(lambda c: tasks.task_by_id(c, task))
+            return await self.database.read(lambda store: store.tasks.task_by_id(task))
 
         def there(row: TaskRow | None) -> bool:
             return row is not None and row.seq >= seq
@@ -89,7 +89,7 @@ class TaskDesk(Desk):
         """The task once it is final."""
 
         async def read() -> TaskRow | None:
-            return await self.database.read(lambda c: tasks.task_by_id(c, task))
+            return await self.database.read(lambda store: store.tasks.task_by_id(task))
 
         found = await self.changes.until(
             of_task(task), read, lambda row: row is not None and row.final, SECONDS
@@ -153,15 +153,15 @@ class TaskDesk(Desk):
         return [each.state for each in found if each.message_id == message and each.state in ends]
 
     async def raised(self) -> list[AlertRow]:
-        return await self.database.read(lambda c: newest(c, 100))
+        return await self.database.read(lambda store: store.alerts.newest(100))
 
 
-def tables(connection: Connection) -> dict[str, list[tuple]]:
+def tables(store: Store) -> dict[str, list[tuple]]:
     """Every row of the projection, without the clerk's own place, which does not follow from the log."""
     return {
         table.name: [
             tuple(row)
-            for row in connection.execute(select(table).order_by(*table.primary_key))
+            for row in store.execute(select(table).order_by(*table.primary_key))
             if TOLD not in row
         ]
         for table in PROJECTION

@@ -394,7 +394,7 @@ async def test_an_empty_database_folded_from_the_same_log_has_the_same_tasks(
 async def test_what_is_listed_of_a_task_needs_no_snapshot(tmp_path: Path):
     async with open_desk(tmp_path, "memory") as desk:
         await conversation(desk)
-        (asking,) = await desk.database.read(tasks.interrupted)
+        (asking,) = await desk.database.read(lambda store: store.tasks.interrupted())
         assert asking.said == "which?"
 
 

@@ -19,7 +19,7 @@ from postroom.projection.following import After
 from postroom.protocol import subjects
 from postroom.protocol.receipts import Reason, Receipt, State
 from postroom.store import agents, messages, pending
-from postroom.store.database import Connection, Database
+from postroom.store.database import Store, Database
 from postroom.store.messages import MessageRow
 
 TOGETHER = 32
@@ -61,11 +61,11 @@ class Clerk:
     async def sweep(self) -> None:
         """Do the same for all open messages: after a start, and when an agent was retired."""
         after = 0
-        while lost := await self._database.read(partial(pending.unaddressable, after=after)):
+        while lost := await self._database.read(lambda store: store.pending.unaddressable(after=after)):
             await self._report_all([(row, State.DEAD, _why(known)) for row, known in lost])
             after = lost[-1][0].seq
         after = 0
-        while found := await self._database.read(partial(pending.answered, after=after)):
+        while found := await self._database.read(lambda store: store.pending.answered(after=after)):
             await self._report_all([(row, State.ANSWERED, "") for row in found])
             after = found[-1].seq
 
@@ -74,34 +74,34 @@ class Clerk:
             await asyncio.gather(*(self.report(*each) for each in said[at : at + TOGETHER]))
 
 
-def find(connection: Connection, changes: Sequence[Change]) -> list[Report]:
+def find(store: Store, changes: Sequence[Change]) -> list[Report]:
     """What follows from new messages: those without a recipient are dead, and replies answer others."""
     new = [change.row for change in changes if change.kind == "mail"]
     if not new:
         return []
     now = {change.row.seq: change.row for change in changes if change.kind in ("mail", "receipt")}
-    return [*_lost(connection, [now[row.seq] for row in new]), *_answered(connection, new)]
+    return [*_lost(store, [now[row.seq] for row in new]), *_answered(store, new)]
 
 
-def _lost(connection: Connection, new: Sequence[MessageRow]) -> list[Report]:
+def _lost(store: Store, new: Sequence[MessageRow]) -> list[Report]:
     open_ones = [row for row in new if not row.final]
-    known = agents.agents_by_uid(connection, {row.recipient for row in open_ones})
+    known = store.agents.agents_by_uid({row.recipient for row in open_ones})
     lost = [row for row in open_ones if (to := known.get(row.recipient)) is None or to.retired]
     if not lost:
         return []
     # Without the requests of tasks that were taken: they end with their tasks.
     return [
         (row, State.DEAD, _why(addressed))
-        for row, addressed in pending.unaddressable(connection, [row.seq for row in lost])
+        for row, addressed in store.pending.unaddressable([row.seq for row in lost])
     ]
 
 
-def _answered(connection: Connection, new: Sequence[MessageRow]) -> list[Report]:
+def _answered(store: Store, new: Sequence[MessageRow]) -> list[Report]:
     """The open messages that the new ones answer, each once."""
     asked: dict[int, Report] = {}
     for reply in new:
         if reply.reply_to:
-            row = messages.message_of(connection, reply.recipient, reply.reply_to)
+            row = store.messages.message_of(reply.recipient, reply.reply_to)
             if row is not None and row.recipient == reply.sender and not row.final:
                 asked[row.seq] = (row, State.ANSWERED, "")
     return list(asked.values())

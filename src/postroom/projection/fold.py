@@ -40,7 +40,7 @@ from postroom.projection.intake import Intake, Mark
 from postroom.projection.rules import Folded, Rules, fold_all
 from postroom.protocol.streams import ConsumerSpec
 from postroom.store import records
-from postroom.store.database import Connection, Database
+from postroom.store.database import Store, Database
 from postroom_a2a.retry import Backoff
 
 __all__ = ["Fold", "FoldStatistics", "Order", "consumer"]
@@ -247,11 +247,11 @@ class Fold:
             *(self._admin.delete_consumer(name, DURABLE) for name in self._streams)
         )
 
-    def _cursors(self, connection: Connection) -> None:
+    def _cursors(self, store: Store) -> None:
         for stream in self._streams.values():
-            stream.brought = stream.position = records.cursor(connection, stream.name)
+            stream.brought = stream.position = store.records.cursors.get(stream.name)
         for part in self._after:
-            part.begin(connection)
+            part.begin(store)
 
     def _read(self, stream: _Stream, tasks: asyncio.TaskGroup) -> None:
         """Begin to read a stream, anew if a reader is at it."""
@@ -376,7 +376,7 @@ class Fold:
         except Exception:
             log.exception("record %d of %s was passed over", record.sequence, name)
         self._poisoned()
-        await self._database.write(lambda c: records.set_cursor(c, name, record.sequence))
+        await self._database.write(lambda store: store.records.cursors.set(name, record.sequence))
         return Folded((), 1, {name: record.sequence}), [[] for _ in self._after]
 
     async def _write(
@@ -384,18 +384,18 @@ class Fold:
     ) -> tuple[Folded, Sequence[Sequence[object]]]:
         self.statistics.transactions += 1
 
-        def work(connection: Connection) -> tuple[Folded, Sequence[Sequence[object]]]:
-            done = fold_all(connection, self._rules, batches, self._waits)
-            return done, self._find(connection, done.changes)
+        def work(store: Store) -> tuple[Folded, Sequence[Sequence[object]]]:
+            done = fold_all(store, self._rules, batches, self._waits)
+            return done, self._find(store, done.changes)
 
         return await self._database.write(work)
 
     def _find(
-        self, connection: Connection, changes: Sequence[Change]
+        self, store: Store, changes: Sequence[Change]
     ) -> Sequence[Sequence[object]]:
         if not self._live:
             return [[] for _ in self._after]
-        return [part.find(connection, changes) for part in self._after]
+        return [part.find(store, changes) for part in self._after]
 
     # ── order ───────────────────────────────────────────────────────────────────────────────────────────
 

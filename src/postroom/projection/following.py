@@ -16,7 +16,7 @@ from typing import Any
 from postroom.errors import EnvironmentFault
 from postroom.observe import get_logger
 from postroom.projection.changes import Change
-from postroom.store.database import Connection
+from postroom.store.database import Store
 
 log = get_logger(__name__)
 
@@ -39,10 +39,10 @@ class After:
         unsaved: whether `find` would note something although there are no changes.
     """
 
-    find: Callable[[Connection, Sequence[Change]], Sequence[Any]]
+    find: Callable[[Store, Sequence[Change]], Sequence[Any]]
     settle: Callable[[Sequence[Any]], Awaitable[None]]
     sweep: Callable[[], Awaitable[None]] | None = None
-    begin: Callable[[Connection], None] = lambda _: None
+    begin: Callable[[Store], None] = lambda _: None
     unsaved: Callable[[], bool] = lambda: False
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from postroom.bus.port import Message
 from postroom.projection.changes import Change
 from postroom.store import records
-from postroom.store.database import Connection
+from postroom.store.database import Store
 
-Rule = Callable[[Connection, Message], Sequence[Change]]
+Rule = Callable[[Store, Message], Sequence[Change]]
 """Folds one record; returns the changes, or nothing if the record does not count."""
 
 Rules = Mapping[str, Sequence[Rule]]
@@ -62,13 +62,13 @@ def together(*parts: Rules) -> dict[str, tuple[Rule, ...]]:
     return joined
 
 
-def fold(connection: Connection, rules: Rules, stream: str, batch: Sequence[Message]) -> Folded:
+def fold(store: Store, rules: Rules, stream: str, batch: Sequence[Message]) -> Folded:
     """Fold the records of `stream` past its cursor, in their order, and move the cursor."""
-    return fold_all(connection, rules, {stream: batch})
+    return fold_all(store, rules, {stream: batch})
 
 
 def fold_all(
-    connection: Connection,
+    store: Store,
     rules: Rules,
     batches: Mapping[str, Sequence[Message]],
     waits: Waits = lambda _stream, _record, _early: False,
@@ -81,11 +81,11 @@ def fold_all(
     for stream in rules:
         if not batches.get(stream):
             continue
-        position = before = records.cursor(connection, stream)
+        position = before = store.records.cursors.get(stream)
         for record in batches[stream]:
             if record.sequence <= position:
                 continue
-            done = _fold_record(connection, rules[stream], stream, record, waits)
+            done = _fold_record(store, rules[stream], stream, record, waits)
             if done is None:
                 early[stream] = record.sequence
                 break
@@ -93,13 +93,13 @@ def fold_all(
             changes += done
             position = record.sequence
         if position != before:
-            records.set_cursor(connection, stream, position)
+            store.records.cursors.set(stream, position)
         positions[stream] = position
     return Folded(tuple(changes), ignored, positions, early)
 
 
 def _fold_record(
-    connection: Connection, rules: Sequence[Rule], stream: str, record: Message, waits: Waits
+    store: Store, rules: Sequence[Rule], stream: str, record: Message, waits: Waits
 ) -> list[Change] | None:
     """The changes by a record; None if it waits for other streams."""
     if waits(stream, record, False):
@@ -107,7 +107,7 @@ def _fold_record(
     changes: list[Change] = []
     for rule in rules:
         try:
-            changes += rule(connection, record)
+            changes += rule(store, record)
         except Early:
             if waits(stream, record, True):
                 return None

@@ -27,7 +27,7 @@ from postroom.protocol.receipts import Reason, Receipt, State
 from postroom.store import agents, alerts, messages, pending, records, tasks
 from postroom.store.agents import Agent
 from postroom.store.alerts import QUESTION
-from postroom.store.database import Connection, Database
+from postroom.store.database import Store, Database
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.chain import Chain, ended
 from postroom_a2a.task_state import TaskState
@@ -123,18 +123,18 @@ class TaskClerk:
         """The clerk's work after the fold."""
         return After(self.find, self.settle, self.sweep, self._begin, lambda: self._owes)
 
-    def _begin(self, connection: Connection) -> None:
-        self._told = self._saved = records.cursor(connection, TOLD)
+    def _begin(self, store: Store) -> None:
+        self._told = self._saved = store.records.cursors.get(TOLD)
         if not self._told:
             # An earlier version kept no cursor, and told before it went on.
-            self._told = records.cursor(connection, "TASKS")
+            self._told = store.records.cursors.get("TASKS")
 
-    def find(self, connection: Connection, changes: Sequence[Change]) -> list[Follows]:
+    def find(self, store: Store, changes: Sequence[Change]) -> list[Follows]:
         """What follows from the changes, one entry for each; also notes up to where requesters were told."""
         if self._told > self._saved:
-            records.set_cursor(connection, TOLD, self._told)
+            store.records.cursors.set(TOLD, self._told)
             self._saved, self._owes = self._told, False
-        return find(connection, changes)
+        return find(store, changes)
 
     async def settle(self, found: Sequence[Follows]) -> None:
         """End the tasks that no worker can ever take, and tell requesters, workers and people."""
@@ -168,7 +168,7 @@ class TaskClerk:
         """Append everything that a crash left out."""
         await self.end_hopeless()
         after = 0
-        while found := await self._database.read(partial(tasks.behind, after=after)):
+        while found := await self._database.read(lambda store: store.tasks.behind(after=after)):
             await self._report(found)
             after = found[-1][0].requested_seq
         for task in await self._database.read(_asking):
@@ -188,7 +188,7 @@ class TaskClerk:
 
     async def _end_orphaned(self) -> None:
         after = 0
-        while rows := await self._database.read(partial(tasks.orphaned, after=after)):
+        while rows := await self._database.read(lambda store: store.tasks.orphaned(after=after)):
             for row in rows:
                 await self._end(row, TaskState.FAILED, "the worker was removed")
             after = rows[-1].requested_seq
@@ -197,13 +197,13 @@ class TaskClerk:
 
     async def _end_undelivered(self) -> None:
         after = 0
-        while dead := await self._database.read(partial(tasks.undelivered_dead, after=after)):
+        while dead := await self._database.read(lambda store: store.tasks.undelivered_dead(after=after)):
             await self._fail(dead)
             after = dead[-1][0].requested_seq
 
     async def _end_misdirected(self) -> None:
         after = 0
-        while rows := await self._database.read(partial(tasks.misdirected, after=after)):
+        while rows := await self._database.read(lambda store: store.tasks.misdirected(after=after)):
             await self._reject(rows)
             after = rows[-1].requested_seq
 
@@ -214,7 +214,7 @@ class TaskClerk:
 
     async def _reject(self, rows: Iterable[TaskRow]) -> None:
         for row in rows:
-            agent = await self._database.read(partial(agents.agent_by_uid, uid=row.worker))
+            agent = await self._database.read(lambda store: store.agents.agent_by_uid(uid=row.worker))
             if agent is not None and agent.kind == "human":
                 why = f"@{agent.nick} is a person, and tasks are for agents"
                 await self._end(row, TaskState.REJECTED, why)
@@ -230,7 +230,7 @@ class TaskClerk:
         except LostUpdate:
             # Another writer was first. The fold decides whether its record counts, and may have done so meanwhile.
             self._contested = True
-            now = await self._database.read(lambda c: tasks.task_by_id(c, row.id))
+            now = await self._database.read(lambda store: store.tasks.task_by_id(row.id))
             if now is not None and now.seq > row.seq:
                 self._overtaken = True
             return
@@ -248,7 +248,7 @@ class TaskClerk:
             del self._ended[next(iter(self._ended))]
 
     async def _name(self, uid: str) -> str:
-        agent = await self._database.read(lambda c: agents.agent_by_uid(c, uid))
+        agent = await self._database.read(lambda store: store.agents.agent_by_uid(uid))
         return _shown(agent, uid)
 
     # ── updates ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -331,7 +331,7 @@ class TaskClerk:
         await self._bus.publish(subject, receipt.encode())
 
 
-def find(connection: Connection, changes: Sequence[Change]) -> list[Follows]:
+def find(store: Store, changes: Sequence[Change]) -> list[Follows]:
     """What follows from the changes of one commit, one entry for each that something follows from."""
     of_tasks = [change for change in changes if change.kind == "task"]
     found = [
@@ -342,23 +342,21 @@ def find(connection: Connection, changes: Sequence[Change]) -> list[Follows]:
     if not of_tasks:
         return found
     now = {change.id: change.row for change in of_tasks}
-    known = agents.agents_by_uid(
-        connection,
-        {uid for change in of_tasks for uid in (change.row.requester, change.row.worker)},
+    known = store.agents.agents_by_uid({uid for change in of_tasks for uid in (change.row.requester, change.row.worker)},
     )
     requests = [change.row for change in of_tasks if change.event is None]
     untaken = [row for row in requests if not now[row.id].seq]
-    found += [_of_request(connection, row, known.get(row.worker)) for row in untaken]
+    found += [_of_request(store, row, known.get(row.worker)) for row in untaken]
     found += [
-        _of_record(connection, change.event, now[change.id], known.get(change.row.requester))
+        _of_record(store, change.event, now[change.id], known.get(change.row.requester))
         for change in of_tasks
         if change.event is not None
     ]
     return found
 
 
-def _of_request(connection: Connection, row: TaskRow, worker: Agent | None) -> Follows:
-    request = messages.message_at(connection, row.requested_seq)
+def _of_request(store: Store, row: TaskRow, worker: Agent | None) -> Follows:
+    request = store.messages.message_at(row.requested_seq)
     if request is not None and request.state == State.DEAD.value:
         return Follows(row, dead=request.reason)
     # Where the request has a row, its own end says that the recipient is gone.
@@ -366,26 +364,26 @@ def _of_request(connection: Connection, row: TaskRow, worker: Agent | None) -> F
     if nobody or (worker is not None and worker.kind == "human"):
         return Follows(row, misdirected=True)
     there = worker is not None and not worker.retired
-    return Follows(row, waits=there and pending.keeps_waiting(connection, row.worker))
+    return Follows(row, waits=there and store.pending.keeps_waiting(row.worker))
 
 
 def _of_record(
-    connection: Connection, event: TaskEventRow, row: TaskRow, requester: Agent | None
+    store: Store, event: TaskEventRow, row: TaskRow, requester: Agent | None
 ) -> Follows:
     last = event.seq == row.seq
     asks = last and TaskState(row.state).interrupted
     return Follows(
         row,
         told=_Told(event, row, requester),
-        asks=asks and not alerts.is_raised(connection, QUESTION, _question(row)),
+        asks=asks and not store.alerts.is_raised(QUESTION, _question(row)),
         # Taken, or ended: receipts show no state between these.
-        receipt=_missing(connection, row) if last and (row.final or not event.event) else None,
+        receipt=_missing(store, row) if last and (row.final or not event.event) else None,
     )
 
 
-def _missing(connection: Connection, row: TaskRow) -> State | None:
+def _missing(store: Store, row: TaskRow) -> State | None:
     """The state of the task that its request does not show yet."""
-    request = messages.message_at(connection, row.requested_seq)
+    request = store.messages.message_at(row.requested_seq)
     if request is None or request.final:
         return None
     if row.final:
@@ -394,11 +392,11 @@ def _missing(connection: Connection, row: TaskRow) -> State | None:
     return State.SEEN if unseen else None
 
 
-def _untold(connection: Connection, after: int) -> list[_Told]:
+def _untold(store: Store, after: int) -> list[_Told]:
     """The first changes past `after`."""
-    events = tasks.events_past(connection, after, AT_ONCE)
-    rows = {row.id: row for row in tasks.tasks_by_ids(connection, {e.task for e in events})}
-    known = agents.agents_by_uid(connection, {row.requester for row in rows.values()})
+    events = store.tasks.events_past(after, AT_ONCE)
+    rows = {row.id: row for row in store.tasks.tasks_by_ids({e.task for e in events})}
+    known = store.agents.agents_by_uid({row.requester for row in rows.values()})
     return [
         _Told(event, row, known.get(row.requester))
         for event in events
@@ -406,12 +404,12 @@ def _untold(connection: Connection, after: int) -> list[_Told]:
     ]
 
 
-def _asking(connection: Connection) -> list[TaskHead]:
+def _asking(store: Store) -> list[TaskHead]:
     """The tasks whose question raised no alert."""
     return [
         task
-        for task in tasks.interrupted(connection)
-        if not alerts.is_raised(connection, QUESTION, _question(task))
+        for task in store.tasks.interrupted()
+        if not store.alerts.is_raised(QUESTION, _question(task))
     ]
 
 

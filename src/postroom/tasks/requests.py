@@ -17,7 +17,7 @@ from postroom.protocol.limits import MAX_LABEL
 from postroom.protocol.tasks import task_id
 from postroom.store import agents, messages
 from postroom.store.agents import Agent
-from postroom.store.database import Connection, Database
+from postroom.store.database import Store, Database
 from postroom.store.messages import MessageRow
 from postroom.store.tasks import TaskRow
 from postroom.tasks.records import TaskRecord
@@ -105,7 +105,7 @@ class Requests:
             return envelope(made)
 
         def earlier(made: str) -> Awaitable[MessageRow | None]:
-            return self._database.read(lambda c: messages.message_of(c, requester, made))
+            return self._database.read(lambda store: store.messages.message_of(requester, made))
 
         # The request must also fit the task's records, or the worker could only refuse it.
         _first(envelope(secrets.token_hex(16)), requester).encode()
@@ -128,9 +128,9 @@ class Requests:
         _, secret = await self._author(requester)
         made = {worker: message_id(secret, worker, key) for worker in workers}
 
-        def find(connection: Connection) -> str:
+        def find(store: Store) -> str:
             for worker, request in made.items():
-                if messages.message_of(connection, requester, request) is not None:
+                if store.messages.message_of(requester, request) is not None:
                     return worker
             return ""
 
@@ -139,9 +139,9 @@ class Requests:
     async def _author(self, uid: str) -> tuple[Agent, bytes]:
         """The requester, and the secret of its message ids."""
 
-        def find(connection: Connection) -> tuple[Agent, bytes] | None:
-            agent = agents.agent_by_uid(connection, uid)
-            secret = agents.message_secret(connection, uid)
+        def find(store: Store) -> tuple[Agent, bytes] | None:
+            agent = store.agents.agent_by_uid(uid)
+            secret = store.agents.message_secret(uid)
             return None if agent is None or agent.retired or secret is None else (agent, secret)
 
         found = await self._database.read(find)

@@ -28,9 +28,9 @@ from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, only_one
 from postroom.protocol.priority import Cancel, Input
 from postroom.protocol.tasks import TASK_ID
 from postroom.store import agents
-from postroom.store import tasks as store
+from postroom.store import tasks
 from postroom.store.agents import Agent
-from postroom.store.database import Connection, Database
+from postroom.store.database import Store, Database
 from postroom.store.parties import party
 from postroom.store.tasks import TaskRow
 from postroom.tasks import views
@@ -123,7 +123,7 @@ class OrgTaskService:
             found = await self._row(ref)
         elif ID_PREFIX.fullmatch(ref):
             limit = MAX_CANDIDATES + 1
-            heads = await self._database.read(lambda c: store.tasks_by_prefix(c, ref, limit))
+            heads = await self._database.read(lambda store: store.tasks.tasks_by_prefix(ref, limit))
             one = only_one(ref, [head.id for head in heads], "tasks")
             found = await self._row(one) if one else None
         else:
@@ -165,42 +165,40 @@ class OrgTaskService:
     ) -> list[TaskView]:
         """Tasks without their artifacts, the newest request first; `before` is a `requested` of an earlier answer."""
 
-        def find(connection: Connection) -> list[TaskView]:
-            heads = store.list_tasks(
-                connection,
-                worker=worker,
+        def find(store: Store) -> list[TaskView]:
+            heads = store.tasks.list_tasks(worker=worker,
                 requester=requester,
                 states=[state.value for state in states],
                 open_only=open_only,
                 limit=limit,
                 before=before,
             )
-            return views.listed(connection, heads, self.blocker)
+            return views.listed(store, heads, self.blocker)
 
         return await self._database.read(find)
 
     async def attention(self) -> list[TaskView]:
         """The tasks that wait for an answer, the oldest request first."""
         return await self._database.read(
-            lambda c: views.listed(c, store.interrupted(c), self.blocker)
+            lambda c: views.listed(c, c.tasks.interrupted(), self.blocker)
         )
 
     async def events(self, ref: str, *, after: int = 0, limit: int = PAGE) -> list[TaskEvent]:
         """The first `limit` changes of a task past sequence `after`, in their order."""
         row = await self.find(ref)
         return await self._database.read(
-            lambda c: views.events(store.events_of(c, row.id, after, limit), row)
+            lambda c: views.events(c.tasks.events_of(row.id, after, limit), row)
         )
 
     async def course(self, task: str, after: int, limit: int) -> tuple[Known, list[TaskEvent]]:
         """A task, given by its id, and the first `limit` of its changes past sequence `after`."""
 
-        def find(connection: Connection) -> tuple[Known, list[TaskEvent]] | None:
-            row = store.task_by_id(connection, task)
+        def find(store: Store) -> tuple[Known, list[TaskEvent]] | None:
+            row = store.tasks.task_by_id(task)
             if row is None:
                 return None
-            found = views.events(store.events_of(connection, task, after, limit), row)
-            return Known.read(connection, row), found
+            found = views.events(store.tasks.events_of(task, after, limit), row)
+            return Known.read(store, row), found
 
         found = await self._database.read(find)
         if found is None:
@@ -209,14 +207,14 @@ class OrgTaskService:
 
     async def open_counts(self) -> dict[str, int]:
         """The number of open tasks of each worker that has any."""
-        return await self._database.read(store.counts)
+        return await self._database.read(lambda store: store.tasks.counts())
 
     async def current(self) -> dict[str, TaskView]:
         """The current task of each worker: the one that runs, else the oldest that waits for an answer."""
 
-        def find(connection: Connection) -> list[TaskView]:
-            heads = list(store.current(connection).values())
-            return views.listed(connection, heads, self.blocker)
+        def find(store: Store) -> list[TaskView]:
+            heads = list(store.tasks.current().values())
+            return views.listed(store, heads, self.blocker)
 
         return {view.worker.uid: view for view in await self._database.read(find)}
 
@@ -297,7 +295,7 @@ class OrgTaskService:
         Raises:
             RequestTimeout, BusDisconnected, StreamFull: perhaps not ended.
         """
-        for head in await self._database.read(lambda c: store.open_tasks(c, worker)):
+        for head in await self._database.read(lambda store: store.tasks.open_tasks(worker)):
             row = await self.find(head.id)
             for _ in range(CANCEL_TRIES):
                 if row.state != TaskState.WORKING or await self._write_end(
@@ -308,7 +306,7 @@ class OrgTaskService:
 
     async def _check_taken(self, row: TaskRow, text: str) -> None:
         """Raise `Conflict` if another answer followed the question of `row`."""
-        (next_one,) = await self._database.read(lambda c: store.events_of(c, row.id, row.seq, 1))
+        (next_one,) = await self._database.read(lambda store: store.tasks.events_of(row.id, row.seq, 1))
         taken = answer_in(json.loads(next_one.event)) if next_one.event else ""
         if taken and taken != text:
             raise Conflict(
@@ -335,7 +333,7 @@ class OrgTaskService:
 
     async def _end(self, row: TaskRow, by: str, reason: str) -> bool:
         """Write that the task is canceled; False if another writer has changed it meanwhile."""
-        agent = await self._database.read(lambda c: agents.agent_by_uid(c, by))
+        agent = await self._database.read(lambda store: store.agents.agent_by_uid(by))
         why = f"canceled by @{agent.nick}" if agent is not None else "canceled"
         return await self._write_end(row, TaskState.CANCELED, f"{why}: {reason}" if reason else why)
 
@@ -355,12 +353,12 @@ class OrgTaskService:
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def _row(self, task: str) -> TaskRow | None:
-        return await self._database.read(lambda c: store.task_by_id(c, task))
+        return await self._database.read(lambda store: store.tasks.task_by_id(task))
 
     async def _known(self, task: str) -> Known | None:
-        def find(connection: Connection) -> Known | None:
-            row = store.task_by_id(connection, task)
-            return None if row is None else Known.read(connection, row)
+        def find(store: Store) -> Known | None:
+            row = store.tasks.task_by_id(task)
+            return None if row is None else Known.read(store, row)
 
         return await self._database.read(find)
 

@@ -16,8 +16,8 @@ from postroom.protocol import shapes
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.limits import MAX_DETAIL, MAX_NAMED_BLOBS
 from postroom.store import blobs
-from postroom.store import tasks as store
-from postroom.store.database import Connection
+from postroom.store import tasks
+from postroom.store.database import Store
 from postroom.store.parties import Party, parties
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom_a2a.task_state import TaskState
@@ -145,12 +145,12 @@ class TaskEvent:
         }
 
 
-def listed(connection: Connection, heads: Sequence[TaskHead], blocker: Blocker) -> list[TaskView]:
+def listed(store: Store, heads: Sequence[TaskHead], blocker: Blocker) -> list[TaskView]:
     """The tasks in their order, as lists show them: without artifacts."""
-    known = parties(connection, (uid for head in heads for uid in (head.worker, head.requester)))
+    known = store.agents.parties((uid for head in heads for uid in (head.worker, head.requester)))
     ahead, begun = (
-        _ahead(connection, heads),
-        store.begun(connection, [head.id for head in heads]),
+        _ahead(store, heads),
+        store.tasks.begun([head.id for head in heads]),
     )
     return [
         _view(head, known, _detail(head, known, ahead, blocker), begun.get(head.id))
@@ -158,12 +158,12 @@ def listed(connection: Connection, heads: Sequence[TaskHead], blocker: Blocker) 
     ]
 
 
-def whole(connection: Connection, row: TaskRow, blocker: Blocker) -> TaskView:
+def whole(store: Store, row: TaskRow, blocker: Blocker) -> TaskView:
     """One task with all that its worker has reported."""
-    known = parties(connection, (row.worker, row.requester))
-    begun = store.begun(connection, [row.id]).get(row.id)
-    view = _whole(row, known, _ahead(connection, [row]), begun, blocker)
-    _add_sizes(connection, view.artifacts, row.worker)
+    known = store.agents.parties((row.worker, row.requester))
+    begun = store.tasks.begun([row.id]).get(row.id)
+    view = _whole(row, known, _ahead(store, [row]), begun, blocker)
+    _add_sizes(store, view.artifacts, row.worker)
     return view
 
 
@@ -193,10 +193,10 @@ class Known:
     begun: float | None = None
 
     @classmethod
-    def read(cls, connection: Connection, row: TaskRow) -> Known:
+    def read(cls, store: Store, row: TaskRow) -> Known:
         """What is known of the task of `row`."""
-        begun = store.begun(connection, [row.id]).get(row.id)
-        return cls(row, parties(connection, (row.worker, row.requester)), begun)
+        begun = store.tasks.begun([row.id]).get(row.id)
+        return cls(row, store.agents.parties((row.worker, row.requester)), begun)
 
     def then(self, change: Change) -> Known:
         """What is known after a change of the task."""
@@ -217,14 +217,14 @@ class Known:
 
 
 def _add_sizes(
-    connection: Connection, artifacts: Sequence[Mapping[str, Any]] | None, worker: str
+    store: Store, artifacts: Sequence[Mapping[str, Any]] | None, worker: str
 ) -> None:
     """Add the size of each file, None for a file that the worker may not read."""
     files = [file for artifact in artifacts or () for file in artifact.get("files", ())]
     if not files:
         return
     hashes = {file["url"].removeprefix(PREFIX) for file in files[:MAX_NAMED_BLOBS]}
-    known = blobs.sizes(connection, hashes, worker)
+    known = store.blobs.sizes(hashes, worker)
     for file in files:
         file["size"] = known.get(file["url"].removeprefix(PREFIX))
 
@@ -234,10 +234,10 @@ def events(rows: Sequence[TaskEventRow], task: TaskRow) -> list[TaskEvent]:
     return [event(row, task) for row in rows]
 
 
-def news(connection: Connection, rows: Sequence[TaskEventRow]) -> list[dict[str, Any]]:
+def news(store: Store, rows: Sequence[TaskEventRow]) -> list[dict[str, Any]]:
     """Changes of any tasks in their order, with parties and request, for readers that follow all tasks."""
-    heads = {head.id: head for head in store.heads_by_ids(connection, {row.task for row in rows})}
-    known = parties(connection, (uid for h in heads.values() for uid in (h.worker, h.requester)))
+    heads = {head.id: head for head in store.tasks.heads_by_ids({row.task for row in rows})}
+    known = store.agents.parties((uid for h in heads.values() for uid in (h.worker, h.requester)))
     return [
         event(row, head).as_json()
         | {
@@ -272,10 +272,10 @@ def _view(head: TaskHead, known: Mapping[str, Party], detail: str, begun: float 
     )
 
 
-def _ahead(connection: Connection, heads: Sequence[TaskHead]) -> dict[str, int]:
+def _ahead(store: Store, heads: Sequence[TaskHead]) -> dict[str, int]:
     """The number of tasks ahead of each of those that are taken and wait."""
     waiting = [head for head in heads if head.seq and head.state == TaskState.SUBMITTED]
-    queues = {worker: store.queue(connection, worker) for worker in {h.worker for h in waiting}}
+    queues = {worker: store.tasks.queue(worker) for worker in {h.worker for h in waiting}}
     return {
         head.id: sum(
             state == TaskState.WORKING or requested < head.requested_seq
