@@ -202,7 +202,7 @@ async def test_what_all_streams_brought_meanwhile_is_folded_in_one_transaction(
             taken, release = asyncio.Event(), threading.Event()
             loop = asyncio.get_running_loop()
 
-            def busy(_: Connection) -> None:
+            def busy(_: Store) -> None:
                 loop.call_soon_threadsafe(taken.set)
                 release.wait(SECONDS)
 

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlalchemy import Store, select
+from sqlalchemy import select
 
 from postroom.mail import projection
 from postroom.mail.clerk import Clerk
@@ -21,9 +21,8 @@ from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Receipt, State
 from postroom.protocol.tasks import chain_headers, task_id
-from postroom.store import tasks
-from postroom.store.alerts import AlertRow, newest
-from postroom.store.database import Database
+from postroom.store.alerts import AlertRow
+from postroom.store.database import Database, Store
 from postroom.store.schema import PROJECTION
 from postroom.store.tasks import TaskRow
 from postroom.tasks.chain import Chain
@@ -161,7 +160,7 @@ def tables(store: Store) -> dict[str, list[tuple]]:
     return {
         table.name: [
             tuple(row)
-            for row in store.execute(select(table).order_by(*table.primary_key))
+            for row in store.session.rows(select(table).order_by(*table.primary_key))
             if TOLD not in row
         ]
         for table in PROJECTION

@@ -11,15 +11,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
 from postroom.bus.port import MessageBusProvider
 from postroom.projection.changes import Change
 from postroom.projection.following import After
 from postroom.protocol import subjects
 from postroom.protocol.receipts import Reason, Receipt, State
-from postroom.store import agents, messages, pending
-from postroom.store.database import Store, Database
+from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
 
 TOGETHER = 32
@@ -61,13 +59,18 @@ class Clerk:
     async def sweep(self) -> None:
         """Do the same for all open messages: after a start, and when an agent was retired."""
         after = 0
-        while lost := await self._database.read(lambda store: store.pending.unaddressable(after=after)):
+        while found := await self._database.read(
+            lambda store, after=after: store.pending.unaddressable(after=after)
+        ):
+            lost = await self._database.read(lambda store: _untaken(store, found))
             await self._report_all([(row, State.DEAD, _why(known)) for row, known in lost])
-            after = lost[-1][0].seq
+            after = found[-1][0].seq
         after = 0
-        while found := await self._database.read(lambda store: store.pending.answered(after=after)):
-            await self._report_all([(row, State.ANSWERED, "") for row in found])
-            after = found[-1].seq
+        while answered := await self._database.read(
+            lambda store, after=after: store.pending.answered(after=after)
+        ):
+            await self._report_all([(row, State.ANSWERED, "") for row in answered])
+            after = answered[-1].seq
 
     async def _report_all(self, said: Sequence[Report]) -> None:
         for at in range(0, len(said), TOGETHER):
@@ -109,3 +112,14 @@ def _answered(store: Store, new: Sequence[MessageRow]) -> list[Report]:
 
 def _why(known: bool) -> str:
     return (Reason.RETIRED if known else Reason.NO_SUCH_RECIPIENT).value
+
+
+def _untaken(
+    store: Store, lost: Sequence[tuple[MessageRow, bool]]
+) -> list[tuple[MessageRow, bool]]:
+    """Those of `lost` that request no task which was taken: such a request ends with its task."""
+    requests = [row.seq for row, _ in lost if row.requests]
+    if not requests:
+        return list(lost)
+    taken = {head.requested_seq for head in store.tasks.heads_by_requests(requests) if head.seq}
+    return [(row, known) for row, known in lost if row.seq not in taken]

@@ -22,11 +22,9 @@ from postroom.projection.changes import MAIL, Change, Changes, Signal
 from postroom.projection.submit import append_alert
 from postroom.protocol.alerts import Alert
 from postroom.protocol.receipts import Reason, State
-from postroom.store import pending
 from postroom.store.alerts import STALE
-from postroom.store.database import Store, Database
+from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
-from postroom.store.parties import parties
 from postroom_a2a.retry import RetryPolicy
 
 log = get_logger(__name__)

@@ -29,11 +29,9 @@ from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, check_name, only_one
 from postroom.protocol.receipts import Receipt, State, reached
 from postroom.settings import DEFAULT_ORG, DEFAULT_PROJECT
-from postroom.store import agents, messages, records
 from postroom.store.agents import Agent
-from postroom.store.database import Store, Database
+from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
-from postroom.store.parties import party
 from postroom.store.records import PostRow
 from postroom_a2a.messages import ROLE_AGENT, ROLE_USER, text_message
 
@@ -118,7 +116,7 @@ class PostOffice:
         if not text.strip() or expires_in < 0:
             raise InvalidInput("a message needs a text, and cannot expire before it is sent")
         author, to = await self._database.read(
-            lambda c: (self._sender(c, sender), resolve(c, self._org, recipient))
+            lambda store: (self._sender(store, sender), resolve(store, self._org, recipient))
         )
         if reply_to:
             await self._check_reply(reply_to, author.agent.uid, to.uid)
@@ -146,7 +144,9 @@ class PostOffice:
                 return new
 
             def earlier(message_id: str) -> Awaitable[MessageRow | None]:
-                return self._database.read(lambda store: store.messages.message_of(sender, message_id))
+                return self._database.read(
+                    lambda store: store.messages.message_of(sender, message_id)
+                )
 
             subject = subjects.inbox(to.uid, author.agent.uid)
             try:
@@ -173,7 +173,7 @@ class PostOffice:
         check_name(project, "project")
         if not text.strip():
             raise InvalidInput("a post needs a text")
-        author = await self._database.read(lambda c: self._sender(c, sender))
+        author = await self._database.read(lambda store: self._sender(store, sender))
         to = f"#{project}"
 
         def envelope(post_id: str) -> Envelope:
@@ -192,7 +192,7 @@ class PostOffice:
             lambda row, change: change.row if change.kind == "post" else row,
         )
         row = row or PostRow(done.sequence, done.id, project, sender, text, "", self._clock())
-        return Post(row.seq, row.id, row.project, party(author.agent), row.text, row.at)
+        return Post(row.seq, row.id, row.project, author.agent.party, row.text, row.at)
 
     async def mark_seen(self, reader: str, message_id: str) -> Mail:
         """Record that the person `reader` has read a message addressed to them.
@@ -243,7 +243,7 @@ class PostOffice:
         """The newest messages to `uid`, oldest first."""
         await self._catch_up()
         return await self._database.read(
-            lambda c: views.mails(c, c.messages.inbox(uid, unread=unread, limit=limit))
+            lambda store: views.mails(store, store.messages.inbox(uid, unread=unread, limit=limit))
         )
 
     async def chat(
@@ -264,8 +264,7 @@ class PostOffice:
         """Posts of a project, oldest first: the newest `limit`, or the first `limit` past `after`."""
 
         def find(store: Store) -> list[Post]:
-            rows = store.records.project_posts(project, limit=limit, before=before, after=after
-            )
+            rows = store.records.project_posts(project, limit=limit, before=before, after=after)
             return views.posts(store, rows)
 
         return await self._database.read(find)
@@ -438,8 +437,8 @@ def _accepted(
     return Mail(
         seq=sequence,
         id=envelope.id,
-        sender=party(sender),
-        recipient=party(recipient),
+        sender=sender.party,
+        recipient=recipient.party,
         text=text,
         state=State.ACCEPTED,
         reason="",

@@ -18,8 +18,7 @@ from postroom.protocol.alerts import Alert, AlertEnd, decode
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE, UID, is_uid
 from postroom.protocol.receipts import Reason, Receipt, State, advance, is_final, may_set
-from postroom.store import alerts, records
-from postroom.store import messages
+from postroom.store import messages, records
 from postroom.store.alerts import AlertRow
 from postroom.store.database import Store
 from postroom.store.messages import MessageRow
@@ -76,6 +75,7 @@ def _message_row(record: Message, sender: str, recipient: str) -> messages.Messa
         stored_at=record.timestamp,
         updated_at=record.timestamp,
         expires_at=envelope.expires_at,
+        requests=envelope.request is not None,
     )
 
 
@@ -221,7 +221,8 @@ def _fold_alert(store: Store, record: Message) -> list[Change]:
         return []
     alert, own = decode(record.payload), said.sender == CONTROL_PLANE
     if isinstance(alert, AlertEnd) and own:
-        store.alerts.ended(alert.ends,
+        store.alerts.ended(
+            alert.ends,
             record.timestamp,
             upto=min(alert.upto or record.sequence, record.sequence),
             id=alert.id,

@@ -39,8 +39,7 @@ from postroom.projection.following import After, Following
 from postroom.projection.intake import Intake, Mark
 from postroom.projection.rules import Folded, Rules, fold_all
 from postroom.protocol.streams import ConsumerSpec
-from postroom.store import records
-from postroom.store.database import Store, Database
+from postroom.store.database import Database, Store
 from postroom_a2a.retry import Backoff
 
 __all__ = ["Fold", "FoldStatistics", "Order", "consumer"]
@@ -249,7 +248,7 @@ class Fold:
 
     def _cursors(self, store: Store) -> None:
         for stream in self._streams.values():
-            stream.brought = stream.position = store.records.cursors.get(stream.name)
+            stream.brought = stream.position = store.cursor(stream.name)
         for part in self._after:
             part.begin(store)
 
@@ -376,7 +375,7 @@ class Fold:
         except Exception:
             log.exception("record %d of %s was passed over", record.sequence, name)
         self._poisoned()
-        await self._database.write(lambda store: store.records.cursors.set(name, record.sequence))
+        await self._database.fold(lambda store: store.set_cursor(name, record.sequence))
         return Folded((), 1, {name: record.sequence}), [[] for _ in self._after]
 
     async def _write(
@@ -388,11 +387,9 @@ class Fold:
             done = fold_all(store, self._rules, batches, self._waits)
             return done, self._find(store, done.changes)
 
-        return await self._database.write(work)
+        return await self._database.fold(work)
 
-    def _find(
-        self, store: Store, changes: Sequence[Change]
-    ) -> Sequence[Sequence[object]]:
+    def _find(self, store: Store, changes: Sequence[Change]) -> Sequence[Sequence[object]]:
         if not self._live:
             return [[] for _ in self._after]
         return [part.find(store, changes) for part in self._after]

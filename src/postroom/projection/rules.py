@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from postroom.bus.port import Message
 from postroom.projection.changes import Change
-from postroom.store import records
 from postroom.store.database import Store
 
 Rule = Callable[[Store, Message], Sequence[Change]]
@@ -81,7 +80,7 @@ def fold_all(
     for stream in rules:
         if not batches.get(stream):
             continue
-        position = before = store.records.cursors.get(stream)
+        position = before = store.cursor(stream)
         for record in batches[stream]:
             if record.sequence <= position:
                 continue
@@ -93,7 +92,7 @@ def fold_all(
             changes += done
             position = record.sequence
         if position != before:
-            store.records.cursors.set(stream, position)
+            store.set_cursor(stream, position)
         positions[stream] = position
     return Folded(tuple(changes), ignored, positions, early)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,10 +24,10 @@ from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.limits import MAX_DETAIL, SHORT_ID
 from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Reason, Receipt, State
-from postroom.store import agents, alerts, messages, pending, records, tasks
 from postroom.store.agents import Agent
 from postroom.store.alerts import QUESTION
-from postroom.store.database import Store, Database
+from postroom.store.database import Database, Store
+from postroom.store.messages import MessageRow
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.chain import Chain, ended
 from postroom_a2a.task_state import TaskState
@@ -124,15 +124,15 @@ class TaskClerk:
         return After(self.find, self.settle, self.sweep, self._begin, lambda: self._owes)
 
     def _begin(self, store: Store) -> None:
-        self._told = self._saved = store.records.cursors.get(TOLD)
+        self._told = self._saved = store.tasks.cursors.get(TOLD)
         if not self._told:
             # An earlier version kept no cursor, and told before it went on.
-            self._told = store.records.cursors.get("TASKS")
+            self._told = store.tasks.cursors.get("TASKS")
 
     def find(self, store: Store, changes: Sequence[Change]) -> list[Follows]:
         """What follows from the changes, one entry for each; also notes up to where requesters were told."""
         if self._told > self._saved:
-            store.records.cursors.set(TOLD, self._told)
+            store.tasks.cursors.set(TOLD, self._told)
             self._saved, self._owes = self._told, False
         return find(store, changes)
 
@@ -168,9 +168,11 @@ class TaskClerk:
         """Append everything that a crash left out."""
         await self.end_hopeless()
         after = 0
-        while found := await self._database.read(lambda store: store.tasks.behind(after=after)):
-            await self._report(found)
-            after = found[-1][0].requested_seq
+        while seqs := await self._database.read(
+            lambda store, after=after: store.pending.open_requests(after)
+        ):
+            await self._report(await self._database.read(lambda store: _behind(store, seqs)))
+            after = seqs[-1]
         for task in await self._database.read(_asking):
             await self._tell_people(task)
         while told := await self._database.read(partial(_untold, after=self._told)):
@@ -182,29 +184,29 @@ class TaskClerk:
         self._overtaken = True
         while self._overtaken:
             self._contested = self._overtaken = False
-            await self._end_undelivered()
-            await self._end_misdirected()
+            await self._end_untakable()
             await self._end_orphaned()
 
     async def _end_orphaned(self) -> None:
-        after = 0
-        while rows := await self._database.read(lambda store: store.tasks.orphaned(after=after)):
-            for row in rows:
-                await self._end(row, TaskState.FAILED, "the worker was removed")
-            after = rows[-1].requested_seq
+        for worker in await self._database.read(_retired_with_tasks):
+            after = 0
+            while rows := await self._database.read(
+                lambda store, worker=worker, after=after: store.tasks.open_of(worker, after)
+            ):
+                for row in rows:
+                    await self._end(row, TaskState.FAILED, "the worker was removed")
+                after = rows[-1].requested_seq
 
     # ── ends ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _end_undelivered(self) -> None:
+    async def _end_untakable(self) -> None:
         after = 0
-        while dead := await self._database.read(lambda store: store.tasks.undelivered_dead(after=after)):
+        while rows := await self._database.read(
+            lambda store, after=after: store.tasks.untaken_tasks(after)
+        ):
+            dead, misdirected = await self._database.read(lambda store: _untakable(store, rows))
             await self._fail(dead)
-            after = dead[-1][0].requested_seq
-
-    async def _end_misdirected(self) -> None:
-        after = 0
-        while rows := await self._database.read(lambda store: store.tasks.misdirected(after=after)):
-            await self._reject(rows)
+            await self._reject(misdirected)
             after = rows[-1].requested_seq
 
     async def _fail(self, dead: Iterable[tuple[TaskRow, str]]) -> None:
@@ -214,7 +216,9 @@ class TaskClerk:
 
     async def _reject(self, rows: Iterable[TaskRow]) -> None:
         for row in rows:
-            agent = await self._database.read(lambda store: store.agents.agent_by_uid(uid=row.worker))
+            agent = await self._database.read(
+                lambda store, uid=row.worker: store.agents.agent_by_uid(uid)
+            )
             if agent is not None and agent.kind == "human":
                 why = f"@{agent.nick} is a person, and tasks are for agents"
                 await self._end(row, TaskState.REJECTED, why)
@@ -342,34 +346,38 @@ def find(store: Store, changes: Sequence[Change]) -> list[Follows]:
     if not of_tasks:
         return found
     now = {change.id: change.row for change in of_tasks}
-    known = store.agents.agents_by_uid({uid for change in of_tasks for uid in (change.row.requester, change.row.worker)},
+    known = store.agents.agents_by_uid(
+        {uid for change in of_tasks for uid in (change.row.requester, change.row.worker)}
     )
-    requests = [change.row for change in of_tasks if change.event is None]
-    untaken = [row for row in requests if not now[row.id].seq]
-    found += [_of_request(store, row, known.get(row.worker)) for row in untaken]
-    found += [
-        _of_record(store, change.event, now[change.id], known.get(change.row.requester))
-        for change in of_tasks
-        if change.event is not None
-    ]
+    for change in of_tasks:
+        row, worker = now[change.id], known.get(change.row.worker)
+        if change.event is not None:
+            found.append(_of_record(store, change.event, row, known.get(row.requester)))
+        elif not row.seq:
+            each = _of_request(row, store.messages.message_at(row.requested_seq), worker)
+            if each.dead is None and not each.misdirected:
+                each = Follows(row, waits=_kept_waiting(store, worker))
+            found.append(each)
     return found
 
 
-def _of_request(store: Store, row: TaskRow, worker: Agent | None) -> Follows:
-    request = store.messages.message_at(row.requested_seq)
+def _of_request(row: TaskRow, request: MessageRow | None, worker: Agent | None) -> Follows:
+    """Whether a worker can ever take a task that nobody has taken."""
     if request is not None and request.state == State.DEAD.value:
         return Follows(row, dead=request.reason)
     # Where the request has a row, its own end says that the recipient is gone.
     nobody = request is None and (worker is None or worker.retired)
-    if nobody or (worker is not None and worker.kind == "human"):
-        return Follows(row, misdirected=True)
-    there = worker is not None and not worker.retired
-    return Follows(row, waits=there and store.pending.keeps_waiting(row.worker))
+    person = worker is not None and worker.kind == "human"
+    return Follows(row, misdirected=nobody or person)
 
 
-def _of_record(
-    store: Store, event: TaskEventRow, row: TaskRow, requester: Agent | None
-) -> Follows:
+def _kept_waiting(store: Store, worker: Agent | None) -> bool:
+    """Whether messages of the worker delay its requests."""
+    there = worker is not None and worker.kind != "human" and not worker.retired
+    return there and store.pending.keeps_waiting(worker.uid)
+
+
+def _of_record(store: Store, event: TaskEventRow, row: TaskRow, requester: Agent | None) -> Follows:
     last = event.seq == row.seq
     asks = last and TaskState(row.state).interrupted
     return Follows(
@@ -381,15 +389,57 @@ def _of_record(
     )
 
 
-def _missing(store: Store, row: TaskRow) -> State | None:
+def _missing(store: Store, row: TaskHead) -> State | None:
     """The state of the task that its request does not show yet."""
     request = store.messages.message_at(row.requested_seq)
-    if request is None or request.final:
+    return None if request is None else _not_shown(row, request)
+
+
+def _not_shown(task: TaskHead, request: MessageRow) -> State | None:
+    if request.final:
         return None
-    if row.final:
+    if task.final:
         return State.ANSWERED
     unseen = request.state in (State.ACCEPTED.value, State.DELIVERED.value)
     return State.SEEN if unseen else None
+
+
+def _behind(store: Store, seqs: Collection[int]) -> list[tuple[TaskHead, State]]:
+    """The tasks requested at `seqs` of INBOX whose request does not show yet that they were taken or have ended, each
+    with the missing state.
+    """
+    taken = {head.requested_seq: head for head in store.tasks.heads_by_requests(seqs) if head.seq}
+    return [
+        (taken[row.seq], missing)
+        for row in store.messages.messages_at(taken)
+        if (missing := _not_shown(taken[row.seq], row)) is not None
+    ]
+
+
+def _untakable(
+    store: Store, rows: Sequence[TaskRow]
+) -> tuple[list[tuple[TaskRow, str]], list[TaskRow]]:
+    """Those of `rows`, which nobody has taken, that no worker can ever take.
+
+    Returns:
+        Tasks whose request is dead, each with the reason, and tasks whose request went to a person, or to nobody by a
+        message that is a copy.
+    """
+    requests = {row.seq: row for row in store.messages.messages_at([r.requested_seq for r in rows])}
+    workers = store.agents.agents_by_uid({row.worker for row in rows})
+    found = [
+        _of_request(row, requests.get(row.requested_seq), workers.get(row.worker)) for row in rows
+    ]
+    dead = [
+        (row, each.dead) for row, each in zip(rows, found, strict=True) if each.dead is not None
+    ]
+    return dead, [row for row, each in zip(rows, found, strict=True) if each.misdirected]
+
+
+def _retired_with_tasks(store: Store) -> list[str]:
+    """The retired workers with open tasks."""
+    known = store.agents.agents_by_uid(store.tasks.counts())
+    return [uid for uid, agent in known.items() if agent.retired]
 
 
 def _untold(store: Store, after: int) -> list[_Told]:

@@ -15,9 +15,8 @@ from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.ids import message_id
 from postroom.protocol.limits import MAX_LABEL
 from postroom.protocol.tasks import task_id
-from postroom.store import agents, messages
 from postroom.store.agents import Agent
-from postroom.store.database import Store, Database
+from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
 from postroom.store.tasks import TaskRow
 from postroom.tasks.records import TaskRecord

@@ -23,7 +23,6 @@ from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import UID
 from postroom.protocol.limits import MAX_EVENT_BYTES, MAX_SAID, MAX_TASK_BYTES
 from postroom.protocol.tasks import EXPECTED, follows, parse_task_subject, task_id
-from postroom.store import tasks
 from postroom.store.database import Store
 from postroom.store.tasks import TaskEventRow, TaskRow
 from postroom.tasks.records import TaskRecord

@@ -27,11 +27,8 @@ from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, only_one
 from postroom.protocol.priority import Cancel, Input
 from postroom.protocol.tasks import TASK_ID
-from postroom.store import agents
-from postroom.store import tasks
 from postroom.store.agents import Agent
-from postroom.store.database import Store, Database
-from postroom.store.parties import party
+from postroom.store.database import Database, Store
 from postroom.store.tasks import TaskRow
 from postroom.tasks import views
 from postroom.tasks.chain import Chain, ended
@@ -101,7 +98,7 @@ class OrgTaskService:
                 context=context,
                 named=lambda task: listener.join((of_task(task),)),
             )
-            known = Known(row, {each.uid: party(each) for each in (author, worker)})
+            known = Known(row, {each.uid: each.party for each in (author, worker)})
 
             async def first() -> tuple[Known, bool]:
                 # Under a key it may have been stored and folded before.
@@ -166,7 +163,8 @@ class OrgTaskService:
         """Tasks without their artifacts, the newest request first; `before` is a `requested` of an earlier answer."""
 
         def find(store: Store) -> list[TaskView]:
-            heads = store.tasks.list_tasks(worker=worker,
+            heads = store.tasks.list_tasks(
+                worker=worker,
                 requester=requester,
                 states=[state.value for state in states],
                 open_only=open_only,
@@ -180,14 +178,14 @@ class OrgTaskService:
     async def attention(self) -> list[TaskView]:
         """The tasks that wait for an answer, the oldest request first."""
         return await self._database.read(
-            lambda c: views.listed(c, c.tasks.interrupted(), self.blocker)
+            lambda store: views.listed(store, store.tasks.interrupted(), self.blocker)
         )
 
     async def events(self, ref: str, *, after: int = 0, limit: int = PAGE) -> list[TaskEvent]:
         """The first `limit` changes of a task past sequence `after`, in their order."""
         row = await self.find(ref)
         return await self._database.read(
-            lambda c: views.events(c.tasks.events_of(row.id, after, limit), row)
+            lambda store: views.events(store.tasks.events_of(row.id, after, limit), row)
         )
 
     async def course(self, task: str, after: int, limit: int) -> tuple[Known, list[TaskEvent]]:
@@ -306,7 +304,9 @@ class OrgTaskService:
 
     async def _check_taken(self, row: TaskRow, text: str) -> None:
         """Raise `Conflict` if another answer followed the question of `row`."""
-        (next_one,) = await self._database.read(lambda store: store.tasks.events_of(row.id, row.seq, 1))
+        (next_one,) = await self._database.read(
+            lambda store: store.tasks.events_of(row.id, row.seq, 1)
+        )
         taken = answer_in(json.loads(next_one.event)) if next_one.event else ""
         if taken and taken != text:
             raise Conflict(

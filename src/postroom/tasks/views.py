@@ -15,10 +15,8 @@ from postroom.projection.changes import Change
 from postroom.protocol import shapes
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.limits import MAX_DETAIL, MAX_NAMED_BLOBS
-from postroom.store import blobs
-from postroom.store import tasks
 from postroom.store.database import Store
-from postroom.store.parties import Party, parties
+from postroom.store.parties import Party
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import answer_in, artifacts_of, status_text
@@ -147,7 +145,7 @@ class TaskEvent:
 
 def listed(store: Store, heads: Sequence[TaskHead], blocker: Blocker) -> list[TaskView]:
     """The tasks in their order, as lists show them: without artifacts."""
-    known = store.agents.parties((uid for head in heads for uid in (head.worker, head.requester)))
+    known = store.agents.parties(uid for head in heads for uid in (head.worker, head.requester))
     ahead, begun = (
         _ahead(store, heads),
         store.tasks.begun([head.id for head in heads]),
@@ -216,9 +214,7 @@ class Known:
         return None if any(artifact.get("files") for artifact in view.artifacts or ()) else view
 
 
-def _add_sizes(
-    store: Store, artifacts: Sequence[Mapping[str, Any]] | None, worker: str
-) -> None:
+def _add_sizes(store: Store, artifacts: Sequence[Mapping[str, Any]] | None, worker: str) -> None:
     """Add the size of each file, None for a file that the worker may not read."""
     files = [file for artifact in artifacts or () for file in artifact.get("files", ())]
     if not files:
@@ -237,7 +233,7 @@ def events(rows: Sequence[TaskEventRow], task: TaskRow) -> list[TaskEvent]:
 def news(store: Store, rows: Sequence[TaskEventRow]) -> list[dict[str, Any]]:
     """Changes of any tasks in their order, with parties and request, for readers that follow all tasks."""
     heads = {head.id: head for head in store.tasks.heads_by_ids({row.task for row in rows})}
-    known = store.agents.parties((uid for h in heads.values() for uid in (h.worker, h.requester)))
+    known = store.agents.parties(uid for h in heads.values() for uid in (h.worker, h.requester))
     return [
         event(row, head).as_json()
         | {
