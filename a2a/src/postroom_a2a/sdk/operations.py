@@ -18,7 +18,6 @@ from google.protobuf.message import DecodeError, Message
 
 from a2a import types
 from postroom_a2a.binding.headers import CONTENT
-from postroom_a2a.ecma_json import dumps
 from postroom_a2a.errors import MessageTooLarge, PostroomError
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
@@ -129,7 +128,9 @@ class SdkOperations:
             request = _read(call, method)
             context = self._context(call, method, request)
             _note_task(call, method, request)
-            result = await self._fitting(await method.perform(request, context), context)
+            result = await method.perform(request, context)
+            if self._content is not None:
+                result = await self._fitting(result, context)
             return _write(call, method, result, request)
         except RpcError as error:
             error.plain = method.dialect is V03
@@ -240,6 +241,8 @@ def _parameters(parameters: Mapping[str, str], dialect: Dialect) -> tuple[dict[s
     """
     headers: dict[str, str] = {}
     extensions: set[str] = set()
+    if not parameters:
+        return headers, extensions
     for name, value in parameters.items():
         small = name.lower()
         headers[name] = headers[small] = value
@@ -288,7 +291,7 @@ def _write(call: Call, method: _Method, result: Any, request: Any) -> bytes:
         message = operation.result(**{field: result})
     if call.binary:
         return message.SerializeToString()
-    return dumps(method.dialect.write_result(operation, message, request))
+    return method.dialect.result_text(operation, message, request)
 
 
 def _refusal(error: Exception, call: Call, method: _Method) -> RpcError:
