@@ -95,6 +95,7 @@ def test_what_somebody_spoilt_is_read_as_by_protobufs_module(
         {"text": "a", "mediaType": "b", "media_type": "c"},
         {"text": "a", "metadata": {}},
         {"text": "a", "unknown": {"deep": [1]}},
+        {"text": "a", "\ud800": 1},
         {"text": "a", "[lf.a2a.v1.extension]": 1},
         {"text": 1},
         [],

@@ -31,6 +31,9 @@ TRANSPORT_ERROR = "transport-error"
 
 BINARY = b"\x00"
 
+_V10 = {"A2A-Version": "1.0"}
+"""What nearly every JSON request states."""
+
 # Heads as this library writes them for nearly every call; a head of another form goes through the JSON reader.
 _PLAIN_REQUEST = re.compile(rb'\x00\{"id":"([\w-]{1,64})","method":"([A-Za-z]{1,64})"\}\n')
 _PLAIN_RESPONSE = re.compile(rb'\x00\{(?:"kind":"(response)",)?"id":"([\w-]{1,64})"\}\n')
@@ -125,7 +128,9 @@ def encode_request(request: Request) -> bytes:
         _id(request.id),
         b"}",
     ]
-    if request.parameters:
+    if request.parameters == _V10:
+        parts.append(b',"serviceParameters":{"A2A-Version":"1.0"}')
+    elif request.parameters:
         parts += [b',"serviceParameters":', dumps(dict(request.parameters))]
     if request.response_subject:
         parts += [b',"responseSubject":', dumps(request.response_subject)]

@@ -25,6 +25,7 @@ from postroom_a2a.sdk.translation import METHODS
 from postroom_a2a.sdk.translation.errors import rpc_error
 from postroom_a2a.sdk.translation.table import OPERATIONS, Dialect, Operation
 from postroom_a2a.sdk.translation.v03 import V03
+from postroom_a2a.sdk.translation.v10 import V10
 
 if TYPE_CHECKING:
     from a2a.server.request_handlers.request_handler import RequestHandler
@@ -46,6 +47,20 @@ _EVENTS: dict[type, str] = {
     types.TaskArtifactUpdateEvent: "artifact_update",
 }
 _HELD = {types.SendMessageResponse: _ANSWERS, types.StreamResponse: _EVENTS}
+
+
+def _described(kind: Any) -> Any:
+    return kind.DESCRIPTOR
+
+
+# (type of the holder, type held) -> the member's name in JSON, and its tag: a holder is written around what it would
+# hold, without a copy of it.
+_AROUND = {
+    (holder, held): (member.json_name.encode(), bytes([member.number << 3 | 2]))
+    for holder, names in _HELD.items()
+    for held, name in names.items()
+    for member in (_described(holder).fields_by_name[name],)
+}
 
 _log = logging.getLogger(__name__)
 
@@ -282,6 +297,13 @@ def _write(call: Call, method: _Method, result: Any, request: Any) -> bytes:
         return b"" if call.binary else b"null"
     if result is None and operation.result is types.Task:
         raise RpcError(Code.TASK_NOT_FOUND, f"Task not found: {request.id}")
+    around = _AROUND.get((operation.result, type(result)))
+    if around is not None and method.dialect is V10:
+        name, tag = around
+        if not call.binary:
+            return b'{"%b":%b}' % (name, method.dialect.result_text(operation, result, request))
+        body = result.SerializeToString()
+        return b"%b%b%b" % (tag, _varint(len(body)), body)
     message = result
     if not isinstance(result, operation.result):
         field = _HELD.get(operation.result, {}).get(type(result))
@@ -292,6 +314,15 @@ def _write(call: Call, method: _Method, result: Any, request: Any) -> bytes:
     if call.binary:
         return message.SerializeToString()
     return method.dialect.result_text(operation, message, request)
+
+
+def _varint(number: int) -> bytes:
+    digits = bytearray()
+    while number > 127:
+        digits.append(number & 127 | 128)
+        number >>= 7
+    digits.append(number)
+    return bytes(digits)
 
 
 def _refusal(error: Exception, call: Call, method: _Method) -> RpcError:

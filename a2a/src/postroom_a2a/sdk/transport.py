@@ -227,8 +227,9 @@ class NatsA2ATransport(ClientTransport):
         self, operation: Operation, message: Proto, context: ClientCallContext | None
     ) -> Request:
         given = (context.service_parameters if context is not None else None) or {}
-        parameters = {**self._stated, **given} if given else dict(self._stated)
+        parameters = {**self._stated, **given} if given else self._stated
         if self._content is not None:
+            parameters = dict(parameters)
             with_a2a_extensions([CONTENT])(parameters)
         if self._dialect is V03 and EXTENSIONS in parameters:
             parameters.setdefault(LEGACY_EXTENSIONS, parameters[EXTENSIONS])

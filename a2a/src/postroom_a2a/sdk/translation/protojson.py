@@ -48,9 +48,11 @@ def read(value: Any, kind: type[_M], *, depth: int) -> _M:
         As `ParseDict`: one of `UNREADABLE`.
     """
     try:
-        return kind(**_reader(kind.DESCRIPTOR)(value))
+        if type(value) is dict:
+            return kind(**_reader(kind.DESCRIPTOR)(value))
     except (_Uncommon, TypeError, *UNREADABLE):
-        return ParseDict(value, kind(), ignore_unknown_fields=True, max_recursion_depth=depth)
+        pass
+    return ParseDict(value, kind(), ignore_unknown_fields=True, max_recursion_depth=depth)
 
 
 def write(message: Message) -> bytes:
@@ -63,110 +65,100 @@ def write(message: Message) -> bytes:
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────
 
+
+class _Other:
+    """The type of no JSON value: of what a field takes that is uncommon."""
+
+
 _readers: dict[str, _Read] = {}
 
 
 def _reader(descriptor: Any) -> _Read:
-    """Makes the arguments of a message's constructor from its JSON."""
+    """Makes the arguments of a message's constructor from its JSON object."""
     found = _readers.get(descriptor.full_name)
     if found is None:
-        fields: dict[str, tuple[str, _Read | None, str]] = {}
+        fields: dict[str, tuple[str, type | None, _Read | None, str]] = {}
         _readers[descriptor.full_name] = found = _members(fields)
         for field in descriptor.fields:
+            kind, convert = _several(field) if field.is_repeated else _single(field)
             oneof = field.containing_oneof.name if field.containing_oneof is not None else ""
-            fields[field.json_name] = fields[field.name] = field.name, _field_reader(field), oneof
+            fields[field.json_name] = fields[field.name] = field.name, kind, convert, oneof
     return found
 
 
-def _members(fields: dict[str, tuple[str, _Read | None, str]]) -> _Read:
-    def members(value: Any) -> dict[str, Any]:
-        if type(value) is not dict:
-            raise _Uncommon
+def _members(fields: dict[str, tuple[str, type | None, _Read | None, str]]) -> _Read:
+    find = fields.get
+
+    def members(value: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         oneofs: list[str] = []
         for name, each in value.items():
-            field = fields.get(name)
+            field = find(name)
             if field is None:
-                if name[:1] == "[":  # an extension, which is no unknown member
+                # An extension is no unknown member, and half of a character is no name.
+                if name[:1] == "[" or not name.isascii():
                     raise _Uncommon
                 continue
-            own, convert, oneof = field
-            if convert is None or each is None or own in found or oneof in oneofs:
+            own, kind, convert, oneof = field
+            if (type(each) is not kind and kind is not None) or own in found:
                 raise _Uncommon
             if oneof:
+                if oneof in oneofs:
+                    raise _Uncommon
                 oneofs.append(oneof)
-            found[own] = convert(each)
+            found[own] = each if convert is None else convert(each)
         return found
 
     return members
 
 
-def _field_reader(field: FieldDescriptor) -> _Read | None:
-    """Reads the JSON of a field; None for one that is uncommon."""
-    kind = field.message_type
-    if kind is not None and kind.GetOptions().map_entry:
-        texts = all(each.type == FieldDescriptor.TYPE_STRING for each in kind.fields)
-        return _text_map if texts else None
-    convert = _value_reader(field)
-    return _several(convert) if convert is not None and field.is_repeated else convert
+def _several(field: FieldDescriptor) -> tuple[type | None, _Read | None]:
+    """As `_single`, for a repeated field or a map."""
+    message = field.message_type
+    if message is not None and message.GetOptions().map_entry:
+        texts = all(each.type == FieldDescriptor.TYPE_STRING for each in message.fields)
+        return (dict, _texts_by_name) if texts else (_Other, None)
+    kind, convert = _single(field)
+
+    def several(values: list[Any]) -> list[Any]:
+        for each in values:
+            if type(each) is not kind:
+                raise _Uncommon
+        return values if convert is None else [convert(each) for each in values]
+
+    return list, several
 
 
-def _several(convert: _Read) -> _Read:
-    def several(value: Any) -> list[Any]:
-        if type(value) is not list:
-            raise _Uncommon
-        return [convert(each) for each in value]
-
-    return several
-
-
-def _value_reader(field: FieldDescriptor) -> _Read | None:
+def _single(field: FieldDescriptor) -> tuple[type | None, _Read | None]:
+    """The type of the JSON of a field that holds one value, and what converts it."""
     match field.type:
         case FieldDescriptor.TYPE_STRING:
-            return _text
+            return str, None  # the constructor refuses one that holds half of a character
         case FieldDescriptor.TYPE_BOOL:
-            return _flag
+            return bool, None
         case FieldDescriptor.TYPE_INT32:
-            return _count
+            return int, None
         case FieldDescriptor.TYPE_BYTES:
-            return _bytes
+            return str, _bytes
         case FieldDescriptor.TYPE_ENUM if not field.enum_type.full_name.startswith(_FOREIGN):
-            return _named({each.name: each.number for each in field.enum_type.values})
+            return str, _named({each.name: each.number for each in field.enum_type.values})
         case FieldDescriptor.TYPE_MESSAGE if field.message_type.full_name in _FREE:
-            return _free(field.message_type._concrete_class)  # noqa: SLF001 (it has no other door)
+            return None, _free(field.message_type)
         case FieldDescriptor.TYPE_MESSAGE if field.message_type.full_name == _TIMESTAMP:
-            return _time
+            return str, _time
         case FieldDescriptor.TYPE_MESSAGE if not field.message_type.full_name.startswith(_FOREIGN):
-            return _reader(field.message_type)
-    return None
+            return dict, _reader(field.message_type)
+    return _Other, None
 
 
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise _Uncommon
-    return value  # one with half of a character is refused by the constructor
-
-
-def _flag(value: Any) -> bool:
-    if type(value) is not bool:
-        raise _Uncommon
-    return value
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int:
-        raise _Uncommon
-    return value
-
-
-def _bytes(value: Any) -> bytes:
-    encoded = _text(value).encode()
+def _bytes(value: str) -> bytes:
+    encoded = value.encode()
     return base64.urlsafe_b64decode(encoded + b"=" * (4 - len(encoded) % 4))
 
 
 def _named(numbers: dict[str, int]) -> _Read:
-    def named(value: Any) -> int:
-        number = numbers.get(_text(value))
+    def named(value: str) -> int:
+        number = numbers.get(value)
         if number is None:
             raise _Uncommon
         return number
@@ -174,23 +166,28 @@ def _named(numbers: dict[str, int]) -> _Read:
     return named
 
 
-def _free(kind: type[Message]) -> _Read:
+def _free(descriptor: Any) -> _Read:
+    make = descriptor._concrete_class  # noqa: SLF001 (it has no other door)
+
     def free(value: Any) -> Message:
-        return ParseDict(value, kind(), max_recursion_depth=_FREE_DEPTH)
+        if value is None:  # for a Value it is a value
+            raise _Uncommon
+        return ParseDict(value, make(), max_recursion_depth=_FREE_DEPTH)
 
     return free
 
 
-def _time(value: Any) -> Message:
+def _time(value: str) -> Message:
     found = _Timestamp()
-    found.FromJsonString(_text(value))
+    found.FromJsonString(value)
     return found
 
 
-def _text_map(value: Any) -> dict[str, str]:
-    if type(value) is not dict:
-        raise _Uncommon
-    return {name: _text(each) for name, each in value.items()}
+def _texts_by_name(value: dict[str, Any]) -> dict[str, str]:
+    for each in value.values():
+        if type(each) is not str:
+            raise _Uncommon
+    return value
 
 
 # ── writing ──────────────────────────────────────────────────────────────────────────────────────────

@@ -89,15 +89,14 @@ class Dialect10:
             message = protojson.read(value, operation.result, depth=_ANSWER_DEPTH)
         except UNREADABLE as error:
             raise ProtocolViolation(f"the result of {operation.name}: {reason(error)}") from error
-        for holder, oneof in _HOLDERS:
-            if isinstance(message, holder) and message.WhichOneof(oneof) is None:
-                raise ProtocolViolation(f"the result of {operation.name} holds nothing")
+        if operation.result in _HOLDERS and message.WhichOneof("payload") is None:
+            raise ProtocolViolation(f"the result of {operation.name} holds nothing")
         return message
 
 
 _ANSWER_DEPTH = 100
 """How deep protobuf's reader goes into an answer: as deep as it does by itself."""
 
-_HOLDERS = ((types.SendMessageResponse, "payload"), (types.StreamResponse, "payload"))
+_HOLDERS = frozenset({types.SendMessageResponse, types.StreamResponse})
 
 V10 = Dialect10()
