@@ -65,6 +65,7 @@ class Mailbox:
         self._waiting: dict[str, Callable[[Frame], None]] = {}
         self._publish = self.connection.publish
         self.post = self.connection.post
+        self._post_later = self.connection.post_later
         self._within = within
         self._routes: dict[str, list[Callable[[Frame], None]]] = {}
         self._subscription: Subscription | None = None
@@ -263,7 +264,13 @@ class Mailbox:
             BusDisconnected: there is no connection, or too much waits for it to come back.
             InvalidInput: the subject or a header is malformed.
         """
-        await self._publish(subject, payload, reply, headers)
+        if not self.post(subject, payload, reply, headers):
+            await self._publish(subject, payload, reply, headers)
+
+    async def send_later(self, subject: str, payload: bytes) -> None:
+        """As `send`, for what nobody waits for, such as an acknowledgement: it goes with the next message, or soon."""
+        if not self._post_later(subject, payload):
+            await self._publish(subject, payload)
 
 
 _TOKEN_BYTES = 10

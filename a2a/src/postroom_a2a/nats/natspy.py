@@ -90,6 +90,10 @@ class AdaptedConnection:
         """As `WireConnection.post`: nats-py's publish always waits."""
         return False
 
+    def post_later(self, subject: str, payload: bytes) -> bool:  # noqa: ARG002
+        """As `post`."""
+        return False
+
     async def subscribe(
         self, subject: str, queue: str = "", cb: Arrived | None = None
     ) -> AdaptedSubscription:

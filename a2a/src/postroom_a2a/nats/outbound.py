@@ -18,6 +18,9 @@ from postroom_a2a.nats.session import ServerSession
 TURN = 256 * 1024
 """Bytes that may wait for the end of a turn of the loop; more are written at once."""
 
+LATER = 0.005
+"""Seconds that a message of `post_later` may wait for another one to go with."""
+
 
 class Outbound:
     """Publishes over the present session, and keeps what is published while the connection has no server.
@@ -39,6 +42,7 @@ class Outbound:
         self._out: list[bytes] = []
         self._held = 0
         self._due = False
+        self._later: asyncio.TimerHandle | None = None
         self._full = False
         self._room: asyncio.Future[None] | None = None
         self._holding: asyncio.Future[None] | None = None
@@ -118,6 +122,25 @@ class Outbound:
             return False
         self._send(*self._message(subject, payload, reply, headers))
         return True
+
+    def post_later(self, subject: str, payload: bytes) -> bool:
+        """As `post`, for what nobody waits for: it goes with the next message, or by itself after `LATER` seconds.
+
+        A write wakes the server, which costs both sides more than the message does.
+        """
+        if self._full or self._write is None or self._held > TURN:
+            return False
+        size, pieces = self._message(subject, payload, "", None)
+        self.sent += 1
+        self._held += size
+        self._out += pieces
+        if not self._due and self._later is None:
+            self._later = self._loop.call_later(LATER, self._write_later)
+        return True
+
+    def _write_later(self) -> None:
+        self._later = None
+        self._write_out()
 
     def _message(
         self, subject: str, payload: bytes, reply: str, headers: dict[str, str] | None
