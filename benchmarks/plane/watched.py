@@ -1,0 +1,113 @@
+"""Runs Postroom's command line with a look inside: `python watched.py FILE WORDS...`; part of `plane`, not of Postroom.
+
+A line on the descriptor `PLANE_ASK` writes what was found since the last one to FILE, as JSON: the database's
+counters, and with `PLANE_PROFILE` where the processor time went. It imports nothing that Postroom does not, and runs
+in the environment of either side.
+"""
+
+from __future__ import annotations
+
+import collections
+import gc
+import json
+import os
+import runpy
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+
+INTERVAL = 0.002
+"""Seconds of processor time between two samples."""
+
+DEEP = 60
+
+Key = tuple[str, ...]
+
+
+class Profiler:
+    """Samples where the processor time of each thread goes, from a timer that counts processor time.
+
+    The handler runs in the main thread. So the frame of that thread is exact; those of others are what they were at
+    when it got hold of the interpreter.
+    """
+
+    def __init__(self) -> None:
+        self.spent: collections.Counter[tuple[str, Key]] = collections.Counter()
+        self._last: dict[int, int] = {}
+
+    def start(self) -> None:
+        """Begin."""
+        signal.signal(signal.SIGPROF, self._sample)
+        signal.setitimer(signal.ITIMER_PROF, INTERVAL, INTERVAL)
+
+    def _sample(self, _number: int, interrupted: FrameType | None) -> None:
+        frames = sys._current_frames()  # noqa: SLF001 (there is no other way)
+        for thread in threading.enumerate():
+            if thread.ident is None:
+                continue
+            try:
+                now = time.clock_gettime_ns(time.pthread_getcpuclockid(thread.ident))
+            except OSError:
+                continue  # it has ended
+            spent = now - self._last.get(thread.ident, now)
+            self._last[thread.ident] = now
+            main = thread is threading.main_thread()
+            if spent:
+                stack = _stack(interrupted if main else frames.get(thread.ident))
+                self.spent["main" if main else thread.name, stack] += spent
+
+    def taken(self) -> list[tuple[str, Key, int]]:
+        """What was found since the last call."""
+        found, self.spent = self.spent, collections.Counter()
+        return [(thread, stack, spent) for (thread, stack), spent in found.items()]
+
+
+def _stack(frame: FrameType | None) -> Key:
+    stack = []
+    while frame is not None and len(stack) < DEEP:
+        code = frame.f_code
+        stack.append(f"{code.co_filename}:{frame.f_lineno}:{code.co_qualname}")
+        frame = frame.f_back
+    return tuple(stack)
+
+
+def _counters() -> dict[str, int]:
+    """The sum over all open databases."""
+    found: collections.Counter[str] = collections.Counter()
+    for thing in gc.get_objects():
+        if type(thing).__name__ == "Database" and hasattr(thing, "statistics"):
+            said = thing.statistics()
+            names = getattr(said, "__dataclass_fields__", {})
+            found.update({name: getattr(said, name) for name in names})
+    return dict(found)
+
+
+def _serve(asked: int, file: Path, profiler: Profiler | None) -> None:
+    with os.fdopen(asked) as lines:
+        for _ in lines:
+            found = {"counters": _counters(), "stacks": profiler.taken() if profiler else []}
+            new = file.with_suffix(".new")
+            new.write_text(json.dumps(found), encoding="utf-8")
+            new.replace(file)
+
+
+def main(file: str, words: list[str]) -> None:
+    """Run it."""
+    profiler = Profiler() if os.environ.pop("PLANE_PROFILE", "") else None
+    asked = int(os.environ.pop("PLANE_ASK"))
+    os.set_inheritable(asked, False)
+    threading.Thread(
+        target=_serve, args=(asked, Path(file), profiler), name="watched", daemon=True
+    ).start()
+    if profiler is not None:
+        profiler.start()
+    sys.argv = ["postroom", *words]
+    sys.path.pop(0)  # the folder of this file
+    runpy.run_module("postroom", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
