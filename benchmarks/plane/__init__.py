@@ -1,6 +1,6 @@
 """The control plane of this commit beside that of an earlier one: what a message, a task and a waiter cost.
 
-    python -m benchmarks plane [--quick] [--rows A,B] [--before COMMIT] [--after CHECKOUT]
+python -m benchmarks plane [--quick] [--rows A,B] [--before COMMIT] [--after CHECKOUT]
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from benchmarks.plane import findings, sides
-from benchmarks.plane.costs import WORKERS, costs, loaded, sends
+from benchmarks.plane.costs import WORKERS, WORKS, costs, loaded, sends
 from benchmarks.plane.findings import Findings
+from benchmarks.plane.profiling import profile
 from benchmarks.report import Sheet
 
 ROWS = ("costs", "sends")
@@ -39,6 +40,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--before", default=sides.BEFORE, help="commit, or checkout with a .venv")
     parser.add_argument("--after", default=sides.OWN, help="as --before; default: this checkout")
     parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument(
+        "--profile", action="store_true", help="say where the time goes, and measure nothing else"
+    )
     return parser.parse_args(words)
 
 
@@ -49,6 +53,9 @@ def run(sheet: Sheet, *, quick: bool, words: Sequence[str] = ()) -> None:
     plan: dict[str, Any] = dict(QUICK if quick else FULL)
     if chosen.rounds:
         plan["rounds"] = chosen.rounds
+    if chosen.profile:
+        _profile([each for each in (chosen.before, chosen.after) if each], plan["counts"])
+        return
     both = [sides.side(findings.BEFORE, chosen.before), sides.side(findings.NOW, chosen.after)]
     found = Findings()
     asyncio.run(_measure(found, both, rows, plan))
@@ -57,6 +64,14 @@ def run(sheet: Sheet, *, quick: bool, words: Sequence[str] = ()) -> None:
         sheet.note(f"{each.name}: {each.commit}")
     for text in NOTES:
         sheet.note(text)
+
+
+def _profile(chosen: Sequence[str], counts: dict[int, int]) -> None:
+    for wanted in chosen:
+        for name in WORKS:
+            for concurrent, count in counts.items():
+                each = sides.side(wanted, wanted)
+                print(asyncio.run(profile(each, name, concurrent, count)), flush=True)
 
 
 async def _measure(

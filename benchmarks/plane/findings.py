@@ -62,7 +62,9 @@ def table(result: dict[str, Any]) -> str:
         line = f"{title:<{_TITLE}}" + "".join(f"{cell:>{_VALUE}}" for cell in cells)
         if (name := targets.get(metric)) is not None:
             least, greatest = result["ratio_ranges"][name]
-            line += f"{result['ratios'][name]:>{_RATIO + 1}.2f}  {f'{least:.2f}-{greatest:.2f}':<11}"
+            line += (
+                f"{result['ratios'][name]:>{_RATIO + 1}.2f}  {f'{least:.2f}-{greatest:.2f}':<11}"
+            )
             target = name.partition(" (")[2].rstrip(")")
             line += f" {target}"
         lines.append(line.rstrip())

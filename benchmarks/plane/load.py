@@ -96,7 +96,9 @@ class Loaded:
         workers: their uids.
     """
 
-    def __init__(self, side: Side, room: PostRoom, workers: list[str], stack: AsyncExitStack):
+    def __init__(
+        self, side: Side, room: PostRoom, workers: list[str], stack: AsyncExitStack
+    ) -> None:
         self.side = side
         self.room = room
         self.workers = workers
@@ -153,7 +155,11 @@ class Loaded:
 def processes(room: PostRoom) -> dict[str, list[int]]:
     """The processes of a post room by part."""
     server = room.server
-    parts: dict[str, list[int]] = {PLANE: [server["pid"]], SERVER: [server["nats_pid"]], SIDECAR: []}
+    parts: dict[str, list[int]] = {
+        PLANE: [server["pid"]],
+        SERVER: [server["nats_pid"]],
+        SIDECAR: [],
+    }
     below = descendants(server["pid"])
     inside: set[int] = {server["nats_pid"]}
     for pid, words in below.items():

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,7 +86,7 @@ def _prepare(home: Path, commit: str) -> None:
 
 
 @contextlib.contextmanager
-def _worktree(folder: Path, commit: str) -> Iterator[Path]:
+def _worktree(folder: Path, commit: str) -> Generator[Path]:
     _run("git", "-C", str(PROJECT), "worktree", "add", "--quiet", "--detach", str(folder), commit)
     try:
         yield folder
