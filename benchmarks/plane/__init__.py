@@ -15,13 +15,14 @@ from benchmarks.plane import findings, sides
 from benchmarks.plane.costs import WORKERS, WORKS, costs, loaded, sends
 from benchmarks.plane.findings import Findings
 from benchmarks.plane.profiling import profile
+from benchmarks.plane.waiters import waiters
 from benchmarks.report import Sheet
 
-ROWS = ("costs", "sends")
-QUICK_ROWS = ("costs", "sends")
+ROWS = ("costs", "sends", "waiters")
+QUICK_ROWS = ("costs", "sends", "waiters")
 
-FULL = {"rounds": 5, "counts": {1: 150, 16: 400}, "sends": 200}
-QUICK = {"rounds": 2, "counts": {1: 50, 16: 160}, "sends": 50}
+FULL = {"rounds": 5, "counts": {1: 150, 16: 400}, "sends": 200, "waiters": (9_900, 3_000)}
+QUICK = {"rounds": 2, "counts": {1: 50, 16: 160}, "sends": 50, "waiters": (1000, 1000)}
 
 NOTES = (
     f"Each side: its own environment, post room, nats-server, {WORKERS} workers in bubblewrap that answer at once.",
@@ -84,6 +85,8 @@ async def _measure(
                 await costs(found, rooms, plan["rounds"], plan["counts"])
             if "sends" in rows:
                 await sends(found, rooms, plan["rounds"], plan["sends"])
+    if "waiters" in rows:
+        await waiters(found, both, *plan["waiters"])
 
 
 def table(result: dict[str, Any]) -> str:
