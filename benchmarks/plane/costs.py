@@ -25,14 +25,18 @@ TEMPLATE = Path(__file__).resolve().parents[1] / "worker" / "instant.toml"
 WORKERS = 4
 """As many as do the work of 16 requests: each takes a quarter of them."""
 
+WARM = 40
+"""Requests of each work before the first round: connections, caches and code paths are warm then."""
+
 TARGETS = {PLANE: "<= 0.4", SERVER: "<= 0.75", SIDECAR: "<= 0.75"}
 SHORT = {PLANE: "plane", SERVER: "nats", SIDECAR: "sidecars"}
 WORKS: dict[str, Request] = {"message": answered, "task": completed}
 
 
 @asynccontextmanager
-async def loaded(side: Side, workers: int = WORKERS) -> AsyncGenerator[Loaded]:
-    """A post room of `side` with so many workers."""
+async def loaded(side: Side, workers: int = 0) -> AsyncGenerator[Loaded]:
+    """A post room of `side` with so many workers, 0 for `WORKERS`."""
+    workers = workers or WORKERS
     with post_room(side.python) as room:
         uids = [room.idle_worker(f"w{number}", TEMPLATE)["uid"] for number in range(workers)]
         async with AsyncExitStack() as stack:
@@ -43,9 +47,9 @@ async def costs(
     found: Findings, sides: Sequence[Loaded], rounds: int, counts: dict[int, int]
 ) -> None:
     """Each round has a batch of each work, at each concurrency, on each side; `counts` is by concurrency."""
-    for each in sides:  # connections, caches and code paths are warm then
+    for each in sides:
         for request in WORKS.values():
-            await each.batch(request, each.workers, 40, 8)
+            await each.batch(request, each.workers, WARM, 8)
     for number in range(rounds):
         for name, request in WORKS.items():
             for concurrent, count in counts.items():

@@ -7,11 +7,15 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.plane.costs import TEMPLATE, WORKERS
+from benchmarks.plane.findings import Findings
+from benchmarks.plane.load import Loaded, Request
 from benchmarks.plane.sides import Side
 from benchmarks.room import DEADLINE, PostRoom, scratch_folder
 
@@ -86,3 +90,25 @@ def _until_ready(process: subprocess.Popen[bytes], room: PostRoom, said: Path) -
             raise RuntimeError(f"it did not start: {said.read_text(errors='replace')[-2000:]}")
         time.sleep(0.05)
     room.client().close()
+
+
+async def transactions(
+    found: Findings, sides: Sequence[Side], works: Mapping[str, Request], counts: Mapping[int, int]
+) -> None:
+    """How often each side's control plane uses its database for one message and for one task."""
+    for side in sides:
+        with watched_room(side) as watched:
+            room = watched.room
+            uids = [room.idle_worker(f"w{number}", TEMPLATE)["uid"] for number in range(WORKERS)]
+            async with AsyncExitStack() as stack:
+                loaded = Loaded(side, room, uids, stack)
+                for name, request in works.items():
+                    for concurrent, count in counts.items():
+                        whom = uids[:1] if concurrent == 1 else uids
+                        await loaded.batch(request, whom, 20, concurrent)
+                        before = watched.look()["counters"]
+                        await loaded.batch(request, whom, count, concurrent)
+                        after = watched.look()["counters"]
+                        for counter in sorted(after.keys() - {"waiting"}):
+                            each = (after[counter] - before.get(counter, 0)) / count
+                            found.keep(f"{name} x{concurrent}: {counter}", side.name, each, "")

@@ -30,7 +30,7 @@ PARTS = (
 )
 """The first of these whose path is in the innermost frame that has one of them; "other" if none has."""
 
-_SHOWN = 28
+_SHOWN = 40
 
 
 async def profile(side: Side, name: str, concurrent: int, count: int) -> str:
@@ -121,7 +121,7 @@ def _outermost(thread: str, stack: list[str]) -> list[str]:
     if thread != "main":
         return []
     for frame in reversed(stack):
-        if _ours(frame) and not any(part in frame for part in _FRAME):
+        if _ours(frame):
             return [_where(frame)]
     return ["the loop itself"]
 
@@ -130,7 +130,9 @@ _FRAME = ("cli/", "control/up.py", "__main__", "watched.py", "click", "control/_
 
 
 def _ours(frame: str) -> bool:
-    return ("/postroom/" in frame or "/postroom_a2a/" in frame) and "site-packages" not in frame
+    if "site-packages" in frame or any(part in frame for part in _FRAME):
+        return False
+    return "/postroom/" in frame or "/postroom_a2a/" in frame
 
 
 def _where(frame: str) -> str:

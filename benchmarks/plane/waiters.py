@@ -42,7 +42,9 @@ async def _measure(found: Findings, each: Loaded, count: int, fewer: int) -> Non
     stopped = await asyncio.to_thread(room.address, "stopped")
     (connection,) = await each.connections(1)
     tasks = [
-        json.loads(await connection.call("POST", "/v1/tasks", {"to": stopped, "text": "wait"}))["id"]
+        json.loads(await connection.call("POST", "/v1/tasks", {"to": stopped, "text": "wait"}))[
+            "id"
+        ]
         for _ in range(TASKS)
     ]
     seconds = HOUR

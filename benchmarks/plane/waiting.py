@@ -1,7 +1,7 @@
-"""The client of many open waits, a process of its own: `python -m benchmarks.plane.waiting URL TOKEN COUNT SECONDS ID...`.
+"""The client of many open waits, a process of its own (URL TOKEN COUNT SECONDS ID...).
 
-It opens COUNT connections, each with a request that waits for one of the tasks, says `open`, and at the end of its
-standard input how many were answered, with a status of another kind than 200 apart.
+It opens COUNT connections, each with a request that waits for one of the tasks, and says `open`. At the end of its
+standard input it says how many were answered with which status.
 """
 
 from __future__ import annotations

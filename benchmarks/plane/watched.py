@@ -30,12 +30,14 @@ Key = tuple[str, ...]
 class Profiler:
     """Samples where the processor time of each thread goes, from a timer that counts processor time.
 
-    The handler runs in the main thread. So the frame of that thread is exact; those of others are what they were at
-    when it got hold of the interpreter.
+    What each thread has used is exact. It is spread over the stacks at which the thread was found when it had used
+    most of the time since the last sample. The handler runs in the main thread, so the stacks of others are those at
+    which they let go of the interpreter.
     """
 
     def __init__(self) -> None:
-        self.spent: collections.Counter[tuple[str, Key]] = collections.Counter()
+        self._found: collections.Counter[tuple[str, Key]] = collections.Counter()
+        self._spent: collections.Counter[str] = collections.Counter()
         self._last: dict[int, int] = {}
 
     def start(self) -> None:
@@ -45,6 +47,8 @@ class Profiler:
 
     def _sample(self, _number: int, interrupted: FrameType | None) -> None:
         frames = sys._current_frames()  # noqa: SLF001 (there is no other way)
+        spent: dict[str, int] = {}
+        stacks: dict[str, FrameType | None] = {}
         for thread in threading.enumerate():
             if thread.ident is None:
                 continue
@@ -52,17 +56,28 @@ class Profiler:
                 now = time.clock_gettime_ns(time.pthread_getcpuclockid(thread.ident))
             except OSError:
                 continue  # it has ended
-            spent = now - self._last.get(thread.ident, now)
-            self._last[thread.ident] = now
             main = thread is threading.main_thread()
-            if spent:
-                stack = _stack(interrupted if main else frames.get(thread.ident))
-                self.spent["main" if main else thread.name, stack] += spent
+            name = "main" if main else thread.name
+            spent[name] = now - self._last.get(thread.ident, now)
+            stacks[name] = interrupted if main else frames.get(thread.ident)
+            self._last[thread.ident] = now
+        total = sum(spent.values())
+        for name, used in spent.items():
+            self._spent[name] += used
+            if 2 * used > total:
+                self._found[name, _stack(stacks[name])] += 1
 
     def taken(self) -> list[tuple[str, Key, int]]:
-        """What was found since the last call."""
-        found, self.spent = self.spent, collections.Counter()
-        return [(thread, stack, spent) for (thread, stack), spent in found.items()]
+        """Thread, stack and nanoseconds of what was found since the last call."""
+        found, self._found = self._found, collections.Counter()
+        spent, self._spent = self._spent, collections.Counter()
+        samples: collections.Counter[str] = collections.Counter()
+        for (thread, _), number in found.items():
+            samples[thread] += number
+        return [
+            (thread, stack, spent[thread] * number // samples[thread])
+            for (thread, stack), number in found.items()
+        ]
 
 
 def _stack(frame: FrameType | None) -> Key:
