@@ -10,14 +10,15 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import insert
 
 from postroom.protocol.receipts import State
 from postroom.protocol.tasks import task_id
+from postroom.store.database import StoreConnection
 from postroom.store.messages import MessageRow
 from postroom.store.schema import a2a_task_events, a2a_tasks, messages
+from postroom.store.session import Session, prepared, values_of
 from postroom.store.tasks import TaskEventRow, TaskRow
 from postroom_a2a.messages import text_message
 from postroom_a2a.task_state import TaskState
@@ -29,7 +30,11 @@ CHUNK = 2000
 
 Row = MessageRow | TaskRow | TaskEventRow
 
-TABLES = {MessageRow: messages, TaskRow: a2a_tasks, TaskEventRow: a2a_task_events}
+STATEMENTS = {
+    MessageRow: prepared(insert(messages)),
+    TaskRow: prepared(insert(a2a_tasks)),
+    TaskEventRow: prepared(insert(a2a_task_events)),
+}
 
 
 class Traffic:
@@ -150,15 +155,15 @@ class Traffic:
         )
 
 
-def fill(connection: Connection, rows: Iterable[Row]) -> int:
-    """Store the rows; returns how many."""
+def fill(connection: StoreConnection, rows: Iterable[Row]) -> int:
+    """Store the rows, in transactions so short that others may write meanwhile; returns how many."""
     number, ahead = 0, iter(rows)
     while chunk := list(itertools.islice(ahead, CHUNK)):
-        for kind, table in TABLES.items():
-            names = [field.name for field in fields(kind)]
-            if found := [
-                {name: getattr(row, name) for name in names} for row in chunk if type(row) is kind
-            ]:
-                connection.execute(insert(table), found)
+        connection.run(lambda session, chunk=chunk: _insert(session, chunk), flush=False)
         number += len(chunk)
     return number
+
+
+def _insert(session: Session, chunk: Sequence[Row]) -> None:
+    for kind, statement in STATEMENTS.items():
+        session.run_many(statement, [values_of(row) for row in chunk if type(row) is kind])

@@ -12,14 +12,15 @@ from benchmarks.plane import findings, sides
 from benchmarks.plane.costs import WORKERS, WORKS, costs, loaded, sends
 from benchmarks.plane.findings import Findings
 from benchmarks.plane.inside import transactions
+from benchmarks.plane.pages import pages
 from benchmarks.plane.profiling import profile
 from benchmarks.plane.starts import starts
 from benchmarks.plane.stored import stored
 from benchmarks.plane.waiters import waiters
 from benchmarks.report import Sheet
 
-ROWS = ("costs", "sends", "stored", "transactions", "waiters", "starts")
-QUICK_ROWS = ("costs", "sends", "stored", "transactions", "waiters", "starts")
+ROWS = ("costs", "sends", "stored", "transactions", "waiters", "pages", "starts")
+QUICK_ROWS = ("costs", "sends", "stored", "transactions", "waiters", "pages", "starts")
 
 FULL = {
     "rounds": 5,
@@ -27,6 +28,7 @@ FULL = {
     "sends": 200,
     "stored": 60,
     "starts": 5,
+    "many": 100_000,
     "waiters": (9_900, 3_000),
 }
 QUICK = {
@@ -35,6 +37,7 @@ QUICK = {
     "sends": 50,
     "stored": 20,
     "starts": 1,
+    "many": 5_000,
     "waiters": (1000, 1000),
 }
 
@@ -105,5 +108,7 @@ async def _measure(
         await transactions(found, both, WORKS, plan["counts"])
     if "waiters" in rows:
         await waiters(found, both, *plan["waiters"])
+    if "pages" in rows:
+        await pages(found, both[-1], plan["rounds"], plan["many"])
     if "starts" in rows:
         await starts(found, both, plan["starts"])

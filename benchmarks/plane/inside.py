@@ -34,14 +34,17 @@ class Watched:
     _asking: int
     _file: Path
 
-    def look(self) -> dict[str, Any]:
-        """`counters`, since the start, and `stacks`, since the last look.
+    def look(self, *, trace: bool = False) -> dict[str, Any]:
+        """`counters`, since the start, `stacks` and `asked`, since the last look.
+
+        Args:
+            trace: keep what SQLite is asked for until the next look.
 
         Raises:
             RuntimeError: it did not answer.
         """
         self._file.unlink(missing_ok=True)
-        os.write(self._asking, b"\n")
+        os.write(self._asking, b"trace\n" if trace else b"\n")
         end = time.monotonic() + DEADLINE
         while not self._file.exists():
             if time.monotonic() > end:
@@ -51,10 +54,13 @@ class Watched:
 
 
 @contextlib.contextmanager
-def watched_room(side: Side, *, profile: bool = False) -> Generator[Watched]:
-    """A post room of `side` that can be looked into."""
+def watched_room(
+    side: Side, *, profile: bool = False, more: Mapping[str, str] | None = None
+) -> Generator[Watched]:
+    """A post room of `side` that can be looked into; `more` is added to its environment."""
     with scratch_folder() as scratch:
         room, file = PostRoom(scratch, side.python), scratch / "seen.json"
+        room.env |= more or {}
         reading, writing = os.pipe()
         env = room.env | {"PLANE_ASK": str(reading)} | ({"PLANE_PROFILE": "1"} if profile else {})
         words = ("--state", str(room.state), "up", "--port", "0", "--nats-port", "0")

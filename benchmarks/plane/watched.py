@@ -1,28 +1,36 @@
 """Runs Postroom's command line with a look inside: `python watched.py FILE WORDS...`; part of `plane`, not of Postroom.
 
 A line on the descriptor `PLANE_ASK` writes what was found since the last one to FILE, as JSON: the database's
-counters, and with `PLANE_PROFILE` where the processor time went. It imports nothing that Postroom does not, and runs
+counters, with `PLANE_PROFILE` where the processor time went, and after a line `trace` what SQLite was asked for until
+the next line. It imports nothing that Postroom does not, and runs
 in the environment of either side.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import gc
 import json
 import os
 import runpy
 import signal
+import sqlite3
 import sys
 import threading
 import time
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 INTERVAL = 0.002
 """Seconds of processor time between two samples."""
 
 DEEP = 60
+"""Frames of a stack that are kept."""
+
+TRACED = 5000
+"""Statements that are kept."""
 
 Key = tuple[str, ...]
 
@@ -100,10 +108,34 @@ def _counters() -> dict[str, int]:
     return dict(found)
 
 
-def _serve(asked: int, file: Path, profiler: Profiler | None) -> None:
+class Trace:
+    """The statements that SQLite is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: collections.deque[str] = collections.deque(maxlen=TRACED)
+        self._connections: list[sqlite3.Connection] = []
+        self._connect = sqlite3.connect
+        vars(sqlite3)["connect"] = self._keep
+
+    def _keep(self, *arguments: Any, **named: Any) -> sqlite3.Connection:
+        connection = self._connect(*arguments, **named)
+        self._connections.append(connection)
+        return connection
+
+    def switch(self, *, on: bool) -> None:
+        """Begin or end it on all connections."""
+        for connection in self._connections:
+            with contextlib.suppress(sqlite3.Error):  # closed, or of another thread alone
+                connection.set_trace_callback(self.asked.append if on else None)
+
+
+def _serve(asked: int, file: Path, profiler: Profiler | None, trace: Trace) -> None:
     with os.fdopen(asked) as lines:
-        for _ in lines:
-            found = {"counters": _counters(), "stacks": profiler.taken() if profiler else []}
+        for line in lines:
+            trace.switch(on=line.strip() == "trace")
+            stacks = profiler.taken() if profiler else []
+            found = {"counters": _counters(), "stacks": stacks, "asked": list(trace.asked)}
+            trace.asked.clear()
             new = file.with_suffix(".new")
             new.write_text(json.dumps(found), encoding="utf-8")
             new.replace(file)
@@ -115,7 +147,7 @@ def main(file: str, words: list[str]) -> None:
     asked = int(os.environ.pop("PLANE_ASK"))
     os.set_inheritable(asked, False)
     threading.Thread(
-        target=_serve, args=(asked, Path(file), profiler), name="watched", daemon=True
+        target=_serve, args=(asked, Path(file), profiler, Trace()), name="watched", daemon=True
     ).start()
     if profiler is not None:
         profiler.start()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, func, select
+from sqlalchemy import func, select
 
 from benchmarks.__main__ import main
 from benchmarks.fill import Traffic, fill
@@ -17,7 +17,9 @@ from benchmarks.plane.findings import BEFORE, NOW, Findings, table
 from benchmarks.plane.profiling import shares
 from benchmarks.plane.sides import OWN, PROJECT, side
 from benchmarks.report import Sheet, document
-from postroom.store.schema import a2a_task_events, a2a_tasks, messages, metadata
+from postroom.store.migrate import create
+from postroom.store.schema import a2a_task_events, a2a_tasks, messages
+from postroom.store.sqlite import SQLitePlace
 
 SMALL = {
     "rounds": 1,
@@ -131,17 +133,17 @@ def test_a_frame_belongs_to_the_innermost_part_that_it_names() -> None:
     assert "   30.0 %  gateway/server.py pump" not in lines
 
 
-def test_the_rows_of_made_traffic_are_those_that_were_asked_for(tmp_path: Path) -> None:
-    engine = create_engine(f"sqlite:///{tmp_path / 'filled.db'}")
-    metadata.create_all(engine)
+def test_the_rows_of_made_traffic_are_those_that_were_asked_for() -> None:
+    place = SQLitePlace(None)
+    place.alter("", lambda connection: create(connection, place.parts[""]))
+    connection = place.connect(writes=True)
     traffic = Traffic("0" * 32, ["1" * 32, "2" * 32], first=1000, at=1.0)
 
-    with engine.begin() as connection:
-        assert fill(connection, traffic.exchanges(5)) == 10
-        assert fill(connection, traffic.tasks(3, changes=2)) == 3 * (1 + 1 + 4)
-        found = [
-            connection.scalar(select(func.count()).select_from(each))
-            for each in (messages, a2a_tasks, a2a_task_events)
-        ]
+    assert fill(connection, traffic.exchanges(5)) == 10
+    assert fill(connection, traffic.tasks(3, changes=2)) == 3 * (1 + 1 + 4)
 
+    found = [
+        connection.session.scalar(select(func.count()).select_from(each))
+        for each in (messages, a2a_tasks, a2a_task_events)
+    ]
     assert found == [13, 3, 12]
