@@ -32,11 +32,13 @@ from postroom.mail.office import PostOffice
 from postroom.observe import get_logger
 from postroom.projection.changes import Changes
 from postroom.projection.fold import Fold, all_after
+from postroom.projection.rebuild import catch_up
 from postroom.projection.retention import Retention
 from postroom.projection.rules import together
 from postroom.projection.submit import append_alert
 from postroom.protocol.ids import CONTROL_PLANE, NAME, UID
 from postroom.settings import Settings
+from postroom.store import copying
 from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
@@ -125,6 +127,8 @@ async def open_base(
     database = Database(None if settings.memory else settings.database)
     stack.push_async_callback(database.close)
     await migrate(database)
+    if not settings.memory:
+        await catch_up(database, copying.last(settings.snapshots))
     bus, admin, behind = await open_bus(settings, trust, installation.host, stack)
     directory = Directory(database, org=trust.org)
     changes = Changes()
@@ -139,7 +143,8 @@ async def open_base(
     background.start(DeadLetterMover(bus, admin, database, clerk).run(), "dead-letters")
     background.start(Watch(Expiry(database, clerk), changes).run(), "expiry")
     if not settings.memory:
-        background.start(Retention(admin, database, settings.snapshots, OVER).run(), "retention")
+        retention = Retention(admin, database, settings.snapshots, OVER, org=trust.org)
+        background.start(retention.run(), "retention")
     background.start(Watch(Stale(bus, database, settings.stale_after), changes).run(), "stale")
     await fold.ready(FOLD_DEADLINE)
     space = _space(settings)
