@@ -23,6 +23,7 @@ from postroom.control.routes import (
     feeds,
     messages,
     orgs,
+    retention,
     room,
     tasks,
     trust,
@@ -78,6 +79,7 @@ def build_api(
         credentials,
         audit,
         trust,
+        retention,
     )
     for part in routers:
         app.include_router(part.router(parts), prefix="/v1", dependencies=only_operator)

@@ -279,4 +279,12 @@ def _final(row: MessageRow | None, before: float) -> bool:
     return row is None or (row.final and row.updated_at < before)
 
 
-OVER: dict[str, Over] = {"INBOX": Over(_message_over), "RECEIPTS": Over(_receipt_over)}
+def _post_over(connection: Connection, record: Message, _: float) -> bool:
+    return not records.has_post(connection, record.sequence)
+
+
+OVER: dict[str, Over] = {
+    "INBOX": Over(_message_over),
+    "RECEIPTS": Over(_receipt_over),
+    "FEED": Over(_post_over),
+}

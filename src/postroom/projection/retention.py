@@ -11,6 +11,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from pathlib import Path
 from postroom.bus.port import BusAdmin, Message
 from postroom.errors import PostroomError
 from postroom.observe import get_logger
+from postroom.projection.pruning import Pruned, Pruner
 from postroom.store import copying, records, snapshot
 from postroom.store.database import Connection, Database
 
@@ -60,6 +62,7 @@ class Retention:
         folder: of the snapshot.
         org: whose it is.
         over: the streams to shorten, each with its rule.
+        pruner: gives up rows that the user does not keep; None for nothing.
         keep: seconds that final records are kept.
     """
 
@@ -71,6 +74,7 @@ class Retention:
         over: Mapping[str, Over],
         *,
         org: str,
+        pruner: Pruner | None = None,
         clock: Callable[[], float] = time.time,
         keep: float = KEEP,
     ) -> None:
@@ -79,6 +83,8 @@ class Retention:
         self._folder = folder
         self._over = over
         self._org = org
+        self._pruner = pruner
+        self._wake = asyncio.Event()
         self._clock = clock
         self._keep = keep
 
@@ -87,7 +93,10 @@ class Retention:
         took = 0.0
         while True:
             pause = max(INTERVAL, took / SHARE)
-            await asyncio.sleep(pause * random.uniform(0.9, 1.1))  # noqa: S311 (jitter)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause * random.uniform(0.9, 1.1)):  # noqa: S311 (jitter)
+                    await self._wake.wait()
+            self._wake.clear()
             begun = time.monotonic()
             try:
                 deleted = await self.shorten()
@@ -97,14 +106,27 @@ class Retention:
                 log.info("%d records were deleted from the log", deleted)
             took = time.monotonic() - begun
 
+    async def due(self) -> list[Pruned]:
+        """What the user does not keep any more."""
+        return await self._pruner.due() if self._pruner else []
+
+    async def prune(self) -> list[Pruned]:
+        """Give that up now, and have the log shortened soon; returns what it was."""
+        found = await self._pruner.prune() if self._pruner else []
+        self._wake.set()
+        return found
+
     async def shorten(self) -> int:
-        """Take a snapshot, and delete the records that it holds and nobody needs; returns how many.
+        """Give up what the user does not keep, take a snapshot, and delete from the log what it holds and nobody
+        needs; returns the number of deleted records.
 
         Raises:
             InvalidInput: the database is in memory.
             StateUnwritable: the disk has no room for the snapshot; nothing was deleted.
             EnvironmentFault: the database or the snapshot is damaged; nothing was deleted.
         """
+        if self._pruner is not None:
+            await self._pruner.prune()
         before = self._clock() - self._keep
         path = self._folder / snapshot.NAME
         held = await asyncio.to_thread(copying.take, self._database, path, self._org)

@@ -92,6 +92,11 @@ def post_of(connection: Connection, sender: str, post_id: str) -> PostRow | None
     return first_of(connection, PostRow, found)
 
 
+def has_post(connection: Connection, seq: int) -> bool:
+    """Whether that record of FEED is a post that is kept."""
+    return connection.execute(select(posts.c.seq).where(posts.c.seq == seq)).first() is not None
+
+
 def project_posts(
     connection: Connection, project: str, *, limit: int, before: int = 0, after: int = 0
 ) -> list[PostRow]:
