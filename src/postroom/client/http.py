@@ -181,6 +181,11 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         """Give that up now; returns what it was."""
         return self.transport.call("DELETE", "/v1/retention", extra_time=600.0)["retention"]
 
+    def back_up(self, file: str, passphrase: str) -> dict[str, Any]:
+        """Write a backup of the whole post room to `file`."""
+        body = {"file": file, "passphrase": passphrase}
+        return self.transport.call("POST", "/v1/backup", json=body, extra_time=6 * 3600.0)
+
     def restart(
         self,
         ref: str,

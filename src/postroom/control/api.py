@@ -17,6 +17,7 @@ from postroom.control.routes import (
     agents,
     alerts,
     audit,
+    backup,
     blobs,
     credentials,
     deadletters,
@@ -88,6 +89,8 @@ def build_api(
     app.include_router(status, prefix="/v1", dependencies=only_operator)
     if managed is not None:
         app.include_router(orgs.router(managed), prefix="/v1", dependencies=only_operator)
+        saving = backup.router(parts, managed)
+        app.include_router(saving, prefix="/v1", dependencies=only_operator)
         app.include_router(orgs.absent_router(managed), dependencies=only_operator)
     return app
 
