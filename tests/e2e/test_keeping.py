@@ -33,7 +33,7 @@ def test_prune_says_what_is_due_and_deletes_it_when_somebody_says_so(room: PostR
     for text in ("long ago", "today"):
         room.run("send", "@echo", text, "--wait", "answered")
     room.run("down")
-    age(room.state / "postroom.db", "long ago")
+    age(room.state / "projection.db", "long ago")
     room.up()
 
     (due,) = room.json("prune", "--dry-run")["retention"]

@@ -17,7 +17,7 @@ from postroom.projection.retention import Retention
 from postroom.protocol.receipts import State
 from postroom.settings.keeping import DAY, keeping
 from postroom.store import snapshot
-from postroom.store.database import Connection
+from postroom.store.database import Store
 from postroom.store.schema import (
     a2a_task_events,
     a2a_tasks,
@@ -41,8 +41,8 @@ def pruner(desk: Desk | TaskDesk, days: float, *projects: str, **kinds: str) -> 
     return Pruner(desk.database, rule, clock=lambda: time.time() + days * DAY)
 
 
-def ids(connection: Connection) -> list[str]:
-    return list(connection.scalars(select(messages.c.id).order_by(messages.c.seq)))
+def ids(store: Store) -> list[str]:
+    return store.session.column(select(messages.c.id).order_by(messages.c.seq))
 
 
 async def kept(desk: Desk | TaskDesk) -> list[str]:
@@ -103,7 +103,7 @@ async def test_a_project_may_have_a_rule_of_its_own(tmp_path: Path):
         maria = await desk.person()
         one, other = await desk.worker("one"), await desk.worker("other")
         await desk.database.write(
-            lambda c: c.execute(
+            lambda store: store.session.run_many(
                 memberships.insert(),
                 [{"uid": one.uid, "project": "alpha"}, {"uid": other.uid, "project": "beta"}],
             )
@@ -117,7 +117,7 @@ async def test_a_project_may_have_a_rule_of_its_own(tmp_path: Path):
         late = pruner(desk, 40, *rule, messages="30d")
         assert counts(await late.prune()) == {("messages", "alpha"): 1, ("posts", "beta"): 1}
         assert await kept(desk) == [stays.id]
-        left = await desk.database.read(lambda c: list(c.scalars(select(posts.c.project))))
+        left = await desk.database.read(lambda store: store.session.column(select(posts.c.project)))
         assert left == ["alpha"]
 
 
@@ -131,7 +131,7 @@ async def test_an_answer_stays_as_long_as_its_question(tmp_path: Path):
         await desk.folded()
         # The question's end is stored after the answer, and here long after.
         await desk.database.write(
-            lambda c: c.execute(
+            lambda store: store.session.run(
                 messages.update()
                 .where(messages.c.id == asked.id)
                 .values(updated_at=time.time() + 5 * DAY)
@@ -152,7 +152,7 @@ async def test_a_dead_message_stays_until_its_letter_is_dropped(tmp_path: Path):
         await desk.dead.drop(letter.id)
         await late.prune()
         assert await kept(desk) == []
-        assert await desk.database.read(lambda c: c.execute(select(deadletters)).all()) == []
+        assert await desk.database.read(lambda store: store.session.rows(select(deadletters))) == []
 
 
 async def test_what_was_given_up_is_gone_from_the_log_and_no_rebuild_brings_it_back(tmp_path: Path):
@@ -202,9 +202,9 @@ async def test_a_task_goes_with_its_events_and_its_request_and_an_open_one_stays
         assert counts(await late.prune()) == {("tasks", ""): 1}
         assert await kept(desk) == [held.request]
         left = await desk.database.read(
-            lambda c: (
-                set(c.scalars(select(a2a_tasks.c.id))),
-                set(c.scalars(select(a2a_task_events.c.task))),
+            lambda store: (
+                set(store.session.column(select(a2a_tasks.c.id))),
+                set(store.session.column(select(a2a_task_events.c.task))),
             )
         )
         assert left == ({held.id}, {held.id})
@@ -228,10 +228,10 @@ async def test_the_progress_of_an_ended_task_goes_and_its_result_and_turns_stay(
         await desk.settled()
         before = await desk.task(done.id, done.seq)
         states = select(a2a_task_events.c.state).order_by(a2a_task_events.c.seq)
-        was = await desk.database.read(lambda c: list(c.scalars(states)))
+        was = await desk.database.read(lambda store: store.session.column(states))
         late = pruner(desk, 8, events="7d")
         assert counts(await late.prune()) == {("events", ""): len(was) - len(set(was))}
-        assert await desk.database.read(lambda c: list(c.scalars(states))) == list(
+        assert await desk.database.read(lambda store: store.session.column(states)) == list(
             dict.fromkeys(was)
         )
         assert await desk.task(done.id, done.seq) == before

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from postroom.backup import archive, sealed
-from postroom.backup.taking import FORMAT, IDENTITY, KEYS, SNAPSHOTS
+from postroom.backup.taking import FORMAT, KEYS, SNAPSHOTS
 from postroom.errors import Conflict, EnvironmentFault, InvalidInput, StateUnwritable
 from postroom.identity.privatefile import replace as write_private
 from postroom.protocol.ids import check_name
@@ -23,7 +23,7 @@ from postroom.settings import Settings
 from postroom.store import copying
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
-from postroom.store.schema import PROJECTION, REVISION
+from postroom.store.schema import IDENTITY, PROJECTION, REVISION
 
 SECRET_PLACES = ("keys", "tls", "postroom.toml")
 """Where the sealed part of a backup may put files."""
@@ -119,7 +119,10 @@ async def _load(settings: Settings, staging: Path, org: str) -> None:
         await migrate(database)
         for part, tables in (("identity", IDENTITY), ("projection", PROJECTION)):
             kept = staging / SNAPSHOTS / f"{org}.{part}"
-            await database.write(lambda c, kept=kept, tables=tables: copying.load(c, kept, tables))
+            await database.write(
+                lambda store, kept=kept, tables=tables: copying.load(store.session, kept, tables),
+                timeout=None,
+            )
 
 
 def _sync_tree(folder: Path) -> None:

@@ -24,15 +24,12 @@ from postroom.backup.frozen import frozen
 from postroom.settings import DEFAULT_ORG, Settings
 from postroom.store import copying
 from postroom.store.database import Database
-from postroom.store.schema import PROJECTION, REVISION, metadata
+from postroom.store.schema import IDENTITY, REVISION
 
 FORMAT = 1
 KEYS = "keys.sealed"
 SNAPSHOTS = "snapshots"
 """Folder of the archive: ORG.projection and ORG.identity."""
-
-IDENTITY = tuple(table for table in metadata.sorted_tables if table not in PROJECTION)
-"""The tables whose content nothing else has, referred ones first."""
 
 JOURNAL = "sidecar"
 """Folder of a worker with its sidecar's journal."""

@@ -13,7 +13,7 @@ from functools import partial
 
 from postroom.settings.keeping import DAY, Keeping
 from postroom.store import pruning
-from postroom.store.database import Connection, Database
+from postroom.store.database import Database, Store
 from postroom.store.pruning import Ended, Kind
 
 PAGE = 250
@@ -100,7 +100,7 @@ class Pruner:
         age = self._keeping.of("messages", "").seconds
         if age is not None:
             before = self._clock() - max(age, LEAST)
-            await self._database.write(lambda c: pruning.forget_dropped(c, before))
+            await self._database.write(lambda store: pruning.forget_dropped(store.session, before))
         return found
 
     async def _all(self, *, give_up: bool) -> list[Pruned]:
@@ -110,16 +110,17 @@ class Pruner:
 
     async def _pass(self, name: str, *, give_up: bool) -> _Run:
         read, kind = self._database.read, pruning.KINDS[name]
-        run = _Run(name, self._keeping, self._clock(), await read(pruning.projects_of_agents))
+        project = await read(lambda store: pruning.projects_of_agents(store.session))
+        run = _Run(name, self._keeping, self._clock(), project)
         if self._keeping.sized(name):
-            for parties, said, size in await read(kind.sizes):
+            for parties, said, size in await read(lambda store: kind.sizes(store.session)):
                 project = run.project_of(parties, said)
                 run.over[project] = run.over.get(project, 0) + size
             for project in list(run.over):
                 most = self._keeping.of(name, project).size
                 run.over[project] = 0 if most is None else run.over[project] - most
         after = 0
-        while page := await read(lambda c, at=after: kind.page(c, at, PAGE)):
+        while page := await read(lambda store, at=after: kind.page(store.session, at, PAGE)):
             chosen = [row for row in page if run.may_go(row)]
             if chosen:
                 step = partial(_step, kind=kind, run=run, chosen=chosen, give_up=give_up)
@@ -130,16 +131,14 @@ class Pruner:
         return run
 
 
-def _step(
-    connection: Connection, *, kind: Kind, run: _Run, chosen: list[Ended], give_up: bool
-) -> None:
-    held = kind.held(connection, chosen, run.gone)
+def _step(store: Store, *, kind: Kind, run: _Run, chosen: list[Ended], give_up: bool) -> None:
+    held = kind.held(store.session, chosen, run.gone)
     going = []
     for row in chosen:
         if row.key not in held and run.may_go(row):  # the first ones may have made enough room
             run.count(row)
             going.append(row)
     if give_up:
-        kind.give_up(connection, going)
+        kind.give_up(store.session, going)
     else:
         run.gone.update(row.key for row in going)

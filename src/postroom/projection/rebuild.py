@@ -9,7 +9,7 @@ from postroom.bus.port import BusAdmin, Message
 from postroom.errors import EnvironmentFault
 from postroom.observe import get_logger
 from postroom.projection.rules import Rules, fold
-from postroom.store import copying, records, snapshot
+from postroom.store import copying, snapshot
 from postroom.store.database import Database
 
 log = get_logger(__name__)
@@ -32,7 +32,9 @@ async def rebuild(database: Database, admin: BusAdmin, rules: Rules, kept: Path 
     """
     if kept is not None:
         await asyncio.to_thread(copying.verify, kept)
-    await database.write(lambda c: copying.restore_projection(c, kept))
+    await database.write(
+        lambda store: copying.restore_projection(store.session, kept), timeout=None
+    )
     for stream in rules:
         await _fold_on(database, admin, rules, stream)
 
@@ -48,17 +50,19 @@ async def catch_up(database: Database, kept: Path | None) -> bool:
     """
     if kept is None:
         return False
-    held = await asyncio.to_thread(copying.header, kept)
-    if not snapshot.older(await database.read(copying.cursors), held):
+    held = await asyncio.to_thread(copying.held, kept)
+    if not snapshot.older(await database.read(lambda store: copying.cursors(store.session)), held):
         return False
     log.warning("the projection is older than its snapshot, which is loaded: %s", kept)
     await asyncio.to_thread(copying.verify, kept)
-    await database.write(lambda c: copying.restore_projection(c, kept))
+    await database.write(
+        lambda store: copying.restore_projection(store.session, kept), timeout=None
+    )
     return True
 
 
 async def _fold_on(database: Database, admin: BusAdmin, rules: Rules, stream: str) -> None:
-    position = await database.read(lambda c: records.cursor(c, stream))
+    position = await database.read(lambda store: store.cursor(stream))
     if await admin.last_sequence(stream) < position:
         raise EnvironmentFault(
             f"the snapshot is ahead of the log of {stream}: they do not belong together"
@@ -66,7 +70,7 @@ async def _fold_on(database: Database, admin: BusAdmin, rules: Rules, stream: st
     batch: list[Message] = []
 
     async def commit() -> None:
-        await database.write(lambda c: fold(c, rules, stream, batch))
+        await database.write(lambda store: fold(store, rules, stream, batch))
         batch.clear()
 
     async for record in admin.replay(stream, after=position):

@@ -20,8 +20,8 @@ from postroom.bus.port import BusAdmin, Message
 from postroom.errors import PostroomError
 from postroom.observe import get_logger
 from postroom.projection.pruning import Pruned, Pruner
-from postroom.store import copying, records, snapshot
-from postroom.store.database import Connection, Database
+from postroom.store import copying, snapshot
+from postroom.store.database import Database, Store
 
 log = get_logger(__name__)
 
@@ -50,7 +50,7 @@ class Over:
         folded: whether the records become rows, so that a snapshot must hold them first.
     """
 
-    judge: Callable[[Connection, Message, float], bool]
+    judge: Callable[[Store, Message, float], bool]
     folded: bool = True
 
 
@@ -132,7 +132,7 @@ class Retention:
         held = await asyncio.to_thread(copying.take, self._database, path, self._org)
         (self._folder / copying.LEGACY).unlink(missing_ok=True)
         deleted = sum([await self._shorten(stream, held.cursors, before) for stream in self._over])
-        await self._database.write(lambda c: records.forget_early_receipts(c, before))
+        await self._database.write(lambda store: store.records.forget_early_receipts(before))
         return deleted
 
     async def _shorten(self, stream: str, held: Mapping[str, int], before: float) -> int:
@@ -161,7 +161,5 @@ class Retention:
         return batch
 
 
-def _those_over(
-    over: Over, batch: list[Message], before: float, connection: Connection
-) -> list[int]:
-    return [record.sequence for record in batch if over.judge(connection, record, before)]
+def _those_over(over: Over, batch: list[Message], before: float, store: Store) -> list[int]:
+    return [record.sequence for record in batch if over.judge(store, record, before)]

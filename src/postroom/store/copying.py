@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import islice
+from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from sqlalchemy import Boolean, Table, create_engine, delete, insert, select
-from sqlalchemy.pool import NullPool
+from sqlalchemy import MetaData, Table, bindparam, delete, insert, select, tuple_
 
-from postroom.errors import EnvironmentFault, InvalidInput
+from postroom.errors import EnvironmentFault
 from postroom.store import snapshot
-from postroom.store.database import Connection, Database, typed_faults
+from postroom.store.database import Database
+from postroom.store.migrate import upgrade
 from postroom.store.schema import PROJECTION, REVISION
 from postroom.store.schema import cursors as positions
-from postroom.store.snapshot import CHUNK, SnapshotHeader, TablePart
+from postroom.store.session import Prepared, Session, prepared
+from postroom.store.snapshot import SnapshotHeader, SnapshotReader
+from postroom.store.sqlite import BUSY_TIMEOUT, DIALECT, altering, typed_faults
 
 LEGACY = "snapshot.db"
 """The copy that a Postroom before this format made; `rebuild` still begins from it."""
+
+PAGE = 500
+"""Rows of one query: a driver may hold the whole result of one in memory."""
 
 _SQLITE = b"SQLite format 3\0"
 
@@ -47,91 +54,69 @@ def take(
         StateUnwritable: the disk is full, or not writable; the last snapshot was kept.
         EnvironmentFault: the database or the new snapshot is damaged; the last one was kept.
     """
-    with typed_faults(), aside(database) as connection:
-        header = SnapshotHeader(REVISION, org, clock(), cursors(connection))
-        snapshot.write(path, header, tables, lambda table: connection.execute(select(table)))
+    with database.aside() as store:
+        header = SnapshotHeader(REVISION, org, clock(), cursors(store.session))
+        snapshot.write(path, header, tables, lambda table: rows(store.session, table))
     return header
 
 
-@contextmanager
-def aside(database: Database) -> Generator[Connection, None, None]:
-    """A read transaction on a connection of its own: it may last longer than any call."""
-    if database.path is None:
-        raise InvalidInput("a database in memory cannot be copied, so its log cannot be shortened")
-    engine = create_engine(
-        f"sqlite:///{database.path.as_uri()}?mode=ro&uri=true",
-        poolclass=NullPool,
-        connect_args={"isolation_level": None},
-    )
-    with engine.connect() as connection:
-        connection.exec_driver_sql("BEGIN")
-        yield connection
+def rows(session: Session, table: Table) -> Iterator[Sequence[Any]]:
+    """All rows of a table in the order of its primary key, a page at a time."""
+    first, more = _pages(table)
+    at = [list(table.columns).index(column) for column in table.primary_key]
+    page = session.rows(first)
+    while page:
+        yield from page
+        after = {f"after_{number}": page[-1][column] for number, column in enumerate(at)}
+        page = session.rows(more, **after) if len(page) == PAGE else []
 
 
-def cursors(connection: Connection) -> dict[str, int]:
+@cache
+def _pages(table: Table) -> tuple[Prepared, Prepared]:
+    key = list(table.primary_key)
+    found = select(*table.columns).order_by(*key).limit(PAGE)
+    after = [bindparam(f"after_{number}", type_=column.type) for number, column in enumerate(key)]
+    past = key[0] > after[0] if len(key) == 1 else tuple_(*key) > tuple_(*after)
+    return prepared(found), prepared(found.where(past))
+
+
+def cursors(session: Session) -> dict[str, int]:
     """For each stream the sequence up to which all of the projection holds its effect."""
     found: dict[str, int] = {}
-    for stream, seq in connection.execute(select(positions.c.stream, positions.c.seq)):
+    for stream, seq in session.rows(select(positions.c.stream, positions.c.seq)):
         found[stream] = min(seq, found.get(stream, seq))
     return found
 
 
-def restore_projection(connection: Connection, path: Path | None) -> None:
+def restore_projection(session: Session, path: Path | None) -> None:
     """Replace the projection by the snapshot at `path`, or empty it; identity stays as it is.
 
     Args:
-        connection: in the transaction that does all of it.
+        session: in the transaction that does all of it.
 
     Raises:
-        EnvironmentFault: the snapshot is damaged, or cannot become rows of the present tables.
+        EnvironmentFault: the snapshot is damaged, or of a newer Postroom.
     """
     for table in PROJECTION:
-        connection.execute(delete(table))
+        session.run(delete(table))
     if path is not None:
-        load(connection, path, PROJECTION)
+        load(session, path, PROJECTION)
 
 
-def load(connection: Connection, path: Path, tables: Sequence[Table]) -> None:
+def load(session: Session, path: Path, tables: Sequence[Table]) -> None:
     """Insert the rows of the snapshot at `path` into `tables`, which are empty.
 
     Raises:
         EnvironmentFault: the snapshot is damaged, or of a newer Postroom.
     """
-    by_name = {table.name: table for table in tables}
+    into = {table.name: prepared(insert(table)) for table in tables}
     with opened(path) as file:
         for part in file.parts(tables):
-            connection.execute(insert(by_name[part.table]), part.rows)
-
-
-class SnapshotRows(Protocol):
-    """What a snapshot of either form gives."""
-
-    header: SnapshotHeader
-
-    def parts(self, tables: Iterable[Table]) -> Iterator[TablePart]:
-        """The rows of `tables`; the end of the iteration has checked the whole file."""
-
-
-@contextmanager
-def opened(path: Path) -> Generator[SnapshotRows, None, None]:
-    """Read a snapshot of either form. Blocks: use it in a thread.
-
-    Raises:
-        EnvironmentFault: it is damaged, or a newer Postroom wrote it.
-    """
-    with path.open("rb") as file:
-        legacy = file.read(len(_SQLITE)) == _SQLITE
-    with _legacy(path) if legacy else snapshot.opened(path) as found:
-        if found.header.revision > REVISION:
-            raise EnvironmentFault(
-                f"the snapshot has version {found.header.revision}, this Postroom knows {REVISION}",
-                remedy="use the newer Postroom that wrote it",
-            )
-        yield found
+            session.run_many(into[part.table], part.rows)
 
 
 def verify(path: Path) -> SnapshotHeader:
-    """Check a snapshot of either form; returns its header.
+    """Check a snapshot, also one of an older version; returns its header.
 
     Raises:
         EnvironmentFault: it is damaged, or a newer Postroom wrote it.
@@ -142,47 +127,87 @@ def verify(path: Path) -> SnapshotHeader:
         return found.header
 
 
-def header(path: Path) -> SnapshotHeader:
-    """The header of a snapshot of either form, whose rows are not checked."""
-    with opened(path) as found:
-        return found.header
+def held(path: Path) -> dict[str, int]:
+    """The cursors in a snapshot, whose rows are not checked.
+
+    Raises:
+        EnvironmentFault: it is damaged.
+    """
+    if not _is_legacy(path):
+        with snapshot.opened(path) as found:
+            return found.header.cursors
+    with typed_faults(), closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as driver:
+        return dict(driver.execute("SELECT stream, min(seq) FROM cursors GROUP BY stream"))
+
+
+def _is_legacy(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
 
 
 @contextmanager
-def _legacy(path: Path) -> Generator[SnapshotRows, None, None]:
-    with (
-        typed_faults(),
-        closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection,
-    ):
-        yield _LegacyRows(connection, path)
+def opened(path: Path) -> Generator[SnapshotReader, None, None]:
+    """Read a snapshot, one of an older version as rows of the present tables. Blocks: use it in a thread.
+
+    Raises:
+        EnvironmentFault: it is damaged, or a newer Postroom wrote it.
+    """
+    legacy = _is_legacy(path)
+    if not legacy:
+        with snapshot.opened(path) as found:
+            if found.header.revision > REVISION:
+                raise EnvironmentFault(
+                    f"the snapshot has version {found.header.revision}, this Postroom knows {REVISION}",
+                    remedy="use the newer Postroom that wrote it",
+                )
+            if found.header.revision == REVISION:
+                yield found
+                return
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".convert-") as scratch:
+        new = Path(scratch) / snapshot.NAME
+        _convert(path, new, legacy=legacy)
+        with snapshot.opened(new) as found:
+            yield found
 
 
-class _LegacyRows:
-    """The rows of a copy that is a database of SQLite."""
-
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        self._connection = connection
-        self._path = path
-        (revision,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-        positions = dict(connection.execute("SELECT stream, seq FROM cursors"))
-        self.header = SnapshotHeader(revision, "", path.stat().st_mtime, positions)
-
-    def parts(self, tables: Iterable[Table]) -> Iterator[TablePart]:
-        intact = self._connection.execute("PRAGMA integrity_check").fetchone()
-        if intact != ("ok",):
-            raise EnvironmentFault(f"the snapshot {self._path} is damaged: {intact[0]}")
-        for table in tables:
-            there = {row[1] for row in self._connection.execute(f"PRAGMA table_info({table.name})")}
-            columns = [column for column in table.columns if column.name in there]
-            names = ", ".join(column.name for column in columns)
-            flags = [at for at, column in enumerate(columns) if isinstance(column.type, Boolean)]
-            found = self._connection.execute(f"SELECT {names} FROM {table.name}")  # noqa: S608 (our own names)
-            while chunk := list(islice(found, CHUNK)):
-                yield TablePart(table.name, [_row(columns, flags, row) for row in chunk])
+def _convert(old: Path, new: Path, *, legacy: bool) -> None:
+    """Write the rows of an older snapshot as those of the present tables, by the migrations of a database."""
+    scratch = new.with_name("convert.db")
+    if legacy:
+        shutil.copyfile(old, scratch)
+    with typed_faults(), closing(sqlite3.connect(scratch, BUSY_TIMEOUT, 0, None)) as driver:
+        driver.execute("PRAGMA synchronous = OFF")  # nothing here outlives a crash
+        header = _legacy_header(driver, old) if legacy else _fill(driver, old)
+        altering(driver, upgrade)
+        session = Session(DIALECT, driver)
+        header = SnapshotHeader(REVISION, header.org, header.created, cursors(session))
+        snapshot.write(new, header, PROJECTION, lambda table: rows(session, table))
 
 
-def _row(columns: Sequence[Any], flags: Sequence[int], row: Sequence[Any]) -> dict[str, Any]:
-    values = list(row)
-    for at in flags:
-        values[at] = bool(values[at])
-    return {column.name: value for column, value in zip(columns, values, strict=True)}
+def _legacy_header(driver: sqlite3.Connection, path: Path) -> SnapshotHeader:
+    intact = driver.execute("PRAGMA integrity_check").fetchone()
+    if intact != ("ok",):
+        raise EnvironmentFault(f"the snapshot {path} is damaged: {intact[0]}")
+    (revision,) = driver.execute("SELECT version_num FROM alembic_version").fetchone()
+    return SnapshotHeader(revision, "", path.stat().st_mtime)
+
+
+def _fill(driver: sqlite3.Connection, path: Path) -> SnapshotHeader:
+    """Make the tables of that older version, with the rows of the snapshot."""
+    with snapshot.opened(path) as found:
+        altering(driver, lambda connection: upgrade(connection, found.header.revision))
+        tables: list[Table] = []
+
+        def reflect(connection: Any) -> None:
+            metadata = MetaData()
+            metadata.reflect(connection)
+            tables.extend(metadata.tables.values())
+
+        altering(driver, reflect)
+        session = Session(DIALECT, driver)
+        into = {table.name: prepared(insert(table)) for table in tables}
+        driver.execute("BEGIN")
+        for part in found.parts(tables):
+            session.run_many(into[part.table], part.rows)
+        driver.execute("COMMIT")
+        return found.header

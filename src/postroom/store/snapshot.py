@@ -279,6 +279,6 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def older(cursors: Mapping[str, int], held: SnapshotHeader) -> bool:
-    """Whether a projection with `cursors` lacks what the snapshot holds, so that the log may not have it any more."""
-    return any(cursors.get(stream, 0) < seq for stream, seq in held.cursors.items())
+def older(cursors: Mapping[str, int], held: Mapping[str, int]) -> bool:
+    """Whether a projection with `cursors` lacks what a snapshot holds, so that the log may not have it any more."""
+    return any(cursors.get(stream, 0) < seq for stream, seq in held.items())
