@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
 import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import EXAMPLES, PostRoom
+from postroom.client.http import Client
+from tests.e2e.conftest import EXAMPLES, PostRoom, gone, until
 
 CONFLICT = 5
 LONG_AGO = time.time() - 40 * 86400
@@ -49,3 +54,60 @@ def test_prune_says_what_is_due_and_deletes_it_when_somebody_says_so(room: PostR
     assert "long ago" not in texts
     assert "today" in texts
     assert "nothing is due" in room.run("prune")
+
+
+def copy(room: PostRoom, into: Path) -> None:
+    into.mkdir()
+    for path in room.state.glob("projection.db*"):
+        shutil.copy2(path, into / path.name)
+
+
+def put_back(room: PostRoom, kept: Path) -> None:
+    for path in room.state.glob("projection.db*"):
+        path.unlink()
+    for path in kept.iterdir():
+        shutil.copy2(path, room.state / path.name)
+
+
+@pytest.mark.requirement("snapshot-older-copy")
+@pytest.mark.timeout(120)
+def test_older_files_of_the_projection_under_a_newer_log_show_everything_again(
+    room: PostRoom,
+) -> None:
+    room.up()
+    room.run("spawn", str(EXAMPLES / "echo.toml"))
+    blob = room.json("blob", "put", str(EXAMPLES / "echo.toml"))["url"]
+    room.run("send", "@echo", "before", "--wait", "answered")
+    room.run("down")
+    copy(room, room.scratch / "older")
+    room.up()
+    room.run("spawn", str(EXAMPLES / "echo.toml"), "--name", "newer")
+    for nick in ("@echo", "@newer"):
+        room.run("send", nick, "after", "--wait", "answered")
+        room.run("delegate", nick, f"a task for {nick}", "--wait")
+    room.run("chat", "#main", given="a post\n")
+    with room.client() as client:
+        # What comes last is in no checkpoint: a copy of the running files has it in the WAL alone.
+        copy(room, room.scratch / "running")
+        shown = everything(room, client)
+    for pid in (room.server["pid"], room.server["nats_pid"]):
+        os.kill(pid, signal.SIGKILL)
+        until(lambda pid=pid: gone(pid))
+
+    for kept in ("older", "running", "none"):
+        (room.scratch / "none").mkdir(exist_ok=True)
+        put_back(room, room.scratch / kept)
+        room.up()
+        with room.client() as client:
+            assert everything(room, client) == shown, kept
+        assert room.run("blob", "get", blob) == (EXAMPLES / "echo.toml").read_text()
+        room.run("down")
+
+
+def everything(room: PostRoom, client: Client) -> dict[str, Any]:
+    return {
+        "messages": [client.chat(nick) for nick in ("@echo", "@newer")],
+        "tasks": room.json("task", "list", "--all")["tasks"],
+        "posts": client.posts("main"),
+        "workers": sorted(worker["nick"] for worker in client.workers()),
+    }
