@@ -54,8 +54,9 @@ def _parameters(url: str) -> dict[str, str]:
             raise ValueError
         options = [*pq.Conninfo.get_defaults(), *pq.Conninfo.parse(url.encode())]
         found = {one.keyword.decode(): one.val.decode() for one in options if one.val}
-        if "@" in found.get("host", ""):
-            raise ValueError  # the password has a `@`, and its end would be shown as a host
+        port, shown = found.get("port", ""), found.get("host", "") + found.get("dbname", "")
+        if "@" in shown or not (port.replace(",", "") or "0").isdecimal():
+            raise ValueError  # a sign in the password ended it early, and its rest would be shown
     except (Error, ValueError):
         # Without the text: it may hold a password.
         raise InvalidInput(
