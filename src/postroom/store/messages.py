@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
-from sqlalchemy import Select, and_, bindparam, false, func, or_, select, update
+from sqlalchemy import Select, and_, bindparam, false, func, select, update
 
 from postroom.protocol.limits import MAX_PAGE
 from postroom.protocol.receipts import State
@@ -45,6 +45,9 @@ class MessageRow:
     final: bool = False
     requests: bool = False
 
+
+ENDLESS = 2**63 - 1
+"""Past every sequence."""
 
 COLUMNS = [messages.c[field.name] for field in fields(MessageRow)]
 
@@ -88,6 +91,20 @@ _TO_PAST = prepared(
     .limit(bindparam("most"))
 )
 
+
+_BETWEEN = select(*COLUMNS).where(
+    messages.c.sender == bindparam("sender"), messages.c.recipient == bindparam("recipient")
+)
+_LAST_BETWEEN = prepared(
+    _BETWEEN.where(messages.c.seq < bindparam("before"))
+    .order_by(messages.c.seq.desc())
+    .limit(bindparam("most"))
+)
+_PAST_BETWEEN = prepared(
+    _BETWEEN.where(messages.c.seq > bindparam("after"))
+    .order_by(messages.c.seq)
+    .limit(bindparam("most"))
+)
 
 _SEQ = attrgetter("seq")
 
@@ -166,18 +183,19 @@ class MessageStore:
         self, one: str, other: str, *, limit: int, before: int = 0, after: int = 0
     ) -> list[MessageRow]:
         """Messages between two agents, oldest first: the newest `limit`, or the first `limit` past `after`."""
-        found = select(*COLUMNS).where(
-            or_(
-                and_(messages.c.sender == one, messages.c.recipient == other),
-                and_(messages.c.sender == other, messages.c.recipient == one),
+        # One query a direction: neither database takes both in the order of their index.
+        found = _PAST_BETWEEN if after else _LAST_BETWEEN
+        most = page(limit)
+        values = {"after": after} if after else {"before": before or ENDLESS}
+        both = [
+            row
+            for sender, recipient in {(one, other), (other, one)}
+            for row in self._session.all(
+                MessageRow, found, sender=sender, recipient=recipient, most=most, **values
             )
-        )
-        if before:
-            found = found.where(messages.c.seq < before)
-        if after:
-            found = found.where(messages.c.seq > after).order_by(messages.c.seq)
-            return self._session.all(MessageRow, found.limit(page(limit)))
-        return self._newest(found, limit)
+        ]
+        both.sort(key=_SEQ)
+        return both[:most] if after else both[-most:]
 
     def to_past(self, recipient: str, after: int, limit: int) -> list[MessageRow]:
         """The first messages to `recipient` past sequence `after`, oldest first."""

@@ -16,7 +16,21 @@ import hashlib
 import re
 from collections.abc import Iterator
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, Table, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    DefaultClause,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    false,
+    text,
+    true,
+)
 from sqlalchemy.dialects.postgresql import TEXT
 from sqlalchemy.dialects.postgresql.psycopg import dialect
 from sqlalchemy.schema import CreateIndex, CreateTable
@@ -56,6 +70,11 @@ def quoted(name: str) -> str:
 def literal(value: str) -> str:
     """`value` as a text in a statement that takes no parameters."""
     return "'" + value.replace("'", "''") + "'"
+
+
+def enter(connection: Connection, schema: str) -> None:
+    """Let the statements of the present transaction mean the tables of `schema`."""
+    connection.exec_driver_sql(f"SET LOCAL search_path TO {quoted(schema)}")
 
 
 def shared_tables() -> Iterator[str]:
@@ -100,6 +119,10 @@ def _translated(table: Table, tables: MetaData, *, shared: bool) -> Table:
             column.type = _TEXT
         elif isinstance(column.type, Integer):
             column.type = BigInteger()
+        elif isinstance(column.type, Boolean) and isinstance(column.server_default, DefaultClause):
+            column.server_default = DefaultClause(
+                false() if str(column.server_default.arg) == "0" else true()
+            )
     made.indexes.clear()
     for index in table.indexes:
         where = index.dialect_options["sqlite"]["where"]
