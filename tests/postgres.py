@@ -86,6 +86,11 @@ class PostgresServer:
             cursor = connection.execute(statement.encode(), values or None)
             return cursor.fetchall() if cursor.description else []
 
+    @property
+    def runs(self) -> bool:
+        """Whether it was started, and neither stopped nor killed."""
+        return self._process is not None
+
     def start(self) -> None:
         """Start it; on return it takes connections."""
         for _ in range(CHANCES):
