@@ -151,6 +151,20 @@ _OPEN_OF = prepared(
     .order_by(a2a_tasks.c.requested_seq)
     .limit(BATCH)
 )
+_FIRST_ATTEMPT = (
+    select(a2a_task_events.c.at)
+    .where(
+        a2a_task_events.c.task == a2a_tasks.c.id,
+        a2a_task_events.c.state == TaskState.WORKING.value,
+    )
+    .order_by(a2a_task_events.c.seq)
+    .limit(1)
+)
+_BEGUN = prepared(
+    select(a2a_tasks.c.id, _FIRST_ATTEMPT.correlate(a2a_tasks).scalar_subquery()).where(
+        among(a2a_tasks.c.id, "ids")
+    )
+)
 _COUNTS = prepared(
     select(a2a_tasks.c.worker, func.count()).where(_OPEN).group_by(a2a_tasks.c.worker)
 )
@@ -308,14 +322,8 @@ class TaskStore:
 
     def begun(self, tasks: Collection[str]) -> dict[str, float]:
         """The instant of each task's first attempt; a task without one is left out."""
-        of_it = and_(
-            a2a_task_events.c.task == a2a_tasks.c.id,
-            a2a_task_events.c.state == TaskState.WORKING.value,
-        )
-        first = select(a2a_task_events.c.at).where(of_it).order_by(a2a_task_events.c.seq).limit(1)
-        found = select(a2a_tasks.c.id, first.correlate(a2a_tasks).scalar_subquery())
-        rows = self._session.rows(found.where(a2a_tasks.c.id.in_(tasks)))
-        return {task: at for task, at in rows if at is not None}
+        found = self._session.rows(_BEGUN, ids=tasks)
+        return {task: at for task, at in found if at is not None}
 
     def heads_by_ids(self, ids: Collection[str]) -> list[TaskHead]:
         """The tasks with those ids, without their snapshots, in no order."""
