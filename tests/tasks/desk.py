@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sqlalchemy import select
+
 from postroom.mail import projection
 from postroom.mail.clerk import Clerk
 from postroom.projection.changes import of_task
-from postroom.projection.fold import DURABLE, Fold, all_after
+from postroom.projection.fold import Fold
 from postroom.projection.rules import together
 from postroom.projection.submit import append_alert
 from postroom.protocol import priority
@@ -20,12 +21,12 @@ from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Receipt, State
 from postroom.protocol.tasks import chain_headers, task_id
-from postroom.store import tasks
-from postroom.store.alerts import AlertRow, newest
-from postroom.store.database import Database
+from postroom.store.alerts import AlertRow
+from postroom.store.database import Database, Store
+from postroom.store.schema import PROJECTION
 from postroom.store.tasks import TaskRow
 from postroom.tasks.chain import Chain
-from postroom.tasks.clerk import TaskClerk
+from postroom.tasks.clerk import TOLD, TaskClerk
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.rules import ORDER
 from postroom.tasks.rules import RULES as TASK_RULES
@@ -57,11 +58,11 @@ class TaskDesk(Desk):
     def new_fold(self, database: Database | None = None) -> Fold:
         target = database or self.database
         after = (
-            all_after(Clerk(self.bus, target).after, self._task_clerk(target).after)
+            (Clerk(self.bus, target).after, self._task_clerk(target).after)
             if database
-            else all_after(self.clerk.after, self.task_clerk.after)
+            else (self.clerk.after, self.task_clerk.after)
         )
-        return Fold(self.bus, self.admin, target, self.changes, RULES, after, ORDER)
+        return Fold(self.admin, target, self.changes, RULES, after, ORDER)
 
     async def ask(self, asker: Worker, worker: str, *, stream: bool = False) -> TaskRow:
         """`asker` asks for a task; returns it as it is at first."""
@@ -73,7 +74,7 @@ class TaskDesk(Desk):
         """The task once it is folded up to sequence `seq` of its records."""
 
         async def read() -> TaskRow | None:
-            return await self.database.read(lambda c: tasks.task_by_id(c, task))
+            return await self.database.read(lambda store: store.tasks.task_by_id(task))
 
         def there(row: TaskRow | None) -> bool:
             return row is not None and row.seq >= seq
@@ -87,7 +88,7 @@ class TaskDesk(Desk):
         """The task once it is final."""
 
         async def read() -> TaskRow | None:
-            return await self.database.read(lambda c: tasks.task_by_id(c, task))
+            return await self.database.read(lambda store: store.tasks.task_by_id(task))
 
         found = await self.changes.until(
             of_task(task), read, lambda row: row is not None and row.final, SECONDS
@@ -120,9 +121,7 @@ class TaskDesk(Desk):
             for stream in RULES:
                 last = await self.admin.last_sequence(stream)
                 await self.fold.reached(stream, last, SECONDS)
-                # The server gives no other sign that a delivery was acknowledged, which comes last.
-                while await self.admin.pending(stream, DURABLE) != (0, 0):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await self.fold.settled(SECONDS)
 
     async def overtaking(self, worker: str) -> list[str]:
         """The tasks that `worker` was told of as lying behind messages."""
@@ -153,7 +152,19 @@ class TaskDesk(Desk):
         return [each.state for each in found if each.message_id == message and each.state in ends]
 
     async def raised(self) -> list[AlertRow]:
-        return await self.database.read(lambda c: newest(c, 100))
+        return await self.database.read(lambda store: store.alerts.newest(100))
+
+
+def tables(store: Store) -> dict[str, list[tuple]]:
+    """Every row of the projection, without the clerk's own place, which does not follow from the log."""
+    return {
+        table.name: [
+            tuple(row)
+            for row in store.session.rows(select(table).order_by(*table.primary_key))
+            if TOLD not in row
+        ]
+        for table in PROJECTION
+    }
 
 
 def following(row: TaskRow, state: TaskState, text: str = "") -> TaskRecord:

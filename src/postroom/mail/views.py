@@ -6,7 +6,7 @@ The `as_json` shapes are those of the HTTP API (docs/api.md); instants are secon
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from postroom.errors import ProtocolViolation
@@ -14,10 +14,9 @@ from postroom.protocol import priority
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.priority import Input
 from postroom.protocol.receipts import State
-from postroom.store import messages, records
-from postroom.store.database import Connection
+from postroom.store.database import Store
 from postroom.store.messages import MessageRow
-from postroom.store.parties import Party, parties
+from postroom.store.parties import Party
 from postroom.store.records import DeadLetterRow, PostRow
 from postroom_a2a.messages import text_of
 
@@ -126,48 +125,68 @@ class DeadLetter:
         }
 
 
-def mails(connection: Connection, rows: Sequence[MessageRow]) -> list[Mail]:
+def mails(store: Store, rows: Sequence[MessageRow]) -> list[Mail]:
     """The messages of `rows` in their order, each with its answer."""
-    answers = messages.first_answers(connection, rows)
+    answers = store.messages.first_answers(rows)
     everything = [*rows, *answers.values()]
-    known = parties(connection, (uid for row in everything for uid in (row.sender, row.recipient)))
-    attempts = records.attempts_of(connection, (row.id for row in everything))
+    known = store.agents.parties(uid for row in everything for uid in (row.sender, row.recipient))
+    attempts = store.records.attempts_of(row.id for row in everything)
 
-    def shown(row: MessageRow, answer: Mail | None) -> Mail:
-        handed_over = row.state not in {State.ACCEPTED.value, State.DEAD.value}
-        return Mail(
-            seq=row.seq,
-            id=row.id,
-            sender=known[row.sender],
-            recipient=known[row.recipient],
-            text=row.text,
-            state=State(row.state),
-            reason=row.reason,
-            expects_reply=row.expects_reply,
-            reply_to=row.reply_to,
-            requeue_of=row.requeue_of,
-            sent_at=row.sent_at,
-            updated_at=row.updated_at,
-            final=row.final,
-            attempts=attempts.get((row.sender, row.id), int(handed_over)),
-            answer=answer,
-        )
+    def of(row: MessageRow, answer: Mail | None) -> Mail:
+        tried = attempts.get((row.sender, row.id), 0)
+        return shown(row, known[row.sender], known[row.recipient], tried, answer)
 
     # One level of answers only: an answer may have been answered in turn.
-    shown_answers = {seq: shown(row, None) for seq, row in answers.items()}
-    return [shown(row, shown_answers.get(row.seq)) for row in rows]
+    shown_answers = {seq: of(row, None) for seq, row in answers.items()}
+    return [of(row, shown_answers.get(row.seq)) for row in rows]
 
 
-def posts(connection: Connection, rows: Sequence[PostRow]) -> list[Post]:
+def shown(
+    row: MessageRow, sender: Party, recipient: Party, attempts: int = 0, answer: Mail | None = None
+) -> Mail:
+    """One message; `attempts` as its dead letter has them, 0 without one."""
+    handed_over = row.state not in {State.ACCEPTED.value, State.DEAD.value}
+    return Mail(
+        seq=row.seq,
+        id=row.id,
+        sender=sender,
+        recipient=recipient,
+        text=row.text,
+        state=State(row.state),
+        reason=row.reason,
+        expects_reply=row.expects_reply,
+        reply_to=row.reply_to,
+        requeue_of=row.requeue_of,
+        sent_at=row.sent_at,
+        updated_at=row.updated_at,
+        final=row.final,
+        attempts=attempts or int(handed_over),
+        answer=answer,
+    )
+
+
+def changed(mail: Mail, row: MessageRow) -> Mail:
+    """The message after the fold has written `row`: itself, or a message that may answer it."""
+    sender, recipient = mail.sender, mail.recipient
+    if (row.id, row.sender) == (mail.id, sender.uid):
+        new = shown(row, sender, recipient, 0, mail.answer)
+        return replace(new, attempts=max(mail.attempts, new.attempts))
+    answers = (row.reply_to, row.sender, row.recipient) == (mail.id, recipient.uid, sender.uid)
+    if answers and mail.answer is None:
+        return replace(mail, answer=shown(row, recipient, sender))
+    return mail
+
+
+def posts(store: Store, rows: Sequence[PostRow]) -> list[Post]:
     """The posts of `rows` in their order."""
-    known = parties(connection, (row.sender for row in rows))
+    known = store.agents.parties(row.sender for row in rows)
     return [Post(row.seq, row.id, row.project, known[row.sender], row.text, row.at) for row in rows]
 
 
-def dead_letters(connection: Connection, rows: Sequence[DeadLetterRow]) -> list[DeadLetter]:
+def dead_letters(store: Store, rows: Sequence[DeadLetterRow]) -> list[DeadLetter]:
     """The dead letters of `rows` in their order."""
-    known = parties(connection, (uid for row in rows for uid in (row.sender, row.recipient)))
-    requeued = messages.requeues(connection, (row.message_id for row in rows))
+    known = store.agents.parties(uid for row in rows for uid in (row.sender, row.recipient))
+    requeued = store.messages.requeues(row.message_id for row in rows)
     return [
         DeadLetter(
             id=row.id,

@@ -15,9 +15,8 @@ from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.ids import message_id
 from postroom.protocol.limits import MAX_LABEL
 from postroom.protocol.tasks import task_id
-from postroom.store import agents, messages
 from postroom.store.agents import Agent
-from postroom.store.database import Connection, Database
+from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
 from postroom.store.tasks import TaskRow
 from postroom.tasks.records import TaskRecord
@@ -59,12 +58,15 @@ class Requests:
         *,
         key: str = "",
         context: str = "",
-    ) -> TaskRow:
+        named: Callable[[str], None] = lambda _: None,
+    ) -> tuple[TaskRow, Agent]:
         """Request a task from `worker`; on return the request is in the log, on disk.
 
-        Returns the task as the fold will make it. Unless stated otherwise, an error means that nothing was stored.
+        Returns the task as the fold will make it, and the requester. Unless stated otherwise, an error means that
+        nothing was stored.
 
         Args:
+            named: called with the id of the task before its request is stored.
             key: idempotency key: one key and one worker give one task. "" for a new task.
             context: id of the conversation that the task belongs to, "" for one of its own.
 
@@ -85,7 +87,7 @@ class Requests:
         if len(request.skill) > MAX_LABEL:
             raise InvalidInput(f"the name of a skill has at most {MAX_LABEL} characters")
         now = self._clock()
-        secret = await self._secret(requester)
+        author, secret = await self._author(requester)
 
         def envelope(made: str) -> Envelope:
             return Envelope(
@@ -97,8 +99,12 @@ class Requests:
                 request=request,
             )
 
+        def named_envelope(made: str) -> Envelope:
+            named(task_id(worker.uid, requester, made))
+            return envelope(made)
+
         def earlier(made: str) -> Awaitable[MessageRow | None]:
-            return self._database.read(lambda c: messages.message_of(c, requester, made))
+            return self._database.read(lambda store: store.messages.message_of(requester, made))
 
         # The request must also fit the task's records, or the worker could only refuse it.
         _first(envelope(secrets.token_hex(16)), requester).encode()
@@ -110,36 +116,37 @@ class Requests:
             recipient=worker.uid,
             subject=subjects.inbox(worker.uid, requester),
             key=request_key(key),
-            envelope=envelope,
+            envelope=named_envelope,
             earlier=earlier,
             new_key=self._new_key,
         )
-        return _untaken(done.envelope, requester, done.sequence, request)
+        return _untaken(done.envelope, requester, done.sequence, request), author
 
     async def given(self, requester: str, key: str, workers: Iterable[str]) -> str:
         """The one of `workers` that `requester` gave a task under that key of its message ids, "" if none."""
-        secret = await self._secret(requester)
+        _, secret = await self._author(requester)
         made = {worker: message_id(secret, worker, key) for worker in workers}
 
-        def find(connection: Connection) -> str:
+        def find(store: Store) -> str:
             for worker, request in made.items():
-                if messages.message_of(connection, requester, request) is not None:
+                if store.messages.message_of(requester, request) is not None:
                     return worker
             return ""
 
         return await self._database.read(find)
 
-    async def _secret(self, uid: str) -> bytes:
-        def find(connection: Connection) -> bytes | None:
-            agent = agents.agent_by_uid(connection, uid)
-            if agent is None or agent.retired:
-                return None
-            return agents.message_secret(connection, uid)
+    async def _author(self, uid: str) -> tuple[Agent, bytes]:
+        """The requester, and the secret of its message ids."""
 
-        secret = await self._database.read(find)
-        if secret is None:
+        def find(store: Store) -> tuple[Agent, bytes] | None:
+            agent = store.agents.agent_by_uid(uid)
+            secret = store.agents.message_secret(uid)
+            return None if agent is None or agent.retired or secret is None else (agent, secret)
+
+        found = await self._database.read(find)
+        if found is None:
             raise NotFound(f"there is no agent with the uid {uid!r}")
-        return secret
+        return found
 
 
 def request_key(key: str) -> str:

@@ -11,13 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from postroom.projection.changes import Change
 from postroom.protocol import shapes
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.limits import MAX_DETAIL, MAX_NAMED_BLOBS
-from postroom.store import blobs
-from postroom.store import tasks as store
-from postroom.store.database import Connection
-from postroom.store.parties import Party, parties
+from postroom.store.database import Store
+from postroom.store.parties import Party
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import answer_in, artifacts_of, status_text
@@ -144,12 +143,12 @@ class TaskEvent:
         }
 
 
-def listed(connection: Connection, heads: Sequence[TaskHead], blocker: Blocker) -> list[TaskView]:
+def listed(store: Store, heads: Sequence[TaskHead], blocker: Blocker) -> list[TaskView]:
     """The tasks in their order, as lists show them: without artifacts."""
-    known = parties(connection, (uid for head in heads for uid in (head.worker, head.requester)))
+    known = store.agents.parties(uid for head in heads for uid in (head.worker, head.requester))
     ahead, begun = (
-        _ahead(connection, heads),
-        store.begun(connection, [head.id for head in heads]),
+        _ahead(store, heads),
+        store.tasks.begun([head.id for head in heads]),
     )
     return [
         _view(head, known, _detail(head, known, ahead, blocker), begun.get(head.id))
@@ -157,37 +156,86 @@ def listed(connection: Connection, heads: Sequence[TaskHead], blocker: Blocker) 
     ]
 
 
-def whole(connection: Connection, row: TaskRow, blocker: Blocker) -> TaskView:
+def whole(store: Store, row: TaskRow, blocker: Blocker) -> TaskView:
     """One task with all that its worker has reported."""
-    known = parties(connection, (row.worker, row.requester))
-    detail = _detail(row, known, _ahead(connection, [row]), blocker)
+    known = store.agents.parties((row.worker, row.requester))
+    begun = store.tasks.begun([row.id]).get(row.id)
+    view = _whole(row, known, _ahead(store, [row]), begun, blocker)
+    _add_sizes(store, view.artifacts, row.worker)
+    return view
+
+
+def _whole(
+    row: TaskRow,
+    known: Mapping[str, Party],
+    ahead: Mapping[str, int],
+    begun: float | None,
+    blocker: Blocker,
+) -> TaskView:
     task = json.loads(row.snapshot)
-    view = _view(row, known, detail, store.begun(connection, [row.id]).get(row.id))
-    artifacts = artifacts_of(task)
-    _add_sizes(connection, artifacts, row.worker)
-    return replace(view, status_text=status_text(task), artifacts=artifacts)
+    view = _view(row, known, _detail(row, known, ahead, blocker), begun)
+    return replace(view, status_text=status_text(task), artifacts=artifacts_of(task))
 
 
-def _add_sizes(connection: Connection, artifacts: list[dict[str, Any]], worker: str) -> None:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A task as who waits for it knows it: enough to show it without reading it again.
+
+    Attributes:
+        parties: of its worker and its requester, by uid.
+        begun: instant of its first attempt, None before that.
+    """
+
+    row: TaskRow
+    parties: Mapping[str, Party]
+    begun: float | None = None
+
+    @classmethod
+    def read(cls, store: Store, row: TaskRow) -> Known:
+        """What is known of the task of `row`."""
+        begun = store.tasks.begun([row.id]).get(row.id)
+        return cls(row, store.agents.parties((row.worker, row.requester)), begun)
+
+    def then(self, change: Change) -> Known:
+        """What is known after a change of the task."""
+        if change.kind != "task" or change.seq <= self.row.seq:
+            return self
+        began = self.begun
+        if began is None and change.state == TaskState.WORKING:
+            began = change.row.updated_at
+        return replace(self, row=change.row, begun=began)
+
+    def shown(self, blocker: Blocker) -> TaskView | None:
+        """The task; None if that takes what only SQL has: the tasks ahead of it, or the sizes of its files."""
+        row = self.row
+        if row.seq and row.state == TaskState.SUBMITTED:
+            return None
+        view = _whole(row, self.parties, {}, self.begun, blocker)
+        return None if any(artifact.get("files") for artifact in view.artifacts or ()) else view
+
+
+def _add_sizes(store: Store, artifacts: Sequence[Mapping[str, Any]] | None, worker: str) -> None:
     """Add the size of each file, None for a file that the worker may not read."""
-    files = [file for artifact in artifacts for file in artifact.get("files", ())]
+    files = [file for artifact in artifacts or () for file in artifact.get("files", ())]
+    if not files:
+        return
     hashes = {file["url"].removeprefix(PREFIX) for file in files[:MAX_NAMED_BLOBS]}
-    known = blobs.sizes(connection, hashes, worker)
+    known = store.blobs.sizes(hashes, worker)
     for file in files:
         file["size"] = known.get(file["url"].removeprefix(PREFIX))
 
 
 def events(rows: Sequence[TaskEventRow], task: TaskRow) -> list[TaskEvent]:
     """The changes of `task` in their order."""
-    return [_event(row, task) for row in rows]
+    return [event(row, task) for row in rows]
 
 
-def news(connection: Connection, rows: Sequence[TaskEventRow]) -> list[dict[str, Any]]:
+def news(store: Store, rows: Sequence[TaskEventRow]) -> list[dict[str, Any]]:
     """Changes of any tasks in their order, with parties and request, for readers that follow all tasks."""
-    heads = {head.id: head for head in store.heads_by_ids(connection, {row.task for row in rows})}
-    known = parties(connection, (uid for h in heads.values() for uid in (h.worker, h.requester)))
+    heads = {head.id: head for head in store.tasks.heads_by_ids({row.task for row in rows})}
+    known = store.agents.parties(uid for h in heads.values() for uid in (h.worker, h.requester))
     return [
-        _event(row, head).as_json()
+        event(row, head).as_json()
         | {
             "worker": known[head.worker].as_json(),
             "requester": known[head.requester].as_json(),
@@ -198,7 +246,7 @@ def news(connection: Connection, rows: Sequence[TaskEventRow]) -> list[dict[str,
     ]
 
 
-def _view(head: TaskHead, known: dict[str, Party], detail: str, begun: float | None) -> TaskView:
+def _view(head: TaskHead, known: Mapping[str, Party], detail: str, begun: float | None) -> TaskView:
     return TaskView(
         seq=head.seq,
         requested=head.requested_seq,
@@ -220,10 +268,10 @@ def _view(head: TaskHead, known: dict[str, Party], detail: str, begun: float | N
     )
 
 
-def _ahead(connection: Connection, heads: Sequence[TaskHead]) -> dict[str, int]:
+def _ahead(store: Store, heads: Sequence[TaskHead]) -> dict[str, int]:
     """The number of tasks ahead of each of those that are taken and wait."""
     waiting = [head for head in heads if head.seq and head.state == TaskState.SUBMITTED]
-    queues = {worker: store.queue(connection, worker) for worker in {h.worker for h in waiting}}
+    queues = {worker: store.tasks.queue(worker) for worker in {h.worker for h in waiting}}
     return {
         head.id: sum(
             state == TaskState.WORKING or requested < head.requested_seq
@@ -234,7 +282,7 @@ def _ahead(connection: Connection, heads: Sequence[TaskHead]) -> dict[str, int]:
 
 
 def _detail(
-    head: TaskHead, known: dict[str, Party], ahead: dict[str, int], blocker: Blocker
+    head: TaskHead, known: Mapping[str, Party], ahead: Mapping[str, int], blocker: Blocker
 ) -> str:
     state = TaskState(head.state)
     if head.final or state.interrupted:
@@ -255,7 +303,8 @@ def blocked(nick: str, why: str) -> str:
     return one_line(f"@{nick} {why}: it waits", MAX_DETAIL)
 
 
-def _event(row: TaskEventRow, task: TaskHead) -> TaskEvent:
+def event(row: TaskEventRow, task: TaskHead) -> TaskEvent:
+    """One change of `task`, which is as that change or a later one has made it."""
     event = json.loads(row.event) if row.event else {}
     kind, text, artifact = "task", "", None
     if isinstance(update := event.get("artifactUpdate"), dict):

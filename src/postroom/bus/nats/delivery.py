@@ -84,7 +84,7 @@ class NatsDelivery:
         if confirm:
             await self._js.ask(self._reply, ACK, timeout=CONFIRM_TIMEOUT)
         else:
-            await self._js.mailbox.send(self._reply, ACK)
+            await self._js.mailbox.send_later(self._reply, ACK)
 
     async def nak(self, delay: float = 0.0) -> None:
         """As `Delivery.nak`."""
