@@ -127,8 +127,14 @@ class OrgRouter:
     def _check(self, scope: Scope) -> None:
         if WORKER in scope:
             return  # no browser can reach a worker's door
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        host, origin = headers.get(b"host", ""), headers.get(b"origin")
+        host, origin = "", None
+        for name, value in scope["headers"]:
+            if name == b"host":
+                if host:
+                    raise Forbidden("a request has one Host")
+                host = value.decode("latin-1")
+            elif name == b"origin":
+                origin = value.decode("latin-1")
         check_host(host, origin, self._hosts, pages=self._hosts)
 
 
