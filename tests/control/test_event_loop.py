@@ -75,10 +75,6 @@ def test_a_child_dies_with_a_post_room_that_is_killed():
 
 
 def test_the_end_of_a_child_by_a_signal_is_seen():
-    body = (
-        "child = await run('sleep', '600')\n"
-        "    child.terminate()\n"
-        "    print(await child.wait())"
-    )
+    body = "child = await run('sleep', '600')\n    child.terminate()\n    print(await child.wait())"
     with start(body) as process:
         assert process.communicate(timeout=40)[0] == f"{-signal.SIGTERM}\n"
