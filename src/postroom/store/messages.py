@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
-from sqlalchemy import Select, and_, bindparam, false, func, or_, select, update
+from sqlalchemy import and_, bindparam, false, func, select, update
 
 from postroom.protocol.limits import MAX_PAGE
 from postroom.protocol.receipts import State
@@ -60,6 +60,13 @@ _BY_ID = prepared(
     .order_by(messages.c.seq)
     .limit(1)
 )
+_IDS = prepared(
+    select(messages.c.id)
+    .where(messages.c.id >= bindparam("least"), messages.c.id < bindparam("past"))
+    .distinct()
+    .order_by(messages.c.id)
+    .limit(bindparam("most"))
+)
 _AT = prepared(select(*COLUMNS).where(messages.c.seq == bindparam("at")))
 _AMONG = prepared(select(*COLUMNS).where(among(messages.c.seq, "seqs")))
 _SET_STATE = prepared(update(messages).where(messages.c.seq == bindparam("at")))
@@ -71,6 +78,22 @@ _UNREAD = and_(
     messages.c.final == false(),
     messages.c.state.in_((State.ACCEPTED.value, State.DELIVERED.value)),
 )
+_TO = select(*COLUMNS).where(messages.c.recipient == bindparam("to"))
+_INBOX = prepared(_TO.order_by(messages.c.seq.desc()).limit(bindparam("most")))
+_INBOX_UNREAD = prepared(
+    _TO.where(_UNREAD).order_by(messages.c.seq.desc()).limit(bindparam("most"))
+)
+_PAIR = (
+    select(*COLUMNS)
+    .where(messages.c.sender == bindparam("sender"), messages.c.recipient == bindparam("recipient"))
+    .limit(bindparam("most"))
+)
+_PAIR_BEFORE = prepared(
+    _PAIR.where(messages.c.seq < bindparam("past")).order_by(messages.c.seq.desc())
+)
+_PAIR_AFTER = prepared(_PAIR.where(messages.c.seq > bindparam("past")).order_by(messages.c.seq))
+_LAST = 2**62
+"""Past every sequence."""
 _UNREAD_COUNTS = prepared(
     select(messages.c.recipient, func.count())
     .where(among(messages.c.recipient, "uids"), _UNREAD)
@@ -82,10 +105,7 @@ _REQUEUES = prepared(
     )
 )
 _TO_PAST = prepared(
-    select(*COLUMNS)
-    .where(messages.c.recipient == bindparam("to"), messages.c.seq > bindparam("after"))
-    .order_by(messages.c.seq)
-    .limit(bindparam("most"))
+    _TO.where(messages.c.seq > bindparam("after")).order_by(messages.c.seq).limit(bindparam("most"))
 )
 
 
@@ -117,8 +137,7 @@ class MessageStore:
 
     def ids_by_prefix(self, prefix: str, limit: int) -> list[str]:
         """The first message ids with that hexadecimal prefix."""
-        found = select(messages.c.id).where(messages.c.id >= prefix, messages.c.id < prefix + "g")
-        return self._session.column(found.distinct().order_by(messages.c.id).limit(page(limit)))
+        return self._session.column(_IDS, least=prefix, past=prefix + "g", most=page(limit))
 
     def message_at(self, seq: int) -> MessageRow | None:
         """The message folded from that record of INBOX."""
@@ -152,10 +171,8 @@ class MessageStore:
         """The newest messages to `recipient`, oldest first; with `unread` only those that it has not seen and still
         could.
         """
-        found = select(*COLUMNS).where(messages.c.recipient == recipient)
-        if unread:
-            found = found.where(_UNREAD)
-        return self._newest(found, limit)
+        statement = _INBOX_UNREAD if unread else _INBOX
+        return self._session.all(MessageRow, statement, to=recipient, most=page(limit))[::-1]
 
     def unread_counts(self, recipients: Iterable[str]) -> dict[str, int]:
         """The number of messages that each of `recipients` has not seen and still could."""
@@ -166,18 +183,18 @@ class MessageStore:
         self, one: str, other: str, *, limit: int, before: int = 0, after: int = 0
     ) -> list[MessageRow]:
         """Messages between two agents, oldest first: the newest `limit`, or the first `limit` past `after`."""
-        found = select(*COLUMNS).where(
-            or_(
-                and_(messages.c.sender == one, messages.c.recipient == other),
-                and_(messages.c.sender == other, messages.c.recipient == one),
+        # One query for each direction, since SQLite sorts all that an OR of both gives.
+        statement = _PAIR_AFTER if after else _PAIR_BEFORE
+        values = {"most": page(limit), "past": after or before or _LAST}
+        found = [
+            row
+            for sender, recipient in {(one, other), (other, one)}
+            for row in self._session.all(
+                MessageRow, statement, sender=sender, recipient=recipient, **values
             )
-        )
-        if before:
-            found = found.where(messages.c.seq < before)
-        if after:
-            found = found.where(messages.c.seq > after).order_by(messages.c.seq)
-            return self._session.all(MessageRow, found.limit(page(limit)))
-        return self._newest(found, limit)
+        ]
+        found.sort(key=_SEQ)
+        return found[: values["most"]] if after else found[-values["most"] :]
 
     def to_past(self, recipient: str, after: int, limit: int) -> list[MessageRow]:
         """The first messages to `recipient` past sequence `after`, oldest first."""
@@ -187,7 +204,3 @@ class MessageStore:
         """(sender, id) of each dead message in `ids` to the message that repeats it."""
         found = sorted(self._session.rows(_REQUEUES, ids=set(ids)), reverse=True)
         return {(sender, dead): new for _, sender, dead, new in found}
-
-    def _newest(self, found: Select, limit: int) -> list[MessageRow]:
-        newest = found.order_by(messages.c.seq.desc()).limit(page(limit))
-        return self._session.all(MessageRow, newest)[::-1]

@@ -78,6 +78,17 @@ _NEW_EARLY = insert_new(early_receipts)
 _POST_OF = prepared(
     select(*_POST).where(posts.c.sender == bindparam("sender"), posts.c.id == bindparam("post"))
 )
+_POSTS_OF = select(*_POST).where(posts.c.project == bindparam("of")).limit(bindparam("most"))
+_POSTS_BEFORE = prepared(
+    _POSTS_OF.where(posts.c.seq < bindparam("past")).order_by(posts.c.seq.desc())
+)
+_POSTS_AFTER = prepared(_POSTS_OF.where(posts.c.seq > bindparam("past")).order_by(posts.c.seq))
+_POSTS_PAST = prepared(
+    select(*_POST)
+    .where(posts.c.seq > bindparam("past"))
+    .order_by(posts.c.seq)
+    .limit(bindparam("most"))
+)
 _OF = and_(
     early_receipts.c.sender == bindparam("sender"),
     early_receipts.c.message_id == bindparam("message_id"),
@@ -134,19 +145,14 @@ class RecordStore:
         self, project: str, *, limit: int, before: int = 0, after: int = 0
     ) -> list[PostRow]:
         """Posts of a project, oldest first: the newest `limit`, or the first `limit` past `after`."""
-        found = select(*_POST).where(posts.c.project == project)
+        values = {"of": project, "most": page(limit), "past": after or before or 2**62}
         if after:
-            found = found.where(posts.c.seq > after).order_by(posts.c.seq).limit(page(limit))
-            return self._session.all(PostRow, found)
-        if before:
-            found = found.where(posts.c.seq < before)
-        newest = found.order_by(posts.c.seq.desc()).limit(page(limit))
-        return self._session.all(PostRow, newest)[::-1]
+            return self._session.all(PostRow, _POSTS_AFTER, **values)
+        return self._session.all(PostRow, _POSTS_BEFORE, **values)[::-1]
 
     def posts_past(self, after: int, limit: int) -> list[PostRow]:
         """The first posts of all projects past sequence `after`, oldest first."""
-        found = select(*_POST).where(posts.c.seq > after).order_by(posts.c.seq)
-        return self._session.all(PostRow, found.limit(page(limit)))
+        return self._session.all(PostRow, _POSTS_PAST, past=after, most=page(limit))
 
     def projects(self, *more: str) -> list[str]:
         """The projects that an agent is or was in, those with a post, and `more`; sorted."""
