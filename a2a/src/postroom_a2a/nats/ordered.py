@@ -6,7 +6,6 @@ A gap or a silence breaks an `OrderedConsumer` with `StreamBroken`, and its owne
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
@@ -23,13 +22,17 @@ from postroom_a2a.errors import (
 )
 from postroom_a2a.nats.acks import parse_ack_subject
 from postroom_a2a.nats.jetstream import JetStream
+from postroom_a2a.nats.mailbox import FrameQueue
 from postroom_a2a.nats.port import FAULTS, Frame, Subscription
 from postroom_a2a.nats.records import Record
 
 HEARTBEAT = 5.0
 """Seconds between the server's heartbeats while there is nothing new."""
 
-_UNREAD = 256
+_UNREAD = 65_536
+_UNREAD_SIZE = 64 * 1024 * 1024
+"""Frames and bytes that may lie unread; the server's flow control stops it earlier."""
+
 _INACTIVE = 30.0
 
 _ATTEMPTS = 5
@@ -64,7 +67,7 @@ class OrderedConsumer:
         self._heartbeat = heartbeat
         self._config = config
         self._name = secrets.token_hex(8)
-        self._frames: asyncio.Queue[Frame] = asyncio.Queue(_UNREAD)
+        self._frames = FrameQueue(_UNREAD, _UNREAD_SIZE)
         self._subscription: Subscription | None = None
         self._seen = 0
 
@@ -74,7 +77,7 @@ class OrderedConsumer:
         inbox = self._js.mailbox.new_inbox()
         try:
             # A pushed record keeps its own subject, so the mailbox's subscription cannot assign it to its consumer.
-            self._subscription = await connection.subscribe(inbox, cb=self._frames.put)
+            self._subscription = await connection.subscribe_now(inbox, self._frames.put)
         except FAULTS as error:
             raise BusDisconnected(f"the NATS connection failed: {error}") from error
         try:
@@ -103,7 +106,7 @@ class OrderedConsumer:
             StreamBroken: a record was lost, or the consumer is gone.
         """
         while True:
-            frame = await self._next_frame() if self._frames.empty() else self._frames.get_nowait()
+            frame = await self._next_frame()
             if frame.reply.startswith("$JS.ACK."):
                 return self._record(frame)
             if await self._read_status(frame):
@@ -111,9 +114,8 @@ class OrderedConsumer:
 
     async def _next_frame(self) -> Frame:
         try:
-            async with asyncio.timeout(3 * self._heartbeat):
-                return await self._frames.get()
-        except TimeoutError:
+            return await self._frames.get(3 * self._heartbeat)
+        except RequestTimeout:
             raise StreamBroken(f"the consumer of {self._stream} fell silent") from None
 
     async def left(self) -> int:
@@ -159,8 +161,6 @@ class OrderedConsumer:
         if subscription is not None:
             with suppress(*FAULTS):  # the connection is on its way out
                 await subscription.unsubscribe()
-        while not self._frames.empty():  # so that a callback that waits for room ends
-            self._frames.get_nowait()
 
     def _record(self, frame: Frame) -> Record:
         ack = parse_ack_subject(frame.reply)
