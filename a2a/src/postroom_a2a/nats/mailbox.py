@@ -333,18 +333,24 @@ class FrameQueue:
         self._size_limit = size_limit
         self._unread = 0
         self._frames: deque[Frame] = deque()
-        self._overrun = False
+        self._over = ""  # why no frame is taken any more
         self._waiter: asyncio.Future[None] | None = None
 
     def put(self, frame: Frame) -> None:
         """Take a frame; one beyond the limits breaks the stream."""
         size = len(frame.data)
         full = len(self._frames) >= self._limit or (0 < self._size_limit < self._unread + size)
-        if full or self._overrun:
-            self._overrun = True
-        else:
-            self._frames.append(frame)
-            self._unread += size
+        if full or self._over:
+            self.end("more frames of a stream lay unread than its reader takes")
+            return
+        self._frames.append(frame)
+        self._unread += size
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def end(self, why: str) -> None:
+        """Take no more frames; the reader gets `StreamBroken` behind those that it has not read."""
+        self._over = self._over or why
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -352,12 +358,10 @@ class FrameQueue:
         """The next frame.
 
         Raises:
-            StreamBroken: more frames came than may lie unread.
+            StreamBroken: more frames came than may lie unread, or somebody ended the stream.
             RequestTimeout: no frame came within `timeout` seconds.
         """
-        if not self._frames:
-            if self._overrun:
-                raise StreamBroken("more frames of a stream lay unread than its reader takes")
+        if not self._frames and not self._over:
             loop = asyncio.get_running_loop()
             self._waiter = waiter = loop.create_future()
             timer = loop.call_later(timeout, _expire, waiter)
@@ -366,6 +370,8 @@ class FrameQueue:
             finally:
                 timer.cancel()
                 self._waiter = None
+        if not self._frames:
+            raise StreamBroken(self._over)
         frame = self._frames.popleft()
         self._unread -= len(frame.data)
         return frame

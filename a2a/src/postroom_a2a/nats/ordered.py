@@ -6,6 +6,7 @@ A gap or a silence breaks an `OrderedConsumer` with `StreamBroken`, and its owne
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
@@ -70,11 +71,15 @@ class OrderedConsumer:
         self._frames = FrameQueue(_UNREAD, _UNREAD_SIZE)
         self._subscription: Subscription | None = None
         self._seen = 0
+        self._change: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
         """Subscribe and make the consumer; raises as `JetStream.api`."""
         connection = self._js.mailbox.connection
         inbox = self._js.mailbox.new_inbox()
+        self._change = connection.changed
+        if self._change is not None:
+            self._change.add_done_callback(self._connection_changed)
         try:
             # A pushed record keeps its own subject, so the mailbox's subscription cannot assign it to its consumer.
             self._subscription = await connection.subscribe_now(inbox, self._frames.put)
@@ -99,11 +104,15 @@ class OrderedConsumer:
             target = f"{self._js.prefix}.CONSUMER.DELETE.{self._stream}.{self._name}"
             await self._js.mailbox.send(target, b"")
 
+    def _connection_changed(self, _: asyncio.Future[None]) -> None:
+        """Break at once: what was pushed while there was no connection is lost, and the next heartbeat is far."""
+        self._frames.end(f"the connection to the consumer of {self._stream} was lost")
+
     async def next(self) -> Record | None:
         """The next record, or None for a heartbeat (there is no record at the moment).
 
         Raises:
-            StreamBroken: a record was lost, or the consumer is gone.
+            StreamBroken: a record was lost, the connection was, or the consumer is gone.
         """
         while True:
             frame = await self._next_frame()
@@ -157,6 +166,8 @@ class OrderedConsumer:
         self.pending = info.get("num_pending", 0) + delivered
 
     async def _unsubscribe(self) -> None:
+        if self._change is not None:
+            self._change.remove_done_callback(self._connection_changed)
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
             with suppress(*FAULTS):  # the connection is on its way out
