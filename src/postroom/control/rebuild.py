@@ -17,9 +17,9 @@ from postroom.errors import NotFound
 from postroom.identity.trust import Trust
 from postroom.projection.rebuild import rebuild
 from postroom.settings import DEFAULT_ORG, Settings
+from postroom.store import copying
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
-from postroom.store.snapshot import NAME
 
 
 def run_rebuild(settings: Settings) -> None:
@@ -57,5 +57,4 @@ async def _rebuild(settings: Settings) -> None:
         database = await stack.enter_async_context(Database(settings.database))
         await migrate(database)
         _, admin, _ = await open_bus(settings, trust, host, stack)
-        snapshot = settings.snapshots / NAME
-        await rebuild(database, admin, RULES, snapshot if snapshot.exists() else None)
+        await rebuild(database, admin, RULES, copying.last(settings.snapshots))
