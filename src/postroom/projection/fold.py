@@ -22,6 +22,7 @@ from functools import partial
 from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider
 from postroom.errors import (
     BusDisconnected,
+    DatabaseAway,
     EnvironmentFault,
     NoResponders,
     PostroomError,
@@ -47,7 +48,15 @@ BATCH = 256
 
 MAX_ACK_PENDING = 4096
 
-PASSING = (BusDisconnected, NoResponders, Refused, RequestTimeout, StateUnwritable, StoreLocked)
+PASSING = (
+    BusDisconnected,
+    DatabaseAway,
+    NoResponders,
+    Refused,
+    RequestTimeout,
+    StateUnwritable,
+    StoreLocked,
+)
 """Faults that end by themselves, or when a person has made room."""
 
 FIRST_RETRY = 0.1
