@@ -31,7 +31,7 @@ from postroom.mail.due import Expiry, Stale, Watch
 from postroom.mail.office import PostOffice
 from postroom.observe import get_logger
 from postroom.projection.changes import Changes
-from postroom.projection.fold import Fold, all_after
+from postroom.projection.fold import Fold
 from postroom.projection.retention import Retention
 from postroom.projection.rules import together
 from postroom.projection.submit import append_alert
@@ -133,8 +133,8 @@ async def open_base(
     clerk = Clerk(bus, database)
     chain = Chain(bus, admin, database)
     task_clerk = TaskClerk(bus, database, chain, alert=partial(append_alert, bus))
-    after = all_after(clerk.after, task_clerk.after)
-    fold = Fold(bus, admin, database, changes, RULES, after, task_rules.ORDER)
+    after = (clerk.after, task_clerk.after)
+    fold = Fold(admin, database, changes, RULES, after, task_rules.ORDER)
     background = await stack.enter_async_context(background_tasks())
     background.start(fold.run(), "fold")
     background.start(DeadLetterMover(bus, admin, database, clerk).run(), "dead-letters")
