@@ -28,7 +28,12 @@ def retention(desk: TaskDesk, folder: Path, later: float) -> Retention:
     """As it will be in `later` seconds beyond the day that everything is kept."""
     over = projection.OVER | OVER
     return Retention(
-        desk.admin, desk.database, folder, over, clock=lambda: time.time() + 86400 + later
+        desk.admin,
+        desk.database,
+        folder,
+        over,
+        org="default",
+        clock=lambda: time.time() + 86400 + later,
     )
 
 

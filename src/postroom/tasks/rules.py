@@ -15,7 +15,7 @@ from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.projection.changes import Change
 from postroom.projection.fold import Order
-from postroom.projection.retention import Over, covered
+from postroom.projection.retention import Over
 from postroom.projection.rules import Early, Rule
 from postroom.protocol import priority, subjects
 from postroom.protocol.blobs import PREFIX
@@ -184,25 +184,26 @@ LONGER = 6 * 86400.0
 """Seconds beyond `KEEP` that PRIORITY keeps a record about a task that is still open."""
 
 
-def _record_over(copy: Store, record: Message, before: float) -> bool:
-    if not covered(copy, "TASKS", record):
-        return False
+def _record_over(store: Store, record: Message, before: float) -> bool:
     said = parse_task_subject(record.subject)
-    return said is None or _over(copy, said[1], before)
+    return said is None or _over(store, said[1], before)
 
 
-def _priority_over(copy: Store, record: Message, before: float) -> bool:
+def _priority_over(store: Store, record: Message, before: float) -> bool:
     # PRIORITY is not folded: its content is in TASKS too, or waits for the task's worker.
     try:
         task = priority.decode(record.payload).task
     except ProtocolViolation:
         return True
-    return record.timestamp < before - LONGER or _over(copy, task, before)
+    return record.timestamp < before - LONGER or _over(store, task, before)
 
 
-def _over(copy: Store, task: str, before: float) -> bool:
-    row = copy.tasks.task_by_id(task)
+def _over(store: Store, task: str, before: float) -> bool:
+    row = store.tasks.task_by_id(task)
     return row is None or (row.final and row.updated_at < before)
 
 
-OVER: dict[str, Over] = {"TASKS": _record_over, "PRIORITY": _priority_over}
+OVER: dict[str, Over] = {
+    "TASKS": Over(_record_over),
+    "PRIORITY": Over(_priority_over, folded=False),
+}
