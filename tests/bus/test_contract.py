@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -596,6 +597,28 @@ async def test_a_replay_may_name_subjects(pair: Pair):
     found = pair.admin.replay("INBOX", subjects=(subjects.inbox(pair.bob.uid, "*"),))
 
     assert [message.payload async for message in found] == [b"1", b"3"]
+
+
+async def test_a_follower_gets_what_is_stored_and_what_comes_and_hears_of_the_end_of_it(pair: Pair):
+    subject = subjects.inbox(pair.bob.uid, pair.alice.uid)
+    for n in range(1, 301):
+        await pair.alice.publish(subject, b"%d" % n)
+    seen: list[int] = []
+    async with asyncio.timeout(TIMEOUT), aclosing(pair.admin.follow("INBOX", after=2)) as found:
+        async for message in found:
+            if message is not None:
+                seen.append(message.sequence)
+                assert message.sender_uid == pair.alice.uid
+            elif len(seen) == 298:
+                await pair.alice.publish(subject, b"301")
+            elif len(seen) > 298:
+                break
+    assert seen == list(range(3, 302))
+
+
+async def test_a_follower_of_an_empty_stream_hears_that_at_once(pair: Pair):
+    async with asyncio.timeout(TIMEOUT), aclosing(pair.admin.follow("TASKS")) as found:
+        assert await anext(found) is None
 
 
 async def test_a_replay_of_an_empty_stream_ends(pair: Pair):

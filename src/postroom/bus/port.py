@@ -6,7 +6,7 @@ One contract suite proves them for both implementations: NATS (`postroom.bus.nat
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -256,6 +256,16 @@ class BusAdmin(Protocol):
         self, stream: str, *, after: int = 0, subjects: tuple[str, ...] = ()
     ) -> AsyncIterator[Message]:
         """Records with a sequence greater than `after`, in order, until the present end of the stream."""
+
+    def follow(self, stream: str, *, after: int = 0) -> AsyncGenerator[Message | None]:
+        """Records with a sequence greater than `after`, in order and without a gap, for ever.
+
+        None comes in between whenever everything that is stored has come. Nothing is acknowledged: the reader knows
+        its place. Close the generator, or the server goes on sending.
+
+        Raises:
+            StreamBroken, NoResponders, RequestTimeout, BusDisconnected: follow again after the last record that came.
+        """
 
     async def get(self, stream: str, sequence: int) -> Message:
         """The record at `sequence`.

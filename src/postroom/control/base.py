@@ -31,7 +31,7 @@ from postroom.mail.due import Expiry, Stale, Watch
 from postroom.mail.office import PostOffice
 from postroom.observe import get_logger
 from postroom.projection.changes import Changes
-from postroom.projection.fold import Fold, all_after
+from postroom.projection.fold import Fold
 from postroom.projection.pruning import Pruner
 from postroom.projection.rebuild import catch_up
 from postroom.projection.retention import Retention
@@ -45,6 +45,7 @@ from postroom.store import copying
 from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
+from postroom.store.place import place_of
 from postroom.tasks import rules as task_rules
 from postroom.tasks.chain import Chain
 from postroom.tasks.clerk import TaskClerk
@@ -131,7 +132,7 @@ async def open_base(
     Raises:
         TimeoutError: folding took longer than `FOLD_DEADLINE`.
     """
-    database = Database(None if settings.memory else settings.database)
+    database = Database(place_of(settings))
     stack.push_async_callback(database.close)
     await migrate(database)
     if not settings.memory:
@@ -143,8 +144,8 @@ async def open_base(
     clerk = Clerk(bus, database)
     chain = Chain(bus, admin, database)
     task_clerk = TaskClerk(bus, database, chain, alert=partial(append_alert, bus))
-    after = all_after(clerk.after, task_clerk.after)
-    fold = Fold(bus, admin, database, changes, RULES, after, task_rules.ORDER)
+    after = (clerk.after, task_clerk.after)
+    fold = Fold(admin, database, changes, RULES, after, task_rules.ORDER)
     background = await stack.enter_async_context(background_tasks())
     background.start(fold.run(), "fold")
     background.start(DeadLetterMover(bus, admin, database, clerk).run(), "dead-letters")

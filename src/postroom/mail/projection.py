@@ -167,7 +167,7 @@ def _fold_post(store: Store, record: Message) -> list[Change]:
         return []
     if envelope.to != f"#{said.project}" or not store.records.insert_post(row):
         return []
-    return [Change("post", row.seq, row.id, row.sender, project=row.project)]
+    return [Change("post", row.seq, row.id, row.sender, project=row.project, row=row)]
 
 
 def _post_row(record: Message, said: subjects.Subject, envelope: Envelope) -> records.PostRow:
@@ -250,7 +250,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 
 def _change(kind: str, row: messages.MessageRow) -> Change:
-    return Change(kind, row.seq, row.id, row.sender, row.recipient, state=row.state)
+    return Change(kind, row.seq, row.id, row.sender, row.recipient, state=row.state, row=row)
 
 
 def _message_json(envelope: Envelope) -> str:

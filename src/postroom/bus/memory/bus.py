@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 
 from postroom.bus.acceptance import (
     accepts_published,
@@ -287,6 +288,18 @@ class MemoryAdmin:
         for message in list(records.after(after, subjects)):
             if message.sequence <= end:
                 yield message
+
+    async def follow(self, stream: str, *, after: int = 0) -> AsyncGenerator[Message | None]:
+        """As `BusAdmin.follow`."""
+        records = self._broker.stream(stream)
+        while True:
+            more = records.more
+            for message in list(records.after(after)):
+                yield message
+                after = message.sequence
+            if not more.done():
+                yield None
+                await asyncio.wait({more})
 
     async def get(self, stream: str, sequence: int) -> Message:
         """As `BusAdmin.get`."""
