@@ -219,7 +219,8 @@ async def test_what_all_streams_brought_meanwhile_is_folded_in_one_transaction(
             await blocker
             await fold.reached("TASKS", 7, SECONDS)
     assert fold.statistics.transactions - before <= 2
-    assert seen[1:] == [f"{kind}{n}" for kind in "it" for n in range(2, 9)]
+    # The first is tried twice: the event loop does not wait for the lock.
+    assert list(dict.fromkeys(seen))[1:] == [f"{kind}{n}" for kind in "it" for n in range(2, 9)]
 
 
 async def brought(fold: Fold, stream: str, sequence: int) -> None:

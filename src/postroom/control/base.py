@@ -238,7 +238,12 @@ async def open_bus(
         await system.close()
     credential = trust.core_credential()
     bus = await connect(host, lambda: credential, "postroom", stack)
-    admin = NatsAdmin(bus, memory=settings.memory, replicas=host.replicas)
+    admin = NatsAdmin(
+        bus,
+        memory=settings.memory,
+        replicas=host.replicas,
+        own_server=not settings.nats_urls,
+    )
     await nats_server.check_log(settings, admin)
     await ensure_all(admin)
     kept = parse_age(settings.keep_audit).seconds

@@ -115,7 +115,7 @@ class PostOffice:
         """
         if not text.strip() or expires_in < 0:
             raise InvalidInput("a message needs a text, and cannot expire before it is sent")
-        author, to = await self._database.read(
+        author, to = await self._database.point(
             lambda store: (self._sender(store, sender), resolve(store, self._org, recipient))
         )
         if reply_to:
@@ -144,7 +144,7 @@ class PostOffice:
                 return new
 
             def earlier(message_id: str) -> Awaitable[MessageRow | None]:
-                return self._database.read(
+                return self._database.point(
                     lambda store: store.messages.message_of(sender, message_id)
                 )
 
@@ -173,14 +173,14 @@ class PostOffice:
         check_name(project, "project")
         if not text.strip():
             raise InvalidInput("a post needs a text")
-        author = await self._database.read(lambda store: self._sender(store, sender))
+        author = await self._database.point(lambda store: self._sender(store, sender))
         to = f"#{project}"
 
         def envelope(post_id: str) -> Envelope:
             return Envelope(post_id, to, _message(author.agent, post_id, text), self._clock())
 
         def earlier(post_id: str) -> Awaitable[PostRow | None]:
-            return self._database.read(lambda store: store.records.post_of(sender, post_id))
+            return self._database.point(lambda store: store.records.post_of(sender, post_id))
 
         subject = subjects.feed(project, author.agent.uid)
         done = await self._submit(author, to, subject, key, envelope, earlier)
@@ -219,8 +219,9 @@ class PostOffice:
         if ref in self._unfolded or ID_PREFIX.fullmatch(ref) is None:
             return ref
         limit = MAX_CANDIDATES + 1
-        known = await self._database.read(lambda store: store.messages.ids_by_prefix(ref, limit))
+        # First, since a message may be folded while the database is read.
         sent = {one for one in self._unfolded if one.startswith(ref)}
+        known = await self._database.point(lambda store: store.messages.ids_by_prefix(ref, limit))
         return ref if ref in known else only_one(ref, sent.union(known), "messages") or ref
 
     async def get(self, message_id: str) -> Mail:
@@ -287,7 +288,7 @@ class PostOffice:
         return _Sender(agent, secret)
 
     async def _check_reply(self, message_id: str, answerer: str, asker: str) -> None:
-        row = await self._database.read(lambda store: store.messages.message_of(asker, message_id))
+        row = await self._database.point(lambda store: store.messages.message_of(asker, message_id))
         if row is None or row.recipient != answerer:
             raise InvalidInput(f"there is no message {message_id!r} from them to you to reply to")
 
@@ -392,7 +393,7 @@ class PostOffice:
             row = store.messages.message_by_id(message_id)
             return None if row is None else views.mails(store, [row])[0]
 
-        mail = await self._database.read(find)
+        mail = await self._database.point(find)
         if mail is not None:
             self._unfolded.pop(message_id, None)
             return mail, True

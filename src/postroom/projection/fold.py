@@ -52,6 +52,9 @@ DURABLE = "postoffice"
 their state.
 """
 
+FEW = 8
+"""Records that take less time to fold than a change of threads."""
+
 BATCH = 256
 """The most records of one stream in one transaction."""
 
@@ -389,7 +392,8 @@ class Fold:
             done = fold_all(store, self._rules, batches, self._waits)
             return done, self._find(store, done.changes)
 
-        return await self._database.fold(work)
+        few = sum(map(len, batches.values())) <= FEW
+        return await self._database.fold(work, few=few)
 
     def _find(self, store: Store, changes: Sequence[Change]) -> Sequence[Sequence[object]]:
         if not self._live:

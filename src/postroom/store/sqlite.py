@@ -91,15 +91,17 @@ class SQLiteConnection:
                 self._driver.execute(f"ATTACH ? AS {ATTACHED}", (str(path),))
                 for setting in _WRITES if writes else _READS:
                     self._driver.execute(f"PRAGMA {setting}")
-        self._begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
+            if writes and not timeout:
+                self._driver.execute("PRAGMA wal_autocheckpoint = 0")
+        # A writer that waits takes the lock at once (IMMEDIATE), or its first read could show a state that another
+        # process changes before the write. One that does not wait fails then, and locks no file that it leaves alone.
+        self._begin = "BEGIN IMMEDIATE" if writes and timeout else "BEGIN"
         self.session = Session(DIALECT, self._driver)
 
     def run(self, work: Callable[[Session], T], *, flush: bool = True) -> T:
         """As `StoreConnection`; which file changed decides whether the commit is flushed."""
         del flush
         with typed_faults():
-            # A writer takes the lock at once (IMMEDIATE), or its first read could show a state that another process
-            # changes before the write.
             self._driver.execute(self._begin)
             try:
                 done = work(self.session)

@@ -104,7 +104,7 @@ class Requests:
             return envelope(made)
 
         def earlier(made: str) -> Awaitable[MessageRow | None]:
-            return self._database.read(lambda store: store.messages.message_of(requester, made))
+            return self._database.point(lambda store: store.messages.message_of(requester, made))
 
         # The request must also fit the task's records, or the worker could only refuse it.
         _first(envelope(secrets.token_hex(16)), requester).encode()
@@ -133,7 +133,7 @@ class Requests:
                     return worker
             return ""
 
-        return await self._database.read(find)
+        return await self._database.point(find)
 
     async def _author(self, uid: str) -> tuple[Agent, bytes]:
         """The requester, and the secret of its message ids."""
@@ -143,7 +143,7 @@ class Requests:
             secret = store.agents.message_secret(uid)
             return None if agent is None or agent.retired or secret is None else (agent, secret)
 
-        found = await self._database.read(find)
+        found = await self._database.point(find)
         if found is None:
             raise NotFound(f"there is no agent with the uid {uid!r}")
         return found

@@ -132,7 +132,7 @@ class OrgTaskService:
     async def get(self, ref: str) -> TaskView:
         """The task as it is now."""
         row = await self.find(ref)
-        return await self._database.read(lambda c: views.whole(c, row, self.blocker))
+        return await self._database.point(lambda c: views.whole(c, row, self.blocker))
 
     async def wait(self, ref: str, timeout: float, *, settled: bool = False) -> TaskView:
         """The task once it is final or, with `settled`, waits for an answer; after `timeout` seconds as it is, with
@@ -304,7 +304,7 @@ class OrgTaskService:
 
     async def _check_taken(self, row: TaskRow, text: str) -> None:
         """Raise `Conflict` if another answer followed the question of `row`."""
-        (next_one,) = await self._database.read(
+        (next_one,) = await self._database.point(
             lambda store: store.tasks.events_of(row.id, row.seq, 1)
         )
         taken = answer_in(json.loads(next_one.event)) if next_one.event else ""
@@ -333,7 +333,7 @@ class OrgTaskService:
 
     async def _end(self, row: TaskRow, by: str, reason: str) -> bool:
         """Write that the task is canceled; False if another writer has changed it meanwhile."""
-        agent = await self._database.read(lambda store: store.agents.agent_by_uid(by))
+        agent = await self._database.point(lambda store: store.agents.agent_by_uid(by))
         why = f"canceled by @{agent.nick}" if agent is not None else "canceled"
         return await self._write_end(row, TaskState.CANCELED, f"{why}: {reason}" if reason else why)
 
@@ -353,14 +353,14 @@ class OrgTaskService:
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def _row(self, task: str) -> TaskRow | None:
-        return await self._database.read(lambda store: store.tasks.task_by_id(task))
+        return await self._database.point(lambda store: store.tasks.task_by_id(task))
 
     async def _known(self, task: str) -> Known | None:
         def find(store: Store) -> Known | None:
             row = store.tasks.task_by_id(task)
             return None if row is None else Known.read(store, row)
 
-        return await self._database.read(find)
+        return await self._database.point(find)
 
     async def _until(self, task: str, done: Callable[[Known], bool], timeout: float) -> Known:
         """The task once it is `done`, or after `timeout` seconds as it is."""
@@ -377,7 +377,7 @@ class OrgTaskService:
         shown = known.shown(self.blocker)
         if shown is not None:
             return shown
-        return await self._database.read(lambda c: views.whole(c, known.row, self.blocker))
+        return await self._database.point(lambda c: views.whole(c, known.row, self.blocker))
 
     def blocker(self, worker: str) -> str:
         """Why a worker does nothing for its tasks now, "" for no known reason."""
