@@ -45,6 +45,7 @@ from postroom.store import copying
 from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
+from postroom.store.place import place_of
 from postroom.tasks import rules as task_rules
 from postroom.tasks.chain import Chain
 from postroom.tasks.clerk import TaskClerk
@@ -131,7 +132,7 @@ async def open_base(
     Raises:
         TimeoutError: folding took longer than `FOLD_DEADLINE`.
     """
-    database = Database(None if settings.memory else settings.database)
+    database = Database(place_of(settings))
     stack.push_async_callback(database.close)
     await migrate(database)
     if not settings.memory:
