@@ -102,6 +102,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "directory-name-unique": "Equal, look-alike, reserved and uid-like names are refused, and a uid is never given twice.",
         "api-key-required": "The API requires the operator's key; a worker's own routes require the worker's own door.",
         "http-host-checked": "No web page and no foreign host name can use the API or a worker's server.",
+        "http-flood-refused": "Beyond its limit of connections the API answers 503 and goes on serving the others.",
         "http-worker-unforgeable": "No route, path, header or framing makes a request one of another worker or of the operator.",
         "text-controls-stripped": "Hostile text cannot act on a terminal or forge a line.",
     },
@@ -259,6 +260,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "state-lock-exclusive": "A second post room or server on one folder is refused and told who has it, until the first has ended.",
     },
     ("Operation", "docs/architecture.md#http-api"): {
+        "http-waiters-cheap": "Ten thousand callers may wait for up to an hour, below 20 kB each; a wait ends with its caller.",
         "http-readyz-truthful": "`/livez` answers before the API is open, `/readyz` says whether it is.",
     },
     ("Operation", "docs/operating.md#settings"): {

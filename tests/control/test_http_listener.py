@@ -172,11 +172,11 @@ async def test_an_answer_may_take_longer_than_a_request(monkeypatch: pytest.Monk
         assert (await site.get("/v1/slow")).body == b"api"
 
 
-@pytest.mark.requirement("attack-flood-slowed")
+@pytest.mark.requirement("http-flood-refused")
 async def test_a_connection_too_many_is_told_to_come_again_and_the_others_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(http_protocol, "half_of_descriptors", lambda: 2)
+    monkeypatch.setattr(http_protocol, "most_connections", lambda: 2)
     async with serving(Echo()) as site:
         held = await _held(site, 2)
 
@@ -190,9 +190,9 @@ async def test_a_connection_too_many_is_told_to_come_again_and_the_others_are_se
             each.close()
 
 
-@pytest.mark.requirement("attack-flood-slowed")
+@pytest.mark.requirement("http-flood-refused")
 async def test_a_connection_far_too_many_is_cut(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(http_protocol, "half_of_descriptors", lambda: 2)
+    monkeypatch.setattr(http_protocol, "most_connections", lambda: 2)
     monkeypatch.setattr(http_protocol, "TURNED_AWAY", 1)
     async with serving(Echo()) as site:
         held = await _held(site, 2)
@@ -243,6 +243,7 @@ async def test_a_head_that_is_too_large_is_refused(head: str):
         assert site.api.scopes == []
 
 
+@pytest.mark.requirement("http-waiters-cheap")
 async def test_a_request_that_only_waits_ends_when_its_caller_goes():
     begun, ended = asyncio.Event(), asyncio.Event()
 

@@ -42,6 +42,8 @@ def bind(host: str, port: int | None, *, usual: int, tls: bool = False) -> socke
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     wanted = usual if port is None else port
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # A caller may wait for an hour, and its machine may go without a word: the system notices within hours.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if host == "::":
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # `::` includes IPv4
     try:

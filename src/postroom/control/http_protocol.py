@@ -28,6 +28,10 @@ WANTED_DESCRIPTORS = 65_536
 """Open files and connections, if the machine allows so many: 10,000 callers that wait, and as many workers' needs."""
 
 
+KEPT = 8192
+"""Open files that are for the work of the post room, most of them for its workers' connections."""
+
+
 def raise_descriptors() -> None:
     """Allow this process as many open files as the machine lets it have, within reason."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -36,17 +40,18 @@ def raise_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def half_of_descriptors() -> int:
-    """The most connections of one listener; the other half of the descriptors is for the post room's work."""
+def most_connections() -> int:
+    """The most connections of one listener: half of the descriptors, or all but `KEPT`."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return soft // 2 if soft > 0 else WANTED_DESCRIPTORS // 2
+    files = soft if soft > 0 else WANTED_DESCRIPTORS
+    return max(files // 2, files - KEPT)
 
 
 class Connections(ServerState):
     """The connections of one listener; one timer looks after all of them.
 
     Args:
-        most: open connections; 0 for half of the descriptors.
+        most: open connections; 0 for `most_connections`.
     """
 
     deadline: ClassVar[float] = 15.0
@@ -54,7 +59,7 @@ class Connections(ServerState):
 
     def __init__(self, most: int = 0) -> None:
         super().__init__()
-        self.most = most or half_of_descriptors()
+        self.most = most or most_connections()
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> None:

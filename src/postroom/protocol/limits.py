@@ -83,6 +83,9 @@ MAX_LINES = 10_000
 MAX_WAIT = 60.0
 """Seconds of waiting in one request: who wants to wait longer asks again, so that a lost peer shows."""
 
+LONGEST_WAIT = 3600.0
+"""Seconds of waiting in one request for a message or a task over the HTTP API, where it ends with its caller."""
+
 # ── An agent's programs and files ──
 
 MAX_RUN = 3600.0

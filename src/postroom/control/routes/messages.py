@@ -9,12 +9,12 @@ from fastapi import APIRouter, Query
 from postroom.control.bodies import MessageBody
 from postroom.control.hot_routes import hot
 from postroom.control.parts import Parts
-from postroom.protocol.limits import MAX_PAGE, MAX_WAIT
+from postroom.protocol.limits import LONGEST_WAIT, MAX_PAGE
 from postroom.protocol.receipts import State
 
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Sequence = Annotated[int, Query(ge=0)]
-Seconds = Annotated[float, Query(ge=0, le=MAX_WAIT)]
+Seconds = Annotated[float, Query(ge=0, le=LONGEST_WAIT)]
 
 
 def router(parts: Parts) -> APIRouter:

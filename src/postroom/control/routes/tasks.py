@@ -14,13 +14,13 @@ from postroom.control.hot_routes import hot
 from postroom.control.parts import Parts
 from postroom.control.task_trouble import troubles
 from postroom.projection.changes import BUS, WORKERS, Change, of_task
-from postroom.protocol.limits import MAX_PAGE, MAX_WAIT
+from postroom.protocol.limits import LONGEST_WAIT, MAX_PAGE
 from postroom.tasks.views import Known, TaskEvent, event
 from postroom_a2a.task_state import TaskState
 
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Sequence = Annotated[int, Query(ge=0)]
-Seconds = Annotated[float, Query(ge=0, le=MAX_WAIT)]
+Seconds = Annotated[float, Query(ge=0, le=LONGEST_WAIT)]
 Open = Annotated[bool | None, Query(alias="open")]
 
 
