@@ -280,7 +280,7 @@ os.register_at_fork(after_in_child=_random.clear)  # parent and child must not s
 
 
 def random_token() -> str:
-    """Twenty random hexadecimal digits; the system is asked for many at a time, since asking costs more than a token."""
+    """Twenty random hexadecimal digits; the system is asked for many at a time, since it costs more than a token."""
     if not _random:
         digits = os.urandom(_TOKEN_BYTES * 64).hex()
         _random.extend(map("".join, zip(*[iter(digits)] * (2 * _TOKEN_BYTES), strict=True)))
