@@ -18,6 +18,7 @@ NOTES = (
     "Servers and clients are processes of their own, those in Python on uvloop.",
     "The agent answers at once with the text that it was sent; a Task is completed and has it as an artifact.",
     "stream: Task, working, artifact, completed.",
+    "Ids are 128 random bits from a generator in the process, on Node and in Python: uuid4 asks the system each time.",
     "product: each with the handler and the client that it comes with.",
     "SDK: its DefaultRequestHandler with the store in memory; tracing as it is by default, without a provider.",
     "trivial: one RequestHandler that answers directly, the same behind each transport.",

@@ -173,7 +173,7 @@ class Mailbox:
         """
         if len(self._waiting) >= MAX_WAITING:
             raise Refused(_TOO_MANY)
-        reply = f"{prefix or self.prefix}.{_random_token()}"
+        reply = f"{prefix or self.prefix}.{random_token()}"
         self._waiting[reply] = arrived
         return reply
 
@@ -239,7 +239,7 @@ class Mailbox:
         answer: asyncio.Future[Frame] = self.loop.create_future()
         if len(self._asked) >= MAX_WAITING:
             raise Refused(_TOO_MANY)
-        reply = f"{prefix or self.prefix}.{_random_token()}"
+        reply = f"{prefix or self.prefix}.{random_token()}"
         self._asked[reply] = answer, subject, until_change
         self.deadlines.watch(answer, timeout, _late)
         try:
@@ -279,8 +279,8 @@ _random: list[str] = []
 os.register_at_fork(after_in_child=_random.clear)  # parent and child must not share a token
 
 
-def _random_token() -> str:
-    """Twenty random digits; the system is asked for many at a time, since each question costs more than a token."""
+def random_token() -> str:
+    """Twenty random hexadecimal digits; the system is asked for many at a time, since it costs more than a token."""
     if not _random:
         digits = os.urandom(_TOKEN_BYTES * 64).hex()
         _random.extend(map("".join, zip(*[iter(digits)] * (2 * _TOKEN_BYTES), strict=True)))
