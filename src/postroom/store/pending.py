@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import and_, bindparam, exists, false, func, or_, select
+from sqlalchemy import and_, bindparam, exists, false, func, literal_column, or_, select
 
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import State
@@ -27,9 +27,13 @@ _LIVE = (
     .correlate(messages)
 )
 _PAST = messages.c.seq > bindparam("after")
-_UNADDRESSABLE = select(*COLUMNS, _KNOWN).where(_OPEN, ~_LIVE, _PAST)
-_UNADDRESSABLE_AMONG = prepared(_UNADDRESSABLE.where(among(messages.c.seq, "seqs")))
-_UNADDRESSABLE_ALL = prepared(_UNADDRESSABLE.order_by(messages.c.seq).limit(BATCH))
+# By its bare key SQLite would read all messages in its order, a year of them at each start, instead of the open ones
+# by their index.
+_by_seq = messages.c.seq + literal_column("0")
+_PAST_OPEN = _by_seq > bindparam("after")
+_UNADDRESSABLE = select(*COLUMNS, _KNOWN).where(_OPEN, ~_LIVE)
+_UNADDRESSABLE_AMONG = prepared(_UNADDRESSABLE.where(_PAST, among(messages.c.seq, "seqs")))
+_UNADDRESSABLE_ALL = prepared(_UNADDRESSABLE.where(_PAST_OPEN).order_by(_by_seq).limit(BATCH))
 
 _UNSEEN = messages.c.state.in_((State.ACCEPTED.value, State.DELIVERED.value))
 _KEEPS_WAITING = prepared(
@@ -40,25 +44,23 @@ _KEEPS_WAITING = prepared(
 )
 
 _replies = messages.alias("replies")
-_ANSWERED = (
-    select(*COLUMNS)
-    .join(
-        _replies,
-        and_(
-            _replies.c.reply_to == messages.c.id,
-            _replies.c.reply_to != "",
-            _replies.c.sender == messages.c.recipient,
-            _replies.c.recipient == messages.c.sender,
-        ),
-    )
-    .where(_OPEN, _PAST)
-    .distinct()
+_REPLY = and_(
+    _replies.c.reply_to == messages.c.id,
+    _replies.c.reply_to != "",
+    _replies.c.sender == messages.c.recipient,
+    _replies.c.recipient == messages.c.sender,
 )
+_ANSWERED = select(*COLUMNS).join(_replies, _REPLY).where(_OPEN, _PAST).distinct()
 # Two queries, since SQLite uses no index for an OR over two tables.
 _ANSWERED_AMONG = tuple(
     prepared(_ANSWERED.where(among(side.c.seq, "seqs"))) for side in (messages, _replies)
 )
-_ANSWERED_ALL = prepared(_ANSWERED.order_by(messages.c.seq).limit(BATCH))
+_ANSWERED_ALL = prepared(
+    select(*COLUMNS)
+    .where(_OPEN, _PAST_OPEN, exists().where(_REPLY).correlate(messages))
+    .order_by(_by_seq)
+    .limit(BATCH)
+)
 
 
 _STALE = and_(
@@ -116,8 +118,8 @@ _NEXT_EXPIRY = prepared(
 )
 _OPEN_REQUESTS = prepared(
     select(messages.c.seq)
-    .where(_OPEN, _PAST, messages.c.requests != false())
-    .order_by(messages.c.seq)
+    .where(_OPEN, _PAST_OPEN, messages.c.requests != false())
+    .order_by(_by_seq)
     .limit(BATCH)
 )
 
