@@ -332,18 +332,26 @@ class FrameQueue:
         self._size_limit = size_limit
         self._unread = 0
         self._frames: deque[Frame] = deque()
-        self._overrun = False
+        self._broken = ""
         self._waiter: asyncio.Future[None] | None = None
 
     def put(self, frame: Frame) -> None:
         """Take a frame; one beyond the limits breaks the stream."""
         size = len(frame.data)
         full = len(self._frames) >= self._limit or (0 < self._size_limit < self._unread + size)
-        if full or self._overrun:
-            self._overrun = True
-        else:
+        if full:
+            self.end("more frames of a stream lay unread than its reader takes")
+        elif not self._broken:
             self._frames.append(frame)
             self._unread += size
+            self._wake()
+
+    def end(self, why: str) -> None:
+        """Break the stream behind what has come."""
+        self._broken = self._broken or why
+        self._wake()
+
+    def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -351,12 +359,12 @@ class FrameQueue:
         """The next frame.
 
         Raises:
-            StreamBroken: more frames came than may lie unread.
+            StreamBroken: more frames came than may lie unread, or the stream was ended.
             RequestTimeout: no frame came within `timeout` seconds.
         """
-        if not self._frames:
-            if self._overrun:
-                raise StreamBroken("more frames of a stream lay unread than its reader takes")
+        while not self._frames:
+            if self._broken:
+                raise StreamBroken(self._broken)
             loop = asyncio.get_running_loop()
             self._waiter = waiter = loop.create_future()
             timer = loop.call_later(timeout, _expire, waiter)
