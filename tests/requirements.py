@@ -275,6 +275,12 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "nats-config-accepted": "What `postroom nats config` prints is what a server needs, and holds no private key.",
         "server-death-reported": "A server that goes and comes back is reported and ends nothing; one that keeps crashing is given up, with its last words.",
     },
+    ("Operation", "docs/operating.md#running-on-your-own-postgresql"): {
+        "postgres-outage-survived": "PostgreSQL may be killed and started again while messages flow: nothing is lost, and the post room goes on.",
+        "postgres-orgs-apart": "Organisations in one PostgreSQL see nothing of each other, and no two post rooms share one.",
+        "store-contract-kept": "SQLite and PostgreSQL keep the same rules: a batch and its cursors are stored together, identity before the answer.",
+        "store-pages-indexed": "A page of a long list costs hardly more than one of a short list, on both databases.",
+    },
     ("Installation", "docs/binding.md#installation"): {
         "install-library-alone": "The library alone has every public name and declares what it imports.",
         "release-versions-agree": "A release builds Postroom and the library, only if tag, projects and changelog state one version.",

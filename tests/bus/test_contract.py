@@ -446,7 +446,7 @@ async def test_a_record_handed_on_does_not_come_again_while_it_is_open(pair: Pai
 
     assert attempts == [1, 2, 3]
     assert held.count == 1
-    await (await held.next()).ack()
+    await (await held.next()).ack(confirm=True)
     assert await pair.admin.pending("INBOX", pair.bob.uid) == (0, 0)
 
 
@@ -535,7 +535,7 @@ async def test_what_was_fetched_and_not_handed_over_is_given_back_on_close(pair:
     async def slow(delivery: Delivery) -> None:
         started.set()
         await go.wait()
-        await delivery.ack()
+        await delivery.ack(confirm=True)  # a round trip: the closing has begun before it returns
 
     await inboxed(pair, b"1", b"2", b"3")
     subscription = await pair.bob.consume("INBOX", pair.bob.uid, slow)
@@ -699,7 +699,7 @@ async def test_a_renewed_bus_goes_on_with_what_it_had(pair: Pair):
     await inboxed(pair, b"after")
 
     assert (await taken.acked()).payload == b"after"
-    await delivery.ack()
+    await delivery.ack(confirm=True)
     assert await pair.admin.pending("INBOX", pair.bob.uid) == (0, 0)
 
 

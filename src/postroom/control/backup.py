@@ -19,6 +19,7 @@ from postroom.identity.trust import Trust
 from postroom.settings import DEFAULT_ORG, Settings
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
+from postroom.store.place import place_of
 
 
 async def back_up_running(
@@ -72,8 +73,8 @@ async def _back_up_stopped(settings: Settings, file: Path, passphrase: str) -> T
         databases = {}
         for org in trust.orgs:
             home = settings.for_org(org)
-            if home.database.exists():
-                databases[org] = await stack.enter_async_context(Database(home.database))
+            if home.database_url or home.database.exists():
+                databases[org] = await stack.enter_async_context(Database(place_of(home)))
                 await migrate(databases[org])
         return await asyncio.to_thread(back_up, settings, databases, file, passphrase, 0)
 

@@ -45,6 +45,7 @@ from postroom.store import copying
 from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
+from postroom.store.place import place_of
 from postroom.tasks import rules as task_rules
 from postroom.tasks.chain import Chain
 from postroom.tasks.clerk import TaskClerk
@@ -131,7 +132,7 @@ async def open_base(
     Raises:
         TimeoutError: folding took longer than `FOLD_DEADLINE`.
     """
-    database = Database(None if settings.memory else settings.database)
+    database = Database(place_of(settings))
     stack.push_async_callback(database.close)
     await migrate(database)
     if not settings.memory:
@@ -237,7 +238,12 @@ async def open_bus(
         await system.close()
     credential = trust.core_credential()
     bus = await connect(host, lambda: credential, "postroom", stack)
-    admin = NatsAdmin(bus, memory=settings.memory, replicas=host.replicas)
+    admin = NatsAdmin(
+        bus,
+        memory=settings.memory,
+        replicas=host.replicas,
+        own_server=not settings.nats_urls,
+    )
     await nats_server.check_log(settings, admin)
     await ensure_all(admin)
     kept = parse_age(settings.keep_audit).seconds

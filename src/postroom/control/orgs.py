@@ -35,6 +35,7 @@ from postroom.protocol.ids import check_name
 from postroom.protocol.limits import MAX_ORGS
 from postroom.settings import DEFAULT_ORG, Settings
 from postroom.store.database import Database
+from postroom.store.place import set_aside
 from postroom_a2a.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -318,7 +319,11 @@ def _make_folders(settings: Settings) -> None:
 
 
 def _set_aside(settings: Settings) -> str:
-    """Move the folder of a removed organisation away; returns its new path, "" if there was no folder."""
+    """Move the folder and the database of a removed organisation away; returns the folder's new path, "" if there was
+    none.
+    """
+    if not settings.memory:
+        set_aside(settings)
     aside = settings.orgs / REMOVED / f"{settings.org}-{time.time_ns()}"
     try:
         if not settings.home.exists():

@@ -20,6 +20,7 @@ from postroom.settings import DEFAULT_ORG, Settings
 from postroom.store import copying
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
+from postroom.store.place import place_of
 
 
 def run_rebuild(settings: Settings) -> None:
@@ -31,7 +32,7 @@ def run_rebuild(settings: Settings) -> None:
         NotFound: the state folder has no post room.
         EnvironmentFault: snapshot and log do not belong together, or the machine prevents it.
     """
-    if not settings.database.exists():
+    if not settings.database_url and not settings.database.exists():
         raise NotFound(f"there is no post room in {settings.home}")
     os.umask(0o077)
     prepare(settings)
@@ -54,7 +55,7 @@ async def _rebuild(settings: Settings) -> None:
     async with AsyncExitStack() as stack:
         await host.start()
         stack.push_async_callback(host.stop)
-        database = await stack.enter_async_context(Database(settings.database))
+        database = await stack.enter_async_context(Database(place_of(settings)))
         await migrate(database)
         _, admin, _ = await open_bus(settings, trust, host, stack)
         await rebuild(database, admin, RULES, copying.last(settings.snapshots))

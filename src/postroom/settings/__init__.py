@@ -89,6 +89,8 @@ class Settings:
     """Certificate of the authority that signed theirs; None for those that this machine trusts."""
     nats_server: Path | None = None
     """The program of the embedded one; None for the installed one."""
+    database_url: str = field(default="", repr=False)
+    """`postgresql://` address of the database for all organisations; "" for SQLite files in the state folder."""
     gateway_listen: str = ""
     """`ADDR[:PORT]` where the gateway takes sandboxes of other machines, TLS only; "" for nowhere."""
     gateway_address: str = ""

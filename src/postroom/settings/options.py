@@ -67,6 +67,15 @@ OPTIONS = (
         "the nats-server program to use instead of the installed one",
     ),
     Option(
+        "database.url",
+        "database_url",
+        "POSTROOM_DATABASE_URL",
+        ValueKind.TEXT,
+        "`postgresql://USER:PASSWORD@HOST/NAME` of [a PostgreSQL](#running-on-your-own-postgresql) "
+        "instead of files in the state folder; it is in no log",
+        secret=True,
+    ),
+    Option(
         "tls.mode",
         "tls",
         "POSTROOM_TLS",

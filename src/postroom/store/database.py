@@ -83,6 +83,12 @@ class Place(Protocol):
     def connect(self, *, writes: bool, timeout: float | None = None) -> StoreConnection:
         """A new connection; `timeout` is how many seconds it waits for another process's lock."""
 
+    def create(self, connection: sqlalchemy.Connection, part: str) -> None:
+        """Make the tables of an empty part."""
+
+    def close(self) -> None:
+        """End the connections that the place keeps for itself."""
+
     def before(self) -> None:
         """Bring what a version before these parts has left into them."""
 
@@ -203,6 +209,7 @@ class Database:
         for pool in (self._here, self._folding, self._readers, self._writer):
             if pool is not None:
                 pool.close()
+        self.place.close()
 
     def statistics(self) -> DatabaseStatistics:
         """Counters since the database was opened."""

@@ -26,7 +26,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from postroom.errors import Conflict, EnvironmentFault, StateUnwritable, StoreLocked
-from postroom.store.schema import IDENTITY, PROJECTION
+from postroom.store.schema import IDENTITY, PROJECTION, metadata
 from postroom.store.session import Session
 
 T = TypeVar("T")
@@ -172,6 +172,15 @@ class SQLitePlace:
         with typed_faults(), closing(sqlite3.connect(file, BUSY_TIMEOUT, 0, None)) as driver:
             driver.execute("PRAGMA journal_mode = WAL")
             return altering(driver, work)
+
+    def create(self, connection: sqlalchemy.Connection, part: str) -> None:
+        """As `database.Place`."""
+        metadata.create_all(connection, tables=list(self.parts[part]))
+
+    def close(self) -> None:
+        """As `database.Place`."""
+        if self._memory is not None:
+            self._memory.close()
 
     def before(self) -> None:
         """As `database.Place`."""

@@ -118,6 +118,7 @@ class MemoryBus:
         id: str = "",  # noqa: A002
         metadata: Mapping[str, str] | None = None,
         timeout: float = 5.0,  # noqa: ARG002 (memory answers at once)
+        confirm: bool = True,
     ) -> Stored | None:
         """As `MessageBusProvider.publish`."""
         stream, headers = stored_in(subject), headers_of(metadata, id)
@@ -130,7 +131,7 @@ class MemoryBus:
             stored = self._store(subject, payload, headers)
         self._broker.route(self._broker.live(subject, payload, headers, reply))
         self._counters.published += 1
-        return stored
+        return stored if confirm else None
 
     def _store(self, subject: str, payload: bytes, headers: Mapping[str, str]) -> Stored:
         try:

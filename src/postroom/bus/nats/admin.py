@@ -52,21 +52,28 @@ class NatsAdmin:
         bus: connection to the account with JetStream, with every right there.
         memory: keep streams in memory: their records end with the server.
         replicas: copies of each record; 3 on a cluster.
+        own_server: its memory is ours to use, for what counts only for seconds.
     """
 
-    def __init__(self, bus: NatsBus, *, memory: bool = False, replicas: int = 1) -> None:
+    def __init__(
+        self, bus: NatsBus, *, memory: bool = False, replicas: int = 1, own_server: bool = False
+    ) -> None:
         self.jetstream = _Core(bus.jetstream.mailbox)
         self._heartbeat = HEARTBEAT if replicas == 1 else CLUSTER_HEARTBEAT
         self._storage: dict[str, Any] = {
             "storage": "memory" if memory else "file",
             "replicas": replicas,
         }
+        self._passing: dict[str, Any] = dict(self._storage)
+        if own_server:
+            self._passing["storage"] = "memory"
 
     # Shapes.
 
     async def ensure_stream(self, spec: StreamSpec) -> None:
         """As `BusAdmin.ensure_stream`."""
-        await self._ensure(config.stream_config(spec, **self._storage))
+        storage = self._passing if spec.passing else self._storage
+        await self._ensure(config.stream_config(spec, **storage), passing=spec.passing)
 
     async def ensure_bucket(self, bucket: str = CARDS_BUCKET) -> None:
         """Create or change a KV bucket that only the control plane reaches."""
@@ -77,15 +84,19 @@ class NatsAdmin:
 
     async def ensure_presence_bucket(self) -> None:
         """Create the presence bucket; the stream PRESENCE must exist."""
-        await self._ensure(config.presence_config(**self._storage))
+        await self._ensure(config.presence_config(**self._passing), passing=True)
 
-    async def _ensure(self, wanted: Mapping[str, Any]) -> None:
+    async def _ensure(self, wanted: Mapping[str, Any], *, passing: bool = False) -> None:
         name = wanted["name"]
         try:
             await self.jetstream.api(f"STREAM.CREATE.{name}", wanted, timeout=SHAPE_TIMEOUT)
         except Conflict:
-            # The storage cannot change and need not: the stream keeps the one it was made with.
             storage = (await self._about(name))["config"]["storage"]
+            if passing and storage != wanted["storage"]:
+                await self.jetstream.api(f"STREAM.DELETE.{name}", timeout=SHAPE_TIMEOUT)
+                await self.jetstream.api(f"STREAM.CREATE.{name}", wanted, timeout=SHAPE_TIMEOUT)
+                return
+            # The storage cannot change and need not: the stream keeps the one it was made with.
             changed = {**wanted, "storage": storage}
             await self.jetstream.api(f"STREAM.UPDATE.{name}", changed, timeout=SHAPE_TIMEOUT)
 
