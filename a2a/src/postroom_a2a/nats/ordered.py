@@ -30,9 +30,9 @@ from postroom_a2a.nats.records import Record
 HEARTBEAT = 5.0
 """Seconds between the server's heartbeats while there is nothing new."""
 
-_UNREAD = 1 << 20
+_UNREAD = 65_536
 _UNREAD_SIZE = 64 * 1024 * 1024
-"""Bytes that may lie unread. The server sends at most 32 MiB before it waits for an answer to its flow control."""
+"""Frames and bytes that may lie unread; the server's flow control stops it earlier."""
 
 _INACTIVE = 30.0
 
@@ -115,14 +115,17 @@ class OrderedConsumer:
             StreamBroken: a record was lost, the connection was, or the consumer is gone.
         """
         while True:
-            try:
-                frame = await self._frames.get(3 * self._heartbeat)
-            except RequestTimeout:
-                raise StreamBroken(f"the consumer of {self._stream} fell silent") from None
+            frame = await self._next_frame()
             if frame.reply.startswith("$JS.ACK."):
                 return self._record(frame)
             if await self._read_status(frame):
                 return None
+
+    async def _next_frame(self) -> Frame:
+        try:
+            return await self._frames.get(3 * self._heartbeat)
+        except RequestTimeout:
+            raise StreamBroken(f"the consumer of {self._stream} fell silent") from None
 
     async def left(self) -> int:
         """The number of records still to come, as the server counts them now.
