@@ -26,7 +26,6 @@ from benchmarks.room import PostRoom
 from postroom.bus.nats import NatsBus
 from postroom.identity.credential import Credential
 from postroom.identity.trust import Trust
-from postroom.projection.fold import DURABLE
 from postroom.protocol.streams import DUPLICATE_WINDOW
 from postroom.settings import Settings
 
@@ -102,8 +101,11 @@ async def folded(stream: JetStreamContext, names: Sequence[str]) -> None:
     async with asyncio.timeout(TIMEOUT):
         for name in names:
             while True:
-                info = await stream.consumer_info(name, DURABLE)
-                if not info.num_pending and not info.num_ack_pending:
+                # The fold follows by push, and folds at once what it has got.
+                readers = await stream.consumers_info(name)
+                if not any(
+                    reader.num_pending for reader in readers if reader.config.deliver_subject
+                ):
                     break
                 await asyncio.sleep(0.02)  # the server has no event for it
 

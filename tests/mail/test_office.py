@@ -333,3 +333,21 @@ async def test_a_project_is_one_that_somebody_was_in_or_has_posted_to(desk: Desk
     await desk.office.post(maria.uid, "news", "hello")
     await desk.directory.retire(bob.uid)
     assert await desk.office.projects() == ["demo", "lab", "main", "news"]
+
+
+async def test_who_waits_for_an_answer_reads_at_most_once(tmp_path: Path):
+    async with running_desk(tmp_path) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        asked = await desk.office.send(maria.uid, "@bob", "how are you?")
+        reads, listening = desk.database.statistics().reads, desk.changes.listening
+        waiting = asyncio.create_task(desk.office.wait(asked.id, State.ANSWERED, SECONDS))
+        while desk.changes.listening == listening:  # noqa: ASYNC110 (nothing else shows it)
+            await asyncio.sleep(0)
+        await bob.receipt(asked, State.DELIVERED)
+        await bob.receipt(asked, State.SEEN)
+        await bob.send(maria.uid, "well", reply_to=asked.id)
+        mail = await waiting
+        assert mail.answer is not None
+        assert (mail.state, mail.answer.text) == (State.ANSWERED, "well")
+        assert desk.database.statistics().reads - reads <= 1
+        assert mail == await desk.office.get(asked.id)

@@ -73,6 +73,9 @@ class Clerk:
             after = answered[-1].seq
 
     async def _report_all(self, said: Sequence[Report]) -> None:
+        if len(said) == 1:
+            await self.report(*said[0])
+            return
         for at in range(0, len(said), TOGETHER):
             await asyncio.gather(*(self.report(*each) for each in said[at : at + TOGETHER]))
 

@@ -158,9 +158,10 @@ class PostOffice:
                 self._forget(made)
                 return await self.get(done.id)
             mail = _accepted(done.envelope, author.agent, to, text, done.sequence)
-            if listener is None:
-                return mail
-            return await self._with_its_fold(listener, mail, again=bool(key))
+            found, known = (mail, False) if not done.again else await self._read(done.id)
+            if listener is None or known:
+                return found or mail
+            return await self._with_its_fold(listener, mail)
 
     async def post(self, sender: str, project: str, text: str, *, key: str = "") -> Post:
         """Post to a project's feed; on return the post is in the log, on disk. The caller checks that `sender` may.
@@ -337,15 +338,11 @@ class PostOffice:
         for message_id in ids:
             self._unfolded.pop(message_id, None)
 
-    async def _with_its_fold(self, listener: ChangeListener, mail: Mail, *, again: bool) -> Mail:
-        """A message of ours as its fold has made it; as it is if that takes too long.
-
-        Args:
-            again: it may have been stored and folded before.
-        """
+    async def _with_its_fold(self, listener: ChangeListener, mail: Mail) -> Mail:
+        """A message of ours as its fold has made it; as it is if that takes too long."""
 
         async def first() -> tuple[Mail | None, bool]:
-            return await self._read(mail.id) if again else (mail, False)
+            return mail, False
 
         found, _ = await listener.until(first, _is_folded, FOLD_WAIT, _brought)
         return found or mail
@@ -370,13 +367,17 @@ class PostOffice:
             if known is not None:
                 first, known = known, None
                 return first, True
-            return await self._read(message_id)
+            # What is not folded is not in SQL, and its fold wakes the listener.
+            sent = self._unfolded.get(message_id)
+            return (sent, False) if sent is not None else await self._read(message_id)
 
         def done(found: tuple[Mail | None, bool]) -> bool:
             mail, folded = found
             return folded and mail is not None and _is(mail, wanted)
 
         mail, folded = await listener.until(read, done, timeout, _brought)
+        if not folded:
+            mail, folded = await self._read(message_id)
         if mail is None or not folded:
             raise _not_yet(message_id)
         if mail.state is State.DEAD or (mail.state is State.ANSWERED and mail.answer is None):

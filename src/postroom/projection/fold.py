@@ -195,6 +195,8 @@ class Fold:
                 if self._database.place.forgets:
                     tasks.create_task(self._watch(), name="fold-watch")
         finally:
+            for stream in self._streams.values():
+                stream.awaited = None  # a timer that is still set finds nothing to do
             if self._following.unsaved:
                 with suppress(PostroomError):
                     await self._database.write(partial(self._find, changes=()))

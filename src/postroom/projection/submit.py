@@ -30,11 +30,12 @@ ID_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """An envelope in the log under `id`, at `sequence` (0 where SQL had it)."""
+    """An envelope in the log under `id`, at `sequence` (0 where SQL had it); `again`: it was there before."""
 
     id: str
     sequence: int
     envelope: Envelope
+    again: bool = False
 
 
 async def submit(
@@ -72,7 +73,7 @@ async def submit(
         stored, retried = await _publish(bus, subject, content.encode(), made)
         fresh = not key and not retried
         if not stored.duplicate or (not fresh and await _is_ours(admin, stored, subject)):
-            return Submission(made, stored.sequence, content)
+            return Submission(made, stored.sequence, content, stored.duplicate)
         await _tell_suppressed(bus, subject)
     raise Refused(
         "somebody else used the id of this message first",

@@ -325,6 +325,9 @@ class TaskClerk:
 
     async def _report(self, behind: Sequence[tuple[TaskHead, State]]) -> None:
         """Append the receipts of requests: seen when the task was taken, answered when it has ended."""
+        if len(behind) == 1:
+            await self._receipt(*behind[0])
+            return
         for at in range(0, len(behind), TOGETHER):
             some = behind[at : at + TOGETHER]
             await asyncio.gather(*(self._receipt(task, state) for task, state in some))
