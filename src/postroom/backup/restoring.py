@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.backup import archive, sealed
@@ -20,9 +20,11 @@ from postroom.errors import Conflict, EnvironmentFault, InvalidInput, StateUnwri
 from postroom.identity.privatefile import replace as write_private
 from postroom.protocol.ids import check_name
 from postroom.settings import Settings
+from postroom.settings.sources import load
 from postroom.store import copying
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
+from postroom.store.place import place_of
 from postroom.store.schema import IDENTITY, PROJECTION, REVISION
 
 SECRET_PLACES = ("keys", "tls", "postroom.toml")
@@ -43,7 +45,7 @@ def restore(settings: Settings, file: Path, passphrase: str) -> Restored:
     """Restore the backup in `file` into the state folder, which has to be empty. Blocks.
 
     Raises:
-        Conflict: the state folder is not empty.
+        Conflict: the state folder, or the database, is not empty.
         InvalidInput: the file is no whole backup, or the passphrase is wrong.
         EnvironmentFault: a newer Postroom made the backup.
         StateUnwritable: the disk is full, or not writable. After any error nothing is there.
@@ -65,8 +67,9 @@ def restore(settings: Settings, file: Path, passphrase: str) -> Restored:
         staging.mkdir(mode=0o700, parents=True)
         try:
             _fill(staging, file, secrets)
+            said = load(staging)  # the backup's own settings, and those of this call
             for org in orgs:
-                asyncio.run(_load(replace(settings, state=staging).for_org(org), staging, org))
+                asyncio.run(_load(said.for_org(org), staging, org))
             shutil.rmtree(staging / SNAPSHOTS)
             (staging / KEYS).unlink()
             _sync_tree(staging)
@@ -115,8 +118,13 @@ def _fill(staging: Path, file: Path, secrets: Mapping[str, bytes]) -> None:
 async def _load(settings: Settings, staging: Path, org: str) -> None:
     """The rows of one organisation; the log behind them is folded at the next start."""
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    async with Database(settings.database) as database:
+    async with Database(place_of(settings)) as database:
         await migrate(database)
+        if await database.read(lambda store: store.agents.all_agents(org, retired=True)):
+            raise Conflict(
+                f"the database has an organisation {org!r} already",
+                remedy="name an empty one in database.url; a restore replaces nothing",
+            )
         for part, tables in (("identity", IDENTITY), ("projection", PROJECTION)):
             kept = staging / SNAPSHOTS / f"{org}.{part}"
             await database.write(

@@ -53,7 +53,7 @@ def back_up_stopped(settings: Settings, file: Path, passphrase: str) -> Taken:
         AlreadyRunning: one runs on the state folder.
         NotFound: the state folder has no post room.
     """
-    if not settings.database.exists():
+    if not settings.database_url and not settings.database.exists():
         raise NotFound(f"there is no post room in {settings.state}")
     os.umask(0o077)
     lock = StateLock.acquire(settings)
