@@ -100,6 +100,7 @@ def test_nothing_is_lost_when_postgresql_is_killed_while_messages_flow(
     assert kept.json("status")["alerts"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("backup-restores-all")
 @pytest.mark.timeout(120)
 def test_a_backup_is_restored_into_another_database_and_into_no_full_one(
