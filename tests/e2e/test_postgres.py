@@ -100,6 +100,37 @@ def test_nothing_is_lost_when_postgresql_is_killed_while_messages_flow(
     assert kept.json("status")["alerts"] == []
 
 
+@pytest.mark.slow
+@pytest.mark.requirement("backup-restores-all")
+@pytest.mark.timeout(120)
+def test_a_backup_is_restored_into_another_database_and_into_no_full_one(
+    kept: PostRoom, server: PostgresServer
+) -> None:
+    secret = kept.scratch / "passphrase"
+    secret.write_text("correct horse\n")
+    backup, words = str(kept.scratch / "backup"), ("--passphrase-file", str(secret))
+    kept.up()
+    kept.run("org", "create", "second")
+    kept.run("chat", "#main", given="kept\n")
+    kept.run("--org", "second", "chat", "#main", given="of the second\n")
+    kept.run("backup", backup, *words)
+    kept.run("down")
+
+    other = PostRoom(kept.scratch / "other" / "state", kept.scratch)
+    other.state.parent.mkdir()
+    other.env["POSTROOM_DATABASE_URL"] = kept.env["POSTROOM_DATABASE_URL"]
+    other.run("restore", backup, *words, status=5)
+    assert "is not empty" in other.stderr
+    other.env["POSTROOM_DATABASE_URL"] = server.new_database()
+    other.run("restore", backup, *words)
+    other.up()
+    try:
+        assert "kept" in other.run("chat", "#main", given="")
+        assert "of the second" in other.run("--org", "second", "chat", "#main", given="")
+    finally:
+        other.run("down")
+
+
 @pytest.mark.requirement("postgres-orgs-apart")
 def test_a_second_post_room_on_the_same_database_is_refused(kept: PostRoom, tmp_path: Path) -> None:
     kept.up()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from string import ascii_letters
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from postroom.errors import Conflict, InvalidInput, StateUnwritable
+from postroom.mail.projection import RULES as MAIL_RULES
+from postroom.projection.rules import fold
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Place
 from postroom.store.messages import MessageRow
@@ -20,6 +24,7 @@ from postroom.store.records import DeadLetterRow
 from postroom.store.store import Store
 from postroom.store.tasks import TaskRow
 from postroom.store.workers import WorkerRecord
+from tests.mail.log import envelope, inbox
 
 pytestmark = pytest.mark.anyio
 
@@ -205,6 +210,24 @@ async def test_any_text_can_be_stored_and_a_null_character_becomes_a_mark(
     assert row is not None
     stored = text.replace("\0", "\ufffd")
     assert (row.text, row.context_id, row.reason) == (stored, stored, stored)
+
+
+@pytest.mark.requirement("mail-malformed-dead")
+def test_what_a_hostile_sender_puts_into_names_is_folded_like_any_message(empty_store: Store):
+    """An index of PostgreSQL takes no long text, and a text no U+0000."""
+    long = "".join(
+        random.Random(1).choices(ascii_letters, k=9000)
+    )  # which no compression makes short
+    stream = [
+        inbox(1, envelope("m1", reply_to=long, requeue_of=long)),
+        inbox(2, envelope("m2", to=long), to=long),
+        inbox(3, envelope("m3", reply_to="m\0")),
+    ]
+    for _, record in stream:
+        assert fold(empty_store, MAIL_RULES, "INBOX", [record]).ignored == 0
+    rows = [empty_store.messages.message_at(seq) for seq in (1, 2, 3)]
+    assert [row and (row.reply_to, row.requeue_of) for row in rows] == [("", "")] * 3
+    assert [row and row.state for row in rows] == ["accepted", "dead", "accepted"]
 
 
 async def test_tasks_are_asked_for_without_any_other_table(database: Database):

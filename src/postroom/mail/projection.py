@@ -16,7 +16,7 @@ from postroom.projection.rules import Rule
 from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert, AlertEnd, decode
 from postroom.protocol.envelope import Envelope
-from postroom.protocol.ids import CONTROL_PLANE, UID, is_uid
+from postroom.protocol.ids import CONTROL_PLANE, MESSAGE_ID, UID, is_uid
 from postroom.protocol.receipts import Reason, Receipt, State, advance, is_final, may_set
 from postroom.store import messages, records
 from postroom.store.alerts import AlertRow
@@ -30,6 +30,9 @@ DEAD_REASON = "Postroom-Reason"
 DEAD_ATTEMPTS = "Postroom-Attempts"
 DEAD_DROPPED = "Postroom-Dropped"
 """Headers of a record in DEADLETTER. `DEAD_DROPPED` says that the letter with that sequence was dropped."""
+
+MAX_SHOWN_RECIPIENT = 128
+"""Characters of a recipient that no agent can be; an index of PostgreSQL takes no longer ones than 2,700 bytes."""
 
 
 # ── INBOX ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -48,12 +51,19 @@ def _fold_message(store: Store, record: Message) -> list[Change]:
         # The sender may put any token there; no agent can ever have that address.
         reason = Reason.NO_SUCH_RECIPIENT.value
         row = replace(row, state=State.DEAD.value, reason=reason, final=True)
+    if len(recipient) > MAX_SHOWN_RECIPIENT:
+        row = replace(row, recipient=recipient[:MAX_SHOWN_RECIPIENT])
     if not store.messages.insert_message(row):
         # The sender stored the same message again after the server's window of de-duplication: the first one counts.
         return []
     for early in store.records.take_early_receipts(row.sender, row.id):
         row = _apply(store, row, early) or row
     return [_change("mail", row)]
+
+
+def _named(message_id: str) -> str:
+    """`message_id`, or "" for what a hostile sender wrote there: it is the id of no message, and of any length."""
+    return message_id if MESSAGE_ID.fullmatch(message_id) else ""
 
 
 def _message_row(record: Message, sender: str, recipient: str) -> messages.MessageRow:
@@ -69,8 +79,8 @@ def _message_row(record: Message, sender: str, recipient: str) -> messages.Messa
         message=_message_json(envelope),
         context_id=context_of(envelope.message),
         expects_reply=envelope.expects_reply,
-        reply_to=envelope.reply_to,
-        requeue_of=envelope.requeue_of,
+        reply_to=_named(envelope.reply_to),
+        requeue_of=_named(envelope.requeue_of),
         sent_at=envelope.sent_at,
         stored_at=record.timestamp,
         updated_at=record.timestamp,

@@ -208,6 +208,8 @@ class PostgresConnection:
                 f"SET lock_timeout TO {int(STATEMENT_TIMEOUT * 1000)}",
                 _FLUSHED,
                 "SET client_encoding TO 'UTF8'",
+                # One plan for all values would not know how short a page is, and read all that it could come from.
+                "SET plan_cache_mode TO force_custom_plan",
                 f"SET tcp_keepalives_idle TO {keepalive}",
                 f"SET tcp_keepalives_interval TO {keepalive}",
                 "SET tcp_keepalives_count TO 2",
