@@ -135,7 +135,7 @@ def test_a_frame_belongs_to_the_innermost_part_that_it_names() -> None:
 
 def test_the_rows_of_made_traffic_are_those_that_were_asked_for() -> None:
     place = SQLitePlace(None)
-    place.alter("", lambda connection: create(connection, place.parts[""]))
+    place.alter("", lambda connection: create(connection, place, ""))
     connection = place.connect(writes=True)
     traffic = Traffic("0" * 32, ["1" * 32, "2" * 32], first=1000, at=1.0)
 

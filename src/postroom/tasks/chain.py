@@ -79,7 +79,7 @@ class Chain:
             found.append(record.sequence)
             if len(found) == MOST_STRAY:
                 break
-        if not found or not await self._database.read(
+        if not found or not await self._database.point(
             lambda store: _do_not_count(store, row, found[-1])
         ):
             return False

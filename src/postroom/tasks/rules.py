@@ -15,8 +15,8 @@ from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.projection.changes import Change
 from postroom.projection.fold import Order
-from postroom.projection.retention import Over, covered
-from postroom.projection.rules import Rule
+from postroom.projection.retention import Over
+from postroom.projection.rules import Early, Rule
 from postroom.protocol import priority, subjects
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.envelope import Envelope
@@ -24,7 +24,7 @@ from postroom.protocol.ids import UID
 from postroom.protocol.limits import MAX_EVENT_BYTES, MAX_SAID, MAX_TASK_BYTES
 from postroom.protocol.tasks import EXPECTED, follows, parse_task_subject, task_id
 from postroom.store.database import Store
-from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
+from postroom.store.tasks import TaskEventRow, TaskRow
 from postroom.tasks.records import TaskRecord
 from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.task_state import TaskState, allowed
@@ -85,6 +85,9 @@ def fold_record(store: Store, record: Message) -> list[Change]:
         return []
     worker, task, state = said
     row = store.tasks.task_by_id(task)
+    if row is None and record.metadata.get(EXPECTED) == "0":
+        # Its request was stored before it, so it may be on its way here. A later record follows one that is folded.
+        raise Early
     if row is None or row.worker != worker or row.final:
         return []
     before = TaskState(row.state) if row.seq else None
@@ -112,24 +115,23 @@ def fold_record(store: Store, record: Message) -> list[Change]:
         updated_at=record.timestamp,
     )
     store.tasks.update_task(row)
-    store.tasks.insert_event(
-        TaskEventRow(
-            seq=row.seq,
-            task=row.id,
-            worker=row.worker,
-            state=row.state,
-            attempt=row.attempt,
-            runner=row.runner,
-            at=row.updated_at,
-            event=event,
-        ),
+    counted = TaskEventRow(
+        seq=row.seq,
+        task=row.id,
+        worker=row.worker,
+        state=row.state,
+        attempt=row.attempt,
+        runner=row.runner,
+        at=row.updated_at,
+        event=event,
     )
-    return [_change(row)]
+    store.tasks.insert_event(counted)
+    return [_change(row, counted)]
 
 
 def _builds(record: Message) -> bool:
     # A message that names a blob passes on what its worker may read.
-    return record.metadata.get(EXPECTED) == "0" or PREFIX.encode() in record.payload
+    return PREFIX.encode() in record.payload
 
 
 def _is_of(change: TaskRecord, row: TaskRow, state: TaskState) -> bool:
@@ -164,41 +166,44 @@ def _text(value: dict[str, Any], limit: int) -> str:
     return text
 
 
-def _change(row: TaskHead) -> Change:
-    return Change("task", row.seq, row.id, row.requester, row.worker, state=row.state)
+def _change(row: TaskRow, event: TaskEventRow | None = None) -> Change:
+    return Change(
+        "task", row.seq, row.id, row.requester, row.worker, state=row.state, row=row, event=event
+    )
 
 
 RULES: dict[str, tuple[Rule, ...]] = {"INBOX": (fold_request,), "TASKS": (fold_record,)}
 """The rules of each stream."""
 
 ORDER = {"TASKS": Order(("INBOX",), builds=_builds)}
-"""A request was stored before the first record of its task. A later record follows a folded one, or does not count.
-If it names a blob, it also comes after the messages before it.
+"""A record that names a blob comes after the messages before it. Where the first record of a task comes before its
+request, `fold_record` says so.
 """
 
 LONGER = 6 * 86400.0
 """Seconds beyond `KEEP` that PRIORITY keeps a record about a task that is still open."""
 
 
-def _record_over(copy: Store, record: Message, before: float) -> bool:
-    if not covered(copy, "TASKS", record):
-        return False
+def _record_over(store: Store, record: Message, before: float) -> bool:
     said = parse_task_subject(record.subject)
-    return said is None or _over(copy, said[1], before)
+    return said is None or _over(store, said[1], before)
 
 
-def _priority_over(copy: Store, record: Message, before: float) -> bool:
+def _priority_over(store: Store, record: Message, before: float) -> bool:
     # PRIORITY is not folded: its content is in TASKS too, or waits for the task's worker.
     try:
         task = priority.decode(record.payload).task
     except ProtocolViolation:
         return True
-    return record.timestamp < before - LONGER or _over(copy, task, before)
+    return record.timestamp < before - LONGER or _over(store, task, before)
 
 
-def _over(copy: Store, task: str, before: float) -> bool:
-    row = copy.tasks.task_by_id(task)
+def _over(store: Store, task: str, before: float) -> bool:
+    row = store.tasks.task_by_id(task)
     return row is None or (row.final and row.updated_at < before)
 
 
-OVER: dict[str, Over] = {"TASKS": _record_over, "PRIORITY": _priority_over}
+OVER: dict[str, Over] = {
+    "TASKS": Over(_record_over),
+    "PRIORITY": Over(_priority_over, folded=False),
+}
