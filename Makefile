@@ -55,8 +55,8 @@ test: lint ## lint, then the tests that take seconds
 test-full: lint ## lint, then every test, the slow ones too
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) -m "slow or not slow"
 
-bench: setup ## run the benchmarks; NAME=x runs one
-	$(BIN)/python -m benchmarks $(NAME)
+bench: setup ## run the benchmarks; NAME=x runs one; BEFORE=commit for plane; OPTIONS="--quick ..."
+	$(BIN)/python -m benchmarks $(NAME) $(if $(BEFORE),--before $(BEFORE)) $(OPTIONS)
 
 FUZZ_SECONDS ?= 60
 

@@ -9,19 +9,21 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
 from sqlalchemy import insert
 
 from postroom.protocol.receipts import State
 from postroom.protocol.tasks import task_id
-from postroom.store.database import StoreConnection
 from postroom.store.messages import MessageRow
 from postroom.store.schema import a2a_task_events, a2a_tasks, messages
 from postroom.store.session import Session, prepared, values_of
 from postroom.store.tasks import TaskEventRow, TaskRow
 from postroom_a2a.messages import text_message
 from postroom_a2a.task_state import TaskState
+
+T = TypeVar("T")
 
 TEXT = "the quick brown fox jumps over the lazy dog; " * 4
 
@@ -35,6 +37,15 @@ STATEMENTS = {
     TaskRow: prepared(insert(a2a_tasks)),
     TaskEventRow: prepared(insert(a2a_task_events)),
 }
+
+
+class Filling(Protocol):
+    """A connection to a database, as `StoreConnection`."""
+
+    session: Session
+
+    def run(self, work: Callable[[Session], T], *, flush: bool = True) -> T:
+        """Run `work` in one transaction."""
 
 
 class Traffic:
@@ -155,7 +166,7 @@ class Traffic:
         )
 
 
-def fill(connection: StoreConnection, rows: Iterable[Row]) -> int:
+def fill(connection: Filling, rows: Iterable[Row]) -> int:
     """Store the rows, in transactions so short that others may write meanwhile; returns how many."""
     number, ahead = 0, iter(rows)
     while chunk := list(itertools.islice(ahead, CHUNK)):

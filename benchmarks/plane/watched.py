@@ -1,8 +1,8 @@
 """Runs Postroom's command line with a look inside: `python watched.py FILE WORDS...`; part of `plane`, not of Postroom.
 
 A line on the descriptor `PLANE_ASK` writes what was found since the last one to FILE, as JSON: the database's
-counters, with `PLANE_PROFILE` where the processor time went, and after a line `trace` what SQLite was asked for until
-the next line. It imports nothing that Postroom does not, and runs
+counters, with `PLANE_PROFILE` where the processor time went, and after a line `trace` what the
+database was asked for until the next line. It imports nothing that Postroom does not, and runs
 in the environment of either side.
 """
 
@@ -109,10 +109,11 @@ def _counters() -> dict[str, int]:
 
 
 class Trace:
-    """The statements that SQLite is asked for."""
+    """The statements that the database is asked for, with their values; SQLite's have them written out."""
 
     def __init__(self) -> None:
-        self.asked: collections.deque[str] = collections.deque(maxlen=TRACED)
+        self.asked: collections.deque[tuple[str, list[Any]]] = collections.deque(maxlen=TRACED)
+        self._on = False
         self._connections: list[sqlite3.Connection] = []
         self._connect = sqlite3.connect
         vars(sqlite3)["connect"] = self._keep
@@ -124,9 +125,24 @@ class Trace:
 
     def switch(self, *, on: bool) -> None:
         """Begin or end it on all connections."""
+        self._on = on
         for connection in self._connections:
             with contextlib.suppress(sqlite3.Error):  # closed, or of another thread alone
-                connection.set_trace_callback(self.asked.append if on else None)
+                connection.set_trace_callback(self._noted if on else None)
+        psycopg = sys.modules.get("psycopg")
+        if psycopg is not None and psycopg.RawCursor.execute.__name__ != "noting":
+            psycopg.RawCursor.execute = self._noting(psycopg.RawCursor.execute)
+
+    def _noted(self, sql: str) -> None:
+        self.asked.append((sql, []))
+
+    def _noting(self, execute: Any) -> Any:
+        def noting(cursor: Any, sql: Any, values: Any = None, **more: Any) -> Any:
+            if self._on and isinstance(sql, str):
+                self.asked.append((sql, list(values or ())))
+            return execute(cursor, sql, values, **more)
+
+        return noting
 
 
 def _serve(asked: int, file: Path, profiler: Profiler | None, trace: Trace) -> None:
@@ -137,7 +153,7 @@ def _serve(asked: int, file: Path, profiler: Profiler | None, trace: Trace) -> N
             found = {"counters": _counters(), "stacks": stacks, "asked": list(trace.asked)}
             trace.asked.clear()
             new = file.with_suffix(".new")
-            new.write_text(json.dumps(found), encoding="utf-8")
+            new.write_text(json.dumps(found, default=str), encoding="utf-8")
             new.replace(file)
 
 
