@@ -83,11 +83,16 @@ def test_a_change_leaves_alone_who_asked_whom_for_what(connection: Connection):
         released=True,
         said="at it",
         snapshot='{"id":1}',
+        snapshot_seq=7,
+        weight=8,
         final=True,
         updated_at=9.0,
     )
-    tasks.update_task(
-        connection, replace(changed, worker=ANN, requester=ANN, text="other", stream=True)
+    tasks.record_change(
+        connection,
+        replace(changed, worker=ANN, requester=ANN, text="other", stream=True),
+        TaskEventRow(7, row.id, BOB, "working", 1, "r", 9.0, ""),
+        changed.snapshot,
     )
     assert tasks.task_by_id(connection, row.id) == changed
     assert tasks.task_by_id(connection, asked(2).id) == asked(2)
@@ -99,7 +104,7 @@ def test_changes_come_in_their_order_and_of_one_task(connection: Connection):
         for seq, task in ((3, "t"), (1, "t"), (2, "other"), (4, "t"))
     ]
     for row in (*rows, rows[0]):
-        tasks.insert_event(connection, row)
+        tasks.record_change(connection, asked(1), row)
     assert [row.seq for row in tasks.events_of(connection, "t")] == [1, 3, 4]
     assert [row.seq for row in tasks.events_of(connection, "t", after=1, limit=1)] == [3]
     assert tasks.events_at(connection, [2, 3, 9]) == [rows[2], rows[0]]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
 from sqlalchemy import (
     Connection,
@@ -26,6 +27,7 @@ from postroom.store.messages import page
 from postroom.store.rows import all_of, first_of
 from postroom.store.schema import a2a_task_events, a2a_tasks, agents, messages
 from postroom_a2a.task_state import INTERRUPTED, TaskState
+from postroom_a2a.tasks import compose
 
 BATCH = 256
 """The most tasks of one query by the post office; the next query finds the rest."""
@@ -50,6 +52,8 @@ class TaskHead:
         seq: sequence in TASKS of the last record that counted, 0 before the first.
         attempt, lost, runner, released: as in that record (`tasks.records.TaskRecord`).
         said: the beginning of the text with the present state.
+        snapshot_seq: sequence in TASKS of the last record with a snapshot, 0 for the request.
+        weight, since: as `tasks.weight.Weight` has them.
         final: no further state follows.
         created_at: when the request was stored.
         updated_at: when the last record that counted was stored.
@@ -73,15 +77,18 @@ class TaskHead:
     runner: str = ""
     released: bool = False
     said: str = ""
+    snapshot_seq: int = 0
+    weight: int = 0
+    since: int = 0
     final: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRow(TaskHead):
-    """A task with its snapshot.
+    """A task with all that was said.
 
     Attributes:
-        snapshot: A2A Task, as JSON text.
+        snapshot: the A2A Task as it is, as JSON text.
     """
 
     snapshot: str
@@ -94,6 +101,8 @@ class TaskEventRow:
     Attributes:
         worker: uid.
         event: A2A StreamResponse, as JSON text; "" for the first record, which is the task itself.
+        answer: the A2A Message that the event brings into the history, as JSON text; "" for none, and where a snapshot
+            has it.
     """
 
     seq: int
@@ -104,6 +113,7 @@ class TaskEventRow:
     runner: str
     at: float
     event: str
+    answer: str = ""
 
 
 HEAD = [
@@ -112,12 +122,36 @@ HEAD = [
     else a2a_tasks.c[field.name]
     for field in fields(TaskHead)
 ]
-_ROW = [a2a_tasks.c[field.name] for field in fields(TaskRow)]
+_stored = a2a_task_events.alias("stored")
+_SNAPSHOT = func.coalesce(func.nullif(_stored.c.snapshot, ""), a2a_tasks.c.snapshot)
+_ROW = [
+    _SNAPSHOT.label("snapshot") if field.name == "snapshot" else a2a_tasks.c[field.name]
+    for field in fields(TaskRow)
+]
+_WHOLE = select(*_ROW).outerjoin(_stored, _stored.c.seq == a2a_tasks.c.snapshot_seq)
+# A task that nobody has taken: its row has the snapshot.
+_NEW = [a2a_tasks.c[field.name] for field in fields(TaskRow)]
 EVENT = [a2a_task_events.c[field.name] for field in fields(TaskEventRow)]
 
 # Rendered as `final = 0`, the exact words of the partial indexes.
 _OPEN = a2a_tasks.c.final == false()
 _UNTAKEN = and_(_OPEN, a2a_tasks.c.seq == literal_column("0"))
+
+_CHANGING = (
+    "state",
+    "seq",
+    "attempt",
+    "lost",
+    "runner",
+    "released",
+    "said",
+    "snapshot_seq",
+    "weight",
+    "since",
+    "final",
+    "updated_at",
+)
+"""What a change of a task changes of it."""
 
 _INTERRUPTED = sorted(state.value for state in INTERRUPTED)
 
@@ -127,8 +161,18 @@ _AMONG = a2a_tasks.c.requested_seq.in_(bindparam("seqs", expanding=True))
 _INSERT = insert(a2a_tasks).on_conflict_do_nothing()
 _UPDATE = update(a2a_tasks).where(a2a_tasks.c.id == bindparam("task"))
 _INSERT_EVENT = insert(a2a_task_events).on_conflict_do_nothing()
-_BY_ID = select(*_ROW).where(a2a_tasks.c.id == bindparam("task"))
-_BY_IDS = select(*_ROW).where(a2a_tasks.c.id.in_(bindparam("ids", expanding=True)))
+_HEAD_BY_ID = select(*HEAD).where(a2a_tasks.c.id == bindparam("task"))
+_BY_ID = _WHOLE.where(a2a_tasks.c.id == bindparam("task"))
+_BY_IDS = _WHOLE.where(a2a_tasks.c.id.in_(bindparam("ids", expanding=True)))
+_SINCE = (
+    select(a2a_task_events.c.event, a2a_task_events.c.answer)
+    .where(a2a_task_events.c.task == bindparam("of"))
+    .where(a2a_task_events.c.seq > bindparam("after"), a2a_task_events.c.seq <= bindparam("upto"))
+    .order_by(a2a_task_events.c.seq)
+)
+_DROP_SNAPSHOT = (
+    update(a2a_task_events).where(a2a_task_events.c.seq == bindparam("at_seq")).values(snapshot="")
+)
 _EVENTS_AT = (
     select(*EVENT)
     .where(a2a_task_events.c.seq.in_(bindparam("seqs", expanding=True)))
@@ -142,7 +186,7 @@ _QUEUE = (
     .limit(bindparam("most"))
 )
 _UNDELIVERED = (
-    select(*_ROW, messages.c.reason)
+    select(*_NEW, messages.c.reason)
     .join(messages, messages.c.seq == a2a_tasks.c.requested_seq)
     .where(_UNTAKEN, _PAST, messages.c.state == State.DEAD.value)
     .order_by(a2a_tasks.c.requested_seq)
@@ -151,7 +195,7 @@ _UNDELIVERED = (
 _UNDELIVERED_AMONG = _UNDELIVERED.where(_AMONG)
 _NOBODY = or_(agents.c.uid.is_(None), agents.c.retired_at.is_not(None))
 _MISDIRECTED = (
-    select(*_ROW)
+    select(*_NEW)
     .outerjoin(agents, agents.c.uid == a2a_tasks.c.worker)
     .outerjoin(messages, messages.c.seq == a2a_tasks.c.requested_seq)
     .where(_UNTAKEN, _PAST)
@@ -180,36 +224,55 @@ def insert_task(connection: Connection, row: TaskRow) -> bool:
     return connection.execute(_INSERT, asdict(row)).rowcount == 1
 
 
-def update_task(connection: Connection, row: TaskRow) -> None:
-    """Store the changes of a task; requester, worker and request stay."""
-    changes = {
-        "state": row.state,
-        "seq": row.seq,
-        "attempt": row.attempt,
-        "lost": row.lost,
-        "runner": row.runner,
-        "released": row.released,
-        "said": row.said,
-        "snapshot": row.snapshot,
-        "final": row.final,
-        "updated_at": row.updated_at,
-    }
-    connection.execute(_UPDATE, {"task": row.id, **changes})
+def record_change(
+    connection: Connection, head: TaskHead, change: TaskEventRow, snapshot: str = ""
+) -> None:
+    """Store a change of a task, and the task as it is now; requester, worker and request stay.
+
+    Args:
+        head: the task after the change. Its `snapshot_seq` is that of the change, if that has a snapshot.
+        snapshot: A2A Task as JSON text, in place of the one before; "" if the change has none.
+    """
+    fresh = {"snapshot": ""} if snapshot else {}
+    changes = {name: getattr(head, name) for name in _CHANGING} | fresh
+    connection.execute(_UPDATE, {"task": head.id, **changes})
+    connection.execute(_INSERT_EVENT, {**asdict(change), "snapshot": snapshot})
 
 
-def insert_event(connection: Connection, row: TaskEventRow) -> None:
-    """Store a change; no effect if it is stored already."""
-    connection.execute(_INSERT_EVENT, asdict(row))
+def drop_snapshot(connection: Connection, seq: int) -> None:
+    """Forget the snapshot of the change at `seq`: a later one has the next."""
+    connection.execute(_DROP_SNAPSHOT, {"at_seq": seq})
+
+
+def head_by_id(connection: Connection, task: str) -> TaskHead | None:
+    """The task with that id, without its snapshot."""
+    return first_of(connection, TaskHead, _HEAD_BY_ID, task=task)
 
 
 def task_by_id(connection: Connection, task: str) -> TaskRow | None:
     """The task with that id."""
-    return first_of(connection, TaskRow, _BY_ID, task=task)
+    row = first_of(connection, TaskRow, _BY_ID, task=task)
+    return None if row is None else _composed(connection, row)
 
 
 def tasks_by_ids(connection: Connection, ids: Collection[str]) -> list[TaskRow]:
     """The tasks with those ids, in no order."""
-    return all_of(connection, TaskRow, _BY_IDS, ids=list(ids))
+    return [
+        _composed(connection, row) for row in all_of(connection, TaskRow, _BY_IDS, ids=list(ids))
+    ]
+
+
+def _composed(connection: Connection, row: TaskRow) -> TaskRow:
+    """The task with the changes that follow its snapshot."""
+    if row.seq == row.snapshot_seq:
+        return row
+    span = {"of": row.id, "after": row.snapshot_seq, "upto": row.seq}
+    changes = [
+        (json.loads(event), json.loads(answer) if answer else None)
+        for event, answer in connection.execute(_SINCE, span)
+    ]
+    task = compose(json.loads(row.snapshot), changes)
+    return replace(row, snapshot=json.dumps(task, separators=(",", ":"), ensure_ascii=False))
 
 
 def tasks_by_prefix(connection: Connection, prefix: str, limit: int = 2) -> list[TaskHead]:
@@ -357,9 +420,10 @@ def orphaned(connection: Connection, after: int = 0) -> list[TaskRow]:
     retired = exists().where(
         and_(agents.c.uid == a2a_tasks.c.worker, agents.c.retired_at.is_not(None))
     )
-    found = select(*_ROW).where(_OPEN, a2a_tasks.c.seq > 0, retired)
+    found = _WHOLE.where(_OPEN, a2a_tasks.c.seq > 0, retired)
     found = found.where(a2a_tasks.c.requested_seq > after).order_by(a2a_tasks.c.requested_seq)
-    return all_of(connection, TaskRow, found.limit(BATCH))
+    rows = all_of(connection, TaskRow, found.limit(BATCH))
+    return [_composed(connection, row) for row in rows]
 
 
 def behind(
