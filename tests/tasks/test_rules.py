@@ -65,7 +65,7 @@ def test_an_id_that_its_sender_uses_toward_another_worker_makes_a_task_that_is_s
         fold_all(rows.connection, inbox(1, asks))
         fold_all(rows.connection, inbox(2, replace(asks, to=EVE), to=EVE))
         fold_all(rows.connection, inbox(3, asks))
-        found = tasks.list_tasks(rows.connection, limit=10)
+        found = rows.connection.tasks.list_tasks(limit=10)
     assert [(row.worker, row.requested_seq) for row in found] == [(EVE, 2), (BOB, 1)]
 
 
@@ -90,13 +90,13 @@ def test_a_context_of_the_message_is_the_tasks():
 def test_what_asks_for_no_task_makes_none(record: tuple[str, Message]):
     with Rows() as rows:
         fold_all(rows.connection, record)
-        assert tasks.list_tasks(rows.connection, limit=9) == []
+        assert rows.connection.tasks.list_tasks(limit=9) == []
 
 
 def test_the_same_request_again_makes_no_second_task():
     with asked() as rows:
         fold_all(rows.connection, request(2))
-        assert [task.id for task in tasks.list_tasks(rows.connection, limit=9)] == [TASK]
+        assert [task.id for task in rows.connection.tasks.list_tasks(limit=9)] == [TASK]
 
 
 def test_a_chain_of_records_is_followed_and_each_is_kept():
@@ -109,7 +109,7 @@ def test_a_chain_of_records_is_followed_and_each_is_kept():
             stored(9, DONE, 4),
         )
         row = row_of(rows.connection)
-        events = tasks.events_of(rows.connection, TASK)
+        events = rows.connection.tasks.events_of(TASK)
     assert [change.state for done in folded for change in done.changes] == [
         "submitted",
         "working",

@@ -24,7 +24,7 @@ from postroom.protocol.ids import UID
 from postroom.protocol.limits import MAX_EVENT_BYTES, MAX_SAID, MAX_TASK_BYTES
 from postroom.protocol.tasks import EXPECTED, follows, parse_task_subject, task_id
 from postroom.store import tasks
-from postroom.store.database import Connection
+from postroom.store.database import Store
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.records import Link, artifact_size
 from postroom.tasks.weight import Weight
@@ -38,7 +38,7 @@ def may_request(record: Message) -> bool:
     return b'"request"' in record.payload or b"\\u" in record.payload
 
 
-def fold_request(connection: Connection, record: Message) -> list[Change]:
+def fold_request(store: Store, record: Message) -> list[Change]:
     """A record of INBOX: a request creates a task.
 
     This holds even if its sender has used the message's id before, toward another recipient. For messages that is a
@@ -77,16 +77,16 @@ def fold_request(connection: Connection, record: Message) -> list[Change]:
         created_at=record.timestamp,
         updated_at=record.timestamp,
     )
-    return [_change(row)] if tasks.insert_task(connection, row) else []
+    return [_change(row)] if store.tasks.insert_task(row) else []
 
 
-def fold_record(connection: Connection, record: Message) -> list[Change]:
+def fold_record(store: Store, record: Message) -> list[Change]:
     """A record of TASKS: if it is the task's next link, the task's row takes its content."""
     said = parse_task_subject(record.subject)
     if said is None:
         return []
     worker, task, state = said
-    head = tasks.head_by_id(connection, task)
+    head = tasks.head_by_id(store, task)
     if head is None or head.worker != worker or head.final:
         return []
     before = TaskState(head.state) if head.seq else None
@@ -97,10 +97,10 @@ def fold_record(connection: Connection, record: Message) -> list[Change]:
     except (ProtocolViolation, RecursionError):
         return []
     if change.snapshot and head.snapshot_seq:
-        tasks.drop_snapshot(connection, head.snapshot_seq)
+        tasks.drop_snapshot(store, head.snapshot_seq)
     row = change.head
     tasks.record_change(
-        connection,
+        store,
         row,
         TaskEventRow(
             seq=row.seq,
@@ -246,14 +246,14 @@ LONGER = 6 * 86400.0
 """Seconds beyond `KEEP` that PRIORITY keeps a record about a task that is still open."""
 
 
-def _record_over(copy: Connection, record: Message, before: float) -> bool:
+def _record_over(copy: Store, record: Message, before: float) -> bool:
     if not covered(copy, "TASKS", record):
         return False
     said = parse_task_subject(record.subject)
     return said is None or _over(copy, said[1], before)
 
 
-def _priority_over(copy: Connection, record: Message, before: float) -> bool:
+def _priority_over(copy: Store, record: Message, before: float) -> bool:
     # PRIORITY is not folded: its content is in TASKS too, or waits for the task's worker.
     try:
         task = priority.decode(record.payload).task
@@ -262,7 +262,7 @@ def _priority_over(copy: Connection, record: Message, before: float) -> bool:
     return record.timestamp < before - LONGER or _over(copy, task, before)
 
 
-def _over(copy: Connection, task: str, before: float) -> bool:
+def _over(copy: Store, task: str, before: float) -> bool:
     row = tasks.head_by_id(copy, task)
     return row is None or (row.final and row.updated_at < before)
 
