@@ -27,7 +27,6 @@ from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, STREAMS, agent_consumer
-from postroom.store import workers as worker_rows
 from tests.attack.cases import MARK
 from tests.control.taskroom import Hand, TaskRoom, task_room
 from tests.gateway.http.rig import Near
@@ -140,7 +139,7 @@ async def _admit(
 ) -> Worker:
     """A door for an agent that the control plane knows."""
     token = new_token()
-    await room.parts.database.write(lambda c: worker_rows.set_token(c, hand.uid, digest(token)))
+    await room.parts.database.write(lambda store: store.workers.set_token(hand.uid, digest(token)))
     room.site.router.admit(hand.uid, "default")
     socket = await house.gateway.open_door(
         DoorSpec(hand.uid, "default", digest(token), (LOBBY,), egress, (), rates)

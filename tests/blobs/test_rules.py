@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import Connection
 
 from postroom.blobs import rules
 from postroom.projection.rules import fold, together
 from postroom.protocol.blobs import blob_url
 from postroom.protocol.envelope import TaskRequest
-from postroom.store import blobs, tasks
 from postroom.store.blobs import BlobRow
+from postroom.store.store import Store
 from postroom.tasks.rules import ORDER
 from postroom_a2a.messages import ROLE_AGENT, ROLE_USER, text_message
 from postroom_a2a.task_state import TaskState
@@ -27,15 +26,15 @@ WORKING = next_of(FIRST, TaskState.WORKING)
 
 def fold_all(rows: Rows, *records: Record) -> None:
     for stream, record in records:
-        fold(rows.connection, ALL, stream, [record])
+        fold(rows.store, ALL, stream, [record])
 
 
-def upload(connection: Connection, uid: str) -> None:
-    blobs.store_blob(connection, BlobRow(NAME, 1, "text/plain", 1.0, 1.0), uid)
+def upload(store: Store, uid: str) -> None:
+    store.blobs.store_blob(BlobRow(NAME, 1, "text/plain", 1.0, 1.0), uid)
 
 
-def readers(connection: Connection) -> list[str]:
-    return [uid for uid in (ALICE, BOB, EVE) if blobs.readable(connection, NAME, uid)]
+def readers(store: Store) -> list[str]:
+    return [uid for uid in (ALICE, BOB, EVE) if store.blobs.readable(NAME, uid)]
 
 
 def message(seq: int, sender: str, to: str, *, names: str = "") -> Record:
@@ -59,31 +58,31 @@ def artifact(seq: int, follows: int) -> Record:
 @pytest.mark.requirement("blob-readers-named")
 def test_only_a_reader_passes_a_blob_on():
     with Rows() as rows:
-        upload(rows.connection, ALICE)
+        upload(rows.store, ALICE)
         fold_all(rows, message(1, BOB, EVE))
-        assert readers(rows.connection) == [ALICE]
+        assert readers(rows.store) == [ALICE]
         fold_all(rows, message(2, ALICE, BOB))
-        assert readers(rows.connection) == [ALICE, BOB]
+        assert readers(rows.store) == [ALICE, BOB]
         fold_all(rows, message(3, BOB, EVE))
-        assert readers(rows.connection) == [ALICE, BOB, EVE]
+        assert readers(rows.store) == [ALICE, BOB, EVE]
 
 
 def test_a_message_that_names_another_recipient_than_its_subject_passes_nothing_on():
     with Rows() as rows:
-        upload(rows.connection, ALICE)
+        upload(rows.store, ALICE)
         fold_all(rows, message(1, ALICE, BOB, names=EVE))
-        assert readers(rows.connection) == [ALICE]
+        assert readers(rows.store) == [ALICE]
 
 
 @pytest.mark.requirement("blob-readers-named")
 def test_a_record_of_a_task_passes_a_blob_on_only_if_it_counts():
     with Rows() as rows:
-        upload(rows.connection, BOB)
+        upload(rows.store, BOB)
         fold_all(rows, request(1), ("TASKS", stored(1, FIRST, 0)), ("TASKS", stored(2, WORKING, 1)))
         fold_all(rows, artifact(3, follows=1))
-        assert readers(rows.connection) == [BOB]
+        assert readers(rows.store) == [BOB]
         fold_all(rows, artifact(4, follows=2))
-        assert readers(rows.connection) == [ALICE, BOB]
+        assert readers(rows.store) == [ALICE, BOB]
 
 
 @pytest.mark.requirement("blob-readers-named")
@@ -94,20 +93,20 @@ def test_who_names_a_blob_in_a_request_is_not_given_it_by_the_task_that_repeats_
         asked = said | {"role": role}
         first = replace(FIRST, task=new_task(TASK, TASK, asked, 1001.0))
         with Rows() as rows:
-            upload(rows.connection, BOB)
+            upload(rows.store, BOB)
             request = inbox(1, replace(envelope("m", request=TaskRequest()), message=asked))
             fold_all(rows, request, ("TASKS", stored(2, first, 0)))
-            assert tasks.task_by_id(rows.connection, TASK) is not None
-            assert readers(rows.connection) == [BOB]
+            assert rows.store.tasks.task_by_id(TASK) is not None
+            assert readers(rows.store) == [BOB]
 
 
 def test_a_record_without_an_event_passes_on_what_its_worker_has_made():
     made = [file_artifact("a", blob_url(NAME), "", "")]
     with Rows() as rows:
-        upload(rows.connection, BOB)
+        upload(rows.store, BOB)
         first = replace(FIRST, task=FIRST.task | {"artifacts": made})
         fold_all(rows, request(1), ("TASKS", stored(2, first, 0)))
-        assert readers(rows.connection) == [ALICE, BOB]
+        assert readers(rows.store) == [ALICE, BOB]
 
 
 def test_a_record_that_names_a_blob_is_folded_behind_the_messages_before_it():
@@ -117,9 +116,9 @@ def test_a_record_that_names_a_blob_is_folded_behind_the_messages_before_it():
 
 def test_what_is_named_is_kept_and_what_is_not_is_found_when_it_is_old():
     with Rows() as rows:
-        upload(rows.connection, ALICE)
-        assert [row.sha256 for row in blobs.unnamed_before(rows.connection, 2.0)] == [NAME]
-        assert blobs.unnamed_before(rows.connection, 1.0) == []
+        upload(rows.store, ALICE)
+        assert [row.sha256 for row in rows.store.blobs.unnamed_before(2.0)] == [NAME]
+        assert rows.store.blobs.unnamed_before(1.0) == []
         fold_all(rows, message(1, ALICE, BOB))
-        assert blobs.unnamed_before(rows.connection, 2.0) == []
-        assert not blobs.forget_unnamed(rows.connection, NAME, 2.0)
+        assert rows.store.blobs.unnamed_before(2.0) == []
+        assert not rows.store.blobs.forget_unnamed(NAME, 2.0)

@@ -38,10 +38,8 @@ from postroom.protocol.tasks import chain_headers
 from postroom.protocol.template import Template
 from postroom.sandbox.port import ExitStatus, Level
 from postroom.settings import DEFAULT_ORG, Settings
-from postroom.store import tasks as store
-from postroom.store import workers as worker_rows
 from postroom.store.agents import Agent
-from postroom.store.database import Connection
+from postroom.store.database import Store
 from postroom.store.tasks import TaskRow
 from postroom.store.workers import RUNNING, STOPPED, WorkerRecord
 from postroom.tasks.records import TaskRecord
@@ -309,7 +307,7 @@ class TaskRoom:
         )
         desired = RUNNING if start else STOPPED
 
-        def add(connection: Connection, agent: Agent) -> None:
+        def add(store: Store, agent: Agent) -> None:
             record = WorkerRecord(
                 agent.uid,
                 "main",
@@ -321,7 +319,7 @@ class TaskRoom:
                 time.time(),
                 overrides=values,
             )
-            worker_rows.add_worker(connection, record)
+            store.workers.add_worker(record)
 
         agent = await self.parts.directory.register(nick, "worker", projects=projects, also=add)
         hand = Hand(self, agent, await self.rig.agent(agent.uid, projects))
@@ -361,7 +359,7 @@ class TaskRoom:
         await self.parts.fold.reached(stream, last, SECONDS)
 
     async def row(self, task: str) -> TaskRow:
-        row = await self.parts.database.read(lambda c: store.task_by_id(c, task))
+        row = await self.parts.database.read(lambda store: store.tasks.task_by_id(task))
         assert row is not None
         return row
 

@@ -16,7 +16,6 @@ from postroom.errors import BusDisconnected, Forbidden, ServerFailed, Unauthoriz
 from postroom.identity.account_publisher import Accounts
 from postroom.identity.credential import Credential
 from postroom.protocol.alerts import Alert
-from postroom.store import credentials as rows
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
 from postroom.workers.issuer import Issuer
@@ -128,8 +127,10 @@ async def test_what_is_not_valid_any_more_is_forgotten(tmp_path: Path):
         uid = new_uid()
         issued = await desk.issuer.issue(uid, ())
 
-        assert list(await desk.database.write(lambda c: rows.keys_out(c, uid, now=0))) == [
-            issued.public
-        ]
-        assert await desk.database.write(lambda c: rows.keys_out(c, uid, now=2e10)) == {}
-        assert await desk.database.write(lambda c: rows.keys_out(c, uid, now=0)) == {}
+        assert list(
+            await desk.database.write(lambda store: store.credentials.keys_out(uid, now=0))
+        ) == [issued.public]
+        assert (
+            await desk.database.write(lambda store: store.credentials.keys_out(uid, now=2e10)) == {}
+        )
+        assert await desk.database.write(lambda store: store.credentials.keys_out(uid, now=0)) == {}

@@ -14,7 +14,6 @@ from postroom.protocol.envelope import Envelope
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.streams import BY_NAME
 from postroom.protocol.tasks import task_id
-from postroom.store import tasks as store
 from postroom.tasks.requests import request_key
 from postroom.workers.status import blocker
 from postroom_a2a.messages import text_of
@@ -225,7 +224,7 @@ async def test_what_names_no_task_or_several_is_refused(shared: TaskRoom):
         await room.worker("alice")
         row = await room.row((await room.delegate("@alice"))["id"])
         alike = [replace(row, id=f"abcdef{n}" + "0" * 25, requested_seq=1000 + n) for n in (1, 2)]
-        await room.parts.database.write(lambda c: [store.insert_task(c, each) for each in alike])
+        await room.parts.database.write(lambda c: [c.tasks.insert_task(each) for each in alike])
 
         async def code(ref: str, path: str = "") -> str:
             return (await room.get(f"/{ref}{path}"))["code"]

@@ -12,7 +12,6 @@ import httpx2
 import pytest
 
 from postroom.identity.tokens import digest
-from postroom.store import workers as worker_rows
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import Hand, TaskRoom, card, emptied, task_room
 from tests.control.test_served_card import listening, whole
@@ -132,7 +131,9 @@ async def door_of(room: TaskRoom, worker: Hand) -> AsyncGenerator[httpx2.AsyncCl
         await room.site.router({**scope, "postroom.worker": worker.uid}, receive, send)
 
     token = f"token of {worker.agent.nick}"
-    await room.parts.database.write(lambda c: worker_rows.set_token(c, worker.uid, digest(token)))
+    await room.parts.database.write(
+        lambda store: store.workers.set_token(worker.uid, digest(token))
+    )
     transport = httpx2.ASGITransport(as_worker)
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx2.AsyncClient(

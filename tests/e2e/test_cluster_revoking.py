@@ -58,7 +58,7 @@ async def keys_of(system: WireConnection, cluster: Cluster, uid: str) -> list[tu
 def issued(room: PostRoom, trust: Trust, uid: str) -> Credential:
     """One more credential of a worker, whose secret the test knows; the post room takes it for its own."""
     credential = trust.mint_agent(uid, ("main",), lifetime=600.0, now=time.time(), proxied=True)
-    with sqlite3.connect(room.state / "postroom.db", timeout=10) as database:
+    with sqlite3.connect(room.state / "identity.db", timeout=10) as database:
         database.execute(
             "insert into credentials (user_key, uid, expires_at) values (?, ?, ?)",
             (credential.public, uid, time.time() + 600),

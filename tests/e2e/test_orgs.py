@@ -144,7 +144,7 @@ def test_after_a_kill_while_it_is_made_an_organisation_is_whole_or_absent(room: 
     for name, reached in (
         ("at-once", lambda: True),
         ("at-keys", lambda: "at-keys" in keys.read_text()),
-        ("at-database", (room.state / "orgs" / "at-database" / "postroom.db").exists),
+        ("at-database", (room.state / "orgs" / "at-database" / "projection.db").exists),
     ):
         making = room.popen("org", "create", name, stderr=-1)
         while not reached():
@@ -171,7 +171,7 @@ def test_an_organisation_that_cannot_be_opened_stops_no_other_and_is_tried_again
     for name in ("acme", "zeta"):
         room.run("org", "create", name)
     room.run("down")
-    database = room.state / "orgs" / "acme" / "postroom.db"
+    database = room.state / "orgs" / "acme" / "projection.db"
     whole = database.read_bytes()
     database.write_bytes(b"no database at all" * 1000)
 

@@ -218,7 +218,7 @@ def test_the_operator_cannot_report_events_in_a_workers_name(
 def test_what_holds_a_secret_is_readable_by_its_owner_only(room: PostRoom) -> None:
     files = [path for path in room.state.rglob("*") if path.is_file()]
 
-    assert (room.state / "postroom.db") in files
+    assert (room.state / "projection.db") in files
     assert {stat.S_IMODE(room.state.stat().st_mode) & 0o077} == {0}
     assert {path.name for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077} == set()
 
@@ -322,7 +322,7 @@ def test_a_fault_in_mid_life_ends_up_with_one_line_and_its_remedy(tmp_path: Path
     room = PostRoom(tmp_path / "state", tmp_path)
     room.up()
     room.run("down")
-    (room.state / "postroom.db").write_text(
+    (room.state / "projection.db").write_text(
         "this is no database, and large enough to be read as one" * 100
     )
 

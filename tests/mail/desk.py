@@ -33,7 +33,7 @@ from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
 from postroom.protocol.streams import STREAMS as STREAM_SPECS
 from postroom.store.agents import Agent
 from postroom.store.database import Database
-from postroom.store.messages import COLUMNS, rows
+from postroom.store.messages import COLUMNS, MessageRow
 from postroom.store.migrate import migrate
 from postroom_a2a.messages import text_message
 from tests.rig import running_bus
@@ -119,7 +119,9 @@ class Desk:
 
     async def all_mail(self) -> list[Mail]:
         everything = select(*COLUMNS).order_by("seq")
-        return await self.database.read(lambda c: views.mails(c, rows(c, everything)))
+        return await self.database.read(
+            lambda c: views.mails(c, c.session.all(MessageRow, everything))
+        )
 
     async def folded(self) -> None:
         """Return when everything that is in the log now, and what follows from it, is folded."""
@@ -184,7 +186,7 @@ async def desk_of(
 ) -> AsyncGenerator[D, None]:
     """The same, of that kind."""
     bus = memory_bus() if backend == "memory" else nats_bus(folder / "bus")
-    async with bus as (core, admin, connect), Database(folder / "postroom.db") as database:
+    async with bus as (core, admin, connect), Database(folder / "projection.db") as database:
         await migrate(database)
         desk = kind(core, admin, database, connect)
         async with running(desk.fold.run() if fold else None):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
-from sqlalchemy import Connection, create_engine, select
+from sqlalchemy import select
 
 from postroom.bus.port import Message
 from postroom.mail.projection import RULES
@@ -14,9 +14,10 @@ from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import Receipt, State
-from postroom.store.messages import COLUMNS, rows
-from postroom.store.schema import PROJECTION, metadata
+from postroom.store.messages import COLUMNS, MessageRow
+from postroom.store.schema import PROJECTION
 from postroom_a2a.messages import text_message
+from tests.stores import memory_store
 
 ALICE, BOB, EVE = "a" * 32, "b" * 32, "e" * 32
 
@@ -61,35 +62,30 @@ def post(
     return "FEED", Message("", sender, subjects.feed(project, sender), body, {}, 1000.0 + seq, seq)
 
 
-ENGINE = create_engine("sqlite://")
-metadata.create_all(ENGINE)
-
-
 class Rows:
-    """A projection in memory: empty at first, and again at the end."""
+    """A projection in memory."""
 
     def __init__(self) -> None:
-        self.connection: Connection = ENGINE.connect()
+        self.store = memory_store()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.connection.rollback()
-        self.connection.close()
+        self.store.session.driver.close()
 
     def fold(self, *records: Record) -> list[Folded]:
-        return [fold(self.connection, RULES, stream, [record]) for stream, record in records]
+        return [fold(self.store, RULES, stream, [record]) for stream, record in records]
 
     def fold_batch(self, stream: str, records: Sequence[Message]) -> Folded:
-        return fold(self.connection, RULES, stream, records)
+        return fold(self.store, RULES, stream, records)
 
     def tables(self, *, without: Iterable[str] = ()) -> dict[str, list[tuple]]:
         """Every row of the projection."""
         return {
             table.name: [
                 tuple(row)
-                for row in self.connection.execute(select(table).order_by(*table.primary_key))
+                for row in self.store.session.rows(select(table).order_by(*table.primary_key))
             ]
             for table in PROJECTION
             if table.name not in without
@@ -97,4 +93,4 @@ class Rows:
 
     def states(self) -> dict[str, str]:
         """Message id to its state."""
-        return {row.id: row.state for row in rows(self.connection, select(*COLUMNS))}
+        return {row.id: row.state for row in self.store.session.all(MessageRow, select(*COLUMNS))}

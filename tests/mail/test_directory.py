@@ -11,7 +11,7 @@ import pytest
 from postroom.directory.agents import Directory
 from postroom.errors import InvalidInput, InvalidName, NameTaken, NotFound, UnknownRecipient
 from postroom.store.agents import Agent
-from postroom.store.database import Connection, Database
+from postroom.store.database import Database, Store
 from postroom.store.migrate import migrate
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def directory(tmp_path: Path) -> AsyncIterator[Directory]:
-    async with Database(tmp_path / "postroom.db") as database:
+    async with Database(tmp_path / "projection.db") as database:
         await migrate(database)
         yield Directory(database)
 
@@ -101,7 +101,7 @@ async def test_memberships_are_replaced_as_a_whole(directory: Directory):
 
 @pytest.mark.requirement("worker-spawn-all-or-nothing")
 async def test_what_belongs_to_an_agent_is_stored_with_it_or_neither_is(directory: Directory):
-    def fail(_connection: Connection, _agent: Agent) -> None:
+    def fail(_connection: Store, _agent: Agent) -> None:
         raise NotFound("as good as a kill")
 
     with pytest.raises(NotFound):

@@ -6,14 +6,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import select
 
 from postroom.bus.port import Message
 from postroom.errors import BusDisconnected, EnvironmentFault, StateUnwritable
 from postroom.mail import projection
 from postroom.mail.clerk import Clerk
 from postroom.protocol.receipts import State
-from postroom.store.database import Connection, Database
+from postroom.store.database import Database, Store
 from postroom.store.migrate import migrate
 from postroom.store.schema import PROJECTION, agents
 from tests.mail.desk import BACKENDS, SECONDS, Desk, running, running_desk
@@ -21,10 +21,10 @@ from tests.mail.desk import BACKENDS, SECONDS, Desk, running, running_desk
 pytestmark = pytest.mark.anyio
 
 
-def tables(connection: Connection) -> dict[str, list[tuple]]:
+def tables(store: Store) -> dict[str, list[tuple]]:
     return {
         table.name: [
-            tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key))
+            tuple(row) for row in store.session.rows(select(table).order_by(*table.primary_key))
         ]
         for table in PROJECTION
     }
@@ -71,10 +71,10 @@ async def test_a_record_that_no_rule_foresaw_is_passed_over(
 ):
     (rule,) = projection.RULES["INBOX"]
 
-    def stumble(connection: Connection, record: Message) -> list:
+    def stumble(store: Store, record: Message) -> list:
         if b"poison" in record.payload:
             raise ZeroDivisionError
-        return [*rule(connection, record)]
+        return [*rule(store, record)]
 
     monkeypatch.setitem(projection.RULES, "INBOX", (stumble,))
     async with running_desk(tmp_path, fold=False) as desk:
@@ -175,11 +175,17 @@ async def conversation(desk: Desk) -> None:
 async def test_an_empty_database_folded_from_the_same_log_has_the_same_rows(
     tmp_path: Path, backend: str
 ):
-    async with running_desk(tmp_path, backend) as desk, Database(tmp_path / "b.db") as other:
+    (tmp_path / "other").mkdir()
+    async with (
+        running_desk(tmp_path, backend) as desk,
+        Database(tmp_path / "other" / "b.db") as other,
+    ):
         await conversation(desk)
         await migrate(other)
-        everyone = await desk.database.read(lambda c: c.execute(select(agents)).mappings().all())
-        await other.write(lambda c: c.execute(agents.insert(), [dict(row) for row in everyone]))
+        names = [column.name for column in agents.columns]
+        everyone = await desk.database.read(lambda store: store.session.rows(select(agents)))
+        rows = [dict(zip(names, row, strict=True)) for row in everyone]
+        await other.write(lambda store: store.session.run_many(agents.insert(), rows))
         again = desk.new_fold(other)
         async with running(again.run()):
             await again.ready(SECONDS)
@@ -191,7 +197,7 @@ async def test_folding_the_whole_log_a_second_time_changes_nothing(tmp_path: Pat
     async with running_desk(tmp_path) as desk:
         await conversation(desk)
         before = await desk.database.read(tables)
-        await desk.database.write(lambda c: c.execute(text("DELETE FROM cursors")))
+        await desk.database.write(lambda c: c.session.driver.execute("DELETE FROM cursors"))
         again = desk.new_fold()
         async with running(again.run()):
             await again.ready(SECONDS)
@@ -201,7 +207,9 @@ async def test_folding_the_whole_log_a_second_time_changes_nothing(tmp_path: Pat
 async def test_a_log_that_is_not_the_databases_own_is_refused(tmp_path: Path):
     async with running_desk(tmp_path, fold=False) as desk:
         await desk.database.write(
-            lambda c: c.execute(text("INSERT INTO cursors VALUES ('INBOX', 9)"))
+            lambda c: c.session.driver.execute(
+                "INSERT INTO cursors VALUES ('mail', 'INBOX', 9), ('tasks', 'INBOX', 9)"
+            )
         )
         with pytest.raises(ExceptionGroup) as raised:
             await asyncio.wait_for(desk.fold.run(), SECONDS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from postroom.protocol.envelope import MAX_ENVELOPE_BYTES
 from postroom.protocol.ids import message_id
 from postroom.protocol.receipts import State
 from postroom.protocol.streams import BY_NAME
-from postroom.store import messages
 from postroom.store.messages import MessageRow
 from tests.mail.desk import BACKENDS, SECONDS, Desk, running_desk
 
@@ -67,7 +65,7 @@ async def test_a_beginning_that_several_messages_have_is_refused_with_their_name
     maria, bob = await desk.person(), await desk.worker("bob")
     for seq, twin in enumerate(("abcd1" + "0" * 27, "abcd2" + "0" * 27, "abcd20"), 900):
         row = MessageRow(seq, twin, maria.uid, bob.uid, "x", "{}", 1.0, 1.0, 1.0)
-        await desk.database.write(partial(messages.insert_message, row=row))
+        await desk.database.write(lambda store, row=row: store.messages.insert_message(row))
     with pytest.raises(Conflict) as caught:
         await desk.office.find("abcd")
     assert caught.value.message == (

@@ -14,7 +14,6 @@ from postroom.mail.projection import DEAD_ATTEMPTS, DEAD_DROPPED, DEAD_ORIGIN, D
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import State
-from postroom.store import alerts, messages, records
 from tests.mail.log import (
     ALICE,
     BOB,
@@ -32,7 +31,7 @@ from tests.mail.log import (
 def test_a_message_is_accepted_with_what_its_envelope_says():
     with Rows() as rows:
         (done,) = rows.fold(inbox(1, envelope("m", expects_reply=True, expires_at=9000.0)))
-        row = messages.message_of(rows.connection, ALICE, "m")
+        row = rows.store.messages.message_of(ALICE, "m")
     assert row is not None
     assert (row.state, row.text, row.expects_reply, row.expires_at) == (
         "accepted",
@@ -48,8 +47,8 @@ def test_the_sender_is_the_one_of_the_subject_and_never_of_the_payload():
     with Rows() as rows:
         body = envelope("m").encode().replace(b'"v":1', f'"v":1,"sender":"{EVE}"'.encode())
         rows.fold(inbox(1, body))
-        assert messages.message_of(rows.connection, ALICE, "m") is not None
-        assert messages.message_of(rows.connection, EVE, "m") is None
+        assert rows.store.messages.message_of(ALICE, "m") is not None
+        assert rows.store.messages.message_of(EVE, "m") is None
 
 
 @pytest.mark.requirement("mail-key-once")
@@ -86,7 +85,7 @@ def test_a_record_that_is_no_message_to_that_recipient_is_dead_malformed(payload
     with Rows() as rows:
         rows.fold(inbox(1, payload), inbox(2, envelope("good")))
         assert rows.states() == {"malformed:1": "dead", "good": "accepted"}
-        row = messages.message_at(rows.connection, 1)
+        row = rows.store.messages.message_at(1)
     assert row is not None
     assert row.final
     assert row.reason.startswith("malformed")
@@ -95,7 +94,7 @@ def test_a_record_that_is_no_message_to_that_recipient_is_dead_malformed(payload
 def test_a_message_to_an_address_that_no_agent_can_have_is_dead():
     with Rows() as rows:
         rows.fold(inbox(1, envelope("m", to="nobody"), to="nobody"))
-        row = messages.message_at(rows.connection, 1)
+        row = rows.store.messages.message_at(1)
     assert row is not None
     assert (row.state, row.reason, row.final) == ("dead", "no such recipient", True)
 
@@ -111,7 +110,7 @@ def test_no_payload_stops_the_fold(payload: bytes, stream: str):
     }[stream]
     with Rows() as rows:
         rows.fold((stream, Message("", ALICE, subject, payload, {}, 1.0, 7)))
-        assert records.cursor(rows.connection, stream) == 7
+        assert rows.store.records.cursors.get(stream) == 7
 
 
 JSON = st.recursive(
@@ -175,7 +174,7 @@ def test_a_receipt_counts_only_from_the_recipient_of_that_senders_message(
 def test_what_the_post_office_declares_dead_keeps_its_reason():
     with Rows() as rows:
         rows.fold(inbox(1, envelope("m")), own_receipt(1, "m", State.DEAD, "expired"))
-        row = messages.message_at(rows.connection, 1)
+        row = rows.store.messages.message_at(1)
     assert row is not None
     assert (row.state, row.reason, row.final, row.updated_at) == ("dead", "expired", True, 2001.0)
 
@@ -187,7 +186,7 @@ def test_why_a_message_stays_delivered_is_told_once_and_forgotten_when_it_is_see
 
         def after(*records: Record) -> tuple[str, str, int]:
             changes = rows.fold(*records)
-            row = messages.message_at(rows.connection, 1)
+            row = rows.store.messages.message_at(1)
             assert row is not None
             return row.state, row.reason, len(changes or [])
 
@@ -266,7 +265,7 @@ def test_a_post_is_folded_once_and_only_into_the_project_of_its_subject():
             post(3, envelope("q", to="#other")),
             post(4, b"junk"),
         )
-        found = records.project_posts(rows.connection, "main", limit=10)
+        found = rows.store.records.project_posts("main", limit=10)
     assert [(row.seq, row.id, row.sender) for row in found] == [(1, "p", ALICE)]
 
 
@@ -284,22 +283,22 @@ def test_a_dead_letter_is_folded_once_for_each_failed_delivery():
     with Rows() as rows:
         body = envelope("m").encode()
         rows.fold(dead(1, "INBOX-1-x", body), dead(2, "INBOX-1-x", body))
-        (row,) = records.dead_letters(rows.connection, 10)
+        (row,) = rows.store.records.dead_letters(10)
     assert (row.message_id, row.sender, row.recipient, row.attempts) == ("m", ALICE, BOB, 3)
 
 
 def test_a_dead_letter_that_is_no_envelope_keeps_its_bytes():
     with Rows() as rows:
         rows.fold(dead(1, "INBOX-1-x", b"junk"))
-        (row,) = records.dead_letters(rows.connection, 10)
+        (row,) = rows.store.records.dead_letters(10)
     assert (row.message_id, row.payload) == ("", b"junk")
 
 
 def test_a_dropped_dead_letter_is_not_listed():
     with Rows() as rows:
         rows.fold(dead(1, "INBOX-1-x", b"junk"), dead(2, "", b"", **{DEAD_DROPPED: "1"}))
-        assert records.dead_letters(rows.connection, 10) == []
-        assert records.count_dead_letters(rows.connection) == 0
+        assert rows.store.records.dead_letters(10) == []
+        assert rows.store.records.count_dead_letters() == 0
 
 
 @pytest.mark.parametrize("sender, about", [(CONTROL_PLANE, "x/m"), (ALICE, "")])
@@ -307,14 +306,14 @@ def test_what_an_alert_is_about_only_the_post_office_says(sender: str, about: st
     payload = b'{"v":1,"text":"help","kind":"stale","about":"x/m"}'
     with Rows() as rows:
         rows.fold(("ALERTS", Message("", sender, subjects.alerts(sender), payload, {}, 1.0, 1)))
-        (row,) = alerts.newest(rows.connection, 10)
+        (row,) = rows.store.alerts.newest(10)
     assert (row.text, row.about) == ("help", about)
 
 
 def test_an_alert_that_is_plain_text_is_taken_as_its_own_text():
     with Rows() as rows:
         rows.fold(("ALERTS", Message("", ALICE, subjects.alerts(ALICE), b"he\x1blp", {}, 1.0, 1)))
-        (row,) = alerts.newest(rows.connection, 10)
+        (row,) = rows.store.alerts.newest(10)
     assert row.text == "help"
 
 

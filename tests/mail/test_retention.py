@@ -15,7 +15,7 @@ from postroom.projection.rebuild import rebuild
 from postroom.projection.retention import Retention
 from postroom.protocol.receipts import State
 from postroom.store import snapshot
-from postroom.store.database import Connection, Database
+from postroom.store.database import Database, Store
 from postroom.store.migrate import migrate
 from postroom.store.schema import PROJECTION, agents
 from tests.mail.desk import BACKENDS, SECONDS, Desk, running, running_desk
@@ -23,10 +23,10 @@ from tests.mail.desk import BACKENDS, SECONDS, Desk, running, running_desk
 pytestmark = pytest.mark.anyio
 
 
-def tables(connection: Connection) -> dict[str, list[tuple]]:
+def tables(store: Store) -> dict[str, list[tuple]]:
     return {
         table.name: [
-            tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key))
+            tuple(row) for row in store.session.rows(select(table).order_by(*table.primary_key))
         ]
         for table in PROJECTION
     }
@@ -117,10 +117,10 @@ async def test_rebuilding_in_place_keeps_agents_and_rows_and_the_fold_goes_on(tm
             await seen_and_open(desk)
             await retention(desk, tmp_path / "copy").shorten()
         before = await desk.database.read(tables)
-        everyone = await desk.database.read(lambda c: c.execute(select(agents)).all())
+        everyone = await desk.database.read(lambda c: c.session.rows(select(agents)))
         await rebuild(desk.database, desk.admin, RULES, tmp_path / "copy" / snapshot.NAME)
         assert await desk.database.read(tables) == before
-        assert await desk.database.read(lambda c: c.execute(select(agents)).all()) == everyone
+        assert await desk.database.read(lambda c: c.session.rows(select(agents))) == everyone
 
 
 async def test_a_damaged_copy_changes_nothing(tmp_path: Path):

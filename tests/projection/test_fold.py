@@ -14,7 +14,7 @@ from postroom.projection.changes import Change
 from postroom.projection.fold import After, Fold, Order, all_after
 from postroom.projection.rules import Rules, together
 from postroom.protocol import subjects
-from postroom.store.database import Connection
+from postroom.store.database import Store
 from tests.mail.desk import BACKENDS, SECONDS, Desk, running, running_desk
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +24,7 @@ TASK = "c" * 32
 
 
 def noting(order: list[str]) -> Rules:
-    def note(_: Connection, record: Message) -> list[Change]:
+    def note(_: Store, record: Message) -> list[Change]:
         order.append(record.payload.decode())
         return []
 

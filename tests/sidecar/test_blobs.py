@@ -25,7 +25,6 @@ from postroom.sidecar.adapters import MalformedLine
 from postroom.sidecar.adapters.jsonl import JsonLines
 from postroom.sidecar.api import LocalApi
 from postroom.sidecar.control_client import BlobRelay, direct
-from postroom.store import workers as worker_rows
 from tests.control.serving import serving
 from tests.control.taskroom import LARGEST_BLOB, TaskRoom, task_room
 from tests.sidecar.task_stub import OWN, TaskStub
@@ -85,7 +84,9 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
         async def as_worker(scope: Any, receive: Any, send: Any) -> None:
             await room.site.router({**scope, "postroom.worker": worker.uid}, receive, send)
 
-        await room.parts.database.write(lambda c: worker_rows.set_token(c, worker.uid, digest("t")))
+        await room.parts.database.write(
+            lambda store: store.workers.set_token(worker.uid, digest("t"))
+        )
         door = await stack.enter_async_context(serving(as_worker))
         tasks, url = await stack.enter_async_context(local_api(door.port, "t"))
         http = await stack.enter_async_context(httpx2.AsyncClient(base_url=url))

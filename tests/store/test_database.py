@@ -6,34 +6,32 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError
 
-from postroom.errors import EnvironmentFault, StateUnwritable, StoreLocked
-from postroom.store import database as module
-from postroom.store.database import Connection, Database
+from postroom.errors import Conflict, EnvironmentFault, StateUnwritable, StoreLocked
+from postroom.store.database import Database, Store
+from postroom.store.sqlite import SQLitePlace
 
 pytestmark = pytest.mark.anyio
 
 
-def make_table(connection: Connection) -> None:
-    connection.execute(text("CREATE TABLE t (n INTEGER PRIMARY KEY)"))
+def make_table(store: Store) -> None:
+    store.session.driver.execute("CREATE TABLE t (n INTEGER PRIMARY KEY)")
 
 
 def add(n: int):
-    return lambda connection: connection.execute(text("INSERT INTO t VALUES (:n)"), {"n": n})
+    return lambda store: store.session.driver.execute(("INSERT INTO t VALUES (:n)"), {"n": n})
 
 
-def count(connection: Connection) -> int:
-    return connection.execute(text("SELECT count(*) FROM t")).scalar_one()
+def count(store: Store) -> int:
+    return store.session.driver.execute("SELECT count(*) FROM t").fetchone()[0]
 
 
 async def test_a_write_that_fails_changes_nothing(tmp_path: Path):
     async with Database(tmp_path / "a.db") as database:
         await database.write(make_table)
 
-        def half(connection: Connection) -> None:
-            add(1)(connection)
+        def half(store: Store) -> None:
+            add(1)(store)
             raise LookupError
 
         with pytest.raises(LookupError):
@@ -65,7 +63,9 @@ async def test_a_database_in_memory_keeps_what_was_written():
 async def test_a_commit_is_synced_to_disk(tmp_path: Path):
     full = 2
     async with Database(tmp_path / "a.db") as database:
-        pragma = await database.write(lambda c: c.execute(text("PRAGMA synchronous")).scalar_one())
+        pragma = await database.write(
+            lambda c: c.session.driver.execute("PRAGMA synchronous").fetchone()[0]
+        )
         assert pragma == full
 
 
@@ -73,10 +73,10 @@ async def test_a_broken_foreign_key_is_refused(tmp_path: Path):
     async with Database(tmp_path / "a.db") as database:
         await database.write(make_table)
         await database.write(
-            lambda c: c.execute(text("CREATE TABLE r (n INTEGER REFERENCES t(n))"))
+            lambda c: c.session.driver.execute("CREATE TABLE r (n INTEGER REFERENCES t(n))")
         )
-        with pytest.raises(IntegrityError):
-            await database.write(lambda c: c.execute(text("INSERT INTO r VALUES (7)")))
+        with pytest.raises(Conflict):
+            await database.write(lambda c: c.session.driver.execute("INSERT INTO r VALUES (7)"))
 
 
 @pytest.mark.requirement("disk-full-refused")
@@ -85,10 +85,10 @@ async def test_a_full_disk_is_state_unwritable_and_what_was_stored_stays(tmp_pat
         await database.write(make_table)
         await database.write(add(1))
 
-        def fill(connection: Connection) -> None:
-            connection.execute(text("PRAGMA max_page_count = 3"))
-            connection.execute(text("CREATE TABLE big (b BLOB)"))
-            connection.execute(text("INSERT INTO big VALUES (zeroblob(1000000))"))
+        def fill(store: Store) -> None:
+            store.session.driver.execute("PRAGMA max_page_count = 3")
+            store.session.driver.execute("CREATE TABLE big (b BLOB)")
+            store.session.driver.execute("INSERT INTO big VALUES (zeroblob(1000000))")
 
         with pytest.raises(StateUnwritable, match="full"):
             await database.write(fill)
@@ -111,15 +111,14 @@ async def test_a_file_that_is_no_database_is_a_fault_of_the_environment(tmp_path
 
 
 async def test_a_lock_of_another_process_is_store_locked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ):
-    monkeypatch.setattr(module, "BUSY_TIMEOUT", 0.01)
     async with Database(tmp_path / "a.db") as database:
         await database.write(make_table)
-        async with Database(tmp_path / "a.db") as other:
+        async with Database(SQLitePlace(tmp_path / "a.db", timeout=0.01)) as other:
 
-            def hold(connection: Connection) -> None:
-                add(1)(connection)
+            def hold(store: Store) -> None:
+                add(1)(store)
                 with pytest.raises(StoreLocked):
                     asyncio.run(other.write(add(2)))
 

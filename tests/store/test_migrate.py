@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,13 +14,15 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from postroom.errors import EnvironmentFault
 from postroom.store import migrate as module
-from postroom.store.database import Connection, Database
+from postroom.store.database import Database
 from postroom.store.migrate import migrate
+from postroom.store.one_file import OLD_FILE
 from postroom.store.schema import REVISION, metadata
+from postroom.store.sqlite import altering
 
 pytestmark = pytest.mark.anyio
 
@@ -48,28 +52,72 @@ def shape(connection: Connection) -> dict[str, object]:
     return tables
 
 
-def migrate_from_nothing(connection: Connection) -> None:
-    module.upgrade(connection)
+def paths(folder: Path) -> tuple[Path, Path]:
+    return folder / "identity.db", folder / "a.db"
+
+
+def shape_of(file: Path) -> dict[str, object]:
+    with closing(sqlite3.connect(file)) as driver:
+        return altering(driver, shape)
 
 
 async def test_a_new_database_has_the_tables_that_the_migrations_make(tmp_path: Path):
-    async with Database(tmp_path / "new.db") as new, Database(tmp_path / "migrated.db") as migrated:
+    """From the one file of the first version, which was split into two."""
+    for name in ("new", "migrated"):
+        (tmp_path / name).mkdir()
+    async with Database(tmp_path / "new" / "a.db") as new:
         await migrate(new)
-        await migrated.write(migrate_from_nothing)
+    with closing(sqlite3.connect(tmp_path / "migrated" / OLD_FILE, isolation_level=None)) as driver:
+        altering(driver, lambda connection: module.upgrade(connection, "0001"))
+    async with Database(tmp_path / "migrated" / "a.db") as migrated:
+        await migrate(migrated)
+        await migrate(migrated)
+    assert not (tmp_path / "migrated" / OLD_FILE).exists()
+    for made, changed in zip(paths(tmp_path / "new"), paths(tmp_path / "migrated"), strict=True):
+        assert shape_of(made) == shape_of(changed)
 
-        assert await new.read(shape) == await migrated.read(shape)
-        assert await new.read(module.current_revision) == await migrated.read(
-            module.current_revision
-        )
+
+async def test_what_was_in_one_file_is_in_two_also_after_a_crash_between_the_steps(tmp_path: Path):
+    old = tmp_path / OLD_FILE
+    with closing(sqlite3.connect(old, isolation_level=None)) as driver:
+        altering(driver, lambda connection: module.upgrade(connection, "0007"))
+        driver.execute("INSERT INTO agents VALUES ('u', 'o', 'n', 'worker', 'n', x'00', 1.0, NULL)")
+        driver.execute("INSERT INTO cursors VALUES ('INBOX', 7), ('TASKS', 3), ('FEED', 2)")
+    before = old.read_bytes()
+    async with Database(tmp_path / "a.db") as database:
+        await migrate(database)
+        assert await database.read(lambda store: store.agents.agent_by_uid("u")) is not None
+        await database.write(lambda store: store.agents.retire_agent("u", 2.0))
+    (tmp_path / "a.db").unlink()
+    old.write_bytes(before)  # as if it had been killed before it dropped what it had copied
+    async with Database(tmp_path / "a.db") as database:
+        await migrate(database)
+        agent = await database.read(lambda store: store.agents.agent_by_uid("u"))
+        assert agent is not None
+        assert agent.retired
+        found = [
+            await database.read(lambda store, stream=stream: store.cursor(stream))
+            for stream in ("INBOX", "TASKS", "FEED")
+        ]
+        assert found == [7, 3, 2]
 
 
 async def test_the_migrations_leave_nothing_to_migrate(tmp_path: Path):
     async with Database(tmp_path / "a.db") as database:
-        await database.write(migrate_from_nothing)
-        difference = await database.read(
-            lambda c: compare_metadata(MigrationContext.configure(c), metadata)
-        )
-        assert difference == []
+        await migrate(database)
+        for part, tables in database.place.parts.items():
+            names = {table.name for table in tables} | {"alembic_version"}
+            options = {
+                "include_name": lambda name, kind, _, names=names: kind != "table" or name in names
+            }
+            difference = await database.alter(
+                part,
+                lambda connection, options=options: compare_metadata(
+                    MigrationContext.configure(connection, opts=options), metadata
+                ),
+            )
+            missing = [one for one in difference if one[0] != "add_table" or one[1].name in names]
+            assert [one for one in missing if one[0] != "add_index"] == []
 
 
 def test_the_revision_of_the_tables_is_the_newest_migration():
@@ -82,7 +130,9 @@ async def test_a_database_of_a_newer_postroom_is_refused(tmp_path: Path):
     async with Database(tmp_path / "a.db") as database:
         await migrate(database)
         await database.write(
-            lambda c: c.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+            lambda store: store.session.driver.execute(
+                "UPDATE alembic_version SET version_num = '9999'"
+            )
         )
         with pytest.raises(EnvironmentFault, match="9999"):
             await migrate(database)
@@ -91,11 +141,9 @@ async def test_a_database_of_a_newer_postroom_is_refused(tmp_path: Path):
 async def test_migrating_twice_keeps_what_is_stored(tmp_path: Path):
     async with Database(tmp_path / "a.db") as database:
         await migrate(database)
-        await database.write(lambda c: c.execute(text("INSERT INTO cursors VALUES ('INBOX', 7)")))
+        await database.write(lambda store: store.set_cursor("INBOX", 7))
         await migrate(database)
-        assert (
-            await database.read(lambda c: c.execute(text("SELECT seq FROM cursors")).scalar()) == 7
-        )
+        assert await database.read(lambda store: store.cursor("INBOX")) == 7
 
 
 def test_a_start_with_present_tables_does_not_load_alembic(tmp_path: Path):

@@ -20,8 +20,7 @@ from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Receipt, State
 from postroom.protocol.tasks import chain_headers, task_id
-from postroom.store import tasks
-from postroom.store.alerts import AlertRow, newest
+from postroom.store.alerts import AlertRow
 from postroom.store.database import Database
 from postroom.store.tasks import TaskRow
 from postroom.tasks.chain import Chain
@@ -73,7 +72,7 @@ class TaskDesk(Desk):
         """The task once it is folded up to sequence `seq` of its records."""
 
         async def read() -> TaskRow | None:
-            return await self.database.read(lambda c: tasks.task_by_id(c, task))
+            return await self.database.read(lambda store: store.tasks.task_by_id(task))
 
         def there(row: TaskRow | None) -> bool:
             return row is not None and row.seq >= seq
@@ -87,7 +86,7 @@ class TaskDesk(Desk):
         """The task once it is final."""
 
         async def read() -> TaskRow | None:
-            return await self.database.read(lambda c: tasks.task_by_id(c, task))
+            return await self.database.read(lambda store: store.tasks.task_by_id(task))
 
         found = await self.changes.until(
             of_task(task), read, lambda row: row is not None and row.final, SECONDS
@@ -153,7 +152,7 @@ class TaskDesk(Desk):
         return [each.state for each in found if each.message_id == message and each.state in ends]
 
     async def raised(self) -> list[AlertRow]:
-        return await self.database.read(lambda c: newest(c, 100))
+        return await self.database.read(lambda store: store.alerts.newest(100))
 
 
 def following(row: TaskRow, state: TaskState, text: str = "") -> TaskRecord:

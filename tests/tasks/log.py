@@ -6,14 +6,12 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection
-
 from postroom.bus.port import Message
 from postroom.mail import projection
 from postroom.projection.rules import Folded, fold, together
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.tasks import chain_headers, task_id
-from postroom.store import tasks
+from postroom.store.store import Store
 from postroom.store.tasks import TaskRow
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.rules import RULES as TASK_RULES
@@ -71,16 +69,16 @@ def stored(
     return Message("", worker, subject, body, chained, 3000.0 + seq, seq)
 
 
-def fold_all(connection: Connection, *given: Record) -> list[Folded]:
-    return [fold(connection, RULES, stream, [record]) for stream, record in given]
+def fold_all(store: Store, *given: Record) -> list[Folded]:
+    return [fold(store, RULES, stream, [record]) for stream, record in given]
 
 
-def fold_tasks(connection: Connection, *given: Message) -> list[Folded]:
-    return fold_all(connection, *(("TASKS", record) for record in given))
+def fold_tasks(store: Store, *given: Message) -> list[Folded]:
+    return fold_all(store, *(("TASKS", record) for record in given))
 
 
-def row_of(connection: Connection, task: str = TASK) -> TaskRow:
-    row = tasks.task_by_id(connection, task)
+def row_of(store: Store, task: str = TASK) -> TaskRow:
+    row = store.tasks.task_by_id(task)
     assert row is not None
     return row
 
@@ -88,7 +86,7 @@ def row_of(connection: Connection, task: str = TASK) -> TaskRow:
 def asked() -> Rows:
     """A projection in which Alice has asked Bob for `TASK`."""
     rows = Rows()
-    fold_all(rows.connection, request(1))
+    fold_all(rows.store, request(1))
     return rows
 
 

@@ -15,8 +15,7 @@ from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.receipts import State
 from postroom.protocol.tasks import chain_headers, task_id
-from postroom.store import tasks
-from postroom.store.database import Connection, Database
+from postroom.store.database import Database, Store
 from postroom.store.migrate import migrate
 from postroom.store.schema import PROJECTION, agents
 from postroom.store.tasks import TaskRow
@@ -34,10 +33,10 @@ pytestmark = pytest.mark.anyio
 WORKING, ASKING, DONE = TaskState.WORKING, TaskState.INPUT_REQUIRED, TaskState.COMPLETED
 
 
-def tables(connection: Connection) -> dict[str, list[tuple]]:
+def tables(store: Store) -> dict[str, list[tuple]]:
     return {
         table.name: [
-            tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key))
+            tuple(row) for row in store.session.rows(select(table).order_by(*table.primary_key))
         ]
         for table in PROJECTION
     }
@@ -388,13 +387,16 @@ async def conversation(desk: TaskDesk) -> None:
 async def test_an_empty_database_folded_from_the_same_log_has_the_same_tasks(
     tmp_path: Path, backend: str
 ):
-    async with open_desk(tmp_path, backend) as desk, Database(tmp_path / "b.db") as other:
+    (tmp_path / "other").mkdir()
+    async with open_desk(tmp_path, backend) as desk, Database(tmp_path / "other" / "b.db") as other:
         await conversation(desk)
         before = await desk.database.read(tables)
         assert len(before["a2a_tasks"]) == 4
         await migrate(other)
-        everyone = await desk.database.read(lambda c: c.execute(select(agents)).mappings().all())
-        await other.write(lambda c: c.execute(agents.insert(), [dict(row) for row in everyone]))
+        names = [column.name for column in agents.columns]
+        everyone = await desk.database.read(lambda store: store.session.rows(select(agents)))
+        rows = [dict(zip(names, row, strict=True)) for row in everyone]
+        await other.write(lambda store: store.session.run_many(agents.insert(), rows))
         again = desk.new_fold(other)
         async with running(again.run()):
             await again.ready(SECONDS)
@@ -404,7 +406,7 @@ async def test_an_empty_database_folded_from_the_same_log_has_the_same_tasks(
 async def test_what_is_listed_of_a_task_needs_no_snapshot(tmp_path: Path):
     async with open_desk(tmp_path, "memory") as desk:
         await conversation(desk)
-        (asking,) = await desk.database.read(tasks.interrupted)
+        (asking,) = await desk.database.read(lambda store: store.tasks.interrupted())
         assert asking.said == "which?"
 
 

@@ -160,8 +160,8 @@ async def test_what_is_folded_is_what_the_worker_has_whichever_records_hold_a_sn
             writer = Writer(paper, writer.now)
         await writer.put(event, answer)
         with asked() as rows:
-            fold_tasks(rows.connection, *paper.records)
-            row = row_of(rows.connection)
+            fold_tasks(rows.store, *paper.records)
+            row = row_of(rows.store)
         assert row.seq == len(paper.records)
         assert json.loads(row.snapshot) == writer.now.record.task
 
@@ -176,8 +176,8 @@ async def test_what_is_stored_of_a_streaming_task_grows_with_what_it_says():
             await writer.stream(f"this is piece {number} of the answer. ")
         await writer.say(TaskState.COMPLETED, "done")
         with asked() as rows:
-            fold_tasks(rows.connection, *paper.records)
-            row = row_of(rows.connection)
+            fold_tasks(rows.store, *paper.records)
+            row = row_of(rows.store)
             tables = rows.tables()
         assert (row.state, json.loads(row.snapshot)) == ("completed", writer.now.record.task)
         return paper.size, len(str(tables))
@@ -217,12 +217,10 @@ async def test_only_the_last_snapshot_of_a_task_is_kept_in_its_rows():
     for number in range(2 * SNAPSHOT_RECORDS):
         await writer.say(TaskState.WORKING, f"step {number}")
     with asked() as rows:
-        fold_tasks(rows.connection, *paper.records)
-        (row,) = rows.connection.execute(
-            select(a2a_tasks.c.snapshot, a2a_tasks.c.snapshot_seq)
-        ).all()
+        fold_tasks(rows.store, *paper.records)
+        (row,) = rows.store.session.rows(select(a2a_tasks.c.snapshot, a2a_tasks.c.snapshot_seq))
         found = select(a2a_task_events.c.seq).where(a2a_task_events.c.snapshot != "")
-        kept = rows.connection.execute(found).scalars().all()
+        kept = rows.store.session.column(found)
     assert tuple(row) == ("", 129)
     assert kept == [129]
 
@@ -240,8 +238,8 @@ async def test_a_full_task_goes_on_with_progress_and_takes_no_more_content():
     await writer.say(TaskState.COMPLETED, "done")
     assert len(paper.snapshots) <= full + 1
     with asked() as rows:
-        fold_tasks(rows.connection, *paper.records)
-        row = row_of(rows.connection)
+        fold_tasks(rows.store, *paper.records)
+        row = row_of(rows.store)
     assert (row.state, json.loads(row.snapshot)) == ("completed", writer.now.record.task)
 
 
@@ -267,8 +265,8 @@ async def test_records_of_the_version_before_fold_and_those_of_this_one_follow_t
     await writer.stream(" more", id_="a")
     assert paper.snapshots[-1:] == [4]
     with asked() as rows:
-        fold_tasks(rows.connection, *paper.records)
-        row = row_of(rows.connection)
+        fold_tasks(rows.store, *paper.records)
+        row = row_of(rows.store)
     assert (row.seq, row.said) == (5, "goes on")
     assert json.loads(row.snapshot) == writer.now.record.task
 
@@ -276,16 +274,15 @@ async def test_records_of_the_version_before_fold_and_those_of_this_one_follow_t
 def test_a_task_of_the_version_before_goes_on_in_its_rows():
     """Its snapshot lies in the row of the task, and nobody knows what it weighs."""
     with asked() as rows:
-        fold_tasks(rows.connection, stored(1, FIRST, 0), stored(2, WORKING, 1))
-        now = row_of(rows.connection)
-        rows.connection.exec_driver_sql("UPDATE a2a_task_events SET snapshot = ''")
-        rows.connection.exec_driver_sql(
-            "UPDATE a2a_tasks SET snapshot = ?, weight = ?", (now.snapshot, MAX_TASK_BYTES)
-        )
-        assert row_of(rows.connection).snapshot == now.snapshot
+        fold_tasks(rows.store, stored(1, FIRST, 0), stored(2, WORKING, 1))
+        now = row_of(rows.store)
+        rows.store.session.run(a2a_task_events.update().values(snapshot=""))
+        before = {"snapshot": now.snapshot, "weight": MAX_TASK_BYTES}
+        rows.store.session.run(a2a_tasks.update().values(before))
+        assert row_of(rows.store).snapshot == now.snapshot
         done = next_of(WORKING, TaskState.COMPLETED, "done")
-        fold_tasks(rows.connection, stored(3, done, 2))
-        assert json.loads(row_of(rows.connection).snapshot) == done.task
+        fold_tasks(rows.store, stored(3, done, 2))
+        assert json.loads(row_of(rows.store).snapshot) == done.task
 
 
 def bare(change: Event | None, **more: Any) -> bytes:
@@ -342,17 +339,17 @@ PROGRESS = status_update(FIRST.task, TaskState.WORKING, 1.0)
 )
 def test_a_change_that_does_not_apply_has_no_effect(state: str, payload: bytes, follows: int):
     with asked() as rows:
-        fold_tasks(rows.connection, stored(1, FIRST, 0), stored(2, WORKING, 1))
+        fold_tasks(rows.store, stored(1, FIRST, 0), stored(2, WORKING, 1))
         before = rows.tables(without=["cursors"])
-        (done,) = fold_tasks(rows.connection, stored(3, payload, follows, state=state))
+        (done,) = fold_tasks(rows.store, stored(3, payload, follows, state=state))
         assert rows.tables(without=["cursors"]) == before
         assert (done.changes, done.ignored) == ((), 1)
 
 
 def test_a_task_cannot_begin_with_a_change():
     with asked() as rows:
-        fold_tasks(rows.connection, stored(1, bare(PROGRESS), 0, state="working"))
-        assert row_of(rows.connection).seq == 0
+        fold_tasks(rows.store, stored(1, bare(PROGRESS), 0, state="working"))
+        assert row_of(rows.store).seq == 0
 
 
 @pytest.mark.requirement("task-one-runner")
@@ -364,7 +361,7 @@ def test_a_worker_that_leaves_snapshots_out_makes_no_task_that_is_too_large(kind
         (TaskState.WORKING, status_update(FIRST.task, TaskState.WORKING, 1.0)),
     ]
     with asked() as rows:
-        fold_tasks(rows.connection, stored(1, FIRST, 0), stored(2, WORKING, 1))
+        fold_tasks(rows.store, stored(1, FIRST, 0), stored(2, WORKING, 1))
         for seq in range(3, 100):
             state, more = TaskState.WORKING, {}
             match kind:
@@ -378,8 +375,8 @@ def test_a_worker_that_leaves_snapshots_out_makes_no_task_that_is_too_large(kind
                     state, event = questions[(seq - 3) % 2]
                     more = {"answer": text} if state is TaskState.WORKING else {}
             payload = bare(event, **more)
-            fold_tasks(rows.connection, stored(seq, payload, seq - 1, state=state.value))
-        row = row_of(rows.connection)
+            fold_tasks(rows.store, stored(seq, payload, seq - 1, state=state.value))
+        row = row_of(rows.store)
     assert 3 < row.seq < 99
     assert len(row.snapshot.encode()) <= MAX_TASK_BYTES
     assert row.since <= MAX_TASK_BYTES

@@ -14,7 +14,7 @@ from postroom.projection.retention import Retention
 from postroom.protocol import priority, subjects
 from postroom.protocol.priority import Input
 from postroom.store import snapshot
-from postroom.store.database import Connection
+from postroom.store.database import Store
 from postroom.store.schema import PROJECTION
 from postroom.store.tasks import TaskRow
 from postroom.tasks.rules import LONGER, OVER
@@ -27,10 +27,10 @@ pytestmark = pytest.mark.anyio
 WORKING, DONE = TaskState.WORKING, TaskState.COMPLETED
 
 
-def tables(connection: Connection) -> dict[str, list[tuple]]:
+def tables(store: Store) -> dict[str, list[tuple]]:
     return {
         table.name: [
-            tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key))
+            tuple(row) for row in store.session.rows(select(table).order_by(*table.primary_key))
         ]
         for table in PROJECTION
     }

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from postroom.bus.port import Message
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.tasks import chain, task_id
-from postroom.store import tasks
 from postroom.tasks.records import MAX_TASK_BYTES
 from postroom_a2a.messages import text_message
 from postroom_a2a.task_state import TaskState, allowed
@@ -41,8 +40,8 @@ DONE = next_of(RESULT, TaskState.COMPLETED, "done")
 def test_a_request_makes_a_task_that_nobody_has_taken():
     with Rows() as rows:
         asks = TaskRequest("sum", stream=True)
-        (done,) = fold_all(rows.connection, request(1, request=asks))
-        row = row_of(rows.connection)
+        (done,) = fold_all(rows.store, request(1, request=asks))
+        row = row_of(rows.store)
     assert (row.worker, row.requester, row.request, row.requested_seq) == (BOB, ALICE, "m", 1)
     assert (row.state, row.seq, row.final, row.skill, row.stream) == (
         "submitted",
@@ -62,10 +61,10 @@ def test_a_request_makes_a_task_that_nobody_has_taken():
 def test_an_id_that_its_sender_uses_toward_another_worker_makes_a_task_that_is_seen_too():
     with Rows() as rows:
         asks = envelope("m", request=TaskRequest())
-        fold_all(rows.connection, inbox(1, asks))
-        fold_all(rows.connection, inbox(2, replace(asks, to=EVE), to=EVE))
-        fold_all(rows.connection, inbox(3, asks))
-        found = rows.connection.tasks.list_tasks(limit=10)
+        fold_all(rows.store, inbox(1, asks))
+        fold_all(rows.store, inbox(2, replace(asks, to=EVE), to=EVE))
+        fold_all(rows.store, inbox(3, asks))
+        found = rows.store.tasks.list_tasks(limit=10)
     assert [(row.worker, row.requested_seq) for row in found] == [(EVE, 2), (BOB, 1)]
 
 
@@ -73,8 +72,8 @@ def test_a_context_of_the_message_is_the_tasks():
     with Rows() as rows:
         message = text_message("m", "x", context_id="talk")
         asks = replace(envelope("m", request=TaskRequest()), message=message)
-        fold_all(rows.connection, inbox(1, asks))
-        assert row_of(rows.connection).context_id == "talk"
+        fold_all(rows.store, inbox(1, asks))
+        assert row_of(rows.store).context_id == "talk"
 
 
 @pytest.mark.parametrize(
@@ -89,27 +88,27 @@ def test_a_context_of_the_message_is_the_tasks():
 )
 def test_what_asks_for_no_task_makes_none(record: tuple[str, Message]):
     with Rows() as rows:
-        fold_all(rows.connection, record)
-        assert rows.connection.tasks.list_tasks(limit=9) == []
+        fold_all(rows.store, record)
+        assert rows.store.tasks.list_tasks(limit=9) == []
 
 
 def test_the_same_request_again_makes_no_second_task():
     with asked() as rows:
-        fold_all(rows.connection, request(2))
-        assert [task.id for task in rows.connection.tasks.list_tasks(limit=9)] == [TASK]
+        fold_all(rows.store, request(2))
+        assert [task.id for task in rows.store.tasks.list_tasks(limit=9)] == [TASK]
 
 
 def test_a_chain_of_records_is_followed_and_each_is_kept():
     with asked() as rows:
         folded = fold_tasks(
-            rows.connection,
+            rows.store,
             stored(1, FIRST, 0),
             stored(3, WORKING, 1),
             stored(4, RESULT, 3),
             stored(9, DONE, 4),
         )
-        row = row_of(rows.connection)
-        events = rows.connection.tasks.events_of(TASK)
+        row = row_of(rows.store)
+        events = rows.store.tasks.events_of(TASK)
     assert [change.state for done in folded for change in done.changes] == [
         "submitted",
         "working",
@@ -184,23 +183,23 @@ def test_a_chain_of_records_is_followed_and_each_is_kept():
 )
 def test_a_record_that_is_not_the_next_link_has_no_effect(record: Message):
     with asked() as rows:
-        fold_tasks(rows.connection, stored(1, FIRST, 0))
+        fold_tasks(rows.store, stored(1, FIRST, 0))
         before = rows.tables(without=["cursors"])
-        (done,) = fold_tasks(rows.connection, record)
+        (done,) = fold_tasks(rows.store, record)
         assert rows.tables(without=["cursors"]) == before
         assert (done.changes, done.ignored) == ((), 1)
 
 
 def test_the_first_record_is_one_that_may_begin_a_task():
     with asked() as rows:
-        fold_tasks(rows.connection, stored(1, DONE, 0))
-        assert row_of(rows.connection).seq == 0
+        fold_tasks(rows.store, stored(1, DONE, 0))
+        assert row_of(rows.store).seq == 0
 
 
 def test_a_task_may_be_begun_by_its_first_record():
     with asked() as rows:
-        fold_tasks(rows.connection, stored(1, replace(WORKING, event=None), 0))
-        row = row_of(rows.connection)
+        fold_tasks(rows.store, stored(1, replace(WORKING, event=None), 0))
+        row = row_of(rows.store)
         assert (row.seq, row.state, row.attempt, row.said) == (1, "working", 1, "at it")
 
 
@@ -246,11 +245,11 @@ def test_whatever_a_worker_stores_counts_as_far_as_it_is_the_chain(
 ):
     everything, links = log
     with asked() as all_rows:
-        fold_tasks(all_rows.connection, *everything)
+        fold_tasks(all_rows.store, *everything)
         of_all = all_rows.tables(without=["cursors"])
-        row = row_of(all_rows.connection)
+        row = row_of(all_rows.store)
     with asked() as link_rows:
-        fold_tasks(link_rows.connection, *links)
+        fold_tasks(link_rows.store, *links)
         of_links = link_rows.tables(without=["cursors"])
     assert of_all == of_links
     assert row.seq == (links[-1].sequence if links else 0)
@@ -266,23 +265,23 @@ def test_records_that_come_twice_and_other_tasks_between_change_nothing(
     everything, _ = log
     other = task_id(BOB, ALICE, "n")
     with asked() as rows:
-        fold_all(rows.connection, request(2, "n"))
+        fold_all(rows.store, request(2, "n"))
         first = with_task(replace(FIRST, request="n"), id=other)
         mixed: list[Message] = []
         for message in everything:
             mixed += [message, message]
-        fold_tasks(rows.connection, *mixed, stored(99, first, 0, task=other))
-        of_mixed = row_of(rows.connection)
-        assert row_of(rows.connection, other).seq == 99
+        fold_tasks(rows.store, *mixed, stored(99, first, 0, task=other))
+        of_mixed = row_of(rows.store)
+        assert row_of(rows.store, other).seq == 99
     with asked() as rows:
-        fold_tasks(rows.connection, *everything)
-        assert row_of(rows.connection) == of_mixed
+        fold_tasks(rows.store, *everything)
+        assert row_of(rows.store) == of_mixed
 
 
 @given(st.binary(max_size=300), st.sampled_from(["submitted", "working", "x", "a.b", ""]))
 def test_no_record_makes_the_rule_raise(body: bytes, state: str):
     with asked() as rows:
         message = stored(1, body, 0, state=state)
-        fold_tasks(rows.connection, message, replace(message, sequence=2, subject="worker.x"))
-        fold_all(rows.connection, ("INBOX", replace(message, subject=f"worker.{BOB}.inbox.{EVE}")))
-        assert row_of(rows.connection).seq == 0
+        fold_tasks(rows.store, message, replace(message, sequence=2, subject="worker.x"))
+        fold_all(rows.store, ("INBOX", replace(message, subject=f"worker.{BOB}.inbox.{EVE}")))
+        assert row_of(rows.store).seq == 0

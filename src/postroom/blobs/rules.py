@@ -19,13 +19,12 @@ from postroom.projection.rules import Rule
 from postroom.protocol import subjects
 from postroom.protocol.blobs import PREFIX, named_in
 from postroom.protocol.envelope import Envelope
-from postroom.store import blobs, tasks
-from postroom.store.database import Connection
+from postroom.store.database import Store
 
 _NAME = PREFIX.encode()
 
 
-def _fold_message(connection: Connection, record: Message) -> Sequence[Change]:
+def _fold_message(store: Store, record: Message) -> Sequence[Change]:
     if _NAME not in record.payload:
         return ()
     try:
@@ -34,19 +33,19 @@ def _fold_message(connection: Connection, record: Message) -> Sequence[Change]:
     except (InvalidInput, ProtocolViolation):
         return ()
     if envelope.to == said.recipient:
-        blobs.pass_on(connection, named_in(envelope.message), said.sender, said.recipient)
+        store.blobs.pass_on(named_in(envelope.message), said.sender, said.recipient)
     return ()
 
 
-def _fold_record(connection: Connection, record: Message) -> Sequence[Change]:
+def _fold_record(store: Store, record: Message) -> Sequence[Change]:
     """A record of TASKS, if it counted: then an event has its sequence."""
     if _NAME not in record.payload:
         return ()
-    for event in tasks.events_at(connection, [record.sequence]):
-        row = tasks.task_by_id(connection, event.task)
+    for event in store.tasks.events_at([record.sequence]):
+        row = store.tasks.task_by_id(event.task)
         if row is not None:
             said = json.loads(event.event) if event.event else _of_worker(row.snapshot)
-            blobs.pass_on(connection, named_in(said), row.worker, row.requester)
+            store.blobs.pass_on(named_in(said), row.worker, row.requester)
     return ()
 
 

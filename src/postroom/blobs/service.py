@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
-from functools import partial
 from typing import BinaryIO
 
 from postroom.blobs.folder import BlobFolder, Upload
@@ -85,7 +84,7 @@ class BlobService:
         Raises:
             StateUnwritable: the folder cannot be used.
         """
-        known = await self._database.read(rows.all_sizes)
+        known = await self._database.read(lambda store: store.blobs.all_sizes())
         await asyncio.to_thread(self._folder.open, known)
 
     async def there(self, sha256: str, caller: str) -> BlobRow | None:
@@ -93,8 +92,10 @@ class BlobService:
         it.
         """
         async with self._turn:
-            touch = partial(rows.touch_readable, sha256=sha256, uid=caller, now=self._clock())
-            row = await self._database.write(touch)
+            now = self._clock()
+            row = await self._database.write(
+                lambda store: store.blobs.touch_readable(sha256, caller, now)
+            )
             if row is None or not await asyncio.to_thread(self._folder.has, sha256, row.size):
                 return None
             return row
@@ -143,8 +144,7 @@ class BlobService:
         async with self._turn:
             new = await upload.keep(sha256)
             try:
-                stored = partial(rows.store_blob, row=row, reader=caller)
-                return await self._database.write(stored)
+                return await self._database.write(lambda store: store.blobs.store_blob(row, caller))
             except RequestTimeout:
                 raise  # perhaps committed; if not, the next start removes the content
             except PostroomError:
@@ -187,12 +187,12 @@ class BlobService:
 
     async def largest(self, limit: int) -> list[BlobRow]:
         """Blobs, the largest first."""
-        return await self._database.read(partial(rows.largest, limit=limit))
+        return await self._database.read(lambda store: store.blobs.largest(limit=limit))
 
     async def remove(self, sha256: str) -> None:
         """Remove a blob, even one that a message or a task names."""
         async with self._turn:
-            found = await self._database.write(partial(rows.forget, sha256=sha256))
+            found = await self._database.write(lambda store: store.blobs.forget(sha256=sha256))
             await asyncio.to_thread(self._folder.remove, sha256)
         if not found:
             raise _unknown()
@@ -201,11 +201,12 @@ class BlobService:
         """Remove at most `SWEPT` blobs that nothing names and nobody uploaded within `KEEP`; returns how many."""
         before, removed = self._clock() - KEEP, 0
         while removed < SWEPT:
-            old = await self._database.read(partial(rows.unnamed_before, before=before))
+            old = await self._database.read(lambda store: store.blobs.unnamed_before(before=before))
             for row in old:
-                forget = partial(rows.forget_unnamed, sha256=row.sha256, before=before)
                 async with self._turn:
-                    if await self._database.write(forget):
+                    if await self._database.write(
+                        lambda store, sha256=row.sha256: store.blobs.forget_unnamed(sha256, before)
+                    ):
                         await asyncio.to_thread(self._folder.remove, row.sha256)
                         removed += 1
             if len(old) < rows.PAGE:
@@ -225,8 +226,10 @@ class BlobService:
 
     async def _readable(self, sha256: str, caller: str) -> BlobRow | None:
         if caller == rows.EVERYBODY:
-            return await self._database.read(partial(rows.blob_by_hash, sha256=sha256))
-        return await self._database.read(partial(rows.readable, sha256=sha256, uid=caller))
+            return await self._database.read(lambda store: store.blobs.blob_by_hash(sha256=sha256))
+        return await self._database.read(
+            lambda store: store.blobs.readable(sha256=sha256, uid=caller)
+        )
 
     @contextmanager
     def _upload(self, caller: str) -> Generator[None]:

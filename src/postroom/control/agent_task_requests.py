@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 from postroom.control.parts import Parts
@@ -21,7 +20,6 @@ from postroom.protocol.limits import (
     MAX_REASON,
     MAX_SHOWN_TEXT,
 )
-from postroom.store import tasks as store
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.views import TaskView
 from postroom_a2a.bounds import MAX_ID
@@ -74,8 +72,7 @@ class AgentTaskRequests:
         run, after = _text(asked, "run"), _number(asked, "after", 0)
         await self._fresh()
         found = await self._database.read(
-            partial(
-                store.open_tasks,
+            lambda store: store.tasks.open_tasks(
                 worker=asker,
                 after=after,
                 limit=OPEN_PAGE,
@@ -130,7 +127,7 @@ class AgentTaskRequests:
         await self._fresh()
         row, after = await self._own(asker, asked), _number(asked, "after", 0)
         found = await self._database.read(
-            partial(store.events_of, task=row.id, after=after, limit=CHANGES_PAGE)
+            lambda store: store.tasks.events_of(task=row.id, after=after, limit=CHANGES_PAGE)
         )
         # A change that was folded since the task was read belongs to a later page.
         found = [each for each in found if each.seq <= row.seq]

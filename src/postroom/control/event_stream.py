@@ -19,8 +19,7 @@ from postroom.errors import InvalidInput
 from postroom.mail import views as mail_views
 from postroom.projection.changes import ALERTS, MAIL, POSTS, TASKS, WORKERS, Signal
 from postroom.protocol.intervals import STREAM_BEAT
-from postroom.store import messages, records, tasks
-from postroom.store.database import Connection
+from postroom.store.database import Store
 from postroom.tasks import views as task_views
 
 ALERTS_READ = 50
@@ -85,19 +84,17 @@ async def everything(parts: Parts, after: EventCursor | None) -> AsyncIterator[s
                 yield ": quiet\n\n"
 
 
-def _present(connection: Connection) -> EventCursor:
+def _present(store: Store) -> EventCursor:
     """The end of the log, as far as it is folded."""
-    return EventCursor(
-        *(records.cursor(connection, name) for name in ("TASKS", "INBOX", "FEED", "ALERTS"))
-    )
+    return EventCursor(*(store.cursor(name) for name in ("TASKS", "INBOX", "FEED", "ALERTS")))
 
 
 async def _past(parts: Parts, cursor: EventCursor) -> list[StreamEvent]:
     """The events past `cursor`, at most a page of each kind."""
     me = parts.owner.uid
 
-    def find(connection: Connection) -> list[StreamEvent]:
-        return list(_of_log(connection, cursor, me, parts.tasks.blocker))
+    def find(store: Store) -> list[StreamEvent]:
+        return list(_of_log(store, cursor, me, parts.tasks.blocker))
 
     found = await parts.database.read(find)
     behind = found[-1].cursor if found else cursor
@@ -105,12 +102,12 @@ async def _past(parts: Parts, cursor: EventCursor) -> list[StreamEvent]:
 
 
 def _of_log(
-    connection: Connection, cursor: EventCursor, me: str, blocker: Callable[[str], str]
+    store: Store, cursor: EventCursor, me: str, blocker: Callable[[str], str]
 ) -> Iterator[StreamEvent]:
-    heads = tasks.requested_past(connection, cursor.inbox, PAGE)
-    mails = messages.to_past(connection, me, cursor.inbox, PAGE)
-    asked = [("task", view) for view in task_views.listed(connection, heads, blocker)]
-    came = [("mail", mail) for mail in mail_views.mails(connection, mails)]
+    heads = store.tasks.requested_past(cursor.inbox, PAGE)
+    mails = store.messages.to_past(me, cursor.inbox, PAGE)
+    asked = [("task", view) for view in task_views.listed(store, heads, blocker)]
+    came = [("mail", mail) for mail in mail_views.mails(store, mails)]
     # Tasks and mail share the cursor of INBOX: past the end of a full page it would skip rows of that page's kind.
     ends = [rows[-1] for rows in (_seqs(heads), _seqs(mails)) if len(rows) >= PAGE]
     for kind, view in sorted(asked + came, key=_inbox_seq):
@@ -119,11 +116,11 @@ def _of_log(
             break
         cursor = replace(cursor, inbox=seq)
         yield StreamEvent(kind, view.as_json(), cursor)
-    rows = tasks.events_past(connection, cursor.tasks, PAGE)
-    for record in task_views.news(connection, rows):
+    rows = store.tasks.events_past(cursor.tasks, PAGE)
+    for record in task_views.news(store, rows):
         cursor = replace(cursor, tasks=record["seq"])
         yield StreamEvent("update", record, cursor)
-    for post in mail_views.posts(connection, records.posts_past(connection, cursor.feed, PAGE)):
+    for post in mail_views.posts(store, store.records.posts_past(cursor.feed, PAGE)):
         cursor = replace(cursor, feed=post.seq)
         yield StreamEvent("post", post.as_json(), cursor)
 

@@ -9,7 +9,6 @@ from fastapi import Request
 from postroom.control.org_router import WORKER
 from postroom.errors import Forbidden, Unauthorized
 from postroom.identity.tokens import digest, matches
-from postroom.store import workers as worker_rows
 from postroom.store.database import Database
 
 
@@ -44,7 +43,7 @@ class Gate:
         if request.scope.get(WORKER) != uid:
             raise Forbidden("only the worker itself may call this")
         token = digest(_bearer(request))
-        owner = await self.database.read(lambda c: worker_rows.worker_by_token(c, token))
+        owner = await self.database.read(lambda store: store.workers.worker_by_token(token))
         if owner != uid:
             raise Unauthorized("the token is not this worker's")
 

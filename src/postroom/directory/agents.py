@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable
 from postroom.errors import InvalidInput, InvalidName, NameTaken, NotFound, UnknownRecipient
 from postroom.protocol.ids import UID, check_name, check_nick, check_uid, skeleton
 from postroom.settings import DEFAULT_ORG
-from postroom.store import agents
 from postroom.store.agents import Agent
-from postroom.store.database import Connection, Database
+from postroom.store.database import Database, Store
 
 KINDS = ("human", "worker", "external", "service")
 
@@ -46,7 +45,7 @@ class Directory:
         *,
         uid: str = "",
         projects: Iterable[str] = (),
-        also: Callable[[Connection, Agent], None] | None = None,
+        also: Callable[[Store, Agent], None] | None = None,
     ) -> Agent:
         """Give a new agent its address.
 
@@ -72,12 +71,12 @@ class Directory:
         names = sorted({check_name(project, "project") for project in projects})
         secret = secrets.token_bytes(SECRET_BYTES)
 
-        def store(connection: Connection) -> None:
-            _check_free(connection, agent)
-            agents.add_agent(connection, agent, skeleton(nick), secret)
-            agents.set_memberships(connection, agent.uid, names)
+        def store(store: Store) -> None:
+            _check_free(store, agent)
+            store.agents.add_agent(agent, skeleton(nick), secret)
+            store.agents.set_memberships(agent.uid, names)
             if also is not None:
-                also(connection, agent)
+                also(store, agent)
 
         await self._database.write(store)
         return agent
@@ -88,57 +87,59 @@ class Directory:
         Raises:
             UnknownRecipient: no agent has that name, or it is retired.
         """
-        return await self._database.read(lambda c: resolve(c, self.org, ref))
+        return await self._database.read(lambda store: resolve(store, self.org, ref))
 
     async def get(self, uid: str) -> Agent:
         """The agent with that uid, retired or not."""
-        agent = await self._database.read(lambda c: agents.agent_by_uid(c, uid))
+        agent = await self._database.read(lambda store: store.agents.agent_by_uid(uid))
         if agent is None:
             raise NotFound(f"there is no agent with the uid {uid!r}")
         return agent
 
     async def all(self, *, retired: bool = False) -> list[Agent]:
         """The agents by nick; with `retired` the retired ones too."""
-        return await self._database.read(lambda c: agents.all_agents(c, self.org, retired=retired))
+        return await self._database.read(
+            lambda store: store.agents.all_agents(self.org, retired=retired)
+        )
 
     async def retire(self, uid: str) -> None:
         """Take an address away for ever; its name is free again, its messages stay (see `Clerk.sweep`)."""
         at = self._clock()
-        if not await self._database.write(lambda c: agents.retire_agent(c, uid, at)):
+        if not await self._database.write(lambda store: store.agents.retire_agent(uid, at)):
             raise NotFound(f"there is no agent with the uid {uid!r}")
 
     async def message_secret(self, uid: str) -> bytes:
         """The HMAC key of the message ids of `uid`; only its sidecar gets it."""
-        secret = await self._database.read(lambda c: agents.message_secret(c, uid))
+        secret = await self._database.read(lambda store: store.agents.message_secret(uid))
         if secret is None:
             raise NotFound(f"there is no agent with the uid {uid!r}")
         return secret
 
     async def projects(self, uid: str) -> tuple[str, ...]:
         """The projects that `uid` belongs to."""
-        return await self._database.read(lambda c: agents.projects_of(c, uid))
+        return await self._database.read(lambda store: store.agents.projects_of(uid))
 
     async def set_projects(self, uid: str, projects: Iterable[str]) -> None:
         """Replace the projects that `uid` belongs to."""
         names = [check_name(project, "project") for project in projects]
-        await self._database.write(lambda c: agents.set_memberships(c, uid, names))
+        await self._database.write(lambda store: store.agents.set_memberships(uid, names))
 
 
-def resolve(connection: Connection, org: str, ref: str) -> Agent:
+def resolve(store: Store, org: str, ref: str) -> Agent:
     """The agent of `org` that `@nick`, a uid or a bare nick names; raises UnknownRecipient if none does."""
     if UID.fullmatch(ref):
-        agent = agents.agent_by_uid(connection, ref)
+        agent = store.agents.agent_by_uid(ref)
     else:
-        agent = agents.agent_by_nick(connection, org, ref.removeprefix("@"))
+        agent = store.agents.agent_by_nick(org, ref.removeprefix("@"))
     if agent is None or agent.retired or agent.org != org:
         raise UnknownRecipient(f"nobody is called {ref!r}", remedy="postroom agents lists all")
     return agent
 
 
-def _check_free(connection: Connection, agent: Agent) -> None:
-    if agents.agent_by_uid(connection, agent.uid) is not None:
+def _check_free(store: Store, agent: Agent) -> None:
+    if store.agents.agent_by_uid(agent.uid) is not None:
         raise NameTaken(f"the uid {agent.uid} was given before")
-    alike = agents.agent_by_skeleton(connection, agent.org, skeleton(agent.nick))
+    alike = store.agents.agent_by_skeleton(agent.org, skeleton(agent.nick))
     if alike is None:
         return
     if alike.nick == agent.nick:

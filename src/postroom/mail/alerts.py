@@ -14,10 +14,9 @@ from postroom.projection.changes import ALERTS, FOLD_WAIT, Changes
 from postroom.projection.submit import append_alert
 from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert, AlertEnd
-from postroom.store import alerts, records
-from postroom.store.alerts import MOST, AlertRow
-from postroom.store.database import Connection, Database
-from postroom.store.parties import Party, parties
+from postroom.store.alerts import MOST, QUESTION, AlertRow
+from postroom.store.database import Database, Store
+from postroom.store.parties import Party
 
 log = get_logger(__name__)
 
@@ -134,9 +133,9 @@ class AlertService:
         """
         now, upto = self._clock(), upto or await self.reached()
 
-        def needed(connection: Connection) -> bool:
-            rows = alerts.standing(connection, now, MOST, [kind] if kind else [])
-            folded = records.cursor(connection, "ALERTS")
+        def needed(store: Store) -> bool:
+            rows = _rows(store, now, MOST, [kind] if kind else [])
+            folded = store.cursor("ALERTS")
             return folded < upto or any(row.who == who and about in ("", row.about) for row in rows)
 
         if not await self._database.read(needed):
@@ -147,18 +146,29 @@ class AlertService:
             log.error("an alert that is over could not be ended: %s", error)
 
 
-def _standing(
-    connection: Connection, now: float, limit: int, kinds: Sequence[str] = ()
-) -> list[AlertView]:
-    rows = alerts.standing(connection, now, limit, kinds)
-    return _shown(connection, rows, {row.id for row in rows})
+def _standing(store: Store, now: float, limit: int, kinds: Sequence[str] = ()) -> list[AlertView]:
+    rows = _rows(store, now, limit, kinds)
+    return _shown(store, rows, {row.id for row in rows})
 
 
-def _all(connection: Connection, now: float, limit: int) -> list[AlertView]:
-    standing = {row.id for row in alerts.standing(connection, now, MOST)}
-    return _shown(connection, alerts.newest(connection, limit), standing)
+def _rows(store: Store, now: float, limit: int, kinds: Sequence[str] = ()) -> list[AlertRow]:
+    asked = _asked(store) if not kinds or QUESTION in kinds else []
+    return store.alerts.standing(now, limit, kinds, asked=asked)
 
 
-def _shown(connection: Connection, rows: Sequence[AlertRow], standing: set[int]) -> list[AlertView]:
-    known = parties(connection, (row.who for row in rows if row.who))
+def _asked(store: Store) -> list[int]:
+    """The ids of the alerts about questions that still wait for their answer."""
+    questions = {id_: about.split("/") for id_, about in store.alerts.questions().items()}
+    heads = store.tasks.heads_by_ids({about[0] for about in questions.values()})
+    open_at = {head.id: str(head.seq) for head in heads if not head.final}
+    return [id_ for id_, (task, *seq) in questions.items() if [open_at.get(task)] == seq]
+
+
+def _all(store: Store, now: float, limit: int) -> list[AlertView]:
+    standing = {row.id for row in _rows(store, now, MOST)}
+    return _shown(store, store.alerts.newest(limit), standing)
+
+
+def _shown(store: Store, rows: Sequence[AlertRow], standing: set[int]) -> list[AlertView]:
+    known = store.agents.parties(row.who for row in rows if row.who)
     return [AlertView(row, known.get(row.who), row.id in standing) for row in rows]

@@ -17,8 +17,7 @@ from postroom.bus.port import MessageBusProvider
 from postroom.projection.fold import After
 from postroom.protocol import subjects
 from postroom.protocol.receipts import Reason, Receipt, State
-from postroom.store import pending
-from postroom.store.database import Connection, Database
+from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
 
 TOGETHER = 32
@@ -58,13 +57,18 @@ class Clerk:
     async def sweep(self) -> None:
         """Do the same for all open messages: after a start, and when an agent was retired."""
         after = 0
-        while lost := await self._database.read(partial(pending.unaddressable, after=after)):
+        while found := await self._database.read(
+            lambda store, after=after: store.pending.unaddressable(after=after)
+        ):
+            lost = await self._database.read(lambda store: _untaken(store, found))
             await self._report_all(lost, [])
-            after = lost[-1][0].seq
+            after = found[-1][0].seq
         after = 0
-        while found := await self._database.read(partial(pending.answered, after=after)):
-            await self._report_all([], found)
-            after = found[-1].seq
+        while answered := await self._database.read(
+            lambda store, after=after: store.pending.answered(after=after)
+        ):
+            await self._report_all([], answered)
+            after = answered[-1].seq
 
     async def _report_all(
         self, lost: Sequence[tuple[MessageRow, bool]], answered: Sequence[MessageRow]
@@ -81,6 +85,17 @@ def _why(known: bool) -> str:
 
 
 def _following(
-    connection: Connection, seqs: list[int]
+    store: Store, seqs: list[int]
 ) -> tuple[list[tuple[MessageRow, bool]], list[MessageRow]]:
-    return pending.unaddressable(connection, seqs), pending.answered(connection, seqs)
+    return _untaken(store, store.pending.unaddressable(seqs)), store.pending.answered(seqs)
+
+
+def _untaken(
+    store: Store, lost: Sequence[tuple[MessageRow, bool]]
+) -> list[tuple[MessageRow, bool]]:
+    """Those of `lost` that request no task which was taken: such a request ends with its task."""
+    requests = [row.seq for row, _ in lost if row.requests]
+    if not requests:
+        return list(lost)
+    taken = {head.requested_seq for head in store.tasks.heads_by_requests(requests) if head.seq}
+    return [(row, known) for row, known in lost if row.seq not in taken]

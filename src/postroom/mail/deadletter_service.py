@@ -15,8 +15,7 @@ from postroom.projection.changes import DEADLETTERS, FOLD_WAIT, Changes, of_mess
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, UID, message_id, only_one
-from postroom.store import agents, messages, records
-from postroom.store.database import Connection, Database
+from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
 from postroom.store.records import DeadLetterRow
 
@@ -42,12 +41,12 @@ class DeadLetterService:
     async def all(self, limit: int = 50) -> list[DeadLetter]:
         """The newest dead letters that were not dropped, newest first."""
         return await self._database.read(
-            lambda c: views.dead_letters(c, records.dead_letters(c, limit))
+            lambda store: views.dead_letters(store, store.records.dead_letters(limit))
         )
 
     async def count(self) -> int:
         """The number of dead letters that were not dropped."""
-        return await self._database.read(records.count_dead_letters)
+        return await self._database.read(lambda store: store.records.count_dead_letters())
 
     async def get(self, letter: int) -> DeadLetter:
         """The dead letter with that id.
@@ -56,7 +55,7 @@ class DeadLetterService:
             NotFound: it does not exist, or was dropped.
         """
         row = await self._row(letter)
-        return (await self._database.read(lambda c: views.dead_letters(c, [row])))[0]
+        return (await self._database.read(lambda store: views.dead_letters(store, [row])))[0]
 
     async def find(self, ref: str) -> int:
         """The id of a dead letter, from that id or from at least four leading digits of its message's id.
@@ -70,7 +69,9 @@ class DeadLetterService:
         found = []
         if ID_PREFIX.fullmatch(ref) or UID.fullmatch(ref):
             limit = MAX_CANDIDATES + 1
-            found = await self._database.read(lambda c: records.dead_letters_of(c, ref, limit))
+            found = await self._database.read(
+                lambda store: store.records.dead_letters_of(ref, limit)
+            )
         if only_one(ref, [row.message_id for row in found], "dead letters") is None:
             raise NotFound(
                 f"there is no dead letter {ref[:64]!r}", remedy="postroom deadletters list"
@@ -90,7 +91,7 @@ class DeadLetterService:
             StreamFull: the recipient's inbox is full; nothing was sent.
         """
         row = await self._row(letter)
-        secret = await self._database.read(lambda c: _secret(c, row))
+        secret = await self._database.read(lambda store: _secret(store, row))
         again = _again(row, secret, self._clock())
         if await self._message(row.sender, again.id) is None:
             await self._bus.publish(row.subject, again.encode(), id=again.id)
@@ -115,8 +116,8 @@ class DeadLetterService:
         subject = subjects.deadletter(f"dropped.{row.id}")
         await self._bus.publish(subject, b"", metadata=headers)
 
-        def read_again(connection: Connection) -> bool:
-            found = records.dead_letter(connection, letter)
+        def read_again(store: Store) -> bool:
+            found = store.records.dead_letter(letter)
             return found is None or found.dropped_at is not None
 
         await self._changes.until(
@@ -124,7 +125,7 @@ class DeadLetterService:
         )
 
     async def _message(self, sender: str, new: str) -> MessageRow | None:
-        return await self._database.read(lambda c: messages.message_of(c, sender, new))
+        return await self._database.read(lambda store: store.messages.message_of(sender, new))
 
     async def _row(self, letter: int) -> DeadLetterRow:
         row = await self._read(letter)
@@ -133,13 +134,13 @@ class DeadLetterService:
         return row
 
     async def _read(self, letter: int) -> DeadLetterRow | None:
-        row = await self._database.read(lambda c: records.dead_letter(c, letter))
+        row = await self._database.read(lambda store: store.records.dead_letter(letter))
         return None if row is None or row.dropped_at is not None else row
 
 
-def _secret(connection: Connection, row: DeadLetterRow) -> bytes:
-    secret = agents.message_secret(connection, row.sender)
-    parties = agents.agents_by_uid(connection, (row.sender, row.recipient))
+def _secret(store: Store, row: DeadLetterRow) -> bytes:
+    secret = store.agents.message_secret(row.sender)
+    parties = store.agents.agents_by_uid((row.sender, row.recipient))
     if secret is None or len(parties) < len({row.sender, row.recipient}):
         raise Conflict("the sender or the recipient of this letter does not exist")
     if any(agent.retired for agent in parties.values()):

@@ -31,8 +31,7 @@ from postroom.protocol.intervals import ACK_WAIT
 from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Reason, State
 from postroom.protocol.records import read_record
-from postroom.store import messages, pending, records
-from postroom.store.database import Connection, Database
+from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
 from postroom_a2a.text import one_line
 
@@ -155,12 +154,15 @@ class DeadLetterMover:
             # An update about a task that an agent did not take: the task itself holds the change.
             log.warning("%s did not take news of a task: %s", advisory.consumer, advisory.reason)
             return True
-        row, folded = await self._database.read(lambda c: _known(c, advisory))
+        row, folded = await self._database.read(lambda store: _known(store, advisory))
         if row is None and advisory.stream == "INBOX":
             return folded
         if row is not None and row.final and not _is_ours_to_keep(row):
             return True
-        if await self._database.read(lambda c: records.dead_letter_of(c, advisory.origin)) is None:
+        if (
+            await self._database.read(lambda store: store.records.dead_letter_of(advisory.origin))
+            is None
+        ):
             try:
                 await self._store(advisory, message)
             except StreamFull as error:
@@ -199,7 +201,7 @@ class DeadLetterMover:
         """
         before = self._clock() - ACK_WAIT
         waiting = await self._database.read(
-            lambda c: pending.recipients_waited_for(c, before, POKE_LIMIT)
+            lambda store: store.pending.recipients_waited_for(before, POKE_LIMIT)
         )
         for uid in waiting:
             try:
@@ -227,15 +229,15 @@ def _is_news(message: Message) -> bool:
     return isinstance(record, Update | Requested) and message.sender_uid == CONTROL_PLANE
 
 
-def _known(connection: Connection, advisory: Advisory) -> tuple[MessageRow | None, bool]:
+def _known(store: Store, advisory: Advisory) -> tuple[MessageRow | None, bool]:
     """The message's row, and whether INBOX is folded past it: then it has no row because it was a duplicate.
 
     One transaction reads both: a fold between two reads would look like a duplicate.
     """
     if advisory.stream != "INBOX":
         return None, True
-    row = messages.message_at(connection, advisory.sequence)
-    return row, records.cursor(connection, "INBOX") >= advisory.sequence
+    row = store.messages.message_at(advisory.sequence)
+    return row, store.cursor("INBOX") >= advisory.sequence
 
 
 def _is_ours_to_keep(row: MessageRow) -> bool:

@@ -21,11 +21,9 @@ from postroom.projection.changes import MAIL, Changes, Signal
 from postroom.projection.submit import append_alert
 from postroom.protocol.alerts import Alert
 from postroom.protocol.receipts import Reason, State
-from postroom.store import pending
 from postroom.store.alerts import STALE
-from postroom.store.database import Connection, Database
+from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
-from postroom.store.parties import parties
 from postroom_a2a.retry import RetryPolicy
 
 log = get_logger(__name__)
@@ -122,8 +120,8 @@ class Expiry:
         await self._clerk.report(message, State.DEAD, Reason.EXPIRED.value)
 
 
-def _expired(connection: Connection, now: float) -> Due:
-    return Due(pending.expired(connection, now), pending.next_expiry(connection, now))
+def _expired(store: Store, now: float) -> Due:
+    return Due(store.pending.expired(now), store.pending.next_expiry(now))
 
 
 class Stale:
@@ -148,18 +146,18 @@ class Stale:
         await append_alert(self._bus, Alert(STALE, text, message.recipient))
 
 
-def _stale_text(connection: Connection, message: MessageRow, limit: float) -> str:
-    waiting = pending.count_untaken(connection, message.recipient)
-    sender = parties(connection, [message.sender])[message.sender]
+def _stale_text(store: Store, message: MessageRow, limit: float) -> str:
+    waiting = store.pending.count_untaken(message.recipient)
+    sender = store.agents.parties([message.sender])[message.sender]
     return (
         f"has not taken its messages for {limit:.0f} s: {waiting} wait,"
         f" the first from @{sender.nick or sender.uid}"
     )
 
 
-def _untaken(connection: Connection, now: float, limit: float) -> Due:
+def _untaken(store: Store, now: float, limit: float) -> Due:
     before = now - limit
-    waiting = pending.untaken(connection, before)
+    waiting = store.pending.untaken(before)
     first = {message.recipient: message for message in reversed(waiting)}
-    following = pending.next_untaken(connection, before)
+    following = store.pending.next_untaken(before)
     return Due(list(first.values()), None if following is None else following + limit)

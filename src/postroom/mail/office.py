@@ -24,9 +24,8 @@ from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, check_name, only_one
 from postroom.protocol.receipts import Receipt, State, reached
 from postroom.settings import DEFAULT_ORG, DEFAULT_PROJECT
-from postroom.store import agents, messages, records
 from postroom.store.agents import Agent
-from postroom.store.database import Connection, Database
+from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
 from postroom.store.parties import Party
 from postroom.store.records import PostRow
@@ -114,7 +113,7 @@ class PostOffice:
         if not text.strip() or expires_in < 0:
             raise InvalidInput("a message needs a text, and cannot expire before it is sent")
         author, to = await self._database.read(
-            lambda c: (self._sender(c, sender), resolve(c, self._org, recipient))
+            lambda store: (self._sender(store, sender), resolve(store, self._org, recipient))
         )
         if reply_to:
             await self._check_reply(reply_to, author.agent.uid, to.uid)
@@ -132,7 +131,7 @@ class PostOffice:
             )
 
         def earlier(message_id: str) -> Awaitable[MessageRow | None]:
-            return self._database.read(lambda c: messages.message_of(c, sender, message_id))
+            return self._database.read(lambda store: store.messages.message_of(sender, message_id))
 
         subject = subjects.inbox(to.uid, author.agent.uid)
         done = await self._submit(author, to.uid, subject, key, envelope, earlier)
@@ -156,20 +155,20 @@ class PostOffice:
         check_name(project, "project")
         if not text.strip():
             raise InvalidInput("a post needs a text")
-        author = await self._database.read(lambda c: self._sender(c, sender))
+        author = await self._database.read(lambda store: self._sender(store, sender))
         to = f"#{project}"
 
         def envelope(post_id: str) -> Envelope:
             return Envelope(post_id, to, _message(author.agent, post_id, text), self._clock())
 
         def earlier(post_id: str) -> Awaitable[PostRow | None]:
-            return self._database.read(lambda c: records.post_of(c, sender, post_id))
+            return self._database.read(lambda store: store.records.post_of(sender, post_id))
 
         subject = subjects.feed(project, author.agent.uid)
         done = await self._submit(author, to, subject, key, envelope, earlier)
         row = await self._folded(done.id, partial(earlier, done.id))
         row = row or PostRow(done.sequence, done.id, project, sender, text, "", self._clock())
-        return (await self._database.read(lambda c: views.posts(c, [row])))[0]
+        return (await self._database.read(lambda store: views.posts(store, [row])))[0]
 
     async def mark_seen(self, reader: str, message_id: str) -> Mail:
         """Record that the person `reader` has read a message addressed to them.
@@ -194,7 +193,7 @@ class PostOffice:
         if ref in self._unfolded or ID_PREFIX.fullmatch(ref) is None:
             return ref
         limit = MAX_CANDIDATES + 1
-        known = await self._database.read(lambda c: messages.ids_by_prefix(c, ref, limit))
+        known = await self._database.read(lambda store: store.messages.ids_by_prefix(ref, limit))
         sent = {one for one in self._unfolded if one.startswith(ref)}
         return ref if ref in known else only_one(ref, sent.union(known), "messages") or ref
 
@@ -227,7 +226,7 @@ class PostOffice:
         """The newest messages to `uid`, oldest first."""
         await self._catch_up()
         return await self._database.read(
-            lambda c: views.mails(c, messages.inbox(c, uid, unread=unread, limit=limit))
+            lambda store: views.mails(store, store.messages.inbox(uid, unread=unread, limit=limit))
         )
 
     async def chat(
@@ -236,9 +235,9 @@ class PostOffice:
         """Messages between two uids, oldest first: the newest `limit`, or the first `limit` past `after`."""
         await self._catch_up()
 
-        def find(connection: Connection) -> list[Mail]:
-            rows = messages.chat(connection, one, other, limit=limit, before=before, after=after)
-            return views.mails(connection, rows)
+        def find(store: Store) -> list[Mail]:
+            rows = store.messages.chat(one, other, limit=limit, before=before, after=after)
+            return views.mails(store, rows)
 
         return await self._database.read(find)
 
@@ -247,33 +246,31 @@ class PostOffice:
     ) -> list[Post]:
         """Posts of a project, oldest first: the newest `limit`, or the first `limit` past `after`."""
 
-        def find(connection: Connection) -> list[Post]:
-            rows = records.project_posts(
-                connection, project, limit=limit, before=before, after=after
-            )
-            return views.posts(connection, rows)
+        def find(store: Store) -> list[Post]:
+            rows = store.records.project_posts(project, limit=limit, before=before, after=after)
+            return views.posts(store, rows)
 
         return await self._database.read(find)
 
     async def projects(self) -> list[str]:
         """The names of all projects: those of every agent, removed ones too, and those of every post."""
-        return await self._database.read(lambda c: records.projects(c, DEFAULT_PROJECT))
+        return await self._database.read(lambda store: store.records.projects(DEFAULT_PROJECT))
 
     async def unread(self, uids: Sequence[str]) -> dict[str, int]:
         """The number of messages that each of `uids` has not seen and still could."""
-        return await self._database.read(lambda c: messages.unread_counts(c, uids))
+        return await self._database.read(lambda store: store.messages.unread_counts(uids))
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def _sender(self, connection: Connection, uid: str) -> _Sender:
-        agent = agents.agent_by_uid(connection, uid)
-        secret = agents.message_secret(connection, uid)
+    def _sender(self, store: Store, uid: str) -> _Sender:
+        agent = store.agents.agent_by_uid(uid)
+        secret = store.agents.message_secret(uid)
         if agent is None or secret is None or agent.retired:
             raise NotFound(f"there is no agent with the uid {uid!r}")
         return _Sender(agent, secret)
 
     async def _check_reply(self, message_id: str, answerer: str, asker: str) -> None:
-        row = await self._database.read(lambda c: messages.message_of(c, asker, message_id))
+        row = await self._database.read(lambda store: store.messages.message_of(asker, message_id))
         if row is None or row.recipient != answerer:
             raise InvalidInput(f"there is no message {message_id!r} from them to you to reply to")
 
@@ -339,13 +336,13 @@ class PostOffice:
     async def _known(self, message_id: str) -> MessageRow | None:
         """The row; None for a message that was accepted and is not folded yet."""
         sent = message_id in self._unfolded
-        row = await self._database.read(lambda c: messages.message_by_id(c, message_id))
+        row = await self._database.read(lambda store: store.messages.message_by_id(message_id))
         if row is None and not sent:
             raise NotFound(f"there is no message {message_id!r}")
         return row
 
     async def _show(self, row: MessageRow) -> Mail:
-        return (await self._database.read(lambda c: views.mails(c, [row])))[0]
+        return (await self._database.read(lambda store: views.mails(store, [row])))[0]
 
 
 def _not_yet(message_id: str) -> RequestTimeout:

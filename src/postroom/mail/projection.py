@@ -18,10 +18,9 @@ from postroom.protocol.alerts import Alert, AlertEnd, decode
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE, UID, is_uid
 from postroom.protocol.receipts import Reason, Receipt, State, advance, is_final, may_set
-from postroom.store import alerts, records
-from postroom.store import messages as store
+from postroom.store import messages, records
 from postroom.store.alerts import AlertRow
-from postroom.store.database import Connection
+from postroom.store.database import Store
 from postroom.store.messages import MessageRow
 from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.text import one_line
@@ -36,7 +35,7 @@ DEAD_DROPPED = "Postroom-Dropped"
 # ── INBOX ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _fold_message(connection: Connection, record: Message) -> list[Change]:
+def _fold_message(store: Store, record: Message) -> list[Change]:
     tokens = record.subject.split(".")
     if len(tokens) != 4 or not is_uid(tokens[3]):
         return []
@@ -49,19 +48,19 @@ def _fold_message(connection: Connection, record: Message) -> list[Change]:
         # The sender may put any token there; no agent can ever have that address.
         reason = Reason.NO_SUCH_RECIPIENT.value
         row = replace(row, state=State.DEAD.value, reason=reason, final=True)
-    if not store.insert_message(connection, row):
+    if not store.messages.insert_message(row):
         # The sender stored the same message again after the server's window of de-duplication: the first one counts.
         return []
-    for early in records.take_early_receipts(connection, row.sender, row.id):
-        row = _apply(connection, row, early) or row
+    for early in store.records.take_early_receipts(row.sender, row.id):
+        row = _apply(store, row, early) or row
     return [_change("mail", row)]
 
 
-def _message_row(record: Message, sender: str, recipient: str) -> store.MessageRow:
+def _message_row(record: Message, sender: str, recipient: str) -> messages.MessageRow:
     envelope = Envelope.decode(record.payload)
     if envelope.to != recipient:
         raise ProtocolViolation("the envelope names another recipient than the subject")
-    return store.MessageRow(
+    return messages.MessageRow(
         seq=record.sequence,
         id=envelope.id,
         sender=sender,
@@ -76,13 +75,14 @@ def _message_row(record: Message, sender: str, recipient: str) -> store.MessageR
         stored_at=record.timestamp,
         updated_at=record.timestamp,
         expires_at=envelope.expires_at,
+        requests=envelope.request is not None,
     )
 
 
 def _malformed_row(
     record: Message, sender: str, recipient: str, error: ProtocolViolation
-) -> store.MessageRow:
-    return store.MessageRow(
+) -> messages.MessageRow:
+    return messages.MessageRow(
         seq=record.sequence,
         # No message id contains a colon, so this one can belong to no message.
         id=f"malformed:{record.sequence}",
@@ -106,15 +106,15 @@ _WITH_REASON = (State.DELIVERED, State.DEAD)
 """States with a reason: why the recipient does not confirm the message, or never will."""
 
 
-def _fold_receipt(connection: Connection, record: Message) -> list[Change]:
+def _fold_receipt(store: Store, record: Message) -> list[Change]:
     report = _report(record)
     if report is None:
         return []
-    row = store.message_of(connection, report.sender, report.message_id)
+    row = store.messages.message_of(report.sender, report.message_id)
     if row is None:
-        records.keep_early_receipt(connection, report)
+        store.records.keep_early_receipt(report)
         return []
-    changed = _apply(connection, row, report)
+    changed = _apply(store, row, report)
     return [_change("receipt", changed)] if changed else []
 
 
@@ -142,8 +142,8 @@ def _report(record: Message) -> records.EarlyReceipt | None:
 
 
 def _apply(
-    connection: Connection, row: store.MessageRow, report: records.EarlyReceipt
-) -> store.MessageRow | None:
+    store: Store, row: messages.MessageRow, report: records.EarlyReceipt
+) -> messages.MessageRow | None:
     if report.recipient != row.recipient:
         return None
     current = State(row.state)
@@ -151,21 +151,21 @@ def _apply(
     if state is current and (row.reason or not report.reason or report.state != row.state):
         return None
     final = is_final(state, expects_reply=row.expects_reply)
-    store.set_state(connection, row.seq, state, final=final, reason=report.reason, at=report.at)
+    store.messages.set_state(row.seq, state, final=final, reason=report.reason, at=report.at)
     return replace(row, state=state.value, final=final, reason=report.reason, updated_at=report.at)
 
 
 # ── FEED, DEADLETTER, ALERTS ────────────────────────────────────────────────────────────────────────────────
 
 
-def _fold_post(connection: Connection, record: Message) -> list[Change]:
+def _fold_post(store: Store, record: Message) -> list[Change]:
     try:
         said = subjects.parse(record.subject)
         envelope = Envelope.decode(record.payload)
         row = _post_row(record, said, envelope)
     except (InvalidInput, ProtocolViolation):
         return []
-    if envelope.to != f"#{said.project}" or not records.insert_post(connection, row):
+    if envelope.to != f"#{said.project}" or not store.records.insert_post(row):
         return []
     return [Change("post", row.seq, row.id, row.sender, project=row.project)]
 
@@ -182,12 +182,12 @@ def _post_row(record: Message, said: subjects.Subject, envelope: Envelope) -> re
     )
 
 
-def _fold_dead_letter(connection: Connection, record: Message) -> list[Change]:
+def _fold_dead_letter(store: Store, record: Message) -> list[Change]:
     if dropped := record.metadata.get(DEAD_DROPPED, ""):
-        done = records.mark_dropped(connection, int(dropped), record.timestamp)
+        done = store.records.mark_dropped(int(dropped), record.timestamp)
         return [Change("deadletter", int(dropped))] if done else []
     row = _dead_letter_row(record)
-    if not records.insert_dead_letter(connection, row):
+    if not store.records.insert_dead_letter(row):
         return []
     return [Change("deadletter", row.id, row.message_id, row.sender, row.recipient)]
 
@@ -214,15 +214,14 @@ def _dead_letter_row(record: Message) -> records.DeadLetterRow:
     )
 
 
-def _fold_alert(connection: Connection, record: Message) -> list[Change]:
+def _fold_alert(store: Store, record: Message) -> list[Change]:
     try:
         said = subjects.parse(record.subject)
     except InvalidInput:
         return []
     alert, own = decode(record.payload), said.sender == CONTROL_PLANE
     if isinstance(alert, AlertEnd) and own:
-        alerts.ended(
-            connection,
+        store.alerts.ended(
             alert.ends,
             record.timestamp,
             upto=min(alert.upto or record.sequence, record.sequence),
@@ -236,7 +235,7 @@ def _fold_alert(connection: Connection, record: Message) -> list[Change]:
     # The cause identifies an alert and ends it, so only the control plane may name one.
     cause = (alert.kind, alert.about, alert.who) if own else ("", "", said.sender)
     at, seq = record.timestamp, record.sequence
-    alerts.raised(connection, AlertRow(seq, seq, said.sender, *cause, text, at, at))
+    store.alerts.raised(AlertRow(seq, seq, said.sender, *cause, text, at, at))
     return [Change("alert", seq, sender=said.sender)]
 
 
@@ -250,7 +249,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 """The rules of each stream."""
 
 
-def _change(kind: str, row: store.MessageRow) -> Change:
+def _change(kind: str, row: messages.MessageRow) -> Change:
     return Change(kind, row.seq, row.id, row.sender, row.recipient, state=row.state)
 
 
@@ -261,13 +260,13 @@ def _message_json(envelope: Envelope) -> str:
         raise ProtocolViolation("the envelope's message is nested too deep") from error
 
 
-def _message_over(copy: Connection, record: Message, before: float) -> bool:
+def _message_over(copy: Store, record: Message, before: float) -> bool:
     return covered(copy, "INBOX", record) and _final(
-        store.message_at(copy, record.sequence), before
+        copy.messages.message_at(record.sequence), before
     )
 
 
-def _receipt_over(copy: Connection, record: Message, before: float) -> bool:
+def _receipt_over(copy: Store, record: Message, before: float) -> bool:
     if not covered(copy, "RECEIPTS", record):
         return False
     try:
@@ -275,7 +274,7 @@ def _receipt_over(copy: Connection, record: Message, before: float) -> bool:
         sender = subjects.parse(record.subject).recipient
     except (ProtocolViolation, InvalidInput):
         return True
-    return _final(store.message_of(copy, sender, about), before)
+    return _final(copy.messages.message_of(sender, about), before)
 
 
 def _final(row: MessageRow | None, before: float) -> bool:

@@ -14,10 +14,9 @@ from postroom.protocol import priority
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.priority import Input
 from postroom.protocol.receipts import State
-from postroom.store import messages, records
-from postroom.store.database import Connection
+from postroom.store.database import Store
 from postroom.store.messages import MessageRow
-from postroom.store.parties import Party, parties
+from postroom.store.parties import Party
 from postroom.store.records import DeadLetterRow, PostRow
 from postroom_a2a.messages import text_of
 
@@ -126,12 +125,12 @@ class DeadLetter:
         }
 
 
-def mails(connection: Connection, rows: Sequence[MessageRow]) -> list[Mail]:
+def mails(store: Store, rows: Sequence[MessageRow]) -> list[Mail]:
     """The messages of `rows` in their order, each with its answer."""
-    answers = messages.first_answers(connection, rows)
+    answers = store.messages.first_answers(rows)
     everything = [*rows, *answers.values()]
-    known = parties(connection, (uid for row in everything for uid in (row.sender, row.recipient)))
-    attempts = records.attempts_of(connection, (row.id for row in everything))
+    known = store.agents.parties(uid for row in everything for uid in (row.sender, row.recipient))
+    attempts = store.records.attempts_of(row.id for row in everything)
 
     def shown(row: MessageRow, answer: Mail | None) -> Mail:
         handed_over = row.state not in {State.ACCEPTED.value, State.DEAD.value}
@@ -158,16 +157,16 @@ def mails(connection: Connection, rows: Sequence[MessageRow]) -> list[Mail]:
     return [shown(row, shown_answers.get(row.seq)) for row in rows]
 
 
-def posts(connection: Connection, rows: Sequence[PostRow]) -> list[Post]:
+def posts(store: Store, rows: Sequence[PostRow]) -> list[Post]:
     """The posts of `rows` in their order."""
-    known = parties(connection, (row.sender for row in rows))
+    known = store.agents.parties(row.sender for row in rows)
     return [Post(row.seq, row.id, row.project, known[row.sender], row.text, row.at) for row in rows]
 
 
-def dead_letters(connection: Connection, rows: Sequence[DeadLetterRow]) -> list[DeadLetter]:
+def dead_letters(store: Store, rows: Sequence[DeadLetterRow]) -> list[DeadLetter]:
     """The dead letters of `rows` in their order."""
-    known = parties(connection, (uid for row in rows for uid in (row.sender, row.recipient)))
-    requeued = messages.requeues(connection, (row.message_id for row in rows))
+    known = store.agents.parties(uid for row in rows for uid in (row.sender, row.recipient))
+    requeued = store.messages.requeues(row.message_id for row in rows)
     return [
         DeadLetter(
             id=row.id,

@@ -34,7 +34,6 @@ from postroom.observe import get_logger
 from postroom.projection.changes import Changes
 from postroom.projection.rules import Folded, Rules, fold
 from postroom.protocol.streams import ConsumerSpec
-from postroom.store import records
 from postroom.store.database import Database
 from postroom_a2a.retry import Backoff
 
@@ -274,7 +273,7 @@ class _StreamFold:
     async def _catch_up(self) -> None:
         """Fold the log from the cursor to its present end."""
         fold = self._fold
-        self._position = await fold.database.read(lambda c: records.cursor(c, self.name))
+        self._position = await fold.database.read(lambda store: store.cursor(self.name))
         end = await fold.admin.last_sequence(self.name)
         if end < self._position:
             raise EnvironmentFault(
@@ -317,7 +316,7 @@ class _StreamFold:
     async def _folded(self, batch: Sequence[Message]) -> Folded:
         write, rules = self._fold.database.write, self._fold.rules
         try:
-            return await write(lambda c: fold(c, rules, self.name, batch))
+            return await write(lambda store: fold(store, rules, self.name, batch))
         except PostroomError:
             raise
         except Exception:
@@ -329,13 +328,13 @@ class _StreamFold:
     async def _folded_alone(self, record: Message) -> Folded:
         write, rules = self._fold.database.write, self._fold.rules
         try:
-            return await write(lambda c: fold(c, rules, self.name, [record]))
+            return await write(lambda store: fold(store, rules, self.name, [record]))
         except PostroomError:
             raise
         except Exception:
             log.exception("record %d of %s was passed over", record.sequence, self.name)
         self._fold.statistics.poisoned += 1
-        await write(lambda c: records.set_cursor(c, self.name, record.sequence))
+        await write(lambda store: store.set_cursor(self.name, record.sequence))
         return Folded((), 1)
 
 

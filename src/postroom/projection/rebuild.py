@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 from postroom.bus.port import BusAdmin, Message
-from postroom.errors import EnvironmentFault
+from postroom.errors import EnvironmentFault, InvalidInput
 from postroom.projection.rules import Rules, fold
-from postroom.store import records, snapshot
+from postroom.store import snapshot
 from postroom.store.database import Database
 
 BATCH = 256
@@ -29,13 +29,15 @@ async def rebuild(database: Database, admin: BusAdmin, rules: Rules, copy: Path 
     """
     if copy is not None:
         await asyncio.to_thread(snapshot.verify, copy)
-    await database.outside_transaction(lambda c: snapshot.restore_projection(c, copy))
+    if database.path is None:
+        raise InvalidInput("a database in memory is not rebuilt: it ends with its process")
+    await asyncio.to_thread(snapshot.restore_projection, database.path, copy)
     for stream in rules:
         await _fold_on(database, admin, rules, stream)
 
 
 async def _fold_on(database: Database, admin: BusAdmin, rules: Rules, stream: str) -> None:
-    position = await database.read(lambda c: records.cursor(c, stream))
+    position = await database.read(lambda store: store.cursor(stream))
     if await admin.last_sequence(stream) < position:
         raise EnvironmentFault(
             f"the copy is ahead of the log of {stream}: they do not belong together"
@@ -43,7 +45,7 @@ async def _fold_on(database: Database, admin: BusAdmin, rules: Rules, stream: st
     batch: list[Message] = []
 
     async def commit() -> None:
-        await database.write(lambda c: fold(c, rules, stream, batch))
+        await database.write(lambda store: fold(store, rules, stream, batch))
         batch.clear()
 
     async for record in admin.replay(stream, after=position):

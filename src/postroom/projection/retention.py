@@ -15,8 +15,8 @@ from pathlib import Path
 from postroom.bus.port import BusAdmin, Message
 from postroom.errors import InvalidInput, PostroomError
 from postroom.observe import get_logger
-from postroom.store import records, snapshot
-from postroom.store.database import Connection, Database
+from postroom.store import snapshot
+from postroom.store.database import Database, Store
 
 log = get_logger(__name__)
 
@@ -29,13 +29,13 @@ KEEP = 86400.0
 SCAN = 5000
 """Records of one stream that one step examines."""
 
-Over = Callable[[Connection, Message, float], bool]
+Over = Callable[[Store, Message, float], bool]
 """Whether a record is over, from the copy, the record, and the instant before which it must have been final."""
 
 
-def covered(copy: Connection, stream: str, record: Message) -> bool:
+def covered(copy: Store, stream: str, record: Message) -> bool:
     """Whether the copy holds the effect of the record."""
-    return record.sequence <= records.cursor(copy, stream)
+    return record.sequence <= copy.cursor(stream)
 
 
 class Retention:
@@ -89,7 +89,7 @@ class Retention:
         copy = await asyncio.to_thread(snapshot.take, self._database.path, self._folder)
         before = self._clock() - self._keep
         deleted = sum([await self._shorten(stream, copy, before) for stream in self._over])
-        await self._database.write(lambda c: records.forget_early_receipts(c, before))
+        await self._database.write(lambda store: store.records.forget_early_receipts(before))
         return deleted
 
     async def _shorten(self, stream: str, copy: Path, before: float) -> int:
@@ -115,9 +115,9 @@ class Retention:
 
 
 def _those_over(copy: Path, over: Over, batch: list[Message], before: float) -> list[int]:
-    with snapshot.opened(copy) as connection:
+    with snapshot.opened(copy) as store:
         return [
             record.sequence
             for record in batch
-            if record.timestamp < before and over(connection, record, before)
+            if record.timestamp < before and over(store, record, before)
         ]

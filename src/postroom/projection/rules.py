@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 from postroom.bus.port import Message
 from postroom.projection.changes import Change
-from postroom.store import records
-from postroom.store.database import Connection
+from postroom.store.database import Store
 
-Rule = Callable[[Connection, Message], Sequence[Change]]
+Rule = Callable[[Store, Message], Sequence[Change]]
 """Folds one record; returns the changes, or nothing if the record does not count."""
 
 Rules = Mapping[str, Sequence[Rule]]
@@ -42,17 +41,17 @@ def together(*parts: Rules) -> dict[str, tuple[Rule, ...]]:
     return joined
 
 
-def fold(connection: Connection, rules: Rules, stream: str, batch: Sequence[Message]) -> Folded:
+def fold(store: Store, rules: Rules, stream: str, batch: Sequence[Message]) -> Folded:
     """Fold the records of `stream` past its cursor, in their order, and move the cursor."""
-    position = records.cursor(connection, stream)
+    position = store.cursor(stream)
     changes: list[Change] = []
     ignored = 0
     for record in batch:
         if record.sequence <= position:
             continue
-        done = [change for rule in rules[stream] for change in rule(connection, record)]
+        done = [change for rule in rules[stream] for change in rule(store, record)]
         ignored += not done
         changes += done
         position = record.sequence
-    records.set_cursor(connection, stream, position)
+    store.set_cursor(stream, position)
     return Folded(tuple(changes), ignored)

@@ -192,7 +192,7 @@ class Settings:
     @property
     def database(self) -> Path:
         """The projection."""
-        return self.home / "postroom.db"
+        return self.home / "projection.db"
 
     @property
     def snapshots(self) -> Path:

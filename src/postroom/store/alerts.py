@@ -6,16 +6,14 @@ taken, the question was answered, the agent was removed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields
 
 from sqlalchemy import (
     ColumnElement,
-    Connection,
     delete,
     exists,
     false,
-    insert,
     or_,
     select,
     update,
@@ -24,8 +22,8 @@ from sqlalchemy import (
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import State
 from postroom.store.messages import page
-from postroom.store.rows import all_of
-from postroom.store.schema import a2a_tasks, agents, alerts, messages
+from postroom.store.schema import agents, alerts, messages
+from postroom.store.session import Session, insert_new, prepared, values_of
 
 STALE = "stale"
 """Kind of the alert about an agent that does not take its messages."""
@@ -73,6 +71,7 @@ class AlertRow:
     ended: str = ""
 
 
+_NEW = insert_new(alerts)
 _COLUMNS = [alerts.c[field.name] for field in fields(AlertRow)]
 
 _REMOVED = exists().where(agents.c.uid == alerts.c.who, agents.c.retired_at.is_not(None))
@@ -82,85 +81,101 @@ _UNTAKEN = exists().where(
     messages.c.recipient == alerts.c.who,
     messages.c.stored_at <= alerts.c.at,
 )
-_ASKED = exists().where(
-    a2a_tasks.c.final == false(),
-    alerts.c.about == a2a_tasks.c.id + "/" + a2a_tasks.c.seq.concat(""),
+_QUESTIONS = prepared(
+    select(alerts.c.id, alerts.c.about).where(
+        alerts.c.kind == QUESTION, alerts.c.sender == CONTROL_PLANE, alerts.c.ended_at.is_(None)
+    )
 )
 
 
-def raised(connection: Connection, row: AlertRow) -> None:
-    """Fold a record that raises an alert, once: a new alert, or a repetition of the one that stands for the same
-    cause.
-    """
-    folded = exists().where(alerts.c.sender == row.sender, alerts.c.seq >= row.seq)
-    if connection.execute(select(folded)).scalar():
-        return
-    same: list[ColumnElement[bool]] = [alerts.c.ended_at.is_(None)]
-    same += [alerts.c[name] == getattr(row, name) for name in ("sender", "kind", "about", "who")]
-    if not row.kind:
-        same.append(alerts.c.text == row.text)
-    again = update(alerts).where(*same)
-    again = again.values(seq=row.seq, text=row.text, at=row.at, count=alerts.c.count + 1)
-    if connection.execute(again).rowcount:
-        return
-    connection.execute(insert(alerts).values(**asdict(row)))
-    most = MOST if row.sender == CONTROL_PLANE else MOST_OF_AGENT
-    newest = select(alerts.c.id).where(alerts.c.sender == row.sender).order_by(alerts.c.seq.desc())
-    connection.execute(
-        delete(alerts).where(
-            alerts.c.sender == row.sender, alerts.c.id.not_in(newest.limit(most).scalar_subquery())
+class AlertStore:
+    """Alerts by their cause."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def raised(self, row: AlertRow) -> None:
+        """Fold a record that raises an alert, once: a new alert, or a repetition of the one that stands for the same
+        cause.
+        """
+        folded = exists().where(alerts.c.sender == row.sender, alerts.c.seq >= row.seq)
+        if self._session.scalar(select(folded)):
+            return
+        same: list[ColumnElement[bool]] = [alerts.c.ended_at.is_(None)]
+        same += [
+            alerts.c[name] == getattr(row, name) for name in ("sender", "kind", "about", "who")
+        ]
+        if not row.kind:
+            same.append(alerts.c.text == row.text)
+        again = update(alerts).where(*same)
+        again = again.values(seq=row.seq, text=row.text, at=row.at, count=alerts.c.count + 1)
+        if self._session.run(again):
+            return
+        self._session.run(_NEW, values_of(row))
+        most = MOST if row.sender == CONTROL_PLANE else MOST_OF_AGENT
+        newest = (
+            select(alerts.c.id).where(alerts.c.sender == row.sender).order_by(alerts.c.seq.desc())
         )
-    )
+        self._session.run(
+            delete(alerts).where(
+                alerts.c.sender == row.sender,
+                alerts.c.id.not_in(newest.limit(most).scalar_subquery()),
+            )
+        )
 
+    def ended(
+        self,
+        why: str,
+        at: float,
+        *,
+        upto: int,
+        id: int,  # noqa: A002
+        **cause: str,
+    ) -> int:
+        """Fold a record that ends alerts; returns how many.
 
-def ended(
-    connection: Connection,
-    why: str,
-    at: float,
-    *,
-    upto: int,
-    id: int,  # noqa: A002
-    **cause: str,
-) -> int:
-    """Fold a record that ends alerts; returns how many.
+        Args:
+            upto: only alerts that were not raised after this sequence.
+            id: of one alert, 0 for any.
+            cause: `kind`, `about` and `who` of the alerts; "" for any.
+        """
+        those: list[ColumnElement[bool]] = [alerts.c.ended_at.is_(None), alerts.c.seq <= upto]
+        those += [alerts.c[name] == value for name, value in cause.items() if value]
+        if id:
+            those.append(alerts.c.id == id)
+        done = update(alerts).where(*those).values(ended_at=at, ended=why)
+        return self._session.run(done)
 
-    Args:
-        upto: only alerts that were not raised after this sequence.
-        id: of one alert, 0 for any.
-        cause: `kind`, `about` and `who` of the alerts; "" for any.
-    """
-    those: list[ColumnElement[bool]] = [alerts.c.ended_at.is_(None), alerts.c.seq <= upto]
-    those += [alerts.c[name] == value for name, value in cause.items() if value]
-    if id:
-        those.append(alerts.c.id == id)
-    done = update(alerts).where(*those).values(ended_at=at, ended=why)
-    return connection.execute(done).rowcount
+    def questions(self) -> dict[int, str]:
+        """Id to `about` of each alert about a question that no record has ended."""
+        return dict(self._session.rows(_QUESTIONS))
 
+    def standing(
+        self, now: float, limit: int, kinds: Sequence[str] = (), *, asked: Collection[int]
+    ) -> list[AlertRow]:
+        """The alerts that stand at `now`: first those of the post office, then those of agents, each newest first.
 
-def standing(
-    connection: Connection, now: float, limit: int, kinds: Sequence[str] = ()
-) -> list[AlertRow]:
-    """The alerts that stand at `now`: first those of the post office, then those of agents, each newest first."""
-    found = select(*_COLUMNS).where(
-        alerts.c.ended_at.is_(None),
-        ~_REMOVED,
-        or_(alerts.c.kind != STALE, _UNTAKEN),
-        or_(alerts.c.kind != QUESTION, _ASKED),
-        or_(alerts.c.kind != FLOOD, alerts.c.at > now - FLOOD_LASTS),
-    )
-    if kinds:
-        found = found.where(alerts.c.kind.in_(kinds))
-    found = found.order_by(alerts.c.sender != CONTROL_PLANE, alerts.c.seq.desc())
-    return all_of(connection, AlertRow, found.limit(page(limit)))
+        Args:
+            asked: ids of `questions` whose task still waits for the answer.
+        """
+        found = select(*_COLUMNS).where(
+            alerts.c.ended_at.is_(None),
+            ~_REMOVED,
+            or_(alerts.c.kind != STALE, _UNTAKEN),
+            or_(alerts.c.kind != QUESTION, alerts.c.id.in_(asked)),
+            or_(alerts.c.kind != FLOOD, alerts.c.at > now - FLOOD_LASTS),
+        )
+        if kinds:
+            found = found.where(alerts.c.kind.in_(kinds))
+        found = found.order_by(alerts.c.sender != CONTROL_PLANE, alerts.c.seq.desc())
+        return self._session.all(AlertRow, found.limit(page(limit)))
 
+    def newest(self, limit: int) -> list[AlertRow]:
+        """The newest alerts, standing or ended, newest first."""
+        found = select(*_COLUMNS).order_by(alerts.c.seq.desc()).limit(page(limit))
+        return self._session.all(AlertRow, found)
 
-def newest(connection: Connection, limit: int) -> list[AlertRow]:
-    """The newest alerts, standing or ended, newest first."""
-    found = select(*_COLUMNS).order_by(alerts.c.seq.desc()).limit(page(limit))
-    return all_of(connection, AlertRow, found)
-
-
-def is_raised(connection: Connection, kind: str, about: str) -> bool:
-    """Whether the post office has ever raised an alert with that cause."""
-    found = select(alerts.c.id).where(alerts.c.kind == kind, alerts.c.about == about).limit(1)
-    return connection.execute(found).first() is not None
+    def is_raised(self, kind: str, about: str) -> bool:
+        """Whether the post office has ever raised an alert with that cause."""
+        found = select(alerts.c.id).where(alerts.c.kind == kind, alerts.c.about == about).limit(1)
+        return self._session.scalar(found) is not None

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
-from functools import partial
 
 from sqlalchemy import (
     ColumnElement,
-    Connection,
     and_,
     delete,
     exists,
@@ -18,10 +16,9 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects.sqlite import insert
 
-from postroom.store.rows import all_of, first_of
 from postroom.store.schema import agents, blob_readers, blobs
+from postroom.store.session import Session, insert_new, upsert, values_of
 
 EVERYBODY = ""
 """Reader of the operator's uploads: every agent that knows the hash."""
@@ -51,6 +48,8 @@ class BlobRow:
     named: bool = False
 
 
+_STORE = upsert(blobs, ["sha256"], ["touched_at", "size"])
+_NEW_READER = insert_new(blob_readers)
 _COLUMNS = [blobs.c[field.name] for field in fields(BlobRow)]
 
 
@@ -62,81 +61,72 @@ def _may_read(uid: str) -> ColumnElement[bool]:
     return or_(let, exists().where(agents.c.uid == uid, agents.c.kind == "human"))
 
 
-def store_blob(connection: Connection, row: BlobRow, reader: str) -> BlobRow:
-    """Store a blob and its reader; returns its row, which may be older."""
-    new = insert(blobs).values({field.name: getattr(row, field.name) for field in fields(BlobRow)})
-    again = new.on_conflict_do_update(
-        index_elements=["sha256"], set_={"touched_at": row.touched_at, "size": row.size}
-    )
-    connection.execute(again)
-    let = insert(blob_readers).values(sha256=row.sha256, uid=reader)
-    connection.execute(let.on_conflict_do_nothing())
-    return blob_by_hash(connection, row.sha256) or row
+class BlobStore:
+    """Blobs, and who may read them."""
 
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
-def touch_readable(connection: Connection, sha256: str, uid: str, now: float) -> BlobRow | None:
-    """The blob, if `uid` may read it; this counts as another upload of it."""
-    everything = uid == EVERYBODY
-    row = (blob_by_hash if everything else partial(readable, uid=uid))(connection, sha256)
-    return None if row is None else store_blob(connection, replace(row, touched_at=now), uid)
+    def store_blob(self, row: BlobRow, reader: str) -> BlobRow:
+        """Store a blob and its reader; returns its row, which may be older."""
+        self._session.run(_STORE, values_of(row))
+        self._session.run(_NEW_READER, {"sha256": row.sha256, "uid": reader})
+        return self.blob_by_hash(row.sha256) or row
 
+    def touch_readable(self, sha256: str, uid: str, now: float) -> BlobRow | None:
+        """The blob, if `uid` may read it; this counts as another upload of it."""
+        everything = uid == EVERYBODY
+        row = self.blob_by_hash(sha256) if everything else self.readable(sha256, uid)
+        return None if row is None else self.store_blob(replace(row, touched_at=now), uid)
 
-def blob_by_hash(connection: Connection, sha256: str) -> BlobRow | None:
-    """The blob with that hash."""
-    return first_of(connection, BlobRow, select(*_COLUMNS).where(blobs.c.sha256 == sha256))
+    def blob_by_hash(self, sha256: str) -> BlobRow | None:
+        """The blob with that hash."""
+        return self._session.first(BlobRow, select(*_COLUMNS).where(blobs.c.sha256 == sha256))
 
+    def readable(self, sha256: str, uid: str) -> BlobRow | None:
+        """The blob with that hash, if `uid` may read it."""
+        found = select(*_COLUMNS).where(blobs.c.sha256 == sha256, _may_read(uid))
+        return self._session.first(BlobRow, found)
 
-def readable(connection: Connection, sha256: str, uid: str) -> BlobRow | None:
-    """The blob with that hash, if `uid` may read it."""
-    found = select(*_COLUMNS).where(blobs.c.sha256 == sha256, _may_read(uid))
-    return first_of(connection, BlobRow, found)
+    def pass_on(self, hashes: Collection[str], sender: str, reader: str) -> None:
+        """Let `reader` read the blobs that a message or a task of `sender` names, as far as `sender` may read them."""
+        if not hashes:
+            return
+        passed = and_(blobs.c.sha256.in_(hashes), _may_read(sender))
+        rows = select(blobs.c.sha256, literal(reader)).where(passed)
+        let = self._session.dialect.insert(blob_readers).from_select(["sha256", "uid"], rows)
+        self._session.run(let.on_conflict_do_nothing())
+        self._session.run(update(blobs).where(passed).values(named=True))
 
+    def sizes(self, hashes: Collection[str], uid: str) -> dict[str, int]:
+        """The sizes in bytes of those blobs that `uid` may read."""
+        if not hashes:
+            return {}
+        found = select(blobs.c.sha256, blobs.c.size).where(
+            blobs.c.sha256.in_(hashes), _may_read(uid)
+        )
+        return dict(self._session.rows(found))
 
-def pass_on(connection: Connection, hashes: Collection[str], sender: str, reader: str) -> None:
-    """Let `reader` read the blobs that a message or a task of `sender` names, as far as `sender` may read them."""
-    if not hashes:
-        return
-    passed = and_(blobs.c.sha256.in_(hashes), _may_read(sender))
-    rows = select(blobs.c.sha256, literal(reader)).where(passed)
-    let = insert(blob_readers).from_select(["sha256", "uid"], rows)
-    connection.execute(let.on_conflict_do_nothing())
-    connection.execute(update(blobs).where(passed).values(named=True))
+    def all_sizes(self) -> dict[str, int]:
+        """Bytes of every blob, by hash."""
+        return dict(self._session.rows(select(blobs.c.sha256, blobs.c.size)))
 
+    def unnamed_before(self, before: float) -> list[BlobRow]:
+        """At most `PAGE` blobs that no message and no task has named and nobody has uploaded since `before`."""
+        old = and_(blobs.c.named == false(), blobs.c.touched_at < before)
+        found = select(*_COLUMNS).where(old).order_by(blobs.c.touched_at).limit(PAGE)
+        return self._session.all(BlobRow, found)
 
-def sizes(connection: Connection, hashes: Collection[str], uid: str) -> dict[str, int]:
-    """The sizes in bytes of those blobs that `uid` may read."""
-    if not hashes:
-        return {}
-    found = select(blobs.c.sha256, blobs.c.size).where(blobs.c.sha256.in_(hashes), _may_read(uid))
-    return {row.sha256: row.size for row in connection.execute(found)}
+    def forget_unnamed(self, sha256: str, before: float) -> bool:
+        """Forget one of `unnamed_before`; False if the blob is no longer one of them."""
+        old = and_(blobs.c.sha256 == sha256, blobs.c.named == false(), blobs.c.touched_at < before)
+        return self._session.run(delete(blobs).where(old)) == 1
 
+    def forget(self, sha256: str) -> bool:
+        """Forget a blob and its readers; False if it does not exist."""
+        return self._session.run(delete(blobs).where(blobs.c.sha256 == sha256)) == 1
 
-def all_sizes(connection: Connection) -> dict[str, int]:
-    """Bytes of every blob, by hash."""
-    return {
-        row.sha256: row.size for row in connection.execute(select(blobs.c.sha256, blobs.c.size))
-    }
-
-
-def unnamed_before(connection: Connection, before: float) -> list[BlobRow]:
-    """At most `PAGE` blobs that no message and no task has named and nobody has uploaded since `before`."""
-    old = and_(blobs.c.named == false(), blobs.c.touched_at < before)
-    found = select(*_COLUMNS).where(old).order_by(blobs.c.touched_at).limit(PAGE)
-    return all_of(connection, BlobRow, found)
-
-
-def forget_unnamed(connection: Connection, sha256: str, before: float) -> bool:
-    """Forget one of `unnamed_before`; False if the blob is no longer one of them."""
-    old = and_(blobs.c.sha256 == sha256, blobs.c.named == false(), blobs.c.touched_at < before)
-    return connection.execute(delete(blobs).where(old)).rowcount == 1
-
-
-def forget(connection: Connection, sha256: str) -> bool:
-    """Forget a blob and its readers; False if it does not exist."""
-    return connection.execute(delete(blobs).where(blobs.c.sha256 == sha256)).rowcount == 1
-
-
-def largest(connection: Connection, limit: int) -> list[BlobRow]:
-    """Blobs, the largest first."""
-    found = select(*_COLUMNS).order_by(blobs.c.size.desc(), blobs.c.sha256).limit(limit)
-    return all_of(connection, BlobRow, found)
+    def largest(self, limit: int) -> list[BlobRow]:
+        """Blobs, the largest first."""
+        found = select(*_COLUMNS).order_by(blobs.c.size.desc(), blobs.c.sha256).limit(limit)
+        return self._session.all(BlobRow, found)

@@ -1,36 +1,32 @@
-"""Runs statements: one thread that writes, a few that read.
+"""Runs work on the database for asyncio code: one thread that writes, a few that read.
 
 SQLite has one writer at a time in any case, so one thread with its own connection is the simplest and the fastest way
-to write from asyncio (a pool of connections spends its time waiting for the lock).
-
-WAL lets readers go on while it writes. `synchronous` is FULL, not NORMAL: the projection could be folded again after
-a power cut, but agents and keys exist only here, and a key that was handed out must still exist. The fold commits in
-batches, which pays for it.
+to write from asyncio (a pool of connections spends its time waiting for the lock). PostgreSQL gets the same: the fold
+writes alone, and what people write is rare.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from queue import Empty, SimpleQueue
+from typing import Protocol, Self, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import QueuePool, StaticPool
+import sqlalchemy
 
-from postroom.errors import EnvironmentFault, Refused, RequestTimeout, StateUnwritable, StoreLocked
+from postroom.errors import InvalidInput, Refused, RequestTimeout, StoreLocked
+from postroom.store.session import Session
+from postroom.store.sqlite import SQLitePlace
+from postroom.store.store import Store
 
-__all__ = ["Connection", "Database", "DatabaseStatistics"]
+__all__ = ["Database", "DatabaseStatistics", "Place", "Store", "StoreConnection"]
 
 T = TypeVar("T")
-
-BUSY_TIMEOUT = 5.0
-"""Seconds that SQLite waits for another process's lock (a backup, `sqlite3` in a shell)."""
 
 READERS = 2
 QUEUE_LIMIT = 1024
@@ -49,24 +45,73 @@ class DatabaseStatistics:
     waiting: int = 0
 
 
-class Database:
-    """A SQLite database for asyncio code.
+class StoreConnection(Protocol):
+    """A connection to either database; one thread at a time uses it."""
 
-    Args:
-        path: of the file, None for a database in memory, where reads take turns with writes.
+    session: Session
+
+    def run(self, work: Callable[[Session], T], *, flush: bool = True) -> T:
+        """Run `work` in one transaction; without `flush` a power cut may undo it.
+
+        Raises:
+            StateUnwritable, StoreLocked, EnvironmentFault: the database cannot do it now.
+            Conflict: a row breaks a unique index or a foreign key.
+        """
+
+    def viewing(self) -> AbstractContextManager[None]:
+        """One consistent view until the block ends."""
+
+    def close(self) -> None:
+        """End the connection."""
+
+
+class Place(Protocol):
+    """Where a database is.
+
+    Attributes:
+        shared: all connections are one, so reads take turns with writes.
+        parts: identity and projection, each with its tables: what has a version of its own.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
-        self.path = path
-        self._writer = _engine(path, writes=True)
-        self._reader = self._writer if path is None else _engine(path, writes=False)
+    shared: bool
+    parts: Mapping[str, Sequence[sqlalchemy.Table]]
+
+    def connect(self, *, writes: bool, timeout: float | None = None) -> StoreConnection:
+        """A new connection; `timeout` is how many seconds it waits for another process's lock."""
+
+    def before(self) -> None:
+        """Bring what a version before these parts has left into them."""
+
+    def alter(self, part: str, work: Callable[[sqlalchemy.Connection], T]) -> T:
+        """Run `work` in one transaction of a connection to `part` alone: for making and changing tables."""
+
+
+class Database:
+    """The state of an organisation.
+
+    Args:
+        place: where it is; a path means SQLite with the projection in that file, None SQLite in memory.
+    """
+
+    def __init__(self, place: Place | Path | None = None) -> None:
+        self.place = SQLitePlace(place) if place is None or isinstance(place, Path) else place
+        self._writer = _Pool(partial(self.place.connect, writes=True))
         self._write_thread = ThreadPoolExecutor(1, "store-write")
-        self._read_threads = (
-            self._write_thread if path is None else ThreadPoolExecutor(READERS, "store-read")
-        )
+        self._readers, self._read_threads = self._writer, self._write_thread
+        if not self.place.shared:
+            self._readers = _Pool(partial(self.place.connect, writes=False))
+            self._read_threads = ThreadPoolExecutor(READERS, "store-read")
+        self._here: _Pool | None = None
+        if isinstance(self.place, SQLitePlace) and not self.place.shared:
+            self._here = _Pool(partial(self.place.connect, writes=False, timeout=0.0))
         self._waiting = 0
         self._writes = 0
         self._reads = 0
+
+    @property
+    def path(self) -> Path | None:
+        """File of the projection, None where it is in no file."""
+        return self.place.path if isinstance(self.place, SQLitePlace) else None
 
     async def __aenter__(self) -> Self:
         """The database itself; leaving the block closes it."""
@@ -75,42 +120,73 @@ class Database:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def write(self, work: Callable[[Connection], T]) -> T:
+    async def write(self, work: Callable[[Store], T], *, timeout: float | None = CALL_TIMEOUT) -> T:
         """Run `work` in one transaction in the writer's thread; on return all of it is on disk, after an error
         nothing.
 
         Raises:
             StateUnwritable: the disk is full or read-only.
             StoreLocked: another process holds the database.
+            Conflict: a row breaks a unique index or a foreign key.
             Refused: too many calls wait.
-            RequestTimeout: it took longer than `CALL_TIMEOUT`; perhaps it was committed.
+            RequestTimeout: it took longer than `timeout` seconds; perhaps it was committed.
         """
         self._writes += 1
-        return await self._run(self._write_thread, self._writer, work)
+        return await self._run(self._write_thread, self._writer.run, work, timeout)
 
-    async def read(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` on one consistent view; a file's reading connections cannot write.
+    async def fold(self, work: Callable[[Store], T]) -> T:
+        """As `write`, for what the log folds again: a power cut may undo it, so nobody waits for the disk."""
+        self._writes += 1
+        return await self._run(self._write_thread, partial(self._writer.run, flush=False), work)
+
+    async def read(self, work: Callable[[Store], T]) -> T:
+        """Run `work` on one consistent view; it cannot write.
 
         Raises:
             Refused: too many calls wait.
             RequestTimeout: it took longer than `CALL_TIMEOUT`.
         """
         self._reads += 1
-        return await self._run(self._read_threads, self._reader, work)
+        return await self._run(self._read_threads, self._readers.run, work)
 
-    async def outside_transaction(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in the writer's thread with autocommit, for `VACUUM` and `ATTACH`."""
-        return await self._run(self._write_thread, self._writer, work, autocommit=True)
+    async def point(self, work: Callable[[Store], T]) -> T:
+        """As `read`, for a few rows by their key: where the database is a file, without a change of threads."""
+        if self._here is None:
+            return await self.read(work)
+        self._reads += 1
+        try:
+            return self._here.run(work)
+        except StoreLocked:  # the event loop never waits for a lock
+            return await self._run(self._read_threads, self._readers.run, work)
+
+    @contextmanager
+    def aside(self) -> Generator[Store]:
+        """A consistent view on a connection of its own, for as long as a thread of the caller's needs it."""
+        if self.place.shared:
+            raise InvalidInput("a database in memory has no second connection")
+        pool = _Pool(partial(self.place.connect, writes=False))
+        with ExitStack() as stack:
+            stack.callback(pool.close)
+            yield stack.enter_context(pool.viewing())
+
+    async def alter(self, part: str, work: Callable[[sqlalchemy.Connection], T]) -> T:
+        """Run `work` in one transaction of a connection to `part` alone: for making and changing tables."""
+        return await self._run(self._write_thread, partial(self.place.alter, part), work, None)
+
+    async def before(self) -> None:
+        """Bring what a version before the present parts has left into them."""
+        await self._run(self._write_thread, _call, self.place.before, None)
 
     async def close(self) -> None:
-        """Finish the running calls and close the file; idempotent."""
+        """Finish the running calls and close the connections; idempotent."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
         self._read_threads.shutdown()
         self._write_thread.shutdown()
-        self._reader.dispose()
-        self._writer.dispose()
+        for pool in (self._here, self._readers, self._writer):
+            if pool is not None:
+                pool.close()
 
     def statistics(self) -> DatabaseStatistics:
         """Counters since the database was opened."""
@@ -119,18 +195,17 @@ class Database:
     async def _run(
         self,
         threads: ThreadPoolExecutor,
-        engine: Engine,
-        work: Callable[[Connection], T],
-        *,
-        autocommit: bool = False,
+        run: Callable[[Callable[..., T]], T],
+        work: Callable[..., T],
+        timeout: float | None = CALL_TIMEOUT,
     ) -> T:
         if self._waiting >= QUEUE_LIMIT:
             raise Refused("too many calls wait for the database", remedy="try again in a moment")
         self._waiting += 1
-        call = asyncio.get_running_loop().run_in_executor(threads, _call, engine, work, autocommit)
+        call = asyncio.get_running_loop().run_in_executor(threads, run, work)
         try:
             # Not `wait_for`: before Python 3.12 it loses a cancellation that comes together with the result.
-            async with asyncio.timeout(CALL_TIMEOUT):
+            async with asyncio.timeout(timeout):
                 return await call
         except TimeoutError as error:
             raise RequestTimeout("the database did not answer in time") from error
@@ -138,85 +213,38 @@ class Database:
             self._waiting -= 1
 
 
-def _call(engine: Engine, work: Callable[[Connection], T], autocommit: bool) -> T:
-    with typed_faults():
-        if autocommit:
-            with engine.connect() as connection:
-                return work(connection.execution_options(postroom_autocommit=True))
-        with engine.begin() as connection:
-            return work(connection)
+def _call(work: Callable[[], T]) -> T:
+    return work()
 
 
-def _engine(path: Path | None, *, writes: bool) -> Engine:
-    pool: dict[str, Any] = (
-        {"poolclass": StaticPool}
-        if path is None
-        else {"poolclass": QueuePool, "pool_size": 1 if writes else READERS, "max_overflow": 0}
-    )
-    engine = create_engine(
-        f"sqlite:///{path or ':memory:'}",
-        connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT, "isolation_level": None},
-        **pool,
-    )
-    pragmas = ["foreign_keys = ON"]
-    if path is not None:
-        pragmas += ["journal_mode = WAL", "synchronous = FULL"] if writes else ["query_only = ON"]
+class _Pool:
+    """The connections of the threads of one kind: as many as work at the same time."""
 
-    def prepare(connection: Any, _record: object) -> None:
-        for pragma in pragmas:
-            connection.execute(f"PRAGMA {pragma}")
+    def __init__(self, connect: Callable[[], StoreConnection]) -> None:
+        self._connect = connect
+        self._idle: SimpleQueue[tuple[StoreConnection, Store]] = SimpleQueue()
 
-    # The driver is in autocommit mode, so that we begin each transaction. A writer takes the lock at once
-    # (IMMEDIATE), or its first read could show a state that another process changes before the write.
-    def begin(connection: Connection) -> None:
-        if not connection.get_execution_options().get("postroom_autocommit"):
-            connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    def run(self, work: Callable[[Store], T], *, flush: bool = True) -> T:
+        connection, store = taken = self._take()
+        try:
+            return connection.run(lambda _: work(store), flush=flush)
+        finally:
+            self._idle.put(taken)
 
-    event.listen(engine, "connect", prepare)
-    event.listen(engine, "begin", begin)
-    return engine
+    @contextmanager
+    def viewing(self) -> Generator[Store]:
+        connection, store = taken = self._take()
+        self._idle.put(taken)
+        with connection.viewing():
+            yield store
 
+    def _take(self) -> tuple[StoreConnection, Store]:
+        try:
+            return self._idle.get_nowait()
+        except Empty:
+            connection = self._connect()
+            return connection, Store(connection.session)
 
-_UNWRITABLE = {
-    sqlite3.SQLITE_FULL: "the disk is full",
-    sqlite3.SQLITE_READONLY: "the database is read-only",
-    sqlite3.SQLITE_CANTOPEN: "the database cannot be opened",
-    sqlite3.SQLITE_IOERR: "the disk reports an error",
-    sqlite3.SQLITE_PERM: "the database may not be opened",
-}
-_LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-_BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-
-
-def environment_fault(error: BaseException | None) -> EnvironmentFault | None:
-    """The fault of the machine behind `error`, or None if the error is a bug."""
-    # An extended code (SQLITE_IOERR_FSYNC, …) keeps the primary one in its low byte.
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in _UNWRITABLE:
-        return StateUnwritable(
-            f"{_UNWRITABLE[code]}: nothing was changed",
-            remedy="make room, or check the state folder's owner",
-        )
-    if code in _LOCKED:
-        return StoreLocked("another process holds the database")
-    if code in _BROKEN:
-        return EnvironmentFault("the database file is damaged", remedy="postroom admin rebuild")
-    return None
-
-
-@contextmanager
-def typed_faults() -> Generator[None, None, None]:
-    """Turn faults of disk and lock into `EnvironmentFault`; every other error passes unchanged.
-
-    Raises:
-        StateUnwritable: the disk is full or read-only, or the file cannot be opened.
-        StoreLocked: another process holds the database.
-    """
-    try:
-        yield
-    except (DBAPIError, sqlite3.Error) as error:
-        original = error.orig if isinstance(error, DBAPIError) else error
-        fault = environment_fault(original)
-        if fault is None:
-            raise
-        raise fault from error
+    def close(self) -> None:
+        while not self._idle.empty():
+            self._idle.get()[0].close()

@@ -1,15 +1,20 @@
 """Brings a database to the present tables.
 
 Importing alembic takes most of a second, and nearly every start finds the tables up to date. So this module reads the
-version with plain SQL and gives an empty file its tables at once (a test proves them equal to the result of the
+version with plain SQL and gives an empty database its tables at once (a test proves them equal to the result of the
 migrations). It imports alembic only for a migration.
+
+Identity and projection state their version each, since somebody may put back or remove the files of the projection
+alone. A migration runs on each of them, and asks `holds` which of its tables are there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, Table, inspect, text
 
 from postroom.errors import EnvironmentFault
 from postroom.store.database import Database
@@ -25,15 +30,17 @@ async def migrate(database: Database) -> None:
         EnvironmentFault: a newer Postroom wrote the database.
         StateUnwritable: the disk is full or read-only.
     """
-    await database.write(_migrate)
+    await database.before()
+    for part, tables in database.place.parts.items():
+        await database.alter(part, partial(_migrate, tables=tables))
 
 
-def _migrate(connection: Connection) -> None:
+def _migrate(connection: Connection, tables: Sequence[Table]) -> None:
     revision = current_revision(connection)
     if revision == REVISION:
         return
     if revision == "":
-        create(connection)
+        create(connection, tables)
         return
     if revision > REVISION:
         raise EnvironmentFault(
@@ -44,15 +51,15 @@ def _migrate(connection: Connection) -> None:
 
 
 def current_revision(connection: Connection) -> str:
-    """The revision that the database states, "" for an empty one."""
+    """The revision that this part of the database states, "" for an empty one."""
     if not inspect(connection).has_table("alembic_version"):
         return ""
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
 
 
-def create(connection: Connection) -> None:
-    """Make all tables in an empty database and stamp it."""
-    metadata.create_all(connection)
+def create(connection: Connection, tables: Sequence[Table]) -> None:
+    """Make these tables in an empty part of a database and stamp it."""
+    metadata.create_all(connection, tables=list(tables))
     connection.execute(
         text(
             "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
@@ -64,7 +71,7 @@ def create(connection: Connection) -> None:
     )
 
 
-def upgrade(connection: Connection) -> None:
+def upgrade(connection: Connection, revision: str = "head") -> None:
     """Run the missing migrations in the present transaction."""
     from alembic import command
     from alembic.config import Config
@@ -72,4 +79,11 @@ def upgrade(connection: Connection) -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, revision)
+
+
+def holds(table: str) -> bool:
+    """Whether the part that a migration changes has that table."""
+    from alembic import op
+
+    return inspect(op.get_bind()).has_table(table)

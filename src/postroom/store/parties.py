@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import Connection
-
 from postroom.protocol import shapes
-from postroom.protocol.ids import CONTROL_PLANE
-from postroom.store import agents
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +18,3 @@ class Party:
     def as_json(self) -> shapes.Party:
         """Shape of the API."""
         return {"uid": self.uid, "nick": self.nick, "kind": self.kind}
-
-
-def parties(connection: Connection, uids: Iterable[str]) -> dict[str, Party]:
-    """The party of each of `uids`; none is left out."""
-    wanted = set(uids)
-    known = agents.agents_by_uid(connection, wanted)
-    found = {uid: Party(uid, known[uid].nick, known[uid].kind) for uid in known}
-    unknown = {uid: Party(uid, "", "unknown") for uid in wanted - set(found)}
-    if CONTROL_PLANE in unknown:
-        unknown[CONTROL_PLANE] = Party(CONTROL_PLANE, CONTROL_PLANE, "service")
-    return found | unknown

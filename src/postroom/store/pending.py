@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import Connection, and_, bindparam, exists, false, func, or_, select
+from sqlalchemy import and_, bindparam, exists, false, func, or_, select
 
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import State
 from postroom.store.alerts import STALE
-from postroom.store.messages import COLUMNS, MessageRow, rows
-from postroom.store.schema import a2a_tasks, agents, alerts, messages
+from postroom.store.messages import COLUMNS, MessageRow
+from postroom.store.schema import agents, alerts, messages
+from postroom.store.session import Session, among, prepared
 
 BATCH = 256
 """The most messages of one query (at least a batch of the fold); the next query finds the rest."""
@@ -25,27 +26,16 @@ _LIVE = (
     .where(and_(agents.c.uid == messages.c.recipient, agents.c.retired_at.is_(None)))
     .correlate(messages)
 )
-# The request of a task that a worker has taken: it ends with the task.
-_TAKEN = (
-    exists()
-    .where(and_(a2a_tasks.c.requested_seq == messages.c.seq, a2a_tasks.c.seq > 0))
-    .correlate(messages)
-)
 _PAST = messages.c.seq > bindparam("after")
-_SEQS = bindparam("seqs", expanding=True)
-_UNADDRESSABLE = (
-    select(*COLUMNS, _KNOWN)
-    .where(_OPEN, ~_LIVE, ~_TAKEN, _PAST)
-    .order_by(messages.c.seq)
-    .limit(BATCH)
-)
-_UNADDRESSABLE_AMONG = _UNADDRESSABLE.where(messages.c.seq.in_(_SEQS))
+_UNADDRESSABLE = select(*COLUMNS, _KNOWN).where(_OPEN, ~_LIVE, _PAST)
+_UNADDRESSABLE_AMONG = prepared(_UNADDRESSABLE.where(among(messages.c.seq, "seqs")))
+_UNADDRESSABLE_ALL = prepared(_UNADDRESSABLE.order_by(messages.c.seq).limit(BATCH))
 
 _UNSEEN = messages.c.state.in_((State.ACCEPTED.value, State.DELIVERED.value))
-_KEEPS_WAITING = (
+_KEEPS_WAITING = prepared(
     select(messages.c.seq)
-    .outerjoin(a2a_tasks, a2a_tasks.c.requested_seq == messages.c.seq)
-    .where(_OPEN, _UNSEEN, messages.c.recipient == bindparam("to"), a2a_tasks.c.id.is_(None))
+    .where(_OPEN, _UNSEEN, messages.c.recipient == bindparam("to"))
+    .where(messages.c.requests == false())
     .limit(1)
 )
 
@@ -63,72 +53,12 @@ _ANSWERED = (
     )
     .where(_OPEN, _PAST)
     .distinct()
-    .order_by(messages.c.seq)
 )
 # Two queries, since SQLite uses no index for an OR over two tables.
-_ANSWERED_AMONG = tuple(_ANSWERED.where(side.c.seq.in_(_SEQS)) for side in (messages, _replies))
-_ANSWERED_ALL = _ANSWERED.limit(BATCH)
-
-
-def unaddressable(
-    connection: Connection, seqs: Iterable[int] | None = None, *, after: int = 0
-) -> list[tuple[MessageRow, bool]]:
-    """Open messages whose recipient is unknown or retired, each with whether the directory knows it (then it is
-    retired).
-
-    The request of a taken task does not count: it ends with its task.
-
-    Args:
-        seqs: only these messages; None for all.
-        after: only messages past this sequence.
-    """
-    found = (
-        connection.execute(_UNADDRESSABLE, {"after": after})
-        if seqs is None
-        else connection.execute(_UNADDRESSABLE_AMONG, {"after": after, "seqs": list(seqs)})
-    )
-    return [
-        (MessageRow(**{name: row[name] for name in row if name != "known"}), bool(row["known"]))
-        for row in found.mappings()
-    ]
-
-
-def answered(
-    connection: Connection, seqs: Iterable[int] | None = None, *, after: int = 0
-) -> list[MessageRow]:
-    """Open messages to which the log holds a reply of their recipient.
-
-    Args:
-        seqs: only these messages and those that they answer; None for all.
-        after: only messages past this sequence.
-    """
-    if seqs is None:
-        return rows(connection, _ANSWERED_ALL, after=after)
-    wanted = list(seqs)
-    return [
-        row for side in _ANSWERED_AMONG for row in rows(connection, side, after=after, seqs=wanted)
-    ]
-
-
-def keeps_waiting(connection: Connection, recipient: str) -> bool:
-    """Whether `recipient` has an unconfirmed message that requests no task: later messages may wait for it."""
-    return connection.execute(_KEEPS_WAITING, {"to": recipient}).first() is not None
-
-
-def expired(connection: Connection, now: float) -> list[MessageRow]:
-    """Open messages past their expiry, the earliest first."""
-    due = and_(_OPEN, messages.c.expires_at > 0, messages.c.expires_at <= now)
-    return rows(
-        connection, select(*COLUMNS).where(due).order_by(messages.c.expires_at).limit(BATCH)
-    )
-
-
-def next_expiry(connection: Connection, now: float) -> float | None:
-    """The instant at which the next open message expires."""
-    later = select(func.min(messages.c.expires_at)).where(
-        _OPEN, messages.c.expires_at > 0, messages.c.expires_at > now
-    )
-    return connection.execute(later).scalar()
+_ANSWERED_AMONG = tuple(
+    prepared(_ANSWERED.where(among(side.c.seq, "seqs"))) for side in (messages, _replies)
+)
+_ANSWERED_ALL = prepared(_ANSWERED.order_by(messages.c.seq).limit(BATCH))
 
 
 _STALE = and_(
@@ -164,36 +94,114 @@ _UNTAKEN = select(*COLUMNS).where(
 )
 
 
-def untaken(connection: Connection, before: float) -> list[MessageRow]:
-    """Messages to agents, stored before `before`, that nobody took and that have no alert yet."""
-    found = _UNTAKEN.where(messages.c.stored_at <= before)
-    return rows(connection, found.order_by(messages.c.stored_at).limit(BATCH))
-
-
-def next_untaken(connection: Connection, after: float) -> float | None:
-    """The instant at which the earliest such message past `after` was stored."""
-    found = _UNTAKEN.where(messages.c.stored_at > after)
-    first = rows(connection, found.order_by(messages.c.stored_at).limit(1))
-    return first[0].stored_at if first else None
-
-
-def count_untaken(connection: Connection, recipient: str) -> int:
-    """The number of messages to that agent that nobody took."""
-    found = select(func.count()).where(
-        _OPEN, messages.c.state == State.ACCEPTED.value, messages.c.recipient == recipient
+_UNTAKEN_BEFORE = prepared(
+    _UNTAKEN.where(messages.c.stored_at <= bindparam("at"))
+    .order_by(messages.c.stored_at)
+    .limit(BATCH)
+)
+_NEXT_UNTAKEN = prepared(
+    _UNTAKEN.where(messages.c.stored_at > bindparam("at")).order_by(messages.c.stored_at).limit(1)
+)
+_EXPIRES = and_(_OPEN, messages.c.expires_at > 0)
+_EXPIRED = prepared(
+    select(*COLUMNS)
+    .where(_EXPIRES, messages.c.expires_at <= bindparam("now"))
+    .order_by(messages.c.expires_at)
+    .limit(BATCH)
+)
+_NEXT_EXPIRY = prepared(
+    select(func.min(messages.c.expires_at)).where(
+        _EXPIRES, messages.c.expires_at > bindparam("now")
     )
-    return connection.execute(found).scalar_one()
+)
+_OPEN_REQUESTS = prepared(
+    select(messages.c.seq)
+    .where(_OPEN, _PAST, messages.c.requests != false())
+    .order_by(messages.c.seq)
+    .limit(BATCH)
+)
 
 
-def recipients_waited_for(connection: Connection, before: float, limit: int) -> list[str]:
-    """Uids of workers and external agents with an unseen message from before `before`."""
-    found = (
-        select(messages.c.recipient)
-        .join(agents, agents.c.uid == messages.c.recipient)
-        .where(_OPEN, _UNSEEN, messages.c.stored_at < before)
-        .where(agents.c.kind.in_(("worker", "external")))
-        .group_by(messages.c.recipient)
-        .order_by(func.random())  # more than `limit` of them take turns
-        .limit(limit)
-    )
-    return list(connection.execute(found).scalars())
+class PendingStore:
+    """What is still to happen to messages."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def unaddressable(
+        self, seqs: Iterable[int] | None = None, *, after: int = 0
+    ) -> list[tuple[MessageRow, bool]]:
+        """Open messages whose recipient is unknown or retired, each with whether the directory knows it (then it is
+        retired).
+
+        Args:
+            seqs: only these messages; None for all.
+            after: only messages past this sequence.
+        """
+        found = (
+            self._session.rows(_UNADDRESSABLE_ALL, after=after)
+            if seqs is None
+            else self._session.rows(_UNADDRESSABLE_AMONG, after=after, seqs=seqs)
+        )
+        return [(MessageRow(*row[:-1]), bool(row[-1])) for row in sorted(found)]
+
+    def answered(self, seqs: Iterable[int] | None = None, *, after: int = 0) -> list[MessageRow]:
+        """Open messages to which the log holds a reply of their recipient.
+
+        Args:
+            seqs: only these messages and those that they answer; None for all.
+            after: only messages past this sequence.
+        """
+        if seqs is None:
+            return self._session.all(MessageRow, _ANSWERED_ALL, after=after)
+        wanted = list(seqs)
+        return [
+            row
+            for side in _ANSWERED_AMONG
+            for row in self._session.all(MessageRow, side, after=after, seqs=wanted)
+        ]
+
+    def keeps_waiting(self, recipient: str) -> bool:
+        """Whether `recipient` has an unconfirmed message that requests no task: later messages may wait for it."""
+        return self._session.scalar(_KEEPS_WAITING, to=recipient) is not None
+
+    def open_requests(self, after: int) -> list[int]:
+        """The sequences of open messages that request a task, past sequence `after`."""
+        return self._session.column(_OPEN_REQUESTS, after=after)
+
+    def expired(self, now: float) -> list[MessageRow]:
+        """Open messages past their expiry, the earliest first."""
+        return self._session.all(MessageRow, _EXPIRED, now=now)
+
+    def next_expiry(self, now: float) -> float | None:
+        """The instant at which the next open message expires."""
+        return self._session.scalar(_NEXT_EXPIRY, now=now)
+
+    def untaken(self, before: float) -> list[MessageRow]:
+        """Messages to agents, stored before `before`, that nobody took and that have no alert yet."""
+        return self._session.all(MessageRow, _UNTAKEN_BEFORE, at=before)
+
+    def next_untaken(self, after: float) -> float | None:
+        """The instant at which the earliest such message past `after` was stored."""
+        first = self._session.first(MessageRow, _NEXT_UNTAKEN, at=after)
+        return None if first is None else first.stored_at
+
+    def count_untaken(self, recipient: str) -> int:
+        """The number of messages to that agent that nobody took."""
+        found = select(func.count()).where(
+            _OPEN, messages.c.state == State.ACCEPTED.value, messages.c.recipient == recipient
+        )
+        return self._session.scalar(found)
+
+    def recipients_waited_for(self, before: float, limit: int) -> list[str]:
+        """Uids of workers and external agents with an unseen message from before `before`."""
+        found = (
+            select(messages.c.recipient)
+            .join(agents, agents.c.uid == messages.c.recipient)
+            .where(_OPEN, _UNSEEN, messages.c.stored_at < before)
+            .where(agents.c.kind.in_(("worker", "external")))
+            .group_by(messages.c.recipient)
+            .order_by(func.random())  # more than `limit` of them take turns
+            .limit(limit)
+        )
+        return list(self._session.column(found))

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 
-from sqlalchemy import Connection, bindparam, delete, func, select, union, update
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import and_, bindparam, delete, func, select, union, update
 
 from postroom.store.messages import page
-from postroom.store.rows import all_of, first_of
 from postroom.store.schema import cursors, deadletters, early_receipts, memberships, posts
+from postroom.store.session import (
+    Session,
+    among,
+    insert_new,
+    prepared,
+    upsert,
+    values_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,139 +72,157 @@ _POST = [posts.c[field.name] for field in fields(PostRow)]
 _DEAD = [deadletters.c[field.name] for field in fields(DeadLetterRow)]
 _EARLY = [early_receipts.c[field.name] for field in fields(EarlyReceipt)]
 
-
-_TAKE = (early_receipts.c.sender == bindparam("sender")) & (
-    early_receipts.c.message_id == bindparam("message_id")
+_NEW_POST = insert_new(posts)
+_NEW_LETTER = insert_new(deadletters)
+_NEW_EARLY = insert_new(early_receipts)
+_POST_OF = prepared(
+    select(*_POST).where(posts.c.sender == bindparam("sender"), posts.c.id == bindparam("post"))
 )
-_EARLY_OF = select(*_EARLY).where(_TAKE).order_by(early_receipts.c.seq)
-_CURSOR = select(cursors.c.seq).where(cursors.c.stream == bindparam("stream"))
-_NEW_CURSOR = insert(cursors)
-_SET_CURSOR = _NEW_CURSOR.on_conflict_do_update(
-    index_elements=["stream"], set_={"seq": _NEW_CURSOR.excluded.seq}
+_POSTS_OF = select(*_POST).where(posts.c.project == bindparam("of")).limit(bindparam("most"))
+_POSTS_BEFORE = prepared(
+    _POSTS_OF.where(posts.c.seq < bindparam("past")).order_by(posts.c.seq.desc())
 )
-
-
-def insert_post(connection: Connection, row: PostRow) -> bool:
-    """Store a post; False without effect if its sender has used that id before."""
-    return (
-        connection.execute(insert(posts).values(**asdict(row)).on_conflict_do_nothing()).rowcount
-        == 1
+_POSTS_AFTER = prepared(_POSTS_OF.where(posts.c.seq > bindparam("past")).order_by(posts.c.seq))
+_POSTS_PAST = prepared(
+    select(*_POST)
+    .where(posts.c.seq > bindparam("past"))
+    .order_by(posts.c.seq)
+    .limit(bindparam("most"))
+)
+_OF = and_(
+    early_receipts.c.sender == bindparam("sender"),
+    early_receipts.c.message_id == bindparam("message_id"),
+)
+_EARLY_OF = prepared(select(*_EARLY).where(_OF).order_by(early_receipts.c.seq))
+_FORGET_EARLY_OF = prepared(delete(early_receipts).where(_OF))
+_ATTEMPTS = prepared(
+    select(deadletters.c.sender, deadletters.c.message_id, deadletters.c.attempts).where(
+        among(deadletters.c.message_id, "ids"), deadletters.c.message_id != ""
     )
-
-
-def post_of(connection: Connection, sender: str, post_id: str) -> PostRow | None:
-    """The post of `sender` with that id."""
-    found = select(*_POST).where(posts.c.sender == sender, posts.c.id == post_id)
-    return first_of(connection, PostRow, found)
-
-
-def project_posts(
-    connection: Connection, project: str, *, limit: int, before: int = 0, after: int = 0
-) -> list[PostRow]:
-    """Posts of a project, oldest first: the newest `limit`, or the first `limit` past `after`."""
-    found = select(*_POST).where(posts.c.project == project)
-    if after:
-        found = found.where(posts.c.seq > after).order_by(posts.c.seq).limit(page(limit))
-        return all_of(connection, PostRow, found)
-    if before:
-        found = found.where(posts.c.seq < before)
-    newest = found.order_by(posts.c.seq.desc()).limit(page(limit))
-    return all_of(connection, PostRow, newest)[::-1]
-
-
-def posts_past(connection: Connection, after: int, limit: int) -> list[PostRow]:
-    """The first posts of all projects past sequence `after`, oldest first."""
-    found = select(*_POST).where(posts.c.seq > after).order_by(posts.c.seq)
-    return all_of(connection, PostRow, found.limit(page(limit)))
-
-
-def projects(connection: Connection, *more: str) -> list[str]:
-    """The projects that an agent is or was in, those with a post, and `more`; sorted."""
-    found = union(select(memberships.c.project), select(posts.c.project))
-    return sorted({*connection.execute(found).scalars(), *more})
-
-
-def insert_dead_letter(connection: Connection, row: DeadLetterRow) -> bool:
-    """Store a dead letter; False without effect if that delivery has one."""
-    done = connection.execute(insert(deadletters).values(**asdict(row)).on_conflict_do_nothing())
-    return done.rowcount == 1
-
-
-def dead_letter(connection: Connection, letter: int) -> DeadLetterRow | None:
-    """The dead letter with that id, dropped or not."""
-    return first_of(connection, DeadLetterRow, select(*_DEAD).where(deadletters.c.id == letter))
-
-
-def dead_letters_of(connection: Connection, prefix: str, limit: int) -> list[DeadLetterRow]:
-    """The first dead letters whose message id has that hexadecimal prefix; dropped ones do not count."""
-    found = select(*_DEAD).where(deadletters.c.dropped_at.is_(None))
-    found = found.where(deadletters.c.message_id >= prefix, deadletters.c.message_id < prefix + "g")
-    return all_of(connection, DeadLetterRow, found.order_by(deadletters.c.id).limit(page(limit)))
-
-
-def dead_letter_of(connection: Connection, origin: str) -> DeadLetterRow | None:
-    """The dead letter of that delivery."""
-    return first_of(connection, DeadLetterRow, select(*_DEAD).where(deadletters.c.origin == origin))
-
-
-def dead_letters(connection: Connection, limit: int) -> list[DeadLetterRow]:
-    """The newest dead letters that were not dropped, newest first."""
-    found = (
-        select(*_DEAD).where(deadletters.c.dropped_at.is_(None)).order_by(deadletters.c.id.desc())
+)
+_CURSOR = prepared(
+    select(cursors.c.seq).where(
+        cursors.c.projection == bindparam("projection"), cursors.c.stream == bindparam("stream")
     )
-    return all_of(connection, DeadLetterRow, found.limit(page(limit)))
+)
+_SET_CURSOR = upsert(cursors, ["projection", "stream"], ["seq"])
 
 
-def count_dead_letters(connection: Connection) -> int:
-    """The number of dead letters that were not dropped."""
-    found = select(func.count()).select_from(deadletters).where(deadletters.c.dropped_at.is_(None))
-    return connection.execute(found).scalar_one()
+class Cursors:
+    """How far a projection has folded each stream: the sequence of the last record, 0 before the first."""
+
+    def __init__(self, session: Session, projection: str) -> None:
+        self._session = session
+        self._projection = projection
+
+    def get(self, stream: str) -> int:
+        """Sequence of the last folded record of `stream`."""
+        found = self._session.scalar(_CURSOR, projection=self._projection, stream=stream)
+        return found or 0
+
+    def set(self, stream: str, seq: int) -> None:
+        """Store the sequence up to which `stream` is folded."""
+        values = {"projection": self._projection, "stream": stream, "seq": seq}
+        self._session.run(_SET_CURSOR, values)
 
 
-def mark_dropped(connection: Connection, letter: int, at: float) -> bool:
-    """Mark a dead letter as dropped; False if it was already, or does not exist."""
-    dropped = (
-        update(deadletters)
-        .where(deadletters.c.id == letter, deadletters.c.dropped_at.is_(None))
-        .values(dropped_at=at)
-    )
-    return connection.execute(dropped).rowcount == 1
+class RecordStore:
+    """Posts, dead letters and early receipts."""
 
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.cursors = Cursors(session, "mail")
 
-def attempts_of(connection: Connection, ids: Iterable[str]) -> dict[tuple[str, str], int]:
-    """(sender, message id) to the attempts before a message was given up, for those `ids`."""
-    found = (
-        select(deadletters.c.sender, deadletters.c.message_id, func.max(deadletters.c.attempts))
-        .where(deadletters.c.message_id.in_(set(ids)), deadletters.c.message_id != "")
-        .group_by(deadletters.c.sender, deadletters.c.message_id)
-    )
-    return {(sender, message): count for sender, message, count in connection.execute(found)}
+    def insert_post(self, row: PostRow) -> bool:
+        """Store a post; False without effect if its sender has used that id before."""
+        return self._session.run(_NEW_POST, values_of(row)) == 1
 
+    def post_of(self, sender: str, post_id: str) -> PostRow | None:
+        """The post of `sender` with that id."""
+        return self._session.first(PostRow, _POST_OF, sender=sender, post=post_id)
 
-def keep_early_receipt(connection: Connection, row: EarlyReceipt) -> None:
-    """Keep a receipt until its message is folded."""
-    connection.execute(insert(early_receipts).values(**asdict(row)).on_conflict_do_nothing())
+    def project_posts(
+        self, project: str, *, limit: int, before: int = 0, after: int = 0
+    ) -> list[PostRow]:
+        """Posts of a project, oldest first: the newest `limit`, or the first `limit` past `after`."""
+        values = {"of": project, "most": page(limit), "past": after or before or 2**62}
+        if after:
+            return self._session.all(PostRow, _POSTS_AFTER, **values)
+        return self._session.all(PostRow, _POSTS_BEFORE, **values)[::-1]
 
+    def posts_past(self, after: int, limit: int) -> list[PostRow]:
+        """The first posts of all projects past sequence `after`, oldest first."""
+        return self._session.all(PostRow, _POSTS_PAST, past=after, most=page(limit))
 
-def take_early_receipts(connection: Connection, sender: str, message_id: str) -> list[EarlyReceipt]:
-    """Take out the receipts that were kept for that message, in the log's order."""
-    mine = {"sender": sender, "message_id": message_id}
-    taken = all_of(connection, EarlyReceipt, _EARLY_OF, **mine)
-    if taken:
-        connection.execute(delete(early_receipts).where(_TAKE), mine)
-    return taken
+    def projects(self, *more: str) -> list[str]:
+        """The projects that an agent is or was in, those with a post, and `more`; sorted."""
+        found = union(select(memberships.c.project), select(posts.c.project))
+        return sorted({*self._session.column(found), *more})
 
+    def insert_dead_letter(self, row: DeadLetterRow) -> bool:
+        """Store a dead letter; False without effect if that delivery has one."""
+        return self._session.run(_NEW_LETTER, values_of(row)) == 1
 
-def forget_early_receipts(connection: Connection, before: float) -> int:
-    """Drop receipts stored before `before` whose message never came; returns how many."""
-    return connection.execute(delete(early_receipts).where(early_receipts.c.at < before)).rowcount
+    def dead_letter(self, letter: int) -> DeadLetterRow | None:
+        """The dead letter with that id, dropped or not."""
+        return self._session.first(DeadLetterRow, select(*_DEAD).where(deadletters.c.id == letter))
 
+    def dead_letters_of(self, prefix: str, limit: int) -> list[DeadLetterRow]:
+        """The first dead letters whose message id has that hexadecimal prefix; dropped ones do not count."""
+        found = select(*_DEAD).where(deadletters.c.dropped_at.is_(None))
+        found = found.where(
+            deadletters.c.message_id >= prefix, deadletters.c.message_id < prefix + "g"
+        )
+        return self._session.all(DeadLetterRow, found.order_by(deadletters.c.id).limit(page(limit)))
 
-def cursor(connection: Connection, stream: str) -> int:
-    """Sequence of the last folded record of `stream`, 0 before the first."""
-    return connection.execute(_CURSOR, {"stream": stream}).scalar() or 0
+    def dead_letter_of(self, origin: str) -> DeadLetterRow | None:
+        """The dead letter of that delivery."""
+        return self._session.first(
+            DeadLetterRow, select(*_DEAD).where(deadletters.c.origin == origin)
+        )
 
+    def dead_letters(self, limit: int) -> list[DeadLetterRow]:
+        """The newest dead letters that were not dropped, newest first."""
+        found = (
+            select(*_DEAD)
+            .where(deadletters.c.dropped_at.is_(None))
+            .order_by(deadletters.c.id.desc())
+        )
+        return self._session.all(DeadLetterRow, found.limit(page(limit)))
 
-def set_cursor(connection: Connection, stream: str, seq: int) -> None:
-    """Store the sequence up to which `stream` is folded."""
-    connection.execute(_SET_CURSOR, {"stream": stream, "seq": seq})
+    def count_dead_letters(self) -> int:
+        """The number of dead letters that were not dropped."""
+        found = (
+            select(func.count()).select_from(deadletters).where(deadletters.c.dropped_at.is_(None))
+        )
+        return self._session.scalar(found)
+
+    def mark_dropped(self, letter: int, at: float) -> bool:
+        """Mark a dead letter as dropped; False if it was already, or does not exist."""
+        dropped = (
+            update(deadletters)
+            .where(deadletters.c.id == letter, deadletters.c.dropped_at.is_(None))
+            .values(dropped_at=at)
+        )
+        return self._session.run(dropped) == 1
+
+    def attempts_of(self, ids: Iterable[str]) -> dict[tuple[str, str], int]:
+        """(sender, message id) to the attempts before a message was given up, for those `ids`."""
+        found = sorted(self._session.rows(_ATTEMPTS, ids=set(ids)))
+        return {(sender, message): count for sender, message, count in found}
+
+    def keep_early_receipt(self, row: EarlyReceipt) -> None:
+        """Keep a receipt until its message is folded."""
+        self._session.run(_NEW_EARLY, values_of(row))
+
+    def take_early_receipts(self, sender: str, message_id: str) -> list[EarlyReceipt]:
+        """Take out the receipts that were kept for that message, in the log's order."""
+        mine = {"sender": sender, "message_id": message_id}
+        taken = self._session.all(EarlyReceipt, _EARLY_OF, **mine)
+        if taken:
+            self._session.run(_FORGET_EARLY_OF, mine)
+        return taken
+
+    def forget_early_receipts(self, before: float) -> int:
+        """Drop receipts stored before `before` whose message never came; returns how many."""
+        return self._session.run(delete(early_receipts).where(early_receipts.c.at < before))

@@ -1,7 +1,8 @@
 """The tables.
 
 There are two kinds. The tables of identity are the only home of their content. The projection is folded from the log
-and holds nothing that the log (or a snapshot of it) does not, so `projection.rebuild` may empty it.
+and holds nothing that the log (or a snapshot of it) does not, so `projection.rebuild` may empty it. On SQLite each
+kind has a file. The names of tables are unique over both, so a statement names no file.
 """
 
 from __future__ import annotations
@@ -144,6 +145,7 @@ messages = Table(
     Column("reason", Text, nullable=False),
     Column("final", Boolean, nullable=False),
     Column("updated_at", Float, nullable=False),
+    Column("requests", Boolean, nullable=False, server_default=text("0")),
     UniqueConstraint("sender", "id"),
     Index("ix_messages_id", "id"),
     Index("ix_messages_recipient", "recipient", "seq"),
@@ -277,9 +279,13 @@ a2a_task_events = Table(
 cursors = Table(
     "cursors",
     metadata,
+    Column("projection", Text, primary_key=True),
     Column("stream", Text, primary_key=True),
     Column("seq", Integer, nullable=False),
 )
+
+IDENTITY = (agents, workers, memberships, api_keys, credentials, blobs, blob_readers)
+"""The tables whose origin is here, in the order of their foreign keys."""
 
 PROJECTION = (
     messages,

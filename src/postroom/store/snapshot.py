@@ -1,4 +1,4 @@
-"""A verified copy of the database, from which the projection can be rebuilt after the log was shortened.
+"""A verified copy of the projection, from which the projection can be rebuilt after the log was shortened.
 
 The copy's `cursors` say up to where it holds each stream.
 """
@@ -11,12 +11,11 @@ from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection, create_engine
-from sqlalchemy.pool import NullPool
-
 from postroom.errors import EnvironmentFault
-from postroom.store.database import typed_faults
 from postroom.store.schema import PROJECTION, REVISION
+from postroom.store.session import Session
+from postroom.store.sqlite import BUSY_TIMEOUT, DIALECT, typed_faults
+from postroom.store.store import Store
 
 NAME = "snapshot.db"
 
@@ -62,38 +61,37 @@ def verify(path: Path) -> None:
 
 
 @contextmanager
-def opened(path: Path) -> Generator[Connection, None, None]:
-    """A connection that reads a copy. Blocks: use it in a thread."""
-    engine = create_engine(f"sqlite:///{path.as_uri()}?mode=ro&uri=true", poolclass=NullPool)
-    with typed_faults(), engine.connect() as connection:
-        yield connection
+def opened(path: Path) -> Generator[Store]:
+    """A copy of the projection, to read. Blocks: use it in a thread."""
+    with typed_faults(), closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as copy:
+        yield Store(Session(DIALECT, copy))
 
 
-def restore_projection(connection: Connection, path: Path | None) -> None:
-    """Replace the projection by the copy at `path`, or empty it; identity stays as it is.
+def restore_projection(projection: Path, path: Path | None) -> None:
+    """Replace the projection by the copy at `path`, or empty it. Blocks: call in a thread.
 
     Args:
-        connection: outside a transaction (`Database.outside_transaction`), since SQLite attaches only there.
         path: of a verified copy, or None.
     """
-    if path is not None:
-        connection.exec_driver_sql("ATTACH ? AS copy", (str(path),))
-    try:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-        for table in PROJECTION:
-            connection.exec_driver_sql(f"DELETE FROM main.{table.name}")  # noqa: S608 (our own names)
-            if path is not None:
-                names = ", ".join(column.name for column in table.columns)
-                connection.exec_driver_sql(
-                    f"INSERT INTO main.{table.name} ({names}) SELECT {names} FROM copy.{table.name}"  # noqa: S608
-                )
-        connection.exec_driver_sql("COMMIT")
-    except BaseException:
-        connection.exec_driver_sql("ROLLBACK")
-        raise
-    finally:
+    with (
+        typed_faults(),
+        closing(sqlite3.connect(projection, BUSY_TIMEOUT, 0, None)) as connection,
+    ):
         if path is not None:
-            connection.exec_driver_sql("DETACH copy")
+            connection.execute("ATTACH ? AS copy", (str(path),))
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for table in PROJECTION:
+                connection.execute(f"DELETE FROM main.{table.name}")  # noqa: S608 (our own names)
+                if path is not None:
+                    names = ", ".join(column.name for column in table.columns)
+                    connection.execute(
+                        f"INSERT INTO main.{table.name} ({names}) SELECT {names} FROM copy.{table.name}"  # noqa: S608
+                    )
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
 
 
 def _sync(path: Path) -> None:

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 
 from sqlalchemy import (
-    Connection,
     and_,
     bindparam,
     case,
-    exists,
     false,
     func,
     literal_column,
-    or_,
     select,
     update,
 )
-from sqlalchemy.dialects.sqlite import insert
 
 from postroom.protocol.limits import MAX_PAGE, MAX_SHOWN_TEXT
-from postroom.protocol.receipts import State
 from postroom.store.messages import page
-from postroom.store.rows import all_of, first_of
-from postroom.store.schema import a2a_task_events, a2a_tasks, agents, messages
+from postroom.store.records import Cursors
+from postroom.store.schema import a2a_task_events, a2a_tasks
+from postroom.store.session import Session, among, insert_new, prepared, values_of
 from postroom_a2a.task_state import INTERRUPTED, TaskState
 from postroom_a2a.tasks import compose
 
@@ -37,7 +34,7 @@ MAX_ASKING = 20
 """Questions of one worker that lists show, so that no worker crowds out the others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TaskHead:
     """A task without its snapshot, which may be large; lists show it.
 
@@ -83,7 +80,7 @@ class TaskHead:
     final: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TaskRow(TaskHead):
     """A task with all that was said.
 
@@ -91,7 +88,7 @@ class TaskRow(TaskHead):
         snapshot: the A2A Task as it is, as JSON text.
     """
 
-    snapshot: str
+    snapshot: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +126,7 @@ _ROW = [
     for field in fields(TaskRow)
 ]
 _WHOLE = select(*_ROW).outerjoin(_stored, _stored.c.seq == a2a_tasks.c.snapshot_seq)
-# A task that nobody has taken: its row has the snapshot.
+# A task that nobody has taken has its snapshot in its own row.
 _NEW = [a2a_tasks.c[field.name] for field in fields(TaskRow)]
 EVENT = [a2a_task_events.c[field.name] for field in fields(TaskEventRow)]
 
@@ -156,317 +153,250 @@ _CHANGING = (
 _INTERRUPTED = sorted(state.value for state in INTERRUPTED)
 
 _PAST = a2a_tasks.c.requested_seq > bindparam("after")
-_AMONG = a2a_tasks.c.requested_seq.in_(bindparam("seqs", expanding=True))
+_REQUESTED_AT = among(a2a_tasks.c.requested_seq, "seqs")
 
-_INSERT = insert(a2a_tasks).on_conflict_do_nothing()
-_UPDATE = update(a2a_tasks).where(a2a_tasks.c.id == bindparam("task"))
-_INSERT_EVENT = insert(a2a_task_events).on_conflict_do_nothing()
-_HEAD_BY_ID = select(*HEAD).where(a2a_tasks.c.id == bindparam("task"))
-_BY_ID = _WHOLE.where(a2a_tasks.c.id == bindparam("task"))
-_BY_IDS = _WHOLE.where(a2a_tasks.c.id.in_(bindparam("ids", expanding=True)))
-_SINCE = (
+_INSERT = insert_new(a2a_tasks)
+_UPDATE = prepared(update(a2a_tasks).where(a2a_tasks.c.id == bindparam("task")))
+_INSERT_EVENT = insert_new(a2a_task_events)
+_HEAD_BY_ID = prepared(select(*HEAD).where(a2a_tasks.c.id == bindparam("task")))
+_BY_ID = prepared(_WHOLE.where(a2a_tasks.c.id == bindparam("task")))
+_BY_IDS = prepared(_WHOLE.where(among(a2a_tasks.c.id, "ids")))
+_SINCE = prepared(
     select(a2a_task_events.c.event, a2a_task_events.c.answer)
     .where(a2a_task_events.c.task == bindparam("of"))
     .where(a2a_task_events.c.seq > bindparam("after"), a2a_task_events.c.seq <= bindparam("upto"))
     .order_by(a2a_task_events.c.seq)
 )
-_DROP_SNAPSHOT = (
+_DROP_SNAPSHOT = prepared(
     update(a2a_task_events).where(a2a_task_events.c.seq == bindparam("at_seq")).values(snapshot="")
 )
-_EVENTS_AT = (
+_HEADS_BY_IDS = prepared(select(*HEAD).where(among(a2a_tasks.c.id, "ids")))
+_HEADS_BY_REQUESTS = prepared(select(*HEAD).where(_REQUESTED_AT))
+_EVENTS_OF = prepared(
     select(*EVENT)
-    .where(a2a_task_events.c.seq.in_(bindparam("seqs", expanding=True)))
+    .where(a2a_task_events.c.task == bindparam("of"), a2a_task_events.c.seq > bindparam("after"))
     .order_by(a2a_task_events.c.seq)
+    .limit(bindparam("most"))
 )
-_QUEUE = (
+_EVENTS_AT = prepared(select(*EVENT).where(among(a2a_task_events.c.seq, "seqs")))
+_QUEUE = prepared(
     select(a2a_tasks.c.requested_seq, a2a_tasks.c.state)
     .where(_OPEN, a2a_tasks.c.worker == bindparam("of"), a2a_tasks.c.seq > 0)
     .where(a2a_tasks.c.state.in_((TaskState.SUBMITTED.value, TaskState.WORKING.value)))
     .order_by(a2a_tasks.c.requested_seq)
     .limit(bindparam("most"))
 )
-_UNDELIVERED = (
-    select(*_NEW, messages.c.reason)
-    .join(messages, messages.c.seq == a2a_tasks.c.requested_seq)
-    .where(_UNTAKEN, _PAST, messages.c.state == State.DEAD.value)
+_UNTAKEN_TASKS = select(*_NEW).where(_UNTAKEN, _PAST)
+_UNTAKEN_ALL = prepared(_UNTAKEN_TASKS.order_by(a2a_tasks.c.requested_seq).limit(BATCH))
+_UNTAKEN_AMONG = prepared(_UNTAKEN_TASKS.where(_REQUESTED_AT))
+_OPEN_OF = prepared(
+    _WHOLE.where(_OPEN, a2a_tasks.c.worker == bindparam("of"), a2a_tasks.c.seq > 0, _PAST)
     .order_by(a2a_tasks.c.requested_seq)
     .limit(BATCH)
 )
-_UNDELIVERED_AMONG = _UNDELIVERED.where(_AMONG)
-_NOBODY = or_(agents.c.uid.is_(None), agents.c.retired_at.is_not(None))
-_MISDIRECTED = (
-    select(*_NEW)
-    .outerjoin(agents, agents.c.uid == a2a_tasks.c.worker)
-    .outerjoin(messages, messages.c.seq == a2a_tasks.c.requested_seq)
-    .where(_UNTAKEN, _PAST)
-    # Where the request has a row, its own end says that the recipient is gone.
-    .where(or_(agents.c.kind == "human", and_(messages.c.seq.is_(None), _NOBODY)))
-    .order_by(a2a_tasks.c.requested_seq)
-    .limit(BATCH)
+_FIRST_ATTEMPT = (
+    select(a2a_task_events.c.at)
+    .where(
+        a2a_task_events.c.task == a2a_tasks.c.id,
+        a2a_task_events.c.state == TaskState.WORKING.value,
+    )
+    .order_by(a2a_task_events.c.seq)
+    .limit(1)
 )
-_MISDIRECTED_AMONG = _MISDIRECTED.where(_AMONG)
-_UNSEEN = messages.c.state.in_((State.ACCEPTED.value, State.DELIVERED.value))
-_BEHIND = (
-    select(*HEAD)
-    .join(messages, messages.c.seq == a2a_tasks.c.requested_seq)
-    .where(messages.c.final == false(), a2a_tasks.c.seq > 0)
-    .where(or_(a2a_tasks.c.final, _UNSEEN), _PAST)
-    .order_by(a2a_tasks.c.requested_seq)
-    .limit(BATCH)
+_BEGUN = prepared(
+    select(a2a_tasks.c.id, _FIRST_ATTEMPT.correlate(a2a_tasks).scalar_subquery()).where(
+        among(a2a_tasks.c.id, "ids")
+    )
 )
-_BEHIND_AMONG = _BEHIND.where(a2a_tasks.c.id.in_(bindparam("ids", expanding=True)))
-
-_UNTAKEN_AMONG = select(a2a_tasks.c.worker, a2a_tasks.c.id).where(_UNTAKEN, _AMONG)
-
-
-def insert_task(connection: Connection, row: TaskRow) -> bool:
-    """Store a new task; False without effect if one has that id or request."""
-    return connection.execute(_INSERT, asdict(row)).rowcount == 1
+_COUNTS = prepared(
+    select(a2a_tasks.c.worker, func.count()).where(_OPEN).group_by(a2a_tasks.c.worker)
+)
 
 
-def record_change(
-    connection: Connection, head: TaskHead, change: TaskEventRow, snapshot: str = ""
-) -> None:
-    """Store a change of a task, and the task as it is now; requester, worker and request stay.
+class TaskStore:
+    """Tasks and their changes.
 
-    Args:
-        head: the task after the change. Its `snapshot_seq` is that of the change, if that has a snapshot.
-        snapshot: A2A Task as JSON text, in place of the one before; "" if the change has none.
+    A projection of its own: it has its own cursors and joins no other table.
     """
-    fresh = {"snapshot": ""} if snapshot else {}
-    changes = {name: getattr(head, name) for name in _CHANGING} | fresh
-    connection.execute(_UPDATE, {"task": head.id, **changes})
-    connection.execute(_INSERT_EVENT, {**asdict(change), "snapshot": snapshot})
 
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.cursors = Cursors(session, "tasks")
 
-def drop_snapshot(connection: Connection, seq: int) -> None:
-    """Forget the snapshot of the change at `seq`: a later one has the next."""
-    connection.execute(_DROP_SNAPSHOT, {"at_seq": seq})
+    def insert_task(self, row: TaskRow) -> bool:
+        """Store a new task; False without effect if one has that id or request."""
+        return self._session.run(_INSERT, values_of(row)) == 1
 
+    def record_change(self, head: TaskHead, change: TaskEventRow, snapshot: str = "") -> None:
+        """Store a change of a task, and the task as it is now; requester, worker and request stay.
 
-def head_by_id(connection: Connection, task: str) -> TaskHead | None:
-    """The task with that id, without its snapshot."""
-    return first_of(connection, TaskHead, _HEAD_BY_ID, task=task)
+        Args:
+            head: the task after the change. Its `snapshot_seq` is that of the change, if that has a snapshot.
+            snapshot: A2A Task as JSON text, in place of the one before; "" if the change has none.
+        """
+        # A row is written anew at each change, so nothing large may lie in it.
+        fresh = {"snapshot": ""} if snapshot else {}
+        changes = {name: getattr(head, name) for name in _CHANGING} | fresh
+        self._session.run(_UPDATE, {"task": head.id, **changes})
+        self._session.run(_INSERT_EVENT, {**values_of(change), "snapshot": snapshot})
 
+    def drop_snapshot(self, seq: int) -> None:
+        """Forget the snapshot of the change at `seq`: a later one has the next."""
+        self._session.run(_DROP_SNAPSHOT, {"at_seq": seq})
 
-def task_by_id(connection: Connection, task: str) -> TaskRow | None:
-    """The task with that id."""
-    row = first_of(connection, TaskRow, _BY_ID, task=task)
-    return None if row is None else _composed(connection, row)
+    def head_by_id(self, task: str) -> TaskHead | None:
+        """The task with that id, without its snapshot."""
+        return self._session.first(TaskHead, _HEAD_BY_ID, task=task)
 
+    def task_by_id(self, task: str) -> TaskRow | None:
+        """The task with that id."""
+        row = self._session.first(TaskRow, _BY_ID, task=task)
+        return None if row is None else self._composed(row)
 
-def tasks_by_ids(connection: Connection, ids: Collection[str]) -> list[TaskRow]:
-    """The tasks with those ids, in no order."""
-    return [
-        _composed(connection, row) for row in all_of(connection, TaskRow, _BY_IDS, ids=list(ids))
-    ]
+    def tasks_by_ids(self, ids: Collection[str]) -> list[TaskRow]:
+        """The tasks with those ids, in no order."""
+        return [self._composed(row) for row in self._session.all(TaskRow, _BY_IDS, ids=ids)]
 
+    def _composed(self, row: TaskRow) -> TaskRow:
+        """The task with the changes that follow its snapshot."""
+        if row.seq == row.snapshot_seq:
+            return row
+        found = self._session.rows(_SINCE, of=row.id, after=row.snapshot_seq, upto=row.seq)
+        changes = [
+            (json.loads(event), json.loads(answer) if answer else None) for event, answer in found
+        ]
+        task = compose(json.loads(row.snapshot), changes)
+        return replace(row, snapshot=json.dumps(task, separators=(",", ":"), ensure_ascii=False))
 
-def _composed(connection: Connection, row: TaskRow) -> TaskRow:
-    """The task with the changes that follow its snapshot."""
-    if row.seq == row.snapshot_seq:
-        return row
-    span = {"of": row.id, "after": row.snapshot_seq, "upto": row.seq}
-    changes = [
-        (json.loads(event), json.loads(answer) if answer else None)
-        for event, answer in connection.execute(_SINCE, span)
-    ]
-    task = compose(json.loads(row.snapshot), changes)
-    return replace(row, snapshot=json.dumps(task, separators=(",", ":"), ensure_ascii=False))
+    def tasks_by_prefix(self, prefix: str, limit: int = 2) -> list[TaskHead]:
+        """The first tasks whose id has that hexadecimal prefix."""
+        found = select(*HEAD).where(a2a_tasks.c.id >= prefix, a2a_tasks.c.id < prefix + "g")
+        return self._session.all(TaskHead, found.order_by(a2a_tasks.c.id).limit(page(limit)))
 
+    def events_of(self, task: str, after: int = 0, limit: int = 100) -> list[TaskEventRow]:
+        """Changes of a task past sequence `after`, in their order."""
+        most = page(limit)
+        return self._session.all(TaskEventRow, _EVENTS_OF, of=task, after=after, most=most)
 
-def tasks_by_prefix(connection: Connection, prefix: str, limit: int = 2) -> list[TaskHead]:
-    """The first tasks whose id has that hexadecimal prefix."""
-    found = select(*HEAD).where(a2a_tasks.c.id >= prefix, a2a_tasks.c.id < prefix + "g")
-    return all_of(connection, TaskHead, found.order_by(a2a_tasks.c.id).limit(page(limit)))
+    def events_at(self, seqs: Collection[int]) -> list[TaskEventRow]:
+        """The changes in those records of TASKS, in their order."""
+        return sorted(self._session.all(TaskEventRow, _EVENTS_AT, seqs=seqs), key=attrgetter("seq"))
 
+    def list_tasks(
+        self,
+        *,
+        worker: str = "",
+        requester: str = "",
+        states: Collection[str] = (),
+        open_only: bool | None = None,
+        limit: int,
+        before: int = 0,
+    ) -> list[TaskHead]:
+        """Tasks, the newest request first.
 
-def events_of(
-    connection: Connection, task: str, after: int = 0, limit: int = 100
-) -> list[TaskEventRow]:
-    """Changes of a task past sequence `after`, in their order."""
-    found = select(*EVENT).where(a2a_task_events.c.task == task, a2a_task_events.c.seq > after)
-    found = found.order_by(a2a_task_events.c.seq).limit(page(limit))
-    return all_of(connection, TaskEventRow, found)
+        Args:
+            worker, requester: uids; "" for any.
+            states: only tasks in one of them; empty for any.
+            open_only: only open (True) or final tasks (False).
+            before: only tasks requested before this sequence of INBOX (`requested_seq`).
+        """
+        found = select(*HEAD).order_by(a2a_tasks.c.requested_seq.desc()).limit(page(limit))
+        if worker:
+            found = found.where(a2a_tasks.c.worker == worker)
+        if requester:
+            found = found.where(a2a_tasks.c.requester == requester)
+        if states:
+            found = found.where(a2a_tasks.c.state.in_(states))
+        if open_only is not None:
+            found = found.where(_OPEN if open_only else ~_OPEN)
+        if before:
+            found = found.where(a2a_tasks.c.requested_seq < before)
+        return self._session.all(TaskHead, found)
 
+    def open_tasks(
+        self, worker: str, after: int = 0, limit: int = 500, *, taken: bool = True
+    ) -> list[TaskHead]:
+        """A worker's open tasks past INBOX `after`, in the order of their requests: those that it has taken or, without
+        `taken`, those that it has not.
+        """
+        whose = and_(a2a_tasks.c.worker == worker, a2a_tasks.c.seq > 0 if taken else _UNTAKEN)
+        found = select(*HEAD).where(_OPEN, whose)
+        found = found.where(a2a_tasks.c.requested_seq > after).order_by(a2a_tasks.c.requested_seq)
+        return self._session.all(TaskHead, found.limit(page(limit)))
 
-def events_at(connection: Connection, seqs: Collection[int]) -> list[TaskEventRow]:
-    """The changes in those records of TASKS, in their order."""
-    return all_of(connection, TaskEventRow, _EVENTS_AT, seqs=list(seqs))
+    def queue(self, worker: str, limit: int = 500) -> list[tuple[int, str]]:
+        """The tasks that a worker has taken and not ended: (`requested_seq`, state), in the order of the requests."""
+        return self._session.rows(_QUEUE, of=worker, most=limit)
 
+    def counts(self) -> dict[str, int]:
+        """The number of open tasks of each worker that has any, untaken ones too."""
+        return dict(self._session.rows(_COUNTS))
 
-def list_tasks(
-    connection: Connection,
-    *,
-    worker: str = "",
-    requester: str = "",
-    states: Collection[str] = (),
-    open_only: bool | None = None,
-    limit: int,
-    before: int = 0,
-) -> list[TaskHead]:
-    """Tasks, the newest request first.
+    def current(self) -> dict[str, TaskHead]:
+        """The current task of each worker: the one that runs, else the oldest that waits for an answer."""
+        working = a2a_tasks.c.state == TaskState.WORKING.value
+        turn = func.row_number().over(
+            partition_by=a2a_tasks.c.worker,
+            order_by=(case((working, 0), else_=1), a2a_tasks.c.requested_seq),
+        )
+        states = [TaskState.WORKING.value, *_INTERRUPTED]
+        ranked = select(a2a_tasks.c.id, turn.label("turn")).where(
+            _OPEN, a2a_tasks.c.state.in_(states)
+        )
+        first = ranked.subquery()
+        found = select(*HEAD).join(first, first.c.id == a2a_tasks.c.id).where(first.c.turn == 1)
+        return {task.worker: task for task in self._session.all(TaskHead, found)}
 
-    Args:
-        worker, requester: uids; "" for any.
-        states: only tasks in one of them; empty for any.
-        open_only: only open (True) or final tasks (False).
-        before: only tasks requested before this sequence of INBOX (`requested_seq`).
-    """
-    found = select(*HEAD).order_by(a2a_tasks.c.requested_seq.desc()).limit(page(limit))
-    if worker:
-        found = found.where(a2a_tasks.c.worker == worker)
-    if requester:
-        found = found.where(a2a_tasks.c.requester == requester)
-    if states:
-        found = found.where(a2a_tasks.c.state.in_(states))
-    if open_only is not None:
-        found = found.where(_OPEN if open_only else ~_OPEN)
-    if before:
-        found = found.where(a2a_tasks.c.requested_seq < before)
-    return all_of(connection, TaskHead, found)
+    def interrupted(self) -> list[TaskHead]:
+        """At most `MAX_PAGE` tasks that wait for an answer (`MAX_ASKING` of one worker), the oldest request first."""
+        turn = func.row_number().over(
+            partition_by=a2a_tasks.c.worker, order_by=a2a_tasks.c.requested_seq
+        )
+        asking = select(a2a_tasks.c.id, turn.label("turn"))
+        ranked = asking.where(_OPEN, a2a_tasks.c.state.in_(_INTERRUPTED)).subquery()
+        found = select(*HEAD).join(ranked, ranked.c.id == a2a_tasks.c.id)
+        found = found.where(ranked.c.turn <= MAX_ASKING).order_by(a2a_tasks.c.requested_seq)
+        return self._session.all(TaskHead, found.limit(MAX_PAGE))
 
+    def untaken_tasks(
+        self, after: int = 0, *, seqs: Collection[int] | None = None
+    ) -> list[TaskRow]:
+        """Open tasks that no worker has taken, in the order of their requests.
 
-def open_tasks(
-    connection: Connection, worker: str, after: int = 0, limit: int = 500, *, taken: bool = True
-) -> list[TaskHead]:
-    """A worker's open tasks past INBOX `after`, in the order of their requests: those that it has taken or, without
-    `taken`, those that it has not.
-    """
-    whose = and_(a2a_tasks.c.worker == worker, a2a_tasks.c.seq > 0 if taken else _UNTAKEN)
-    found = select(*HEAD).where(_OPEN, whose)
-    found = found.where(a2a_tasks.c.requested_seq > after).order_by(a2a_tasks.c.requested_seq)
-    return all_of(connection, TaskHead, found.limit(page(limit)))
+        Args:
+            after: only requests past this sequence of INBOX.
+            seqs: only requests at these sequences; None for all.
+        """
+        if seqs is None:
+            return self._session.all(TaskRow, _UNTAKEN_ALL, after=after)
+        found = self._session.all(TaskRow, _UNTAKEN_AMONG, after=after, seqs=seqs)
+        return sorted(found, key=attrgetter("requested_seq"))
 
+    def open_of(self, worker: str, after: int = 0) -> list[TaskRow]:
+        """Open tasks that `worker` has taken, whose requests are past sequence `after` of INBOX."""
+        found = self._session.all(TaskRow, _OPEN_OF, of=worker, after=after)
+        return [self._composed(row) for row in found]
 
-def untaken(connection: Connection, seqs: Collection[int]) -> dict[str, str]:
-    """Each worker with an untaken task among the requests at `seqs` of INBOX, with one such task."""
-    found = connection.execute(_UNTAKEN_AMONG, {"seqs": list(seqs)})
-    return {row.worker: row.id for row in found}
+    def begun(self, tasks: Collection[str]) -> dict[str, float]:
+        """The instant of each task's first attempt; a task without one is left out."""
+        found = self._session.rows(_BEGUN, ids=tasks)
+        return {task: at for task, at in found if at is not None}
 
+    def heads_by_ids(self, ids: Collection[str]) -> list[TaskHead]:
+        """The tasks with those ids, without their snapshots, in no order."""
+        return self._session.all(TaskHead, _HEADS_BY_IDS, ids=ids)
 
-def queue(connection: Connection, worker: str, limit: int = 500) -> list[tuple[int, str]]:
-    """The tasks that a worker has taken and not ended: (`requested_seq`, state), in the order of the requests."""
-    found = connection.execute(_QUEUE, {"of": worker, "most": limit})
-    return [(requested, state) for requested, state in found]
+    def heads_by_requests(self, seqs: Collection[int]) -> list[TaskHead]:
+        """The tasks requested at those sequences of INBOX, without their snapshots, in no order."""
+        return self._session.all(TaskHead, _HEADS_BY_REQUESTS, seqs=seqs)
 
+    def events_past(self, after: int, limit: int) -> list[TaskEventRow]:
+        """The first changes of all tasks past sequence `after`, in their order."""
+        found = select(*EVENT).where(a2a_task_events.c.seq > after).order_by(a2a_task_events.c.seq)
+        return self._session.all(TaskEventRow, found.limit(page(limit)))
 
-def counts(connection: Connection) -> dict[str, int]:
-    """The number of open tasks of each worker that has any, untaken ones too."""
-    found = select(a2a_tasks.c.worker, func.count()).where(_OPEN).group_by(a2a_tasks.c.worker)
-    return {row[0]: row[1] for row in connection.execute(found)}
-
-
-def current(connection: Connection) -> dict[str, TaskHead]:
-    """The current task of each worker: the one that runs, else the oldest that waits for an answer."""
-    working = a2a_tasks.c.state == TaskState.WORKING.value
-    turn = func.row_number().over(
-        partition_by=a2a_tasks.c.worker,
-        order_by=(case((working, 0), else_=1), a2a_tasks.c.requested_seq),
-    )
-    states = [TaskState.WORKING.value, *_INTERRUPTED]
-    ranked = select(a2a_tasks.c.id, turn.label("turn")).where(_OPEN, a2a_tasks.c.state.in_(states))
-    first = ranked.subquery()
-    found = select(*HEAD).join(first, first.c.id == a2a_tasks.c.id).where(first.c.turn == 1)
-    return {task.worker: task for task in all_of(connection, TaskHead, found)}
-
-
-def interrupted(connection: Connection) -> list[TaskHead]:
-    """At most `MAX_PAGE` tasks that wait for an answer (`MAX_ASKING` of one worker), the oldest request first."""
-    turn = func.row_number().over(
-        partition_by=a2a_tasks.c.worker, order_by=a2a_tasks.c.requested_seq
-    )
-    asking = select(a2a_tasks.c.id, turn.label("turn"))
-    ranked = asking.where(_OPEN, a2a_tasks.c.state.in_(_INTERRUPTED)).subquery()
-    found = select(*HEAD).join(ranked, ranked.c.id == a2a_tasks.c.id)
-    found = found.where(ranked.c.turn <= MAX_ASKING).order_by(a2a_tasks.c.requested_seq)
-    return all_of(connection, TaskHead, found.limit(MAX_PAGE))
-
-
-def undelivered_dead(
-    connection: Connection, after: int = 0, *, seqs: Collection[int] | None = None
-) -> list[tuple[TaskRow, str]]:
-    """Untaken tasks whose request is dead, each with the reason.
-
-    Args:
-        after: only requests past this sequence of INBOX.
-        seqs: only requests at these sequences; None for all.
-    """
-    found = (
-        connection.execute(_UNDELIVERED, {"after": after})
-        if seqs is None
-        else connection.execute(_UNDELIVERED_AMONG, {"after": after, "seqs": list(seqs)})
-    )
-    return [
-        (TaskRow(**{name: row[name] for name in row if name != "reason"}), row["reason"])
-        for row in found.mappings()
-    ]
-
-
-def misdirected(
-    connection: Connection, after: int = 0, *, seqs: Collection[int] | None = None
-) -> list[TaskRow]:
-    """Tasks that no worker will ever take: the request went to a person, or to nobody by a message that is a copy.
-
-    Arguments as above.
-    """
-    if seqs is None:
-        return all_of(connection, TaskRow, _MISDIRECTED, after=after)
-    return all_of(connection, TaskRow, _MISDIRECTED_AMONG, after=after, seqs=list(seqs))
-
-
-def orphaned(connection: Connection, after: int = 0) -> list[TaskRow]:
-    """Open tasks, taken by a worker that is now retired, past INBOX `after`."""
-    retired = exists().where(
-        and_(agents.c.uid == a2a_tasks.c.worker, agents.c.retired_at.is_not(None))
-    )
-    found = _WHOLE.where(_OPEN, a2a_tasks.c.seq > 0, retired)
-    found = found.where(a2a_tasks.c.requested_seq > after).order_by(a2a_tasks.c.requested_seq)
-    rows = all_of(connection, TaskRow, found.limit(BATCH))
-    return [_composed(connection, row) for row in rows]
-
-
-def behind(
-    connection: Connection, after: int = 0, *, ids: Collection[str] | None = None
-) -> list[tuple[TaskHead, State]]:
-    """Tasks whose request does not show yet that they were taken or have ended, each with the missing state.
-
-    Args:
-        after: only requests past this sequence of INBOX.
-        ids: only these tasks; None for all.
-    """
-    heads = (
-        all_of(connection, TaskHead, _BEHIND, after=after)
-        if ids is None
-        else all_of(connection, TaskHead, _BEHIND_AMONG, after=after, ids=list(ids))
-    )
-    return [(head, State.ANSWERED if head.final else State.SEEN) for head in heads]
-
-
-def begun(connection: Connection, tasks: Collection[str]) -> dict[str, float]:
-    """The instant of each task's first attempt; a task without one is left out."""
-    of_it = and_(
-        a2a_task_events.c.task == a2a_tasks.c.id, a2a_task_events.c.state == TaskState.WORKING.value
-    )
-    first = select(a2a_task_events.c.at).where(of_it).order_by(a2a_task_events.c.seq).limit(1)
-    found = select(a2a_tasks.c.id, first.correlate(a2a_tasks).scalar_subquery())
-    rows = connection.execute(found.where(a2a_tasks.c.id.in_(tasks)))
-    return {task: at for task, at in rows if at is not None}
-
-
-def heads_by_ids(connection: Connection, ids: Collection[str]) -> list[TaskHead]:
-    """The tasks with those ids, without their snapshots, in no order."""
-    return all_of(connection, TaskHead, select(*HEAD).where(a2a_tasks.c.id.in_(ids)))
-
-
-def events_past(connection: Connection, after: int, limit: int) -> list[TaskEventRow]:
-    """The first changes of all tasks past sequence `after`, in their order."""
-    found = select(*EVENT).where(a2a_task_events.c.seq > after).order_by(a2a_task_events.c.seq)
-    return all_of(connection, TaskEventRow, found.limit(page(limit)))
-
-
-def requested_past(connection: Connection, after: int, limit: int) -> list[TaskHead]:
-    """The first tasks requested past sequence `after` of INBOX, in that order."""
-    found = select(*HEAD).where(a2a_tasks.c.requested_seq > after)
-    found = found.order_by(a2a_tasks.c.requested_seq)
-    return all_of(connection, TaskHead, found.limit(page(limit)))
+    def requested_past(self, after: int, limit: int) -> list[TaskHead]:
+        """The first tasks requested past sequence `after` of INBOX, in that order."""
+        found = select(*HEAD).where(a2a_tasks.c.requested_seq > after)
+        found = found.order_by(a2a_tasks.c.requested_seq)
+        return self._session.all(TaskHead, found.limit(page(limit)))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
+from typing import Any
 
-from sqlalchemy import Connection, RowMapping, delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from postroom.store.schema import workers
+from postroom.store.session import Session, prepared, values_of
 
 RUNNING = "running"
 STOPPED = "stopped"
@@ -46,88 +48,85 @@ class WorkerRecord:
     origin: dict[str, str] = field(default_factory=dict)
 
 
-_COLUMNS = [workers.c[item.name] for item in fields(WorkerRecord)]
+_NAMES = [item.name for item in fields(WorkerRecord)]
+_COLUMNS = [workers.c[name] for name in _NAMES]
+_BY_UID = prepared(select(*_COLUMNS).where(workers.c.uid == bindparam("uid")))
+_BY_TOKEN = prepared(select(workers.c.uid).where(workers.c.token_sha256 == bindparam("token")))
 
 
 _DOCUMENTS = ("files", "overrides", "origin")
 
 
-def _record(row: RowMapping) -> WorkerRecord:
-    values = dict(row)
+def _record(*row: Any) -> WorkerRecord:
+    values = dict(zip(_NAMES, row, strict=True))
     values |= {name: json.loads(values[name]) for name in _DOCUMENTS}
     return WorkerRecord(**values)
 
 
-def add_worker(connection: Connection, worker: WorkerRecord) -> None:
-    """Store a new worker; its agent must exist."""
-    values = asdict(worker)
-    values |= {name: json.dumps(values[name]) for name in _DOCUMENTS}
-    connection.execute(insert(workers).values(**values))
+class WorkerStore:
+    """The workers as people have asked for them."""
 
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
-def worker_by_uid(connection: Connection, uid: str) -> WorkerRecord | None:
-    """The worker with that uid."""
-    row = connection.execute(select(*_COLUMNS).where(workers.c.uid == uid)).mappings().first()
-    return None if row is None else _record(row)
+    def add_worker(self, worker: WorkerRecord) -> None:
+        """Store a new worker; its agent must exist."""
+        values = values_of(worker)
+        values |= {name: json.dumps(values[name]) for name in _DOCUMENTS}
+        self._session.run(insert(workers).values(**values))
 
+    def worker_by_uid(self, uid: str) -> WorkerRecord | None:
+        """The worker with that uid."""
+        return self._session.first(_record, _BY_UID, uid=uid)
 
-def all_workers(connection: Connection, *, desired: str = "") -> list[WorkerRecord]:
-    """All workers, oldest first; with `desired` only those with that wish."""
-    found = select(*_COLUMNS).order_by(workers.c.created_at, workers.c.uid)
-    if desired:
-        found = found.where(workers.c.desired == desired)
-    return [_record(row) for row in connection.execute(found).mappings()]
+    def all_workers(self, *, desired: str = "") -> list[WorkerRecord]:
+        """All workers, oldest first; with `desired` only those with that wish."""
+        found = select(*_COLUMNS).order_by(workers.c.created_at, workers.c.uid)
+        if desired:
+            found = found.where(workers.c.desired == desired)
+        return self._session.all(_record, found)
 
+    def set_desired(self, uid: str, desired: str) -> bool:
+        """Store the desired state; False if the worker does not exist."""
+        changed = update(workers).where(workers.c.uid == uid).values(desired=desired)
+        return self._session.run(changed) == 1
 
-def set_desired(connection: Connection, uid: str, desired: str) -> bool:
-    """Store the desired state; False if the worker does not exist."""
-    changed = update(workers).where(workers.c.uid == uid).values(desired=desired)
-    return connection.execute(changed).rowcount == 1
+    def set_begun(self, uid: str, at: float) -> bool:
+        """Store that a person starts the worker, and clear `exceeded`; False if the worker does not exist."""
+        changed = update(workers).where(workers.c.uid == uid).values(begun_at=at, exceeded="")
+        return self._session.run(changed) == 1
 
+    def set_template(self, worker: WorkerRecord) -> bool:
+        """Replace the template, sandbox and level; False if the worker does not exist."""
+        values = {
+            "template": worker.template,
+            "files": json.dumps(worker.files),
+            "overrides": json.dumps(worker.overrides),
+            "sandbox": worker.sandbox,
+            "level": worker.level,
+        }
+        changed = update(workers).where(workers.c.uid == worker.uid).values(**values)
+        return self._session.run(changed) == 1
 
-def set_begun(connection: Connection, uid: str, at: float) -> bool:
-    """Store that a person starts the worker, and clear `exceeded`; False if the worker does not exist."""
-    changed = update(workers).where(workers.c.uid == uid).values(begun_at=at, exceeded="")
-    return connection.execute(changed).rowcount == 1
+    def set_exceeded(self, uid: str, exceeded: str) -> bool:
+        """Store the limit for which the worker was ended; False if the worker does not exist."""
+        changed = update(workers).where(workers.c.uid == uid).values(exceeded=exceeded)
+        return self._session.run(changed) == 1
 
+    def set_level(self, uid: str, level: str) -> bool:
+        """Store the proven level of the sandbox; False if the worker does not exist."""
+        changed = update(workers).where(workers.c.uid == uid).values(level=level)
+        return self._session.run(changed) == 1
 
-def set_template(connection: Connection, worker: WorkerRecord) -> bool:
-    """Replace the template, sandbox and level; False if the worker does not exist."""
-    values = {
-        "template": worker.template,
-        "files": json.dumps(worker.files),
-        "overrides": json.dumps(worker.overrides),
-        "sandbox": worker.sandbox,
-        "level": worker.level,
-    }
-    changed = update(workers).where(workers.c.uid == worker.uid).values(**values)
-    return connection.execute(changed).rowcount == 1
+    def set_token(self, uid: str, token_sha256: str) -> bool:
+        """Replace the token that opens the worker's door; False if the worker does not exist."""
+        changed = update(workers).where(workers.c.uid == uid).values(token_sha256=token_sha256)
+        return self._session.run(changed) == 1
 
+    def worker_by_token(self, token_sha256: str) -> str:
+        """Uid of the worker whose token has that hash, "" if there is none."""
+        return self._session.scalar(_BY_TOKEN, token=token_sha256) or ""
 
-def set_exceeded(connection: Connection, uid: str, exceeded: str) -> bool:
-    """Store the limit for which the worker was ended; False if the worker does not exist."""
-    changed = update(workers).where(workers.c.uid == uid).values(exceeded=exceeded)
-    return connection.execute(changed).rowcount == 1
-
-
-def set_level(connection: Connection, uid: str, level: str) -> bool:
-    """Store the proven level of the sandbox; False if the worker does not exist."""
-    changed = update(workers).where(workers.c.uid == uid).values(level=level)
-    return connection.execute(changed).rowcount == 1
-
-
-def set_token(connection: Connection, uid: str, token_sha256: str) -> bool:
-    """Replace the token that opens the worker's door; False if the worker does not exist."""
-    changed = update(workers).where(workers.c.uid == uid).values(token_sha256=token_sha256)
-    return connection.execute(changed).rowcount == 1
-
-
-def worker_by_token(connection: Connection, token_sha256: str) -> str:
-    """Uid of the worker whose token has that hash, "" if there is none."""
-    found = select(workers.c.uid).where(workers.c.token_sha256 == token_sha256)
-    return connection.execute(found).scalar() or ""
-
-
-def remove_worker(connection: Connection, uid: str) -> None:
-    """Forget how to start the worker; its agent stays."""
-    connection.execute(delete(workers).where(workers.c.uid == uid))
+    def remove_worker(self, uid: str) -> None:
+        """Forget how to start the worker; its agent stays."""
+        self._session.run(delete(workers).where(workers.c.uid == uid))

@@ -9,8 +9,7 @@ from postroom.errors import LostUpdate
 from postroom.observe import get_logger
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.tasks import chain, chain_headers
-from postroom.store import records, tasks
-from postroom.store.database import Connection, Database
+from postroom.store.database import Database, Store
 from postroom.store.tasks import TaskRow
 from postroom.tasks.records import TaskRecord
 from postroom_a2a.task_state import TaskState
@@ -80,7 +79,9 @@ class Chain:
             found.append(record.sequence)
             if len(found) == MOST_STRAY:
                 break
-        if not found or not await self._database.read(lambda c: _do_not_count(c, row, found[-1])):
+        if not found or not await self._database.read(
+            lambda store: _do_not_count(store, row, found[-1])
+        ):
             return False
         log.warning("%d records of task %s do not count and are deleted", len(found), row.id)
         for sequence in found:
@@ -88,7 +89,7 @@ class Chain:
         return True
 
 
-def _do_not_count(connection: Connection, row: TaskRow, last: int) -> bool:
+def _do_not_count(store: Store, row: TaskRow, last: int) -> bool:
     """Whether the task is folded past `last` and is still as it was."""
-    now = tasks.task_by_id(connection, row.id)
-    return now is not None and now.seq == row.seq and records.cursor(connection, "TASKS") >= last
+    now = store.tasks.task_by_id(row.id)
+    return now is not None and now.seq == row.seq and store.cursor("TASKS") >= last

@@ -22,10 +22,9 @@ from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.limits import MAX_DETAIL, SHORT_ID
 from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Reason, Receipt, State
-from postroom.store import agents, alerts, pending, tasks
 from postroom.store.agents import Agent
 from postroom.store.alerts import QUESTION
-from postroom.store.database import Connection, Database
+from postroom.store.database import Database, Store
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.chain import Chain, ended
 from postroom.tasks.rules import may_request
@@ -101,10 +100,13 @@ class TaskClerk:
 
         Where another request would wait behind messages, its worker hears of it in the priority lane.
         """
-        dead, misdirected = await self._database.read(partial(_untakable, seqs=seqs))
+        rows = await self._database.read(lambda store: store.tasks.untaken_tasks(seqs=seqs))
+        if not rows:
+            return
+        dead, misdirected = await self._database.read(lambda store: _untakable(store, rows))
         await self._fail(dead)
         await self._reject(misdirected)
-        for worker, task in await self._database.read(partial(_kept_waiting, seqs=seqs)):
+        for worker, task in await self._database.read(lambda store: _kept_waiting(store, rows)):
             subject = subjects.priority(worker, self._bus.uid)
             try:
                 await self._bus.publish(subject, priority.encode(Requested(task)))
@@ -131,10 +133,12 @@ class TaskClerk:
         """Append everything that a crash left out. Updates need no sweep: their records are delivered again."""
         await self.end_hopeless()
         after = 0
-        while found := await self._database.read(partial(tasks.behind, after=after)):
-            await self._report(found)
-            after = found[-1][0].requested_seq
-        for task in await self._database.read(tasks.interrupted):
+        while seqs := await self._database.read(
+            lambda store, after=after: store.pending.open_requests(after)
+        ):
+            await self._report(await self._database.read(lambda store: _behind(store, seqs)))
+            after = seqs[-1]
+        for task in await self._database.read(lambda store: store.tasks.interrupted()):
             await self._tell_people(task.seq, task)
 
     async def end_hopeless(self) -> None:
@@ -142,29 +146,29 @@ class TaskClerk:
         self._overtaken = True
         while self._overtaken:
             self._contested = self._overtaken = False
-            await self._end_undelivered()
-            await self._end_misdirected()
+            await self._end_untakable()
             await self._end_orphaned()
 
     async def _end_orphaned(self) -> None:
-        after = 0
-        while rows := await self._database.read(partial(tasks.orphaned, after=after)):
-            for row in rows:
-                await self._end(row, TaskState.FAILED, "the worker was removed")
-            after = rows[-1].requested_seq
+        for worker in await self._database.read(_retired_with_tasks):
+            after = 0
+            while rows := await self._database.read(
+                lambda store, worker=worker, after=after: store.tasks.open_of(worker, after)
+            ):
+                for row in rows:
+                    await self._end(row, TaskState.FAILED, "the worker was removed")
+                after = rows[-1].requested_seq
 
     # ── ends ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _end_undelivered(self) -> None:
+    async def _end_untakable(self) -> None:
         after = 0
-        while dead := await self._database.read(partial(tasks.undelivered_dead, after=after)):
+        while rows := await self._database.read(
+            lambda store, after=after: store.tasks.untaken_tasks(after)
+        ):
+            dead, misdirected = await self._database.read(lambda store: _untakable(store, rows))
             await self._fail(dead)
-            after = dead[-1][0].requested_seq
-
-    async def _end_misdirected(self) -> None:
-        after = 0
-        while rows := await self._database.read(partial(tasks.misdirected, after=after)):
-            await self._reject(rows)
+            await self._reject(misdirected)
             after = rows[-1].requested_seq
 
     async def _fail(self, dead: Iterable[tuple[TaskRow, str]]) -> None:
@@ -174,7 +178,9 @@ class TaskClerk:
 
     async def _reject(self, rows: Iterable[TaskRow]) -> None:
         for row in rows:
-            agent = await self._database.read(partial(agents.agent_by_uid, uid=row.worker))
+            agent = await self._database.read(
+                lambda store, uid=row.worker: store.agents.agent_by_uid(uid)
+            )
             if agent is not None and agent.kind == "human":
                 why = f"@{agent.nick} is a person, and tasks are for agents"
                 await self._end(row, TaskState.REJECTED, why)
@@ -190,7 +196,7 @@ class TaskClerk:
         except LostUpdate:
             # Another writer was first. The fold decides whether its record counts, and may have done so meanwhile.
             self._contested = True
-            now = await self._database.read(lambda c: tasks.task_by_id(c, row.id))
+            now = await self._database.read(lambda store: store.tasks.task_by_id(row.id))
             if now is not None and now.seq > row.seq:
                 self._overtaken = True
             return
@@ -208,7 +214,7 @@ class TaskClerk:
             del self._ended[next(iter(self._ended))]
 
     async def _name(self, uid: str) -> str:
-        agent = await self._database.read(lambda c: agents.agent_by_uid(c, uid))
+        agent = await self._database.read(lambda store: store.agents.agent_by_uid(uid))
         return _shown(agent, uid)
 
     # ── updates ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -249,7 +255,7 @@ class TaskClerk:
         if task.seq != seq or not TaskState(task.state).interrupted:
             return
         about = f"{task.id}/{seq}"
-        if await self._database.read(lambda c: alerts.is_raised(c, QUESTION, about)):
+        if await self._database.read(lambda store: store.alerts.is_raised(QUESTION, about)):
             return
         if not self._may_alert(task.worker):
             log.warning("worker %s asks too often; no alert about task %s", task.worker, task.id)
@@ -286,24 +292,58 @@ class TaskClerk:
 
 
 def _untakable(
-    connection: Connection, seqs: Collection[int]
+    store: Store, rows: Sequence[TaskRow]
 ) -> tuple[list[tuple[TaskRow, str]], list[TaskRow]]:
-    """The tasks requested by the records of INBOX at `seqs` (a batch of the fold) that no worker can ever take."""
-    dead = tasks.undelivered_dead(connection, seqs=seqs)
-    return dead, tasks.misdirected(connection, seqs=seqs)
+    """Those of `rows`, which nobody has taken, that no worker can ever take.
+
+    Returns:
+        Tasks whose request is dead, each with the reason, and tasks whose request went to a person, or to nobody by a
+        message that is a copy.
+    """
+    requests = {row.seq: row for row in store.messages.messages_at([r.requested_seq for r in rows])}
+    workers = store.agents.agents_by_uid({row.worker for row in rows})
+    dead, misdirected = [], []
+    for row in rows:
+        request, worker = requests.get(row.requested_seq), workers.get(row.worker)
+        nobody = worker is None or worker.retired
+        if request is not None and request.state == State.DEAD.value:
+            dead.append((row, request.reason))
+        # Where the request has a row, its own end says that the recipient is gone.
+        elif (worker is not None and worker.kind == "human") or (request is None and nobody):
+            misdirected.append(row)
+    return dead, misdirected
 
 
-def _kept_waiting(connection: Connection, seqs: Collection[int]) -> list[tuple[str, str]]:
-    """The workers whose messages delay the requests in the records of INBOX at `seqs`."""
-    asked = tasks.untaken(connection, seqs)
-    known = agents.agents_by_uid(connection, asked)
+def _retired_with_tasks(store: Store) -> list[str]:
+    """The retired workers with open tasks."""
+    known = store.agents.agents_by_uid(store.tasks.counts())
+    return [uid for uid, agent in known.items() if agent.retired]
+
+
+def _kept_waiting(store: Store, rows: Sequence[TaskRow]) -> list[tuple[str, str]]:
+    """The workers whose messages delay the requests of `rows`, which nobody has taken, each with one such task."""
+    asked = {row.worker: row.id for row in rows}
+    known = store.agents.agents_by_uid(asked)
     return [
         (worker, task)
         for worker, task in asked.items()
         if worker in known
         and known[worker].kind != "human"
         and not known[worker].retired
-        and pending.keeps_waiting(connection, worker)
+        and store.pending.keeps_waiting(worker)
+    ]
+
+
+def _behind(store: Store, seqs: Collection[int]) -> list[tuple[TaskHead, State]]:
+    """The tasks requested at `seqs` of INBOX whose request does not show yet that they were taken or have ended, each
+    with the missing state.
+    """
+    taken = {head.requested_seq: head for head in store.tasks.heads_by_requests(seqs) if head.seq}
+    unseen = (State.ACCEPTED.value, State.DELIVERED.value)
+    return [
+        (head, State.ANSWERED if head.final else State.SEEN)
+        for row in store.messages.messages_at(taken)
+        if not row.final and ((head := taken[row.seq]).final or row.state in unseen)
     ]
 
 
@@ -315,20 +355,24 @@ def _says_dead(record: Message) -> bool:
 
 
 def _changes(
-    connection: Connection, seqs: Sequence[int]
+    store: Store, seqs: Sequence[int]
 ) -> tuple[list[_TaskChange], list[tuple[TaskHead, State]]]:
     """The changes in the records at `seqs`, and the tasks whose request does not show them yet."""
-    events = tasks.events_at(connection, seqs)
-    rows = {row.id: row for row in tasks.tasks_by_ids(connection, {e.task for e in events})}
-    known = agents.agents_by_uid(connection, {row.requester for row in rows.values()})
+    events = store.tasks.events_at(seqs)
+    rows = {row.id: row for row in store.tasks.tasks_by_ids({e.task for e in events})}
+    known = store.agents.agents_by_uid({row.requester for row in rows.values()})
     changes = [
         _TaskChange(event, row, known.get(row.requester))
         for event in events
         if (row := rows.get(event.task)) is not None
     ]
     # Taken, or ended: receipts show no state between these.
-    ids = {change.task.id for change in changes if not change.event.event or change.task.final}
-    return changes, tasks.behind(connection, ids=ids) if ids else []
+    requests = {
+        change.task.requested_seq
+        for change in changes
+        if not change.event.event or change.task.final
+    }
+    return changes, _behind(store, requests) if requests else []
 
 
 def _update(event: TaskEventRow, task: TaskRow, *, whole: bool) -> dict:

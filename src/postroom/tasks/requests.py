@@ -15,9 +15,8 @@ from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.ids import message_id
 from postroom.protocol.limits import MAX_LABEL
 from postroom.protocol.tasks import task_id
-from postroom.store import agents, messages
 from postroom.store.agents import Agent
-from postroom.store.database import Connection, Database
+from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
 from postroom.store.tasks import TaskRow
 from postroom.tasks.records import TaskRecord
@@ -98,7 +97,7 @@ class Requests:
             )
 
         def earlier(made: str) -> Awaitable[MessageRow | None]:
-            return self._database.read(lambda c: messages.message_of(c, requester, made))
+            return self._database.read(lambda store: store.messages.message_of(requester, made))
 
         # The request must also fit the task's records, or the worker could only refuse it.
         _first(envelope(secrets.token_hex(16)), requester).encode()
@@ -121,20 +120,20 @@ class Requests:
         secret = await self._secret(requester)
         made = {worker: message_id(secret, worker, key) for worker in workers}
 
-        def find(connection: Connection) -> str:
+        def find(store: Store) -> str:
             for worker, request in made.items():
-                if messages.message_of(connection, requester, request) is not None:
+                if store.messages.message_of(requester, request) is not None:
                     return worker
             return ""
 
         return await self._database.read(find)
 
     async def _secret(self, uid: str) -> bytes:
-        def find(connection: Connection) -> bytes | None:
-            agent = agents.agent_by_uid(connection, uid)
+        def find(store: Store) -> bytes | None:
+            agent = store.agents.agent_by_uid(uid)
             if agent is None or agent.retired:
                 return None
-            return agents.message_secret(connection, uid)
+            return store.agents.message_secret(uid)
 
         secret = await self._database.read(find)
         if secret is None:

@@ -23,7 +23,6 @@ from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import UID
 from postroom.protocol.limits import MAX_EVENT_BYTES, MAX_SAID, MAX_TASK_BYTES
 from postroom.protocol.tasks import EXPECTED, follows, parse_task_subject, task_id
-from postroom.store import tasks
 from postroom.store.database import Store
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.records import Link, artifact_size
@@ -86,7 +85,7 @@ def fold_record(store: Store, record: Message) -> list[Change]:
     if said is None:
         return []
     worker, task, state = said
-    head = tasks.head_by_id(store, task)
+    head = store.tasks.head_by_id(task)
     if head is None or head.worker != worker or head.final:
         return []
     before = TaskState(head.state) if head.seq else None
@@ -97,10 +96,9 @@ def fold_record(store: Store, record: Message) -> list[Change]:
     except (ProtocolViolation, RecursionError):
         return []
     if change.snapshot and head.snapshot_seq:
-        tasks.drop_snapshot(store, head.snapshot_seq)
+        store.tasks.drop_snapshot(head.snapshot_seq)
     row = change.head
-    tasks.record_change(
-        store,
+    store.tasks.record_change(
         row,
         TaskEventRow(
             seq=row.seq,
@@ -263,7 +261,7 @@ def _priority_over(copy: Store, record: Message, before: float) -> bool:
 
 
 def _over(copy: Store, task: str, before: float) -> bool:
-    row = tasks.head_by_id(copy, task)
+    row = copy.tasks.head_by_id(task)
     return row is None or (row.final and row.updated_at < before)
 
 

@@ -28,10 +28,8 @@ from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, only_one
 from postroom.protocol.priority import Cancel, Input
 from postroom.protocol.tasks import TASK_ID
-from postroom.store import agents
-from postroom.store import tasks as store
 from postroom.store.agents import Agent
-from postroom.store.database import Connection, Database
+from postroom.store.database import Database, Store
 from postroom.store.tasks import TaskRow
 from postroom.tasks import views
 from postroom.tasks.chain import Chain, ended
@@ -114,7 +112,7 @@ class OrgTaskService:
             found = await self._row(ref)
         elif ID_PREFIX.fullmatch(ref):
             limit = MAX_CANDIDATES + 1
-            heads = await self._database.read(lambda c: store.tasks_by_prefix(c, ref, limit))
+            heads = await self._database.read(lambda store: store.tasks.tasks_by_prefix(ref, limit))
             one = only_one(ref, [head.id for head in heads], "tasks")
             found = await self._row(one) if one else None
         else:
@@ -156,9 +154,8 @@ class OrgTaskService:
     ) -> list[TaskView]:
         """Tasks without their artifacts, the newest request first; `before` is a `requested` of an earlier answer."""
 
-        def find(connection: Connection) -> list[TaskView]:
-            heads = store.list_tasks(
-                connection,
+        def find(store: Store) -> list[TaskView]:
+            heads = store.tasks.list_tasks(
                 worker=worker,
                 requester=requester,
                 states=[state.value for state in states],
@@ -166,33 +163,33 @@ class OrgTaskService:
                 limit=limit,
                 before=before,
             )
-            return views.listed(connection, heads, self.blocker)
+            return views.listed(store, heads, self.blocker)
 
         return await self._database.read(find)
 
     async def attention(self) -> list[TaskView]:
         """The tasks that wait for an answer, the oldest request first."""
         return await self._database.read(
-            lambda c: views.listed(c, store.interrupted(c), self.blocker)
+            lambda store: views.listed(store, store.tasks.interrupted(), self.blocker)
         )
 
     async def events(self, ref: str, *, after: int = 0, limit: int = PAGE) -> list[TaskEvent]:
         """The first `limit` changes of a task past sequence `after`, in their order."""
         row = await self.find(ref)
         return await self._database.read(
-            lambda c: views.events(store.events_of(c, row.id, after, limit), row)
+            lambda store: views.events(store.tasks.events_of(row.id, after, limit), row)
         )
 
     async def open_counts(self) -> dict[str, int]:
         """The number of open tasks of each worker that has any."""
-        return await self._database.read(store.counts)
+        return await self._database.read(lambda store: store.tasks.counts())
 
     async def current(self) -> dict[str, TaskView]:
         """The current task of each worker: the one that runs, else the oldest that waits for an answer."""
 
-        def find(connection: Connection) -> list[TaskView]:
-            heads = list(store.current(connection).values())
-            return views.listed(connection, heads, self.blocker)
+        def find(store: Store) -> list[TaskView]:
+            heads = list(store.tasks.current().values())
+            return views.listed(store, heads, self.blocker)
 
         return {view.worker.uid: view for view in await self._database.read(find)}
 
@@ -273,7 +270,7 @@ class OrgTaskService:
         Raises:
             RequestTimeout, BusDisconnected, StreamFull: perhaps not ended.
         """
-        for head in await self._database.read(lambda c: store.open_tasks(c, worker)):
+        for head in await self._database.read(lambda store: store.tasks.open_tasks(worker)):
             row = await self.find(head.id)
             for _ in range(CANCEL_TRIES):
                 if row.state != TaskState.WORKING or await self._write_end(
@@ -284,7 +281,9 @@ class OrgTaskService:
 
     async def _check_taken(self, row: TaskRow, text: str) -> None:
         """Raise `Conflict` if another answer followed the question of `row`."""
-        (next_one,) = await self._database.read(lambda c: store.events_of(c, row.id, row.seq, 1))
+        (next_one,) = await self._database.read(
+            lambda store: store.tasks.events_of(row.id, row.seq, 1)
+        )
         taken = answer_in(json.loads(next_one.event)) if next_one.event else ""
         if taken and taken != text:
             raise Conflict(
@@ -311,7 +310,7 @@ class OrgTaskService:
 
     async def _end(self, row: TaskRow, by: str, reason: str) -> bool:
         """Write that the task is canceled; False if another writer has changed it meanwhile."""
-        agent = await self._database.read(lambda c: agents.agent_by_uid(c, by))
+        agent = await self._database.read(lambda store: store.agents.agent_by_uid(by))
         why = f"canceled by @{agent.nick}" if agent is not None else "canceled"
         return await self._write_end(row, TaskState.CANCELED, f"{why}: {reason}" if reason else why)
 
@@ -332,10 +331,10 @@ class OrgTaskService:
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def _row(self, task: str) -> TaskRow | None:
-        return await self._database.read(lambda c: store.task_by_id(c, task))
+        return await self._database.read(lambda store: store.tasks.task_by_id(task))
 
     async def _show(self, row: TaskRow) -> TaskView:
-        return await self._database.read(lambda c: views.whole(c, row, self.blocker))
+        return await self._database.read(lambda store: views.whole(store, row, self.blocker))
 
     def blocker(self, worker: str) -> str:
         """Why a worker does nothing for its tasks now, "" for no known reason."""

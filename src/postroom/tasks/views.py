@@ -14,10 +14,8 @@ from typing import Any, cast
 from postroom.protocol import shapes
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.limits import MAX_DETAIL, MAX_NAMED_BLOBS
-from postroom.store import blobs
-from postroom.store import tasks as store
-from postroom.store.database import Connection
-from postroom.store.parties import Party, parties
+from postroom.store.database import Store
+from postroom.store.parties import Party
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import answer_in, artifacts_of, status_text
@@ -144,12 +142,12 @@ class TaskEvent:
         }
 
 
-def listed(connection: Connection, heads: Sequence[TaskHead], blocker: Blocker) -> list[TaskView]:
+def listed(store: Store, heads: Sequence[TaskHead], blocker: Blocker) -> list[TaskView]:
     """The tasks in their order, as lists show them: without artifacts."""
-    known = parties(connection, (uid for head in heads for uid in (head.worker, head.requester)))
+    known = store.agents.parties(uid for head in heads for uid in (head.worker, head.requester))
     ahead, begun = (
-        _ahead(connection, heads),
-        store.begun(connection, [head.id for head in heads]),
+        _ahead(store, heads),
+        store.tasks.begun([head.id for head in heads]),
     )
     return [
         _view(head, known, _detail(head, known, ahead, blocker), begun.get(head.id))
@@ -157,22 +155,22 @@ def listed(connection: Connection, heads: Sequence[TaskHead], blocker: Blocker) 
     ]
 
 
-def whole(connection: Connection, row: TaskRow, blocker: Blocker) -> TaskView:
+def whole(store: Store, row: TaskRow, blocker: Blocker) -> TaskView:
     """One task with all that its worker has reported."""
-    known = parties(connection, (row.worker, row.requester))
-    detail = _detail(row, known, _ahead(connection, [row]), blocker)
+    known = store.agents.parties((row.worker, row.requester))
+    detail = _detail(row, known, _ahead(store, [row]), blocker)
     task = json.loads(row.snapshot)
-    view = _view(row, known, detail, store.begun(connection, [row.id]).get(row.id))
+    view = _view(row, known, detail, store.tasks.begun([row.id]).get(row.id))
     artifacts = artifacts_of(task)
-    _add_sizes(connection, artifacts, row.worker)
+    _add_sizes(store, artifacts, row.worker)
     return replace(view, status_text=status_text(task), artifacts=artifacts)
 
 
-def _add_sizes(connection: Connection, artifacts: list[dict[str, Any]], worker: str) -> None:
+def _add_sizes(store: Store, artifacts: list[dict[str, Any]], worker: str) -> None:
     """Add the size of each file, None for a file that the worker may not read."""
     files = [file for artifact in artifacts for file in artifact.get("files", ())]
     hashes = {file["url"].removeprefix(PREFIX) for file in files[:MAX_NAMED_BLOBS]}
-    known = blobs.sizes(connection, hashes, worker)
+    known = store.blobs.sizes(hashes, worker)
     for file in files:
         file["size"] = known.get(file["url"].removeprefix(PREFIX))
 
@@ -182,10 +180,10 @@ def events(rows: Sequence[TaskEventRow], task: TaskRow) -> list[TaskEvent]:
     return [_event(row, task) for row in rows]
 
 
-def news(connection: Connection, rows: Sequence[TaskEventRow]) -> list[dict[str, Any]]:
+def news(store: Store, rows: Sequence[TaskEventRow]) -> list[dict[str, Any]]:
     """Changes of any tasks in their order, with parties and request, for readers that follow all tasks."""
-    heads = {head.id: head for head in store.heads_by_ids(connection, {row.task for row in rows})}
-    known = parties(connection, (uid for h in heads.values() for uid in (h.worker, h.requester)))
+    heads = {head.id: head for head in store.tasks.heads_by_ids({row.task for row in rows})}
+    known = store.agents.parties(uid for h in heads.values() for uid in (h.worker, h.requester))
     return [
         _event(row, head).as_json()
         | {
@@ -220,10 +218,10 @@ def _view(head: TaskHead, known: dict[str, Party], detail: str, begun: float | N
     )
 
 
-def _ahead(connection: Connection, heads: Sequence[TaskHead]) -> dict[str, int]:
+def _ahead(store: Store, heads: Sequence[TaskHead]) -> dict[str, int]:
     """The number of tasks ahead of each of those that are taken and wait."""
     waiting = [head for head in heads if head.seq and head.state == TaskState.SUBMITTED]
-    queues = {worker: store.queue(connection, worker) for worker in {h.worker for h in waiting}}
+    queues = {worker: store.tasks.queue(worker) for worker in {h.worker for h in waiting}}
     return {
         head.id: sum(
             state == TaskState.WORKING or requested < head.requested_seq

@@ -10,7 +10,6 @@ from postroom.identity.account_publisher import Accounts
 from postroom.identity.credential import Credential
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
-from postroom.store import credentials as rows
 from postroom.store.database import Database
 
 log = get_logger(__name__)
@@ -42,7 +41,9 @@ class Issuer:
             uid, projects, lifetime=self._lifetime, now=now, proxied=True
         )
         key, expires = credential.public, now + self._lifetime
-        await self._database.write(lambda c: rows.add_credential(c, key, uid, expires))
+        await self._database.write(
+            lambda store: store.credentials.add_credential(key, uid, expires)
+        )
         return credential
 
     async def renew(self, key: str, uid: str, projects: tuple[str, ...]) -> str:
@@ -56,7 +57,9 @@ class Issuer:
             key, uid, projects, lifetime=self._lifetime, now=now, proxied=True
         )
         expires = now + self._lifetime
-        if not await self._database.write(lambda c: rows.prolong(c, key, uid, expires)):
+        if not await self._database.write(
+            lambda store: store.credentials.prolong(key, uid, expires)
+        ):
             raise Forbidden("the credential was not issued by this post room, or was revoked")
         return token
 
@@ -69,11 +72,13 @@ class Issuer:
         """
         async with self._voiding:
             now = time.time()
-            keys = await self._database.write(lambda c: rows.keys_out(c, uid, now=now))
+            keys = await self._database.write(
+                lambda store: store.credentials.keys_out(uid, now=now)
+            )
             if not keys:
                 return 0
             self._trust.revoke(keys, now=now)
-            await self._database.write(lambda c: rows.forget_keys(c, list(keys)))
+            await self._database.write(lambda store: store.credentials.forget_keys(list(keys)))
         await self._accounts.publish()
         return len(keys)
 

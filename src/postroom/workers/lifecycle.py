@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from sqlalchemy import Connection
-
 from postroom.directory.cards import Card, read_card
 from postroom.errors import AlreadyRunning, InvalidTemplate, NotFound
 from postroom.identity.tokens import digest, new_token
@@ -20,8 +18,8 @@ from postroom.protocol.ids import check_name
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS
 from postroom.protocol.template import parse_template
 from postroom.settings import DEFAULT_PROJECT
-from postroom.store import workers as worker_rows
 from postroom.store.agents import Agent
+from postroom.store.store import Store
 from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
 from postroom.workers.launch import SpawnRequest, WorkerFolders, card_of
 from postroom.workers.leftovers import Leftover, delete, folders, measured
@@ -115,14 +113,14 @@ class Workers:
 
     async def records(self) -> list[tuple[Agent, WorkerRecord]]:
         """Every worker that is not retired, oldest first."""
-        records = await self._database.read(worker_rows.all_workers)
+        records = await self._database.read(lambda store: store.workers.all_workers())
         agents = {agent.uid: agent for agent in await self._directory.all()}
         return [(agents[record.uid], record) for record in records if record.uid in agents]
 
     async def record(self, ref: str) -> tuple[Agent, WorkerRecord]:
         """The worker with that nick (with or without `@`) or uid."""
         agent = await self._directory.resolve(ref)
-        record = await self._database.read(lambda c: worker_rows.worker_by_uid(c, agent.uid))
+        record = await self._database.read(lambda store: store.workers.worker_by_uid(agent.uid))
         if record is None:
             raise NotFound(f"@{agent.nick} is not a worker of this post room")
         return agent, record
@@ -169,7 +167,7 @@ class Workers:
             request.nick or template.name,
             kind="worker",
             projects=(project,),
-            also=lambda c, agent: worker_rows.add_worker(c, record_of(agent)),
+            also=lambda c, agent: c.workers.add_worker(record_of(agent)),
         )
         try:
             async with self._runs.lock(agent.uid):
@@ -189,7 +187,7 @@ class Workers:
         await self._gateway.close_door(uid)
         # In this order a kill in between leaves only a record that nobody asks for.
         await self._directory.retire(uid)
-        await self._database.write(lambda c: worker_rows.remove_worker(c, uid))
+        await self._database.write(lambda store: store.workers.remove_worker(uid))
         for stream in AGENT_CONSUMER_STREAMS:
             await self._admin.delete_consumer(stream, uid)
 
@@ -217,7 +215,10 @@ class Workers:
         """The folders of removed workers, each with the nick that its worker had, "" if unknown."""
         # Folders first: a worker that is spawned meanwhile has its record before its folder.
         found = await asyncio.to_thread(folders, self._settings.workers)
-        kept = {record.uid for record in await self._database.read(worker_rows.all_workers)}
+        kept = {
+            record.uid
+            for record in await self._database.read(lambda store: store.workers.all_workers())
+        }
         nicks = {agent.uid: agent.nick for agent in await self._directory.all(retired=True)}
         return [
             (await asyncio.to_thread(measured, folder), nicks.get(folder.name, ""))
@@ -237,7 +238,9 @@ class Workers:
         agent, record = await self.record(ref)
         async with self._runs.lock(agent.uid):
             if record.desired != REVOKED:
-                await self._database.write(lambda c: worker_rows.set_desired(c, agent.uid, STOPPED))
+                await self._database.write(
+                    lambda store: store.workers.set_desired(agent.uid, STOPPED)
+                )
             await self._runs.end(agent.uid)
             await self._issuer.withdraw(agent.uid)
         return agent
@@ -267,9 +270,9 @@ class Workers:
         return agents
 
     async def _shut_out(self, uid: str) -> None:
-        def forbid(connection: Connection) -> None:
-            worker_rows.set_desired(connection, uid, REVOKED)
-            worker_rows.set_token(connection, uid, digest(new_token()))
+        def forbid(store: Store) -> None:
+            store.workers.set_desired(uid, REVOKED)
+            store.workers.set_token(uid, digest(new_token()))
 
         run = self._runs.get(uid)
         if run is not None:
@@ -320,10 +323,10 @@ class Workers:
         return agent, renewal.changed if renewal else ()
 
     async def _note_restart(self, record: WorkerRecord) -> None:
-        def note(connection: Connection) -> None:
-            worker_rows.set_desired(connection, record.uid, RUNNING)
-            worker_rows.set_begun(connection, record.uid, time.time())
-            worker_rows.set_template(connection, record)
+        def note(store: Store) -> None:
+            store.workers.set_desired(record.uid, RUNNING)
+            store.workers.set_begun(record.uid, time.time())
+            store.workers.set_template(record)
 
         await self._database.write(note)
 
@@ -355,7 +358,7 @@ class Workers:
         chosen = prepared.chosen
         if record.level != chosen.capability.level:
             level = chosen.capability.level.value
-            await self._database.write(lambda c: worker_rows.set_level(c, agent.uid, level))
+            await self._database.write(lambda store: store.workers.set_level(agent.uid, level))
         before = await self._alerts.reached()
         run = await self._starter.start(agent, record, prepared.template, chosen, prepared.files)
         self._runs.begin(agent, run)

@@ -16,7 +16,6 @@ from postroom.protocol.alerts import Alert
 from postroom.protocol.presence import OUT_OF_MEMORY
 from postroom.sandbox.limit_monitor import LimitedHandle, memory_exceeded
 from postroom.sandbox.port import ExitStatus, FarHandle, Limits, SandboxHandle
-from postroom.store import workers as worker_rows
 from postroom.store.agents import Agent
 from postroom.workers.parts import WorkerParts
 
@@ -204,7 +203,7 @@ class Runs:
             if self._last.get(agent.uid) is not run:
                 return  # a person has started it again
             await self._database.write(
-                lambda c: worker_rows.set_exceeded(c, agent.uid, run.exceeded)
+                lambda store: store.workers.set_exceeded(agent.uid, run.exceeded)
             )
             if self.limited is not None:
                 await self.limited(agent.uid, run.exceeded)

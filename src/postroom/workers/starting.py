@@ -16,7 +16,6 @@ from postroom.protocol.template import Template
 from postroom.sandbox.limit_monitor import LimitMonitor
 from postroom.sandbox.port import Level
 from postroom.sandbox.select import Chosen
-from postroom.store import workers as worker_rows
 from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
 from postroom.workers.launch import WorkerFolders, WorkerIdentity, card_of, compose, unwritable
@@ -88,7 +87,7 @@ class Starter:
     ) -> WorkerIdentity:
         token = new_token()
         await self._parts.database.write(
-            lambda c: worker_rows.set_token(c, agent.uid, digest(token))
+            lambda store: store.workers.set_token(agent.uid, digest(token))
         )
         secret = await self._parts.directory.message_secret(agent.uid)
         projects = (record.project,)

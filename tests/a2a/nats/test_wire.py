@@ -239,7 +239,9 @@ async def test_a_slow_consumer_loses_messages_and_is_told(tmp_path: Path):
         go_on.set()
         await subscription.drain()
     assert subscription.dropped == 100 - len(handled.frames) > 80
-    assert [int(each.data) for each in handled.frames] == list(range(len(handled.frames)))
+    numbers = [int(each.data) for each in handled.frames]
+    assert numbers == sorted(set(numbers))
+    assert numbers[:10] == list(range(10))
     assert any(isinstance(error, Refused) for error in errors)
 
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from postroom.store.migrate import holds
+
 revision = "0009"
-down_revision = "0007"
+down_revision = "0008"
 
 FULL = 384 * 1024
 """Bytes of a full task: what follows a snapshot from before has to hold one itself."""
 
 
 def upgrade() -> None:
+    """Change the projection."""
+    if not holds("a2a_tasks"):
+        return
     for name in ("snapshot_seq", "weight", "since"):
         column = sa.Column(name, sa.Integer(), server_default=sa.text("0"), nullable=False)
         op.add_column("a2a_tasks", column)

@@ -1,0 +1,71 @@
+"""Splits the one file of the versions before into that of identity and that of the projection.
+
+Each step can be repeated after a crash. Identity is on disk in its own file before anything leaves the old one.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from postroom.store.migrate import upgrade
+from postroom.store.sqlite import BUSY_TIMEOUT, IDENTITY_FILE, altering, typed_faults
+
+OLD_FILE = "postroom.db"
+LAST = "0007"
+"""The last version of the one file."""
+
+MOVED = ("memberships", "api_keys", "workers", "credentials", "blob_readers", "blobs", "agents")
+"""The tables of identity in that version, in the order in which they can be dropped."""
+
+
+def split(projection: Path) -> None:
+    """Make `projection`, and identity beside it, of the old file in their folder, if it is there.
+
+    Raises:
+        StateUnwritable: the disk is full or read-only; the next start goes on.
+    """
+    old = projection.with_name(OLD_FILE)
+    if not old.exists():
+        return
+    identity = projection.with_name(IDENTITY_FILE)
+    with typed_faults(), closing(sqlite3.connect(old, BUSY_TIMEOUT, 0, None)) as driver:
+        if not identity.exists():
+            altering(driver, lambda connection: upgrade(connection, LAST))
+            _copy(driver, identity)
+        for table in MOVED:
+            driver.execute(f"DROP TABLE IF EXISTS {table}")
+        driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        driver.execute("PRAGMA journal_mode = DELETE")
+    old.replace(projection)
+    _sync(projection.parent)
+
+
+def _copy(driver: sqlite3.Connection, identity: Path) -> None:
+    new = identity.with_name(f"{IDENTITY_FILE}.new")
+    new.unlink(missing_ok=True)
+    driver.execute("ATTACH ? AS identity", (str(new),))
+    driver.execute("PRAGMA identity.journal_mode = DELETE")
+    driver.execute("BEGIN IMMEDIATE")
+    for table in ("alembic_version", *reversed(MOVED)):
+        shape = "SELECT type, sql FROM main.sqlite_master WHERE tbl_name = ? AND sql IS NOT NULL"
+        # Tables before their indexes.
+        for kind, sql in driver.execute(f"{shape} ORDER BY type DESC", (table,)).fetchall():
+            before, after = sql.split(f"{kind.upper()} ", 1)
+            driver.execute(f"{before}{kind.upper()} identity.{after}")
+        driver.execute(f"INSERT INTO identity.{table} SELECT * FROM main.{table}")  # noqa: S608 (our own names)
+    driver.execute("COMMIT")
+    driver.execute("DETACH identity")
+    _sync(new)
+    new.replace(identity)
+    _sync(identity.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,49 @@
+"""The state of an organisation, by noun: what rules and services ask, whichever database holds it."""
+
+from __future__ import annotations
+
+from postroom.store.agents import AgentStore
+from postroom.store.alerts import AlertStore
+from postroom.store.blobs import BlobStore
+from postroom.store.credentials import CredentialStore
+from postroom.store.messages import MessageStore
+from postroom.store.pending import PendingStore
+from postroom.store.records import RecordStore
+from postroom.store.session import Session
+from postroom.store.tasks import TaskStore
+from postroom.store.workers import WorkerStore
+
+
+class Store:
+    """One transaction or one consistent view, as the runner gives it to a piece of work (`store.database`).
+
+    Attributes:
+        agents, blobs, credentials, workers: identity, whose origin is here.
+        alerts, messages, pending, records: folded from the log.
+        tasks: folded from the log, as a projection of their own.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.agents = AgentStore(session)
+        self.blobs = BlobStore(session)
+        self.credentials = CredentialStore(session)
+        self.workers = WorkerStore(session)
+        self.alerts = AlertStore(session)
+        self.messages = MessageStore(session)
+        self.pending = PendingStore(session)
+        self.records = RecordStore(session)
+        self.tasks = TaskStore(session)
+        # INBOX is in both projections: a message, and the task that it may request.
+        mail, tasks = self.records.cursors, self.tasks.cursors
+        self._cursors = {"INBOX": (mail, tasks), "TASKS": (tasks,)}
+        self._mail = (mail,)
+
+    def cursor(self, stream: str) -> int:
+        """Sequence up to which every projection of `stream` has folded it, 0 before the first record."""
+        return min(cursor.get(stream) for cursor in self._cursors.get(stream, self._mail))
+
+    def set_cursor(self, stream: str, seq: int) -> None:
+        """Store the sequence up to which `stream` is folded."""
+        for cursor in self._cursors.get(stream, self._mail):
+            cursor.set(stream, seq)
