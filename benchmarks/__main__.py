@@ -1,4 +1,4 @@
-"""Run benchmarks: `python -m benchmarks [NAME] [--quick] [--results FOLDER]`."""
+"""Run benchmarks: `python -m benchmarks [NAME] [--quick] [--results FOLDER] [the options of NAME]`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pathlib import Path
 
 from benchmarks import report
 
-NAMES = ("sends", "up", "memory", "cli", "tasks", "a2a", "gateway", "sandboxes")
+NAMES = ("sends", "up", "memory", "cli", "tasks", "a2a", "gateway", "sandboxes", "plane")
 """Each is the module of that name here, with a function `run(sheet, *, quick)`.
 
-It may have `table(result)`, in place of the common table, and `plot(result)`, which gives an SVG.
+It may have `table(result)`, in place of the common table, `plot(result)`, which gives an SVG, and `parse(words)` for
+options of its own, whose words `run` then gets, too.
 """
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -22,18 +23,25 @@ RESULTS = Path(__file__).resolve().parent / "results"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one benchmark or all; each prints a table and writes its result."""
-    chosen = _parser().parse_args(arguments)
+    parser = _parser()
+    chosen, words = parser.parse_known_args(arguments)
     folder = chosen.results or (None if chosen.quick else RESULTS)
     for name in [chosen.name] if chosen.name else NAMES:
-        measure(name, folder, quick=chosen.quick)
+        benchmark = importlib.import_module(f"benchmarks.{name}")
+        if hasattr(benchmark, "parse"):
+            benchmark.parse(words)  # says at once what is wrong with them
+        elif words:
+            parser.error(f"{name} has no {' '.join(words)}")
+        measure(name, folder, quick=chosen.quick, words=words)
     return 0
 
 
-def measure(name: str, folder: Path | None, *, quick: bool) -> None:
+def measure(name: str, folder: Path | None, *, quick: bool, words: Sequence[str] = ()) -> None:
     """Run benchmark `name`, print its table, and write its result into `folder` if there is one."""
     benchmark = importlib.import_module(f"benchmarks.{name}")
     sheet, before, begin = report.Sheet(), report.load(), time.monotonic()
-    benchmark.run(sheet, quick=quick)
+    own = {"words": words} if hasattr(benchmark, "parse") else {}
+    benchmark.run(sheet, quick=quick, **own)
     result = report.document(name, sheet, load_before=before, load_after=report.load())
     print(getattr(benchmark, "table", report.table)(result))
     print(f"\n{name}: took {time.monotonic() - begin:.0f} s", end="")

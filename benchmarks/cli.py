@@ -44,10 +44,15 @@ def _commands(state: Path, uid: str) -> dict[str, list[str]]:
 
 def _turn(commands: dict[str, list[str]], room: PostRoom) -> dict[str, float]:
     """Run each command once; seconds of processor time by name."""
-    return {name: _processor_time(command, room.env) for name, command in commands.items()}
+    return {name: processor_time(command, room.env) for name, command in commands.items()}
 
 
-def _processor_time(command: list[str], env: dict[str, str]) -> float:
+def processor_time(command: list[str], env: dict[str, str]) -> float:
+    """Seconds that a command uses.
+
+    Raises:
+        RuntimeError: it failed.
+    """
     process = subprocess.Popen(
         command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )

@@ -21,17 +21,19 @@ ECHO = Path(__file__).resolve().parent.parent / "examples" / "echo.toml"
 DEADLINE = 90.0
 """Seconds that any one command may take; longer than `up --detach` itself waits, so that it can tidy up."""
 
-_KEPT = ("PATH", "LANG", "PYTHONPATH", "VIRTUAL_ENV", "POSTROOM_NATS_SERVER")
+_KEPT = ("PATH", "LANG", "POSTROOM_NATS_SERVER")
+_OWN = ("PYTHONPATH", "VIRTUAL_ENV")
 
 
-def command_line(state: Path, *words: str) -> list[str]:
-    """A command of Postroom on the state folder `state`."""
-    return [sys.executable, "-m", "postroom", "--state", str(state), *words]
+def command_line(state: Path, *words: str, python: str = sys.executable) -> list[str]:
+    """A command of Postroom on the state folder `state`, as the environment of `python` has it."""
+    return [python, "-m", "postroom", "--state", str(state), *words]
 
 
-def environment(scratch: Path) -> dict[str, str]:
-    """The environment of every process: nothing of the user's settings reaches it."""
-    kept = {key: os.environ[key] for key in _KEPT if key in os.environ}
+def environment(scratch: Path, python: str = sys.executable) -> dict[str, str]:
+    """The environment of every process: nothing of the user's settings reaches it, nor of another interpreter's."""
+    wanted = _KEPT + (_OWN if python == sys.executable else ())
+    kept = {key: os.environ[key] for key in wanted if key in os.environ}
     return kept | {"HOME": str(scratch), "NO_COLOR": "1"}
 
 
@@ -41,11 +43,13 @@ class PostRoom:
     Attributes:
         state: its state folder.
         env: the environment of its commands.
+        python: the interpreter that runs them.
     """
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, python: str = sys.executable) -> None:
         self.state = scratch / "state"
-        self.env = environment(scratch)
+        self.env = environment(scratch, python)
+        self.python = python
 
     def run(self, *words: str) -> str:
         """Run a command to its end; returns what it printed.
@@ -54,7 +58,7 @@ class PostRoom:
             RuntimeError: it failed; with what it said.
         """
         done = subprocess.run(
-            command_line(self.state, *words),
+            command_line(self.state, *words, python=self.python),
             env=self.env,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -118,10 +122,10 @@ def scratch_folder() -> Generator[Path]:
 
 
 @contextlib.contextmanager
-def post_room() -> Generator[PostRoom]:
-    """A post room on free ports."""
+def post_room(python: str = sys.executable) -> Generator[PostRoom]:
+    """A post room on free ports, run by that interpreter."""
     with scratch_folder() as scratch:
-        room = PostRoom(scratch)
+        room = PostRoom(scratch, python)
         pids: list[int] = []
         try:
             room.run("up", "--detach", "--port", "0", "--nats-port", "0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import sys
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -44,8 +45,8 @@ def run(sheet: Sheet, *, quick: bool) -> None:
             folder = scratch / str(number)
             folder.mkdir()
             raw.append(asyncio.run(_nats_server(folder / "store")))
-            fresh.append(asyncio.run(_post_room(folder)))
-            known.append(asyncio.run(_post_room(folder)))
+            fresh.append(asyncio.run(start(folder)))
+            known.append(asyncio.run(start(folder)))
     sheet.add("nats-server alone: to its greeting", raw, "ms")
     for name, starts in (("fresh state", fresh), ("existing state", known)):
         bus, ready = [start.bus for start in starts], [start.ready for start in starts]
@@ -63,14 +64,16 @@ def run(sheet: Sheet, *, quick: bool) -> None:
 
 async def _nats_server(store: Path) -> float:
     words = [str(find_binary()), "-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(store)]
-    async with _started(words, store.parent) as (begin, output):
+    async with _started(words, environment(store.parent)) as (begin, output):
         await _greeting(*_place(await _line_with(_LISTENS, output)))
         return _since(begin)
 
 
-async def _post_room(folder: Path) -> Start:
-    words = command_line(folder / "state", "up", "--port", "0", "--nats-port", "0")
-    async with _started(words, folder) as (begin, output):
+async def start(folder: Path, python: str = sys.executable) -> Start:
+    """Start a post room with its state in `folder`, and end it."""
+    ports = ("--port", "0", "--nats-port", "0")
+    words = command_line(folder / "state", "up", *ports, python=python)
+    async with _started(words, environment(folder, python)) as (begin, output):
         url = (await _line_with(_API, output)).group()
         await _greeting(*_place(await _line_with(_BUS, output)))
         await _live(url)
@@ -101,13 +104,13 @@ def _place(found: re.Match[str]) -> tuple[str, int]:
 
 @contextlib.asynccontextmanager
 async def _started(
-    words: list[str], folder: Path
+    words: list[str], env: dict[str, str]
 ) -> AsyncGenerator[tuple[float, asyncio.StreamReader]]:
     """A process, the moment of its start, and what it prints; it is ended in the end, and killed if it does not."""
     begin = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
         *words,
-        env=environment(folder),
+        env=env,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

@@ -11,9 +11,13 @@ import os
 import signal
 from collections.abc import Generator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from tests.postgres import PostgresServer
 
 # A run in the background of a shell ignores SIGINT, and so would every command that the tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -45,6 +49,15 @@ SLOWEST = (
 def anyio_backend() -> str:
     """nats-py runs on asyncio only, so all async tests do."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Generator[PostgresServer]:
+    """A PostgreSQL for the tests of this process; each takes a database, or an organisation, of its own."""
+    from tests.postgres import running_postgres
+
+    with running_postgres() as server:
+        yield server
 
 
 class SkippedPromises:

@@ -78,6 +78,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Delivery", "docs/architecture.md#one-log-one-projection"): {
         "mail-rebuild-equal": "The database is rebuilt from a snapshot and the log behind it, and says the same.",
+        "backup-restores-all": "A backup of a running post room restores every accepted message and task into an empty folder, or nothing; its keys are encrypted.",
+        "retention-chosen": "What you do not keep any more leaves database and log for good; what is open, or an answer to it, stays.",
+        "snapshot-older-copy": "Put older files of the database back under a newer log, or none: the next start shows everything again.",
         "client-stream-resumes": "After a loss a live view goes on behind the last record, without duplicates; a slow reader is told of a gap.",
     },
     ("Delivery", "docs/architecture.md#sidecar"): {
@@ -272,6 +275,12 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "nats-node-death-keeps-accepted": "When one of three servers dies, nothing accepted is lost and the post room goes on.",
         "nats-config-accepted": "What `postroom nats config` prints is what a server needs, and holds no private key.",
         "server-death-reported": "A server that goes and comes back is reported and ends nothing; one that keeps crashing is given up, with its last words.",
+    },
+    ("Operation", "docs/operating.md#running-on-your-own-postgresql"): {
+        "postgres-outage-survived": "PostgreSQL may be killed and started again while messages flow: nothing is lost, and the post room goes on.",
+        "postgres-orgs-apart": "Organisations in one PostgreSQL see nothing of each other, and no two post rooms share one.",
+        "store-contract-kept": "SQLite and PostgreSQL keep the same rules: a batch and its cursors are stored together, identity before the answer.",
+        "store-pages-indexed": "A page of a long list costs hardly more than one of a short list, on both databases.",
     },
     ("Installation", "docs/binding.md#installation"): {
         "install-library-alone": "The library alone has every public name and declares what it imports.",

@@ -7,26 +7,34 @@ from typing import Any
 
 from postroom.store.migrate import create
 from postroom.store.session import Driver, Session
-from postroom.store.sqlite import DIALECT, SQLitePlace
+from postroom.store.sqlite import SQLitePlace
 from postroom.store.store import Store
 
 
 def memory_store() -> Store:
     """An empty one."""
     place = SQLitePlace(None)
-    place.alter("", lambda connection: create(connection, place.parts[""]))
+    place.alter("", lambda connection: create(connection, place, ""))
     return Store(place.connect(writes=True).session)
 
 
-def plans(store: Store, ask: Callable[[Store], object]) -> list[str]:
-    """The lines of SQLite's plan for each statement that `ask` runs on a store."""
-    driver = _Recording(store.session.driver)
-    ask(Store(Session(DIALECT, driver)))
-    return [
-        row[3]
-        for sql, values in driver.asked
-        for row in store.session.driver.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
+def scans(store: Store, ask: Callable[[Store], object]) -> list[str]:
+    """What the statements that `ask` runs on a store read from end to end, as the database plans it."""
+    dialect, driver = store.session.dialect, store.session.driver
+    listening = _Recording(driver)
+    ask(Store(Session(dialect, listening)))
+    if dialect.name == "sqlite":
+        explain, sign, column = "EXPLAIN QUERY PLAN", "SCAN", 3
+    else:
+        explain, sign, column = "EXPLAIN", "Seq Scan", 0
+        driver.execute("SET enable_seqscan TO off")  # for so few rows it would read them all
+    lines = [
+        row[column]
+        for sql, values in listening.asked
+        for row in driver.execute(f"{explain} {sql}", values).fetchall()
     ]
+    none = ("json_each", "subquery", "anon")
+    return [line for line in lines if sign in line and not any(word in line for word in none)]
 
 
 class _Recording:

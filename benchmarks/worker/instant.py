@@ -1,4 +1,6 @@
-"""An agent that completes each task at once, and says when it has read it (seconds since the epoch)."""
+"""An agent that completes each task and answers each message at once, and says when it has read it (seconds since the
+epoch).
+"""
 
 from __future__ import annotations
 
@@ -12,3 +14,5 @@ for line in sys.stdin:
     if said["type"] == "task":
         done = {"type": "complete", "task": said["id"], "text": repr(read_at)}
         print(json.dumps(done), flush=True)
+    elif said["type"] == "message" and said["expects_reply"]:
+        print(json.dumps({"type": "reply", "to": said["id"], "text": repr(read_at)}), flush=True)

@@ -34,6 +34,7 @@ The tree says whose fault it is, so that a caller can decide without reading tex
         ├── PortTaken
         ├── StoreLocked
         ├── StateUnwritable
+        ├── DatabaseAway
         ├── ServerTooOld
         ├── ServerFailed
         │   └── ServersBehind
@@ -81,6 +82,7 @@ __all__ = [
     "BusDisconnected",
     "CallerError",
     "Conflict",
+    "DatabaseAway",
     "EnvironmentFault",
     "Forbidden",
     "InvalidInput",
@@ -181,6 +183,12 @@ class StateUnwritable(EnvironmentFault):
     """The state folder cannot be written."""
 
     code = "state-unwritable"
+
+
+class DatabaseAway(EnvironmentFault):
+    """The database on another server does not answer, or does not let us in."""
+
+    code = "database-away"
 
 
 class ServerTooOld(EnvironmentFault):

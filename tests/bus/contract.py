@@ -128,7 +128,7 @@ class Taken:
     async def acked(self) -> Message:
         """The next delivery's message, acknowledged."""
         delivery = await self.next()
-        await delivery.ack()
+        await delivery.ack(confirm=True)
         return delivery.message
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -445,7 +446,7 @@ async def test_a_record_handed_on_does_not_come_again_while_it_is_open(pair: Pai
 
     assert attempts == [1, 2, 3]
     assert held.count == 1
-    await (await held.next()).ack()
+    await (await held.next()).ack(confirm=True)
     assert await pair.admin.pending("INBOX", pair.bob.uid) == (0, 0)
 
 
@@ -534,7 +535,7 @@ async def test_what_was_fetched_and_not_handed_over_is_given_back_on_close(pair:
     async def slow(delivery: Delivery) -> None:
         started.set()
         await go.wait()
-        await delivery.ack()
+        await delivery.ack(confirm=True)  # a round trip: the closing has begun before it returns
 
     await inboxed(pair, b"1", b"2", b"3")
     subscription = await pair.bob.consume("INBOX", pair.bob.uid, slow)
@@ -596,6 +597,28 @@ async def test_a_replay_may_name_subjects(pair: Pair):
     found = pair.admin.replay("INBOX", subjects=(subjects.inbox(pair.bob.uid, "*"),))
 
     assert [message.payload async for message in found] == [b"1", b"3"]
+
+
+async def test_a_follower_gets_what_is_stored_and_what_comes_and_hears_of_the_end_of_it(pair: Pair):
+    subject = subjects.inbox(pair.bob.uid, pair.alice.uid)
+    for n in range(1, 301):
+        await pair.alice.publish(subject, b"%d" % n)
+    seen: list[int] = []
+    async with asyncio.timeout(TIMEOUT), aclosing(pair.admin.follow("INBOX", after=2)) as found:
+        async for message in found:
+            if message is not None:
+                seen.append(message.sequence)
+                assert message.sender_uid == pair.alice.uid
+            elif len(seen) == 298:
+                await pair.alice.publish(subject, b"301")
+            elif len(seen) > 298:
+                break
+    assert seen == list(range(3, 302))
+
+
+async def test_a_follower_of_an_empty_stream_hears_that_at_once(pair: Pair):
+    async with asyncio.timeout(TIMEOUT), aclosing(pair.admin.follow("TASKS")) as found:
+        assert await anext(found) is None
 
 
 async def test_a_replay_of_an_empty_stream_ends(pair: Pair):
@@ -676,7 +699,7 @@ async def test_a_renewed_bus_goes_on_with_what_it_had(pair: Pair):
     await inboxed(pair, b"after")
 
     assert (await taken.acked()).payload == b"after"
-    await delivery.ack()
+    await delivery.ack(confirm=True)
     assert await pair.admin.pending("INBOX", pair.bob.uid) == (0, 0)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from postroom.bus.nats import NatsAdmin, NatsBus
+from postroom.bus.nats import NatsAdmin, NatsBus, ensure_all
 from postroom.bus.nats import delivery as delivery_module
-from postroom.bus.port import Delivery, Message, MessageBusProvider
+from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider
 from postroom.errors import (
     BusDisconnected,
     Forbidden,
@@ -169,7 +169,7 @@ async def test_an_open_delivery_may_be_acknowledged_after_a_reconnect(nats: Nats
     assert isinstance(nats.bob, NatsBus)
 
     await nats.bob.renew()
-    await delivery.ack()
+    await delivery.ack(confirm=True)
 
     assert await nats.admin.pending("INBOX", nats.bob.uid) == (0, 0)
 
@@ -449,11 +449,60 @@ async def test_no_header_of_a_worker_can_delete_or_delay_what_others_stored(nats
 async def test_presence_is_in_its_bucket(nats: NatsPair):
     await nats.alice.publish(subjects.status(nats.alice.uid), b"idle")
 
+    assert (await in_bucket(nats.admin, nats.alice.uid)).payload == b"idle"
+
+
+async def in_bucket(admin: BusAdmin, uid: str) -> Message:
+    """The presence of that worker, once the bucket has it."""
     async with asyncio.timeout(TIMEOUT):
-        while (
-            kept := await nats.admin.last("KV_presence", f"$KV.presence.{nats.alice.uid}")
-        ) is None:
+        while (kept := await admin.last("KV_presence", f"$KV.presence.{uid}")) is None:
             continue
+    return kept
+
+
+async def test_presence_lies_in_the_memory_of_our_own_server(durable: Rig):
+    """Also where an earlier version has put it on the disk; the inbox stays there."""
+
+    async def storage(stream: str) -> str:
+        return (await durable.admin.jetstream.api(f"STREAM.INFO.{stream}"))["config"]["storage"]
+
+    streams = ("PRESENCE", "KV_presence", "INBOX")
+    assert [await storage(each) for each in streams] == ["file", "file", "file"]
+
+    durable.admin = NatsAdmin(durable.core, own_server=True)
+    await ensure_all(durable.admin)
+    await ensure_all(durable.admin)
+
+    assert [await storage(each) for each in streams] == ["memory", "memory", "file"]
+    agent = await durable.agent()
+    await agent.publish(subjects.status(agent.uid), b"here")
+    assert (await in_bucket(durable.admin, agent.uid)).payload == b"here"
+
+
+async def test_an_acknowledgement_costs_one_frame_unless_it_is_confirmed(nats: NatsPair):
+    taken = Taken()
+    await nats.bob.consume("INBOX", nats.bob.uid, taken, batch=8)
+    assert isinstance(nats.bob, NatsBus)
+    for confirm, frames in ((False, 0), (True, 1)):
+        await nats.alice.publish(subjects.inbox(nats.bob.uid, nats.alice.uid), b"x")
+        delivery = await taken.next()
+        before = nats.bob.connection.received
+        await delivery.ack(confirm=confirm)
+        await nats.bob.connection.settle()
+        assert nats.bob.connection.received - before == frames
+    assert await nats.admin.pending("INBOX", nats.bob.uid) == (0, 0)
+
+
+async def test_a_record_that_is_published_without_confirmation_is_stored(nats: NatsPair):
+    assert isinstance(nats.bob, NatsBus)
+    before = nats.bob.connection.received
+
+    assert await nats.bob.publish(subjects.status(nats.bob.uid), b"idle", confirm=False) is None
+    await nats.bob.connection.settle()
+
+    assert nats.bob.connection.received == before
+    kept = await nats.admin.last("PRESENCE", subjects.status(nats.bob.uid))
+    assert kept is not None
     assert kept.payload == b"idle"
 
 

@@ -16,7 +16,7 @@ from postroom.store.tasks import TaskRow
 from postroom.tasks.chain import Chain
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.service import OrgTaskService
-from postroom.tasks.views import TaskEvent
+from postroom.tasks.views import Known, TaskEvent
 from postroom_a2a.messages import text_of
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import SECONDS, Hand, TaskRoom, emptied, task_room
@@ -155,17 +155,17 @@ async def test_a_task_that_ends_around_a_read_of_its_stream_ends_the_stream(
 ):
     async with emptied(shared) as room:
         alice, task = await taken(room)
-        read, said = OrgTaskService.events, asyncio.Event()
+        read, said = OrgTaskService.course, asyncio.Event()
 
-        async def around(self: OrgTaskService, ref: str, **more: Any) -> list[TaskEvent]:
-            found = await read(self, ref, **more)
+        async def around(self: OrgTaskService, *asked: Any) -> tuple[Known, list[TaskEvent]]:
+            found = await read(self, *asked)
             if said.is_set():
                 return found
             said.set()
             await alice.say(task, TaskState.COMPLETED, "done")
-            return found if when == "behind" else await read(self, ref, **more)
+            return found if when == "behind" else await read(self, *asked)
 
-        monkeypatch.setattr(OrgTaskService, "events", around)
+        monkeypatch.setattr(OrgTaskService, "course", around)
 
         assert [event["text"] for event in await stream(room, task)] == ["", "begun", "done"]
 

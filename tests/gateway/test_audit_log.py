@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -178,6 +179,24 @@ async def test_a_full_file_is_closed_under_a_number_and_the_oldest_goes_with_a_l
     ]
     assert deleted
     assert all("over 3 closed files" in line["reason"] for line in deleted)
+    log.close()
+
+
+@pytest.mark.requirement("retention-chosen")
+async def test_a_closed_file_that_is_too_old_goes_with_a_line(tmp_path: Path):
+    path, now = tmp_path / "audit.jsonl", time.time()
+    log = AuditLog(path, file_bytes=1000, files=100, keep=86400.0, clock=lambda: now)
+    for number in range(40):
+        log.write(record(number))
+    await log.tend()
+    closed = log.files.closed()
+    for number in closed[:2]:
+        os.utime(log.files.closed_path(number), (now, now - 90000))
+    assert [old.number for old in log.too_old()] == closed[:2]
+    now += 3601
+    await log.tend()
+    assert log.files.closed()[: len(closed) - 2] == closed[2:]
+    assert b"older than 1 days" in path.read_bytes()
     log.close()
 
 

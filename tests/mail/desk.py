@@ -93,8 +93,8 @@ class Desk:
     def new_fold(self, database: Database | None = None) -> Fold:
         """A fold as a restart makes it; of an other database where one is given."""
         target = database or self.database
-        after = Clerk(self.bus, target).after if database else self.clerk.after
-        return Fold(self.bus, self.admin, target, self.changes, RULES, after)
+        clerk = Clerk(self.bus, target) if database else self.clerk
+        return Fold(self.admin, target, self.changes, RULES, (clerk.after,))
 
     async def worker(self, nick: str, projects: tuple[str, ...] = ()) -> Worker:
         agent = await self.directory.register(nick, "worker", projects=projects)

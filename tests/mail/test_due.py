@@ -114,6 +114,9 @@ class Failing:
     async def find(self, now: float) -> Due:
         return Due([self.row], None)
 
+    def due_at(self, message: MessageRow) -> float | None:
+        return 0.0
+
     async def act(self, message: MessageRow) -> None:
         self.tried += 1
         if self.tried > 1:
@@ -133,6 +136,9 @@ class Nothing:
     async def find(self, now: float) -> Due:
         return Due([], None)
 
+    def due_at(self, message: MessageRow) -> float | None:
+        return 0.0
+
     async def act(self, message: MessageRow) -> None:
         raise AssertionError
 
@@ -151,8 +157,27 @@ class Counting:
         self.asked.put_nowait(now)
         return Due([], None)
 
+    def due_at(self, message: MessageRow) -> float | None:
+        return message.expires_at or None
+
     async def act(self, message: MessageRow) -> None:
         raise AssertionError
+
+
+def new_mail(seq: int, expires_at: float = 1.0) -> Change:
+    row = MessageRow(seq, "m", "a", "b", "", "{}", 0.0, 0.0, 0.0, expires_at=expires_at)
+    return Change("mail", seq, row=row)
+
+
+async def test_mail_that_is_not_due_before_the_watch_wakes_costs_no_query():
+    task, changes = Counting(), Changes()
+    async with running(Watch(task, changes, clock=lambda: 1000.0).run()):
+        await asyncio.wait_for(task.asked.get(), SECONDS)
+        await asyncio.sleep(0)
+        changes.publish([new_mail(1, 0.0), new_mail(2, 1000.0 + LONGEST_SLEEP + 1)])
+        changes.publish([new_mail(3, 1000.0 + LONGEST_SLEEP - 1)])
+        await asyncio.wait_for(task.asked.get(), SECONDS)
+        assert task.asked.empty()
 
 
 async def test_mail_is_gathered_before_sql_is_asked(monkeypatch: pytest.MonkeyPatch):
@@ -166,9 +191,9 @@ async def test_mail_is_gathered_before_sql_is_asked(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("postroom.mail.due.asyncio.sleep", gather)
     async with running(Watch(task, changes).run()):
         await asyncio.wait_for(task.asked.get(), SECONDS)
-        changes.publish([Change("mail", 1)])
+        changes.publish([new_mail(1)])
         await asyncio.wait_for(gathering.wait(), SECONDS)
-        changes.publish([Change("mail", seq) for seq in range(2, 100)])
+        changes.publish([new_mail(seq) for seq in range(2, 100)])
         assert task.asked.empty()
         gathered.set()
         await asyncio.wait_for(task.asked.get(), SECONDS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import sqlite3
 import time
 from pathlib import Path
@@ -11,10 +13,10 @@ from sqlalchemy import select
 
 from postroom.errors import EnvironmentFault, InvalidInput, NotFound, StateUnwritable
 from postroom.mail.projection import OVER, RULES
-from postroom.projection.rebuild import rebuild
+from postroom.projection.rebuild import catch_up, rebuild
 from postroom.projection.retention import Retention
 from postroom.protocol.receipts import State
-from postroom.store import snapshot
+from postroom.store import copying, snapshot
 from postroom.store.database import Database, Store
 from postroom.store.migrate import migrate
 from postroom.store.schema import PROJECTION, agents
@@ -38,7 +40,7 @@ def later() -> float:
 
 
 def retention(desk: Desk, folder: Path) -> Retention:
-    return Retention(desk.admin, desk.database, folder, OVER, clock=later)
+    return Retention(desk.admin, desk.database, folder, OVER, org="default", clock=later)
 
 
 async def seen_and_open(desk: Desk) -> tuple[int, int]:
@@ -73,7 +75,12 @@ async def test_only_records_of_final_messages_are_deleted(tmp_path: Path, backen
 async def test_what_became_final_a_moment_ago_is_kept(tmp_path: Path):
     async with running_desk(tmp_path) as desk:
         await seen_and_open(desk)
-        assert await Retention(desk.admin, desk.database, tmp_path / "copy", OVER).shorten() == 0
+        assert (
+            await Retention(
+                desk.admin, desk.database, tmp_path / "copy", OVER, org="default"
+            ).shorten()
+            == 0
+        )
 
 
 @pytest.mark.requirement("mail-retention-covered")
@@ -86,7 +93,7 @@ async def test_without_room_for_a_copy_nothing_is_deleted(
         def full(*_: object) -> Path:
             raise StateUnwritable("the disk is full")
 
-        monkeypatch.setattr(snapshot, "take", full)
+        monkeypatch.setattr(snapshot, "verify", full)
         with pytest.raises(StateUnwritable):
             await retention(desk, tmp_path / "copy").shorten()
         assert len(await left(desk, "INBOX")) == 2
@@ -117,10 +124,12 @@ async def test_rebuilding_in_place_keeps_agents_and_rows_and_the_fold_goes_on(tm
             await seen_and_open(desk)
             await retention(desk, tmp_path / "copy").shorten()
         before = await desk.database.read(tables)
-        everyone = await desk.database.read(lambda c: c.session.rows(select(agents)))
+        everyone = await desk.database.read(lambda store: store.session.rows(select(agents)))
         await rebuild(desk.database, desk.admin, RULES, tmp_path / "copy" / snapshot.NAME)
         assert await desk.database.read(tables) == before
-        assert await desk.database.read(lambda c: c.session.rows(select(agents))) == everyone
+        assert (
+            await desk.database.read(lambda store: store.session.rows(select(agents))) == everyone
+        )
 
 
 async def test_a_damaged_copy_changes_nothing(tmp_path: Path):
@@ -133,14 +142,17 @@ async def test_a_damaged_copy_changes_nothing(tmp_path: Path):
         assert await desk.database.read(tables) == before
 
 
-async def test_a_damaged_database_does_not_replace_the_last_good_copy(
+def take(desk: Desk, folder: Path) -> Path:
+    copying.take(desk.database, folder / snapshot.NAME, "default")
+    return folder / snapshot.NAME
+
+
+async def test_a_snapshot_that_cannot_be_read_again_does_not_replace_the_last_good_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with running_desk(tmp_path) as desk:
         await seen_and_open(desk)
-        path = desk.database.path
-        assert path is not None
-        kept = snapshot.take(path, tmp_path / "copy")
+        kept = take(desk, tmp_path / "copy")
         good = kept.read_bytes()
 
         def damaged(_: Path) -> None:
@@ -148,25 +160,92 @@ async def test_a_damaged_database_does_not_replace_the_last_good_copy(
 
         monkeypatch.setattr(snapshot, "verify", damaged)
         with pytest.raises(EnvironmentFault):
-            snapshot.take(path, tmp_path / "copy")
+            take(desk, tmp_path / "copy")
         assert kept.read_bytes() == good
+        assert [path.name for path in kept.parent.iterdir()] == [kept.name]
 
 
-async def test_a_copy_of_another_version_is_refused(tmp_path: Path):
+@pytest.mark.parametrize("field", ["revision", "format"])
+async def test_a_snapshot_of_a_newer_version_is_refused(tmp_path: Path, field: str):
+    async with running_desk(tmp_path) as desk:
+        kept = take(desk, tmp_path)
+        header, _, rest = gzip.decompress(kept.read_bytes()).partition(b"\n")
+        said = json.loads(header) | {field: 9999 if field == "format" else "9999"}
+        kept.write_bytes(gzip.compress(json.dumps(said).encode() + b"\n" + rest))
+        with pytest.raises(EnvironmentFault, match="9999"):
+            copying.verify(kept)
+
+
+async def test_every_damaged_byte_of_a_snapshot_is_found(tmp_path: Path):
+    async with running_desk(tmp_path) as desk:
+        await seen_and_open(desk)
+        kept = take(desk, tmp_path)
+        whole = gzip.decompress(kept.read_bytes())
+    bad = tmp_path / "bad"
+    lines = whole.splitlines(keepends=True)
+    for number in range(1, len(lines)):
+        damaged = bytearray(whole)
+        damaged[sum(map(len, lines[:number])) + 3] ^= 1
+        for content in (bytes(damaged), b"".join(lines[:number]), b"".join(lines[:number] * 2)):
+            bad.write_bytes(gzip.compress(content, 1))
+            with pytest.raises(EnvironmentFault):
+                copying.verify(bad)
+    copying.verify(kept)
+
+
+async def test_a_snapshot_is_of_one_moment_while_others_write(tmp_path: Path):
+    async with running_desk(tmp_path) as desk:
+        maria, bob = await desk.person(), await desk.worker("bob")
+        for number in range(3):
+            await desk.office.send(maria.uid, bob.uid, f"{number}")
+        await desk.folded()
+        with desk.database.aside() as store:
+            before = copying.cursors(store.session)["INBOX"]
+            await desk.office.send(maria.uid, bob.uid, "while it is read")
+            await desk.folded()
+            assert copying.cursors(store.session)["INBOX"] == before
+            assert len(tables(store)["messages"]) == 3
+
+
+@pytest.mark.requirement("mail-rebuild-equal")
+async def test_the_copy_of_the_version_before_is_still_taken(tmp_path: Path):
+    async with running_desk(tmp_path, fold=False) as desk:
+        async with running(desk.fold.run()):
+            await desk.fold.ready(SECONDS)
+            await seen_and_open(desk)
+        before = await desk.database.read(tables)
+        assert desk.database.path is not None
+        old = tmp_path / copying.LEGACY
+        with sqlite3.connect(desk.database.path) as connection:
+            connection.execute("VACUUM INTO ?", (str(old),))
+        connection.close()
+        assert copying.last(tmp_path) == old
+        assert copying.verify(old).cursors["INBOX"] == 2
+        await rebuild(desk.database, desk.admin, RULES, old)
+        assert await desk.database.read(tables) == before
+
+
+@pytest.mark.requirement("snapshot-older-copy")
+async def test_a_projection_older_than_its_snapshot_takes_what_left_the_log_from_it(tmp_path: Path):
+    path = tmp_path / "older.db"
     async with running_desk(tmp_path) as desk:
         assert desk.database.path is not None
-        copy = snapshot.take(desk.database.path, tmp_path / "copy")
-        with sqlite3.connect(copy) as connection:
-            connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        with sqlite3.connect(desk.database.path) as connection:
+            connection.execute("VACUUM INTO ?", (str(path),))
         connection.close()
-        with pytest.raises(EnvironmentFault, match="9999"):
-            snapshot.verify(copy)
+        await seen_and_open(desk)
+        await retention(desk, tmp_path / "copy").shorten()
+        before = await desk.database.read(tables)
+        async with Database(path) as older:
+            assert await catch_up(older, copying.last(tmp_path / "copy"))
+            assert await older.read(tables) == before
+            assert not await catch_up(older, copying.last(tmp_path / "copy"))
 
 
 async def test_a_database_in_memory_is_not_shortened(tmp_path: Path):
     async with running_desk(tmp_path) as desk, Database() as memory:
         with pytest.raises(InvalidInput):
-            await Retention(desk.admin, memory, tmp_path, OVER).shorten()
+            await Retention(desk.admin, memory, tmp_path, OVER, org="default").shorten()
 
 
 @pytest.mark.requirement("mail-retention-covered")

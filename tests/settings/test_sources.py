@@ -9,7 +9,7 @@ import pytest
 from postroom.errors import EnvironmentFault, InvalidInput
 from postroom.settings import SETTINGS_FILE, Settings
 from postroom.settings.option import Option, ValueKind
-from postroom.settings.options import OPTIONS
+from postroom.settings.options import BY_KEY, OPTIONS
 from postroom.settings.sources import DEFAULT, ENVIRONMENT, FLAG, STATE, USER, find, load
 
 
@@ -63,6 +63,8 @@ def test_each_setting_can_be_chosen_by_its_variable(
     one: Option, state: Path, monkeypatch: pytest.MonkeyPatch
 ):
     text = one.choices[-1] if one.choices else "0" if one.kind is ValueKind.PORT else "9000000"
+    if one.check is not None:
+        text = "main tasks 30d,main posts 7d 1GiB" if one.kind is ValueKind.LIST else "30d"
     monkeypatch.setenv(one.variable, text)
 
     assert getattr(load(state), one.field) == one.from_text(text, one.key)
@@ -131,3 +133,18 @@ def test_a_secret_in_a_file_that_others_can_read_is_refused(state: Path):
     assert load(state).opensandbox_key == "s3cret"
     assert "s3cret" not in repr(load(state))
     assert not [one for one in find(state) if "s3cret" in f"{one.text}{one.plain}"]
+
+
+@pytest.mark.parametrize(
+    "key, text",
+    [
+        ("retention.messages", "30"),
+        ("retention.messages", "1d 2d"),
+        ("retention.audit", "1GiB"),
+        ("retention.projects", "main letters 30d"),
+        ("retention.projects", "main messages"),
+    ],
+)
+def test_a_rule_of_retention_that_says_nothing_clear_is_refused_with_its_name(key: str, text: str):
+    with pytest.raises(InvalidInput, match=key):
+        BY_KEY[key].from_text(text, key)

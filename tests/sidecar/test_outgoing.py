@@ -40,6 +40,7 @@ class Log:
         id: str = "",  # noqa: A002
         metadata: Mapping[str, str] | None = None,
         timeout: float = 5.0,
+        confirm: bool = True,
     ) -> Stored | None:
         self.sent.append(id)
         failure = self.failures.pop(0) if self.failures else None

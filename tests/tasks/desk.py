@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sqlalchemy import select
+
 from postroom.mail import projection
 from postroom.mail.clerk import Clerk
 from postroom.projection.changes import of_task
-from postroom.projection.fold import DURABLE, Fold, all_after
+from postroom.projection.fold import Fold
 from postroom.projection.rules import together
 from postroom.projection.submit import append_alert
 from postroom.protocol import priority
@@ -21,10 +22,11 @@ from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Receipt, State
 from postroom.protocol.tasks import chain_headers, task_id
 from postroom.store.alerts import AlertRow
-from postroom.store.database import Database
+from postroom.store.database import Database, Store
+from postroom.store.schema import PROJECTION
 from postroom.store.tasks import TaskRow
 from postroom.tasks.chain import Chain
-from postroom.tasks.clerk import TaskClerk
+from postroom.tasks.clerk import TOLD, TaskClerk
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.rules import ORDER
 from postroom.tasks.rules import RULES as TASK_RULES
@@ -56,11 +58,11 @@ class TaskDesk(Desk):
     def new_fold(self, database: Database | None = None) -> Fold:
         target = database or self.database
         after = (
-            all_after(Clerk(self.bus, target).after, self._task_clerk(target).after)
+            (Clerk(self.bus, target).after, self._task_clerk(target).after)
             if database
-            else all_after(self.clerk.after, self.task_clerk.after)
+            else (self.clerk.after, self.task_clerk.after)
         )
-        return Fold(self.bus, self.admin, target, self.changes, RULES, after, ORDER)
+        return Fold(self.admin, target, self.changes, RULES, after, ORDER)
 
     async def ask(self, asker: Worker, worker: str, *, stream: bool = False) -> TaskRow:
         """`asker` asks for a task; returns it as it is at first."""
@@ -119,9 +121,7 @@ class TaskDesk(Desk):
             for stream in RULES:
                 last = await self.admin.last_sequence(stream)
                 await self.fold.reached(stream, last, SECONDS)
-                # The server gives no other sign that a delivery was acknowledged, which comes last.
-                while await self.admin.pending(stream, DURABLE) != (0, 0):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await self.fold.settled(SECONDS)
 
     async def overtaking(self, worker: str) -> list[str]:
         """The tasks that `worker` was told of as lying behind messages."""
@@ -153,6 +153,18 @@ class TaskDesk(Desk):
 
     async def raised(self) -> list[AlertRow]:
         return await self.database.read(lambda store: store.alerts.newest(100))
+
+
+def tables(store: Store) -> dict[str, list[tuple]]:
+    """Every row of the projection, without the clerk's own place, which does not follow from the log."""
+    return {
+        table.name: [
+            tuple(row)
+            for row in store.session.rows(select(table).order_by(*table.primary_key))
+            if TOLD not in row
+        ]
+        for table in PROJECTION
+    }
 
 
 def following(row: TaskRow, state: TaskState, text: str = "") -> TaskRecord:

@@ -15,9 +15,9 @@ from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.receipts import State
 from postroom.protocol.tasks import chain_headers, task_id
-from postroom.store.database import Database, Store
+from postroom.store.database import Database
 from postroom.store.migrate import migrate
-from postroom.store.schema import PROJECTION, agents
+from postroom.store.schema import agents
 from postroom.store.tasks import TaskRow
 from postroom.tasks import clerk as module
 from postroom.tasks.chain import ended
@@ -26,20 +26,11 @@ from postroom_a2a.messages import text_message
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import status_text
 from tests.mail.desk import BACKENDS, SECONDS, running
-from tests.tasks.desk import TaskDesk, following, open_desk
+from tests.tasks.desk import TaskDesk, following, open_desk, tables
 
 pytestmark = pytest.mark.anyio
 
 WORKING, ASKING, DONE = TaskState.WORKING, TaskState.INPUT_REQUIRED, TaskState.COMPLETED
-
-
-def tables(store: Store) -> dict[str, list[tuple]]:
-    return {
-        table.name: [
-            tuple(row) for row in store.session.rows(select(table).order_by(*table.primary_key))
-        ]
-        for table in PROJECTION
-    }
 
 
 @pytest.mark.requirement("task-kill-requester-told")
@@ -184,7 +175,6 @@ async def test_a_question_raises_one_alert_with_the_way_to_answer(tmp_path: Path
         row = await desk.taken(bob, await desk.ask(ann, bob.uid))
         row = await desk.write(bob, row, ASKING, "which\none?")
         await desk.settled()
-        await desk.task_clerk.settle_records([row.seq])
         await desk.task_clerk.sweep()
         await desk.settled()
         (alert,) = await desk.raised()

@@ -14,6 +14,7 @@ from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.records import MAX_DEPTH
 from postroom.protocol.tasks import chain_headers, task_id
+from postroom.store.tasks import TaskRow
 from postroom_a2a.task_state import TaskState
 from tests.mail.desk import BACKENDS
 from tests.tasks.desk import TaskDesk, following, open_desk
@@ -88,10 +89,10 @@ async def test_what_cannot_be_told_of_one_task_does_not_stop_the_fold(
         ann, eve = await desk.worker("ann"), await desk.worker("eve")
         tell = desk.task_clerk._tell_requester
 
-        async def breaks(told: Any) -> None:
-            if told.task.worker == eve.uid:
+        async def breaks(event: Any, task: TaskRow, requester: Any) -> None:
+            if task.worker == eve.uid:
                 raise ValueError("nobody foresaw this")
-            await tell(told)
+            await tell(event, task, requester)
 
         monkeypatch.setattr(desk.task_clerk, "_tell_requester", breaks)
         await desk.write(eve, await desk.ask(ann, eve.uid), TaskState.REJECTED, "no")

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
 
 from postroom.mail import projection
 from postroom.projection.rebuild import rebuild
@@ -14,33 +13,27 @@ from postroom.projection.retention import Retention
 from postroom.protocol import priority, subjects
 from postroom.protocol.priority import Input
 from postroom.store import snapshot
-from postroom.store.database import Store
-from postroom.store.schema import PROJECTION
 from postroom.store.tasks import TaskRow
 from postroom.tasks.rules import LONGER, OVER
 from postroom_a2a.task_state import TaskState
 from tests.mail.desk import BACKENDS, SECONDS, running
-from tests.tasks.desk import RULES, TaskDesk, open_desk
+from tests.tasks.desk import RULES, TaskDesk, open_desk, tables
 
 pytestmark = pytest.mark.anyio
 
 WORKING, DONE = TaskState.WORKING, TaskState.COMPLETED
 
 
-def tables(store: Store) -> dict[str, list[tuple]]:
-    return {
-        table.name: [
-            tuple(row) for row in store.session.rows(select(table).order_by(*table.primary_key))
-        ]
-        for table in PROJECTION
-    }
-
-
 def retention(desk: TaskDesk, folder: Path, later: float) -> Retention:
     """As it will be in `later` seconds beyond the day that everything is kept."""
     over = projection.OVER | OVER
     return Retention(
-        desk.admin, desk.database, folder, over, clock=lambda: time.time() + 86400 + later
+        desk.admin,
+        desk.database,
+        folder,
+        over,
+        org="default",
+        clock=lambda: time.time() + 86400 + later,
     )
 
 

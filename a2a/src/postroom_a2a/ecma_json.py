@@ -18,12 +18,18 @@ _SAFE = 2**53
 _BOM = "\ufeff"
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-_quoted = json.encoder.encode_basestring
+quoted = json.encoder.encode_basestring
+"""A text as JSON writes it, quotes and all."""
 
 
 def dumps(value: Any) -> bytes:
     """`value` (dicts, lists, str, int, float, bool, None) as UTF-8; members in their order, but indices first."""
-    text = _encode(value) if _same(value) else "".join(_write(value))
+    if type(value) is str:  # the most frequent value by far
+        return _utf8(quoted(value))
+    return _utf8(_encode(value) if _same(value) else "".join(_write(value)))
+
+
+def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -71,7 +77,7 @@ def _same(value: Any) -> bool:
 
 def _write(value: Any) -> Iterator[str]:
     if isinstance(value, str):
-        yield _quoted(value)
+        yield quoted(value)
     elif value is None or isinstance(value, bool):
         yield {None: "null", True: "true", False: "false"}[value]
     elif isinstance(value, (int, float)):
@@ -79,7 +85,7 @@ def _write(value: Any) -> Iterator[str]:
     elif isinstance(value, dict):
         mark = "{"
         for name, each in _ordered(value).items():
-            yield f"{mark}{_quoted(name)}:"
+            yield f"{mark}{quoted(name)}:"
             yield from _write(each)
             mark = ","
         yield "{}" if mark == "{" else "}"

@@ -7,7 +7,7 @@ status, an artifact and the completed status.
 
 from __future__ import annotations
 
-import uuid
+import random
 from collections.abc import AsyncGenerator
 from typing import NoReturn
 
@@ -37,6 +37,11 @@ from a2a.utils.errors import UnsupportedOperationError
 MESSAGE = "message"
 
 
+def new_id() -> str:
+    """A new id, as cheap as Node's `randomUUID`: `uuid.uuid4` would cost a tenth of a call."""
+    return f"{random.getrandbits(128):032x}"
+
+
 def text(work: str, size: int) -> str:
     """What is sent for `work`: `size` bytes."""
     return f"{work} ".ljust(size, "x")
@@ -46,7 +51,7 @@ def request(content: str) -> SendMessageRequest:
     """A new request that carries `content`."""
     part = Part(text=content)
     return SendMessageRequest(
-        message=Message(message_id=str(uuid.uuid4()), role=Role.ROLE_USER, parts=[part])
+        message=Message(message_id=new_id(), role=Role.ROLE_USER, parts=[part])
     )
 
 
@@ -90,8 +95,8 @@ class TrivialHandler(RequestHandler):
         """Answer."""
         asked = params.message
         if _work(asked) == MESSAGE:
-            return _echo(asked, str(uuid.uuid4()))
-        task = _task(asked, str(uuid.uuid4()), str(uuid.uuid4()), TaskState.TASK_STATE_COMPLETED)
+            return _echo(asked, new_id())
+        task = _task(asked, new_id(), new_id(), TaskState.TASK_STATE_COMPLETED)
         task.artifacts.append(_artifact(asked))
         return task
 
@@ -99,7 +104,7 @@ class TrivialHandler(RequestHandler):
         self, params: SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[Event]:
         """Answer event by event."""
-        for event in _events(params.message, str(uuid.uuid4()), str(uuid.uuid4())):
+        for event in _events(params.message, new_id(), new_id()):
             yield event
 
     async def on_get_task(self, params: object, context: ServerCallContext) -> NoReturn:
@@ -157,7 +162,7 @@ def _events(asked: Message, task_id: str, context_id: str) -> list[Event]:
 
 def _echo(asked: Message, context_id: str) -> Message:
     return Message(
-        message_id=str(uuid.uuid4()),
+        message_id=new_id(),
         context_id=context_id,
         role=Role.ROLE_AGENT,
         parts=[Part(text=asked.parts[0].text)],
@@ -169,7 +174,7 @@ def _task(asked: Message, task_id: str, context_id: str, state: TaskState) -> Ta
 
 
 def _artifact(asked: Message) -> Artifact:
-    return Artifact(artifact_id=str(uuid.uuid4()), parts=[Part(text=asked.parts[0].text)])
+    return Artifact(artifact_id=new_id(), parts=[Part(text=asked.parts[0].text)])
 
 
 def _status(task: Task, state: TaskState) -> TaskStatusUpdateEvent:

@@ -19,8 +19,10 @@ from postroom.bus.port import MessageBusProvider
 from postroom.protocol import subjects
 from postroom.protocol.ids import is_uid
 
-INTERVAL = 0.2
-"""Seconds between two reads: lines gather into batches, and the gateway has the processor meanwhile."""
+INTERVAL = 1.0
+"""Seconds between two reads: lines gather into batches. Each batch costs a stored record and a cursor on the disk; the
+log itself is on the disk no sooner.
+"""
 
 CATCH_UP_INTERVAL = 0.05
 """Seconds between two chunks while the copy is behind."""

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,9 @@ from postroom_a2a.times import format_time
 
 SYNC_INTERVAL = 1.0
 """Seconds after which a line is on the disk: a power failure can take that much."""
+
+EXPIRY_INTERVAL = 3600.0
+"""Seconds between two looks for closed files that are too old."""
 
 ROTATION_RETRY = 1024 * 1024
 """Bytes that a file which could not be closed still takes before the next try."""
@@ -48,6 +52,15 @@ class Trouble:
     unsynced: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ClosedFile:
+    """A closed file: its number, its bytes, and when its last line was written."""
+
+    number: int
+    size: int
+    written_at: float
+
+
 class AuditLog:
     """The audit log of a post room; implements `AuditSink`.
 
@@ -55,6 +68,7 @@ class AuditLog:
         path: of the current file; closed ones lie beside it.
         file_bytes: size at which a file is closed.
         files: closed ones that are kept, at least 1.
+        keep: seconds that a closed one is kept after its last line, None for ever.
         lossy: a record that cannot be written is counted, and its traffic passes nevertheless.
     """
 
@@ -64,6 +78,7 @@ class AuditLog:
         *,
         file_bytes: int = 64 * 1024 * 1024,
         files: int = 64,
+        keep: float | None = None,
         lossy: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -72,7 +87,9 @@ class AuditLog:
         self.trouble: Trouble | None = None
         self._clock = clock
         self._limit = self._file_bytes = file_bytes
-        self._keep = max(1, files)
+        self._most = max(1, files)
+        self._keep = keep
+        self._look_again = 0.0  # for files that are too old
         self._grown: asyncio.Future[None] | None = None
         self._turned: asyncio.Future[None] | None = None
         self._syncing = threading.Lock()
@@ -225,20 +242,51 @@ class AuditLog:
         self._crowded = True
 
     async def _delete_oldest(self) -> None:
-        """Delete the files above the limit, each after a line that says so."""
-        if not self._crowded:
+        """Delete the files above the limit, and those that are too old, each after a line that says so."""
+        due = self._keep is not None and self._clock() >= self._look_again
+        if not self._crowded and not due:
             return
         self._crowded = False  # a line written below may close a file and set it again
-        for number in self.files.closed()[: -self._keep]:
-            path = self.files.closed_path(number)
-            try:
-                size = path.stat().st_size
-                self._note("delete", f"{path.name}: over {self._keep} closed files", size)
-                await asyncio.to_thread(path.unlink, missing_ok=True)
-            except (OSError, StateUnwritable) as error:
-                log.error("cannot delete a file of the audit log: %s", error)
-                self._crowded = True
+        for number in self.files.closed()[: -self._most]:
+            if not await self._delete(number, f"over {self._most} closed files"):
                 return
+        if self._keep is None:
+            return
+        self._look_again = self._clock() + EXPIRY_INTERVAL
+        for old in self.too_old():
+            if not await self._delete(old.number, f"older than {self._keep / 86400:.0f} days"):
+                return
+
+    def too_old(self) -> list[ClosedFile]:
+        """The closed files whose last line is older than what is kept, the oldest first."""
+        found: list[ClosedFile] = []
+        for number in self.files.closed() if self._keep is not None else ():
+            with suppress(FileNotFoundError):
+                about = self.files.closed_path(number).stat()
+                if about.st_mtime >= self._clock() - (self._keep or 0):
+                    break
+                found.append(ClosedFile(number, about.st_size, about.st_mtime))
+        return found
+
+    async def delete_too_old(self) -> list[ClosedFile]:
+        """Delete those now; returns what they were."""
+        found = self.too_old()
+        self._look_again = 0.0
+        await self._delete_oldest()
+        return found
+
+    async def _delete(self, number: int, why: str) -> bool:
+        """Delete a closed file; False if it could not be, and it is tried again."""
+        path = self.files.closed_path(number)
+        try:
+            size = path.stat().st_size
+            self._note("delete", f"{path.name}: {why}", size)
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+        except (OSError, StateUnwritable) as error:
+            log.error("cannot delete a file of the audit log: %s", error)
+            self._crowded = True
+            return False
+        return True
 
     # The disk.
 
@@ -246,7 +294,11 @@ class AuditLog:
         """Sync the log and delete old files, until cancelled."""
         while True:
             if self.trouble is None and self._synced == self.end and not self._crowded:
-                await asyncio.wait({self.growth(), self.turn()}, return_when="FIRST_COMPLETED")
+                await asyncio.wait(
+                    {self.growth(), self.turn()},
+                    timeout=None if self._keep is None else EXPIRY_INTERVAL,
+                    return_when="FIRST_COMPLETED",
+                )
             await asyncio.sleep(SYNC_INTERVAL)
             await self.tend()
 

@@ -6,7 +6,7 @@ One contract suite proves them for both implementations: NATS (`postroom.bus.nat
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -96,12 +96,12 @@ class Delivery(Protocol):
     def pending(self) -> int:
         """Number of messages that wait behind this one."""
 
-    async def ack(self, *, confirm: bool = True) -> None:
-        """Done: it will not come again (short of a crash of the server before it wrote that down).
+    async def ack(self, *, confirm: bool = False) -> None:
+        """Done: it will not come again, unless this is lost with the connection or in a crash of the server.
 
         Args:
-            confirm: wait for the server's confirmation; otherwise a lost acknowledgement means that the message comes
-                again.
+            confirm: wait for the server's confirmation. It costs a frame in each direction, and a handler has to
+                tolerate a second delivery in any case.
 
         Raises:
             RequestTimeout: no confirmation in time; it may come again.
@@ -153,6 +153,7 @@ class MessageBusProvider(Protocol):
         id: str = "",  # noqa: A002 (the field's own word)
         metadata: Mapping[str, str] | None = None,
         timeout: float = 5.0,
+        confirm: bool = True,
     ) -> Stored | None:
         """Publish; if a stream stores the subject, return when the record is on disk.
 
@@ -160,9 +161,10 @@ class MessageBusProvider(Protocol):
             id: de-duplication id; a second record with this id within the window is not stored, and the answer says
                 `duplicate`.
             timeout: seconds for the log's answer.
+            confirm: False sends a record without asking for that answer: for what the next record replaces anyway.
 
         Returns:
-            Where it was stored; None for a subject that no stream stores.
+            Where it was stored; None for a subject that no stream stores, and without `confirm`.
 
         Raises:
             StreamFull: the stream is at a bound; nothing was stored.
@@ -256,6 +258,16 @@ class BusAdmin(Protocol):
         self, stream: str, *, after: int = 0, subjects: tuple[str, ...] = ()
     ) -> AsyncIterator[Message]:
         """Records with a sequence greater than `after`, in order, until the present end of the stream."""
+
+    def follow(self, stream: str, *, after: int = 0) -> AsyncGenerator[Message | None]:
+        """Records with a sequence greater than `after`, in order and without a gap, for ever.
+
+        None comes in between whenever everything that is stored has come. Nothing is acknowledged: the reader knows
+        its place. Close the generator, or the server goes on sending.
+
+        Raises:
+            StreamBroken, NoResponders, RequestTimeout, BusDisconnected: follow again after the last record that came.
+        """
 
     async def get(self, stream: str, sequence: int) -> Message:
         """The record at `sequence`.

@@ -72,7 +72,7 @@ SUMMARIES = {
     "keys": "List and rotate keys.",
     "revoke": "Cancel a worker's credentials and disconnect it at once.",
     "remove": "Stop a worker for good; its nick is free again.",
-    "prune": "Delete what removed workers have left on disk.",
+    "prune": "Delete what you do not keep, and what removed workers have left.",
     "send": "Send a message and, if asked, wait for its receipt or answer.",
     "delegate": "Give an agent a task and, if asked, wait for its result.",
     "task": "List, watch, answer and cancel tasks.",
@@ -89,6 +89,8 @@ SUMMARIES = {
     "config": "Show and change settings.",
     "tls": "Make, renew and show certificates.",
     "nats": "Run on a NATS of your own.",
+    "backup": "Write the whole post room into a file, while it runs.",
+    "restore": "Restore a backup into an empty state folder.",
     "admin": "Repair what belongs to a post room that is down.",
 }
 

@@ -65,6 +65,8 @@ def _room(status: Status, *, wide: bool) -> str:
     server, me, org = status["server"], status["me"], status["org"]
     pid = f" (pid {server['pid']})" if wide else ""
     where = f", org {org}" if wide or org != DEFAULT_ORG else ""
+    if server.get("database"):
+        where += f", data in {server['database']}"
     return f"post room {status['version']} at {server['url']}{pid}{where}, you are @{me.get('nick', '?')}"
 
 

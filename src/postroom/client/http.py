@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from postroom.protocol.shapes import (
         Alert,
         Dead,
+        Excess,
         Leftover,
         Listed,
         Mail,
@@ -171,6 +172,19 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
     def prune(self) -> list[Leftover]:
         """Delete the files of removed workers; returns what was deleted."""
         return self.transport.call("DELETE", "/v1/leftovers", extra_time=60.0)["leftovers"]
+
+    def excess(self) -> list[Excess]:
+        """What the settings of retention do not keep."""
+        return self.transport.call("GET", "/v1/retention", extra_time=600.0)["retention"]
+
+    def give_up(self) -> list[Excess]:
+        """Give that up now; returns what it was."""
+        return self.transport.call("DELETE", "/v1/retention", extra_time=600.0)["retention"]
+
+    def back_up(self, file: str, passphrase: str) -> dict[str, Any]:
+        """Write a backup of the whole post room to `file`."""
+        body = {"file": file, "passphrase": passphrase}
+        return self.transport.call("POST", "/v1/backup", json=body, extra_time=6 * 3600.0)
 
     def restart(
         self,

@@ -17,12 +17,14 @@ from postroom.control.routes import (
     agents,
     alerts,
     audit,
+    backup,
     blobs,
     credentials,
     deadletters,
     feeds,
     messages,
     orgs,
+    retention,
     room,
     tasks,
     trust,
@@ -78,6 +80,7 @@ def build_api(
         credentials,
         audit,
         trust,
+        retention,
     )
     for part in routers:
         app.include_router(part.router(parts), prefix="/v1", dependencies=only_operator)
@@ -86,6 +89,8 @@ def build_api(
     app.include_router(status, prefix="/v1", dependencies=only_operator)
     if managed is not None:
         app.include_router(orgs.router(managed), prefix="/v1", dependencies=only_operator)
+        saving = backup.router(parts, managed)
+        app.include_router(saving, prefix="/v1", dependencies=only_operator)
         app.include_router(orgs.absent_router(managed), dependencies=only_operator)
     return app
 

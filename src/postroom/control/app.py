@@ -42,6 +42,7 @@ from postroom.sandbox.opensandbox.remote import Remote
 from postroom.sandbox.policy import folder_for_sockets
 from postroom.sandbox.selftest import Canaries
 from postroom.settings import DEFAULT_GATEWAY_PORT, Settings
+from postroom.settings.keeping import parse_age
 
 
 class BackgroundTasks:
@@ -116,6 +117,7 @@ async def open_installation(
         settings.audit_file,
         file_bytes=settings.audit_file_bytes,
         files=settings.audit_files,
+        keep=parse_age(settings.keep_audit).seconds,
         lossy=settings.audit_lossy,
     )
     stack.callback(audit.close)

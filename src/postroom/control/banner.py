@@ -17,6 +17,7 @@ from postroom.control.endpoints import Endpoints
 from postroom.errors import StateUnwritable
 from postroom.identity.certificates import day
 from postroom.settings import Settings
+from postroom.store.place import shown_place
 
 
 def say(text: str) -> None:
@@ -38,6 +39,8 @@ def banner(
     yield f"  API    {api}"
     yield f"  bus    {', '.join(host.address.servers)} (nats-server {host.version}{_whose(host)})"
     yield f"  state  {'in memory, gone at the end' if settings.memory else settings.state}"
+    if database := shown_place(settings):
+        yield f"  data   {database}"
     if settings.audit_lossy:
         yield "  AUDIT  LOSSY: what cannot be recorded passes nevertheless (POSTROOM_AUDIT)"
     if certificate is not None:

@@ -6,7 +6,7 @@ import getpass
 import re
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from postroom.blobs import rules as blob_rules
@@ -31,15 +31,21 @@ from postroom.mail.due import Expiry, Stale, Watch
 from postroom.mail.office import PostOffice
 from postroom.observe import get_logger
 from postroom.projection.changes import Changes
-from postroom.projection.fold import Fold, all_after
+from postroom.projection.fold import Fold
+from postroom.projection.pruning import Pruner
+from postroom.projection.rebuild import catch_up
 from postroom.projection.retention import Retention
 from postroom.projection.rules import together
 from postroom.projection.submit import append_alert
 from postroom.protocol.ids import CONTROL_PLANE, NAME, UID
+from postroom.protocol.streams import BY_NAME
 from postroom.settings import Settings
+from postroom.settings.keeping import keeping, parse_age
+from postroom.store import copying
 from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
+from postroom.store.place import place_of
 from postroom.tasks import rules as task_rules
 from postroom.tasks.chain import Chain
 from postroom.tasks.clerk import TaskClerk
@@ -51,6 +57,9 @@ RULES = together(projection.RULES, task_rules.RULES, blob_rules.RULES)
 
 OVER = projection.OVER | task_rules.OVER
 """The rules for what is deleted from the log."""
+
+COPY = BY_NAME["AUDIT"]
+"""The stream with the copy of the audit log."""
 
 FOLD_DEADLINE = 60.0
 """Seconds at the start for folding the records that SQL does not have yet."""
@@ -87,6 +96,7 @@ class Base:
     clerk: Clerk
     chain: Chain
     task_clerk: TaskClerk
+    retention: Retention
     space: Callable[[], None]
     background: BackgroundTasks
     behind: bool
@@ -122,9 +132,11 @@ async def open_base(
     Raises:
         TimeoutError: folding took longer than `FOLD_DEADLINE`.
     """
-    database = Database(None if settings.memory else settings.database)
+    database = Database(place_of(settings))
     stack.push_async_callback(database.close)
     await migrate(database)
+    if not settings.memory:
+        await catch_up(database, copying.last(settings.snapshots))
     bus, admin, behind = await open_bus(settings, trust, installation.host, stack)
     directory = Directory(database, org=trust.org)
     changes = Changes()
@@ -132,14 +144,15 @@ async def open_base(
     clerk = Clerk(bus, database)
     chain = Chain(bus, admin, database)
     task_clerk = TaskClerk(bus, database, chain, alert=partial(append_alert, bus))
-    after = all_after(clerk.after, task_clerk.after)
-    fold = Fold(bus, admin, database, changes, RULES, after, task_rules.ORDER)
+    after = (clerk.after, task_clerk.after)
+    fold = Fold(admin, database, changes, RULES, after, task_rules.ORDER)
     background = await stack.enter_async_context(background_tasks())
     background.start(fold.run(), "fold")
     background.start(DeadLetterMover(bus, admin, database, clerk).run(), "dead-letters")
     background.start(Watch(Expiry(database, clerk), changes).run(), "expiry")
+    retention = _retention(settings, trust, admin, database)
     if not settings.memory:
-        background.start(Retention(admin, database, settings.snapshots, OVER).run(), "retention")
+        background.start(retention.run(), "retention")
     background.start(Watch(Stale(bus, database, settings.stale_after), changes).run(), "stale")
     await fold.ready(FOLD_DEADLINE)
     space = _space(settings)
@@ -160,10 +173,22 @@ async def open_base(
         clerk=clerk,
         chain=chain,
         task_clerk=task_clerk,
+        retention=retention,
         space=space,
         background=background,
         behind=behind,
     )
+
+
+def _retention(settings: Settings, trust: Trust, admin: NatsAdmin, database: Database) -> Retention:
+    kept = {
+        "messages": settings.keep_messages,
+        "tasks": settings.keep_tasks,
+        "events": settings.keep_events,
+        "posts": settings.keep_posts,
+    }
+    pruner = Pruner(database, keeping(kept, settings.keep_projects))
+    return Retention(admin, database, settings.snapshots, OVER, org=trust.org, pruner=pruner)
 
 
 def _space(settings: Settings) -> Callable[[], None]:
@@ -213,9 +238,17 @@ async def open_bus(
         await system.close()
     credential = trust.core_credential()
     bus = await connect(host, lambda: credential, "postroom", stack)
-    admin = NatsAdmin(bus, memory=settings.memory, replicas=host.replicas)
+    admin = NatsAdmin(
+        bus,
+        memory=settings.memory,
+        replicas=host.replicas,
+        own_server=not settings.nats_urls,
+    )
     await nats_server.check_log(settings, admin)
     await ensure_all(admin)
+    kept = parse_age(settings.keep_audit).seconds
+    if kept is not None and kept < COPY.max_age:
+        await admin.ensure_stream(replace(COPY, max_age=kept))
     await nats_server.remember(settings, admin)
     return bus, admin, behind
 

@@ -109,6 +109,13 @@ class EventsBody(Body):
     events: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=100)]
 
 
+class BackupBody(Body):
+    """`POST /v1/backup`."""
+
+    file: str = Field(min_length=1, max_length=4096)
+    passphrase: SecretStr = Field(max_length=1024)
+
+
 class OrgBody(Body):
     """`POST /v1/orgs`."""
 

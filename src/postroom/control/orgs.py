@@ -34,6 +34,8 @@ from postroom.protocol.alerts import Alert
 from postroom.protocol.ids import check_name
 from postroom.protocol.limits import MAX_ORGS
 from postroom.settings import DEFAULT_ORG, Settings
+from postroom.store.database import Database
+from postroom.store.place import set_aside
 from postroom_a2a.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -137,6 +139,19 @@ class Orgs:
         """Every organisation, the default one first; shape in docs/api.md, Org."""
         default = _Entry(DEFAULT_ORG, self._default)
         return [await _described(entry) for entry in (default, *self._entries.values())]
+
+    def databases(self) -> dict[str, Database]:
+        """The databases of the organisations beside the default one.
+
+        Raises:
+            EnvironmentFault: one is not open.
+        """
+        found = {}
+        for name, entry in self._entries.items():
+            if entry.org is None:
+                raise self.missing(name)
+            found[name] = entry.org.parts.database
+        return found
 
     async def create(self, name: str) -> dict[str, Any]:
         """Make an organisation; returns its entry of `listed` once it is open, or its first try has failed.
@@ -304,7 +319,11 @@ def _make_folders(settings: Settings) -> None:
 
 
 def _set_aside(settings: Settings) -> str:
-    """Move the folder of a removed organisation away; returns its new path, "" if there was no folder."""
+    """Move the folder and the database of a removed organisation away; returns the folder's new path, "" if there was
+    none.
+    """
+    if not settings.memory:
+        set_aside(settings)
     aside = settings.orgs / REMOVED / f"{settings.org}-{time.time_ns()}"
     try:
         if not settings.home.exists():

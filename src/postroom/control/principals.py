@@ -43,7 +43,7 @@ class Gate:
         if request.scope.get(WORKER) != uid:
             raise Forbidden("only the worker itself may call this")
         token = digest(_bearer(request))
-        owner = await self.database.read(lambda store: store.workers.worker_by_token(token))
+        owner = await self.database.point(lambda store: store.workers.worker_by_token(token))
         if owner != uid:
             raise Unauthorized("the token is not this worker's")
 

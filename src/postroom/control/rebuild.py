@@ -17,9 +17,10 @@ from postroom.errors import NotFound
 from postroom.identity.trust import Trust
 from postroom.projection.rebuild import rebuild
 from postroom.settings import DEFAULT_ORG, Settings
+from postroom.store import copying
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
-from postroom.store.snapshot import NAME
+from postroom.store.place import place_of
 
 
 def run_rebuild(settings: Settings) -> None:
@@ -31,7 +32,7 @@ def run_rebuild(settings: Settings) -> None:
         NotFound: the state folder has no post room.
         EnvironmentFault: snapshot and log do not belong together, or the machine prevents it.
     """
-    if not settings.database.exists():
+    if not settings.database_url and not settings.database.exists():
         raise NotFound(f"there is no post room in {settings.home}")
     os.umask(0o077)
     prepare(settings)
@@ -54,8 +55,7 @@ async def _rebuild(settings: Settings) -> None:
     async with AsyncExitStack() as stack:
         await host.start()
         stack.push_async_callback(host.stop)
-        database = await stack.enter_async_context(Database(settings.database))
+        database = await stack.enter_async_context(Database(place_of(settings)))
         await migrate(database)
         _, admin, _ = await open_bus(settings, trust, host, stack)
-        snapshot = settings.snapshots / NAME
-        await rebuild(database, admin, RULES, snapshot if snapshot.exists() else None)
+        await rebuild(database, admin, RULES, copying.last(settings.snapshots))

@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from postroom.projection.changes import Change, ChangeListener, Changes, Signal, Topic
+from postroom.projection.changes import Change, Changes, Signal, Topic
 from postroom.protocol.intervals import STREAM_BEAT
 
 PAGE = 200
@@ -36,7 +36,11 @@ Read = Callable[[int], Awaitable[list[Any]]]
 Show = Callable[[Change], Awaitable[tuple[str, Numbered] | None]]
 """Event name and record for a change that is not a new record (a receipt), None to leave it out."""
 
-Ended = Callable[[int], Awaitable[bool]]
+Ended = Callable[[int], bool]
+"""Whether no record past a sequence will come, as far as was read or brought."""
+
+Brought = Callable[[Change], Numbered | None]
+"""The record that a change brings; None if it brings none."""
 
 
 def event(name: str, record: Numbered, *, with_id: bool = True) -> str:
@@ -53,6 +57,7 @@ async def follow(
     read: Read,
     show: Show | None = None,
     ended: Ended | None = None,
+    brought: Brought | None = None,
 ) -> AsyncIterator[str]:
     """Events of `topics` past sequence `after`, until they have ended, the reader goes or the post room ends.
 
@@ -60,7 +65,8 @@ async def follow(
         topics: to listen to; listening begins before the first read, so nothing falls between.
         name: of the event for a new record.
         after: sequence of the last record that the reader has.
-        ended: whether no record past a sequence will come; None for topics that never end.
+        ended: None for topics that never end.
+        brought: None for topics whose records are read after each change.
     """
     with changes.listen(*topics) as listener:
         yield ": open\n\n"
@@ -73,30 +79,23 @@ async def follow(
                 yield event(name, record)
             if len(page) >= PAGE:
                 continue
-            if ended is not None and await ended(after):
-                return
-            text = await _next(listener, after, show)
-            if text is None:
-                return
-            if text:
-                yield text
-
-
-async def _next(listener: ChangeListener, after: int, show: Show | None) -> str | None:
-    """The event for the next change; "" if new records are to be read, None at the end."""
-    while True:
-        change = await listener.next(STREAM_BEAT)
-        if change is Signal.CLOSED:
-            return None
-        if change is Signal.QUIET:
-            return ": quiet\n\n"
-        if change is Signal.GAP or not isinstance(change, Change):
-            return ""
-        if change.kind in ("mail", "post", "task"):
-            if change.seq > after:
-                return ""
-            continue
-        if show is not None:
-            shown = await show(change)
-            if shown is not None:
-                return event(shown[0], shown[1], with_id=False)
+            while True:
+                if ended is not None and ended(after):
+                    return
+                change = await listener.next(STREAM_BEAT)
+                if change is Signal.CLOSED:
+                    return
+                if change is Signal.QUIET:
+                    yield ": quiet\n\n"
+                elif not isinstance(change, Change):
+                    break  # changes were dropped: read what there is
+                elif change.kind in ("mail", "post", "task"):
+                    if change.seq <= after:
+                        continue
+                    record = brought(change) if brought is not None else None
+                    if record is None:
+                        break
+                    after = record.seq
+                    yield event(name, record)
+                elif show is not None and (shown := await show(change)) is not None:
+                    yield event(shown[0], shown[1], with_id=False)

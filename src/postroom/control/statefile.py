@@ -26,6 +26,7 @@ class Announcement:
         listen: URLs for others, of the API and of the bus.
         tls: the certificate in use, None without TLS.
         notes: for the operator about this start, a sentence each.
+        database: address of the database without its password, "" for files in the state folder.
     """
 
     url: str
@@ -41,6 +42,7 @@ class Announcement:
     listen: tuple[str, ...] = ()
     tls: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
+    database: str = ""
 
 
 def prepare(settings: Settings) -> None:

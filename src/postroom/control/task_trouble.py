@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from postroom.bus.port import BusStatistics
 from postroom.control.sse import Numbered, Show
 from postroom.projection.changes import Change, Changes
-from postroom.tasks.service import OrgTaskService
-from postroom.tasks.views import blocked
+from postroom.tasks.views import Blocker, Known, blocked
 from postroom_a2a.task_state import TaskState
 
 CHECK_INTERVAL = 1.0
@@ -62,23 +62,28 @@ class TaskTrouble:
         return {"task": self.task, "text": self.text, "worker": self.worker, "at": self.at}
 
 
-def troubles(tasks: OrgTaskService, bus: Connected, task: str) -> Show:
-    """Shows what holds `task` up whenever that has changed."""
+def troubles(blocker: Blocker, bus: Connected, known: Callable[[], Awaitable[Known]]) -> Show:
+    """Shows what holds a task up whenever that has changed.
+
+    Args:
+        known: returns the task as it is now.
+    """
     said = ""
 
     async def show(change: Change) -> tuple[str, Numbered] | None:
         nonlocal said
         if change.kind not in ("open", "worker", "bus"):
             return None
-        view = await tasks.get(task)
-        text, why = "", tasks.blocker(view.worker.uid)
+        task = await known()
+        row, worker = task.row, task.parties[task.row.worker]
+        text, why = "", blocker(worker.uid)
         if not bus.statistics().connected:
             text = f"{BUS_AWAY}: it goes on when the bus is back"
-        elif why and not (view.final or TaskState(view.state).interrupted):
-            text = blocked(view.worker.nick or view.worker.uid, why)
+        elif why and not (row.final or TaskState(row.state).interrupted):
+            text = blocked(worker.nick or worker.uid, why)
         if text == said:
             return None
         said = text
-        return "trouble", TaskTrouble(task, text, view.worker.nick if why else "", time.time())
+        return "trouble", TaskTrouble(row.id, text, worker.nick if why else "", time.time())
 
     return show

@@ -44,6 +44,7 @@ from postroom.settings import (
     DEFAULT_ORG,
     Settings,
 )
+from postroom.store.place import shown_place
 from postroom.workers.compiled import compile_modules
 
 log = get_logger(__name__)
@@ -239,6 +240,7 @@ class _PostRoom:
                     listen=urls[1:],
                     tls=certificate.shown() if certificate else None,
                     notes=notes_shown,
+                    database=shown_place(self._settings),
                 )
 
             orgs = module.open_orgs(installation, org, trust, announcement)

@@ -87,11 +87,11 @@ class Directory:
         Raises:
             UnknownRecipient: no agent has that name, or it is retired.
         """
-        return await self._database.read(lambda store: resolve(store, self.org, ref))
+        return await self._database.point(lambda store: resolve(store, self.org, ref))
 
     async def get(self, uid: str) -> Agent:
         """The agent with that uid, retired or not."""
-        agent = await self._database.read(lambda store: store.agents.agent_by_uid(uid))
+        agent = await self._database.point(lambda store: store.agents.agent_by_uid(uid))
         if agent is None:
             raise NotFound(f"there is no agent with the uid {uid!r}")
         return agent
@@ -110,14 +110,14 @@ class Directory:
 
     async def message_secret(self, uid: str) -> bytes:
         """The HMAC key of the message ids of `uid`; only its sidecar gets it."""
-        secret = await self._database.read(lambda store: store.agents.message_secret(uid))
+        secret = await self._database.point(lambda store: store.agents.message_secret(uid))
         if secret is None:
             raise NotFound(f"there is no agent with the uid {uid!r}")
         return secret
 
     async def projects(self, uid: str) -> tuple[str, ...]:
         """The projects that `uid` belongs to."""
-        return await self._database.read(lambda store: store.agents.projects_of(uid))
+        return await self._database.point(lambda store: store.agents.projects_of(uid))
 
     async def set_projects(self, uid: str, projects: Iterable[str]) -> None:
         """Replace the projects that `uid` belongs to."""

@@ -38,8 +38,10 @@ class _Bucket:
         """Take `amount`; seconds until the debt is paid."""
         if not self.rate:
             return 0.0
-        self._level = self.level(now) - amount
-        return max(0.0, -self._level / self.rate)
+        level = self._level + (now - self._at) * self.rate
+        self._level = level = min(self.most, level) - amount
+        self._at = now
+        return -level / self.rate if level < 0.0 else 0.0
 
     def covers(self, amount: float, now: float) -> bool:
         """Take `amount` if there are enough tokens."""
@@ -66,13 +68,19 @@ class RateLimit:
     def take(self, messages: int, size: int) -> float:
         """Count what came; return the seconds to read nothing more."""
         now = self._clock()
-        buckets = ((self._messages, messages), (self._bytes, size), (self._records, 0))
-        wait = max(bucket.take(amount, now) for bucket, amount in buckets)
+        wait = self._messages.take(messages, now)
+        if (of_bytes := self._bytes.take(size, now)) > wait:
+            wait = of_bytes
+        if (of_records := self._records.take(0, now)) > wait:
+            wait = of_records
         if wait:
-            if now > self._until + PAUSE:
-                self._since = now
-            self._until = max(self._until, now + wait)
+            self._owe(wait, now)
         return wait
+
+    def _owe(self, wait: float, now: float) -> None:
+        if now > self._until + PAUSE:
+            self._since = now
+        self._until = max(self._until, now + wait)
 
     def piece(self, size: int) -> float:
         """Count a piece of HTTP; return the seconds to read nothing more."""
@@ -80,7 +88,7 @@ class RateLimit:
 
     def debt(self) -> float:
         """Seconds until what came is paid for."""
-        return self.take(0, 0)
+        return max(0.0, self._until - self._clock())
 
     def flooded(self) -> bool:
         """Whether to warn of a flood now: it lasts, and the last warning is a second old."""
@@ -95,5 +103,6 @@ class RateLimit:
         now = self._clock()
         if not self._stored.covers(size, now):
             return False
-        self._records.take(1, now)
+        if wait := self._records.take(1, now):
+            self._owe(wait, now)
         return True

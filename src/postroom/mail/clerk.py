@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
 from postroom.bus.port import MessageBusProvider
-from postroom.projection.fold import After
+from postroom.projection.changes import Change
+from postroom.projection.following import After
 from postroom.protocol import subjects
 from postroom.protocol.receipts import Reason, Receipt, State
 from postroom.store.database import Database, Store
@@ -22,6 +22,10 @@ from postroom.store.messages import MessageRow
 
 TOGETHER = 32
 """Receipts that are on their way to the log at once."""
+
+
+Report = tuple[MessageRow, State, str]
+"""A message, its new state and the reason for it."""
 
 
 class Clerk:
@@ -35,10 +39,9 @@ class Clerk:
         self._clock = clock
 
     @property
-    def after(self) -> dict[str, list[After]]:
-        """The clerk's work after the fold of each stream."""
-        # Fold RECEIPTS first, or the clerk would repeat receipts that are in the log already.
-        return {"INBOX": [After(self.settle, self.sweep, known=("RECEIPTS",))]}
+    def after(self) -> After:
+        """The clerk's work after the fold."""
+        return After(find, self.settle, self.sweep)
 
     async def report(self, message: MessageRow, state: State, reason: str = "") -> None:
         """Append the post office's receipt for `message`.
@@ -49,10 +52,9 @@ class Clerk:
         receipt = Receipt(message.id, message.recipient, state, self._clock(), reason)
         await self._bus.publish(subjects.receipts(message.sender, self._bus.uid), receipt.encode())
 
-    async def settle(self, seqs: Iterable[int]) -> None:
-        """Report on the messages of INBOX at `seqs`: those without a recipient, and those that answer another."""
-        lost, answered = await self._database.read(partial(_following, seqs=list(seqs)))
-        await self._report_all(lost, answered)
+    async def settle(self, found: Iterable[Report]) -> None:
+        """Append a receipt for each."""
+        await self._report_all(list(found))
 
     async def sweep(self) -> None:
         """Do the same for all open messages: after a start, and when an agent was retired."""
@@ -61,33 +63,55 @@ class Clerk:
             lambda store, after=after: store.pending.unaddressable(after=after)
         ):
             lost = await self._database.read(lambda store: _untaken(store, found))
-            await self._report_all(lost, [])
+            await self._report_all([(row, State.DEAD, _why(known)) for row, known in lost])
             after = found[-1][0].seq
         after = 0
         while answered := await self._database.read(
             lambda store, after=after: store.pending.answered(after=after)
         ):
-            await self._report_all([], answered)
+            await self._report_all([(row, State.ANSWERED, "") for row in answered])
             after = answered[-1].seq
 
-    async def _report_all(
-        self, lost: Sequence[tuple[MessageRow, bool]], answered: Sequence[MessageRow]
-    ) -> None:
-        """Report in small groups, because the fold waits for them, and everybody's messages with it."""
-        said = [(message, State.DEAD, _why(known)) for message, known in lost]
-        said += [(message, State.ANSWERED, "") for message in answered]
+    async def _report_all(self, said: Sequence[Report]) -> None:
         for at in range(0, len(said), TOGETHER):
             await asyncio.gather(*(self.report(*each) for each in said[at : at + TOGETHER]))
 
 
+def find(store: Store, changes: Sequence[Change]) -> list[Report]:
+    """What follows from new messages: those without a recipient are dead, and replies answer others."""
+    new = [change.row for change in changes if change.kind == "mail"]
+    if not new:
+        return []
+    now = {change.row.seq: change.row for change in changes if change.kind in ("mail", "receipt")}
+    return [*_lost(store, [now[row.seq] for row in new]), *_answered(store, new)]
+
+
+def _lost(store: Store, new: Sequence[MessageRow]) -> list[Report]:
+    open_ones = [row for row in new if not row.final]
+    known = store.agents.agents_by_uid({row.recipient for row in open_ones})
+    lost = [row for row in open_ones if (to := known.get(row.recipient)) is None or to.retired]
+    if not lost:
+        return []
+    # Without the requests of tasks that were taken: they end with their tasks.
+    return [
+        (row, State.DEAD, _why(addressed))
+        for row, addressed in store.pending.unaddressable([row.seq for row in lost])
+    ]
+
+
+def _answered(store: Store, new: Sequence[MessageRow]) -> list[Report]:
+    """The open messages that the new ones answer, each once."""
+    asked: dict[int, Report] = {}
+    for reply in new:
+        if reply.reply_to:
+            row = store.messages.message_of(reply.recipient, reply.reply_to)
+            if row is not None and row.recipient == reply.sender and not row.final:
+                asked[row.seq] = (row, State.ANSWERED, "")
+    return list(asked.values())
+
+
 def _why(known: bool) -> str:
     return (Reason.RETIRED if known else Reason.NO_SUCH_RECIPIENT).value
-
-
-def _following(
-    store: Store, seqs: list[int]
-) -> tuple[list[tuple[MessageRow, bool]], list[MessageRow]]:
-    return _untaken(store, store.pending.unaddressable(seqs)), store.pending.answered(seqs)
 
 
 def _untaken(

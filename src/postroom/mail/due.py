@@ -1,12 +1,13 @@
 """Messages that become due at an instant: they expire, or nobody has taken them.
 
-A watch sleeps until the earliest instant, or until new messages may have made an earlier one. It never polls, and
-asks SQL once for all that came within a moment.
+A watch sleeps until the earliest instant, or until a new message has an earlier one. It never polls, and asks SQL once
+for all that came within a moment.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from postroom.bus.port import MessageBusProvider
 from postroom.errors import PostroomError
 from postroom.mail.clerk import Clerk
 from postroom.observe import get_logger
-from postroom.projection.changes import MAIL, Changes, Signal
+from postroom.projection.changes import MAIL, Change, Changes, Signal
 from postroom.projection.submit import append_alert
 from postroom.protocol.alerts import Alert
 from postroom.protocol.receipts import Reason, State
@@ -57,6 +58,9 @@ class Job(Protocol):
     async def find(self, now: float) -> Due:
         """The messages that are due at `now`."""
 
+    def due_at(self, message: MessageRow) -> float | None:
+        """The earliest instant at which a new message may be due; None for never."""
+
     async def act(self, message: MessageRow) -> None:
         """Append to the log what follows for one due message."""
 
@@ -70,16 +74,25 @@ class Watch:
         self._clock = clock
         # Recent actions: until they are folded, SQL still shows their messages as due.
         self._done: dict[int, float] = {}
+        self._wakes = math.inf
 
     async def run(self) -> None:
         """Watch until cancelled or until the changes are closed."""
-        with self._changes.listen(MAIL, limit=1) as listener:
+        with self._changes.listen(MAIL, limit=1, only=self._is_earlier) as listener:
             while True:
-                heard = await listener.next(await self._step())
+                self._wakes = math.inf
+                pause = await self._step()
+                self._wakes = self._clock() + pause
+                heard = await listener.next(pause)
                 if heard is Signal.CLOSED:
                     return
                 if heard is not Signal.QUIET:
                     await asyncio.sleep(GATHER)
+
+    def _is_earlier(self, change: Change) -> bool:
+        """Whether a new message is due before the watch wakes; SQL may have been asked before it came."""
+        at = self._job.due_at(change.row)
+        return at is not None and at < self._wakes
 
     async def _step(self) -> float:
         try:
@@ -115,6 +128,10 @@ class Expiry:
         """Open messages whose `expires_at` has passed."""
         return await self._database.read(partial(_expired, now=now))
 
+    def due_at(self, message: MessageRow) -> float | None:
+        """When it expires."""
+        return message.expires_at or None
+
     async def act(self, message: MessageRow) -> None:
         """Append the receipt dead(expired)."""
         await self._clerk.report(message, State.DEAD, Reason.EXPIRED.value)
@@ -139,6 +156,10 @@ class Stale:
     async def find(self, now: float) -> Due:
         """The first overdue message to each agent without such an alert."""
         return await self._database.read(partial(_untaken, now=now, limit=self._after))
+
+    def due_at(self, message: MessageRow) -> float | None:
+        """When it has been in `accepted` for too long."""
+        return message.stored_at + self._after
 
     async def act(self, message: MessageRow) -> None:
         """Raise the alert."""

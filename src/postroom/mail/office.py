@@ -8,16 +8,21 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TypeVar
 
 from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.directory.agents import resolve
 from postroom.errors import InvalidInput, NotFound, RequestTimeout
 from postroom.mail import views
 from postroom.mail.views import Mail, Post
-from postroom.projection.changes import FOLD_WAIT, Changes, of_message
+from postroom.projection.changes import (
+    FOLD_WAIT,
+    Change,
+    ChangeListener,
+    Changes,
+    of_message,
+)
 from postroom.projection.submit import Submission, submit
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
@@ -27,11 +32,8 @@ from postroom.settings import DEFAULT_ORG, DEFAULT_PROJECT
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
-from postroom.store.parties import Party
 from postroom.store.records import PostRow
 from postroom_a2a.messages import ROLE_AGENT, ROLE_USER, text_message
-
-T = TypeVar("T")
 
 MAX_UNFOLDED = 4096
 """Own messages that are remembered until the next read; older ones were folded long ago."""
@@ -73,8 +75,9 @@ class PostOffice:
         self._clock = clock
         self._new_key = new_key
         self._space = space
-        # Accepted messages that nobody has read since: the next read waits until they are folded.
-        self._unfolded: dict[str, Callable[[], Awaitable[MessageRow | None]]] = {}
+        # Own messages that are accepted and perhaps not folded yet: who lists messages waits for them.
+        self._unfolded: dict[str, Mail] = {}
+        changes.tap(self._folded)
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -112,37 +115,52 @@ class PostOffice:
         """
         if not text.strip() or expires_in < 0:
             raise InvalidInput("a message needs a text, and cannot expire before it is sent")
-        author, to = await self._database.read(
+        author, to = await self._database.point(
             lambda store: (self._sender(store, sender), resolve(store, self._org, recipient))
         )
         if reply_to:
             await self._check_reply(reply_to, author.agent.uid, to.uid)
         now = self._clock()
 
-        def envelope(message_id: str) -> Envelope:
-            return Envelope(
-                id=message_id,
-                to=to.uid,
-                message=_message(author.agent, message_id, text),
-                sent_at=now,
-                expects_reply=expects_reply,
-                reply_to=reply_to,
-                expires_at=now + expires_in if expires_in else 0.0,
-            )
+        listening = self._changes.listen() if folded else nullcontext()
+        made: list[str] = []
+        with listening as listener:
 
-        def earlier(message_id: str) -> Awaitable[MessageRow | None]:
-            return self._database.read(lambda store: store.messages.message_of(sender, message_id))
+            def envelope(message_id: str) -> Envelope:
+                new = Envelope(
+                    id=message_id,
+                    to=to.uid,
+                    message=_message(author.agent, message_id, text),
+                    sent_at=now,
+                    expects_reply=expects_reply,
+                    reply_to=reply_to,
+                    expires_at=now + expires_in if expires_in else 0.0,
+                )
+                # Before it is stored, since its fold may be faster than the answer of the log.
+                self._remember(_accepted(new, author.agent, to, text))
+                made.append(message_id)
+                if listener is not None:
+                    listener.join((of_message(message_id),))
+                return new
 
-        subject = subjects.inbox(to.uid, author.agent.uid)
-        done = await self._submit(author, to.uid, subject, key, envelope, earlier)
-        if not done.sequence:
-            return await self.get(done.id)
-        self._remember(done.id, partial(earlier, done.id))
-        if folded:
-            row = await self._fold_of(done.id)
-            if row is not None:
-                return await self._show(row)
-        return _accepted(done, author.agent, to, text)
+            def earlier(message_id: str) -> Awaitable[MessageRow | None]:
+                return self._database.point(
+                    lambda store: store.messages.message_of(sender, message_id)
+                )
+
+            subject = subjects.inbox(to.uid, author.agent.uid)
+            try:
+                done = await self._submit(author, to.uid, subject, key, envelope, earlier)
+            except BaseException:
+                self._forget(made)
+                raise
+            if not done.sequence:
+                self._forget(made)
+                return await self.get(done.id)
+            mail = _accepted(done.envelope, author.agent, to, text, done.sequence)
+            if listener is None:
+                return mail
+            return await self._with_its_fold(listener, mail, again=bool(key))
 
     async def post(self, sender: str, project: str, text: str, *, key: str = "") -> Post:
         """Post to a project's feed; on return the post is in the log, on disk. The caller checks that `sender` may.
@@ -155,20 +173,26 @@ class PostOffice:
         check_name(project, "project")
         if not text.strip():
             raise InvalidInput("a post needs a text")
-        author = await self._database.read(lambda store: self._sender(store, sender))
+        author = await self._database.point(lambda store: self._sender(store, sender))
         to = f"#{project}"
 
         def envelope(post_id: str) -> Envelope:
             return Envelope(post_id, to, _message(author.agent, post_id, text), self._clock())
 
         def earlier(post_id: str) -> Awaitable[PostRow | None]:
-            return self._database.read(lambda store: store.records.post_of(sender, post_id))
+            return self._database.point(lambda store: store.records.post_of(sender, post_id))
 
         subject = subjects.feed(project, author.agent.uid)
         done = await self._submit(author, to, subject, key, envelope, earlier)
-        row = await self._folded(done.id, partial(earlier, done.id))
+        row = await self._changes.until(
+            of_message(done.id),
+            lambda: earlier(done.id),
+            lambda row: row is not None,
+            FOLD_WAIT,
+            lambda row, change: change.row if change.kind == "post" else row,
+        )
         row = row or PostRow(done.sequence, done.id, project, sender, text, "", self._clock())
-        return (await self._database.read(lambda store: views.posts(store, [row])))[0]
+        return Post(row.seq, row.id, row.project, author.agent.party, row.text, row.at)
 
     async def mark_seen(self, reader: str, message_id: str) -> Mail:
         """Record that the person `reader` has read a message addressed to them.
@@ -177,14 +201,16 @@ class PostOffice:
             NotFound: `reader` has no such message.
             StreamFull, RequestTimeout, BusDisconnected: perhaps not recorded; call again.
         """
-        row = await self._row(message_id)
-        if row.recipient != reader:
-            raise NotFound(f"there is no message {message_id!r} to you")
-        if not reached(State(row.state), State.SEEN) and not row.final:
-            receipt = Receipt(row.id, reader, State.SEEN, self._clock())
-            # Stored under the reader's own uid, since the reader has seen it.
-            await self._bus.publish(subjects.receipts(row.sender, reader), receipt.encode())
-        return await self.wait(message_id, State.SEEN, FOLD_WAIT)
+        with self._changes.listen(of_message(message_id)) as listener:
+            mail = await self._until(listener, message_id, State.ACCEPTED, FOLD_WAIT)
+            if mail.recipient.uid != reader:
+                raise NotFound(f"there is no message {message_id!r} to you")
+            if not reached(mail.state, State.SEEN) and not mail.final:
+                receipt = Receipt(mail.id, reader, State.SEEN, self._clock())
+                # Stored under the reader's own uid, since the reader has seen it.
+                subject = subjects.receipts(mail.sender.uid, reader)
+                await self._bus.publish(subject, receipt.encode())
+            return await self._until(listener, message_id, State.SEEN, FOLD_WAIT, mail)
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -193,13 +219,15 @@ class PostOffice:
         if ref in self._unfolded or ID_PREFIX.fullmatch(ref) is None:
             return ref
         limit = MAX_CANDIDATES + 1
-        known = await self._database.read(lambda store: store.messages.ids_by_prefix(ref, limit))
+        # First, since a message may be folded while the database is read.
         sent = {one for one in self._unfolded if one.startswith(ref)}
+        known = await self._database.point(lambda store: store.messages.ids_by_prefix(ref, limit))
         return ref if ref in known else only_one(ref, sent.union(known), "messages") or ref
 
     async def get(self, message_id: str) -> Mail:
         """The message with that id."""
-        return await self._show(await self._row(message_id))
+        with self._changes.listen(of_message(message_id)) as listener:
+            return await self._until(listener, message_id, State.ACCEPTED, FOLD_WAIT)
 
     async def wait(self, message_id: str, wanted: State, timeout: float) -> Mail:
         """The message once it has reached `wanted` or is final; after `timeout` seconds as it is, with `timed_out`.
@@ -208,19 +236,9 @@ class PostOffice:
             RequestTimeout: the message was accepted, but the log cannot be read now.
             Refused: too many callers wait.
         """
-
-        def done(row: MessageRow) -> bool:
-            return row.final or reached(State(row.state), wanted)
-
-        row = await self._changes.until(
-            of_message(message_id),
-            lambda: self._known(message_id),
-            lambda row: row is not None and done(row),
-            timeout,
-        )
-        if row is None:
-            raise _not_yet(message_id)
-        return replace(await self._show(row), timed_out=not done(row))
+        with self._changes.listen(of_message(message_id)) as listener:
+            mail = await self._until(listener, message_id, wanted, timeout)
+        return replace(mail, timed_out=not _is(mail, wanted))
 
     async def inbox(self, uid: str, *, unread: bool = False, limit: int = PAGE) -> list[Mail]:
         """The newest messages to `uid`, oldest first."""
@@ -270,7 +288,7 @@ class PostOffice:
         return _Sender(agent, secret)
 
     async def _check_reply(self, message_id: str, answerer: str, asker: str) -> None:
-        row = await self._database.read(lambda store: store.messages.message_of(asker, message_id))
+        row = await self._database.point(lambda store: store.messages.message_of(asker, message_id))
         if row is None or row.recipient != answerer:
             raise InvalidInput(f"there is no message {message_id!r} from them to you to reply to")
 
@@ -296,53 +314,109 @@ class PostOffice:
             new_key=self._new_key,
         )
 
-    async def _folded(self, record: str, read: Callable[[], Awaitable[T | None]]) -> T | None:
-        return await self._changes.until(
-            of_message(record), read, lambda row: row is not None, FOLD_WAIT
-        )
-
-    def _remember(self, sent: str, read: Callable[[], Awaitable[MessageRow | None]]) -> None:
-        self._unfolded[sent] = read
+    def _remember(self, sent: Mail) -> None:
+        self._unfolded[sent.id] = sent
         while len(self._unfolded) > MAX_UNFOLDED:
             del self._unfolded[next(iter(self._unfolded))]
+
+    def _folded(self, change: Change) -> None:
+        if change.kind == "mail":
+            self._unfolded.pop(change.id, None)
 
     async def _catch_up(self) -> None:
         """Wait until our own messages are folded, so that their sender finds them."""
         sent = list(self._unfolded)
+        if not sent:
+            return
         # The fold keeps the order of the log, so the last message sent is the last one to arrive, or next to it.
-        if sent and await self._fold_of(sent[-1]) is not None:
-            for message_id in sent:
-                self._unfolded.pop(message_id, None)
+        with self._changes.listen(of_message(sent[-1])) as listener, suppress(RequestTimeout):
+            await self._until(listener, sent[-1], State.ACCEPTED, FOLD_WAIT)
+            self._forget(sent)
 
-    async def _fold_of(self, message_id: str) -> MessageRow | None:
-        """The row of a message of ours that may not be folded yet; None if it is not ours, or the fold takes too
-        long.
-        """
-        read = self._unfolded.get(message_id)
-        if read is None:
-            return None
-        row = await self._folded(message_id, read)
-        if row is not None:
+    def _forget(self, ids: Sequence[str]) -> None:
+        for message_id in ids:
             self._unfolded.pop(message_id, None)
-        return row
 
-    async def _row(self, message_id: str) -> MessageRow:
-        await self._fold_of(message_id)
-        row = await self._known(message_id)
-        if row is None:
+    async def _with_its_fold(self, listener: ChangeListener, mail: Mail, *, again: bool) -> Mail:
+        """A message of ours as its fold has made it; as it is if that takes too long.
+
+        Args:
+            again: it may have been stored and folded before.
+        """
+
+        async def first() -> tuple[Mail | None, bool]:
+            return await self._read(mail.id) if again else (mail, False)
+
+        found, _ = await listener.until(first, _is_folded, FOLD_WAIT, _brought)
+        return found or mail
+
+    async def _until(
+        self,
+        listener: ChangeListener,
+        message_id: str,
+        wanted: State,
+        timeout: float,
+        known: Mail | None = None,
+    ) -> Mail:
+        """The message once it has reached `wanted` or is final; after `timeout` seconds as it is.
+
+        Args:
+            listener: hears of that message.
+            known: the message as it was when the listening had begun, None to read it.
+        """
+
+        async def read() -> tuple[Mail | None, bool]:
+            nonlocal known
+            if known is not None:
+                first, known = known, None
+                return first, True
+            return await self._read(message_id)
+
+        def done(found: tuple[Mail | None, bool]) -> bool:
+            mail, folded = found
+            return folded and mail is not None and _is(mail, wanted)
+
+        mail, folded = await listener.until(read, done, timeout, _brought)
+        if mail is None or not folded:
             raise _not_yet(message_id)
-        return row
+        if mail.state is State.DEAD or (mail.state is State.ANSWERED and mail.answer is None):
+            mail, _ = await self._read(message_id)  # with the attempts of its dead letter
+        if mail is None:
+            raise _not_yet(message_id)
+        return mail
 
-    async def _known(self, message_id: str) -> MessageRow | None:
-        """The row; None for a message that was accepted and is not folded yet."""
-        sent = message_id in self._unfolded
-        row = await self._database.read(lambda store: store.messages.message_by_id(message_id))
-        if row is None and not sent:
+    async def _read(self, message_id: str) -> tuple[Mail | None, bool]:
+        """The message, and whether it is folded; raises NotFound where nobody knows it."""
+        sent = self._unfolded.get(message_id)
+
+        def find(store: Store) -> Mail | None:
+            row = store.messages.message_by_id(message_id)
+            return None if row is None else views.mails(store, [row])[0]
+
+        mail = await self._database.point(find)
+        if mail is not None:
+            self._unfolded.pop(message_id, None)
+            return mail, True
+        if sent is None:
             raise NotFound(f"there is no message {message_id!r}")
-        return row
+        return sent, False
 
-    async def _show(self, row: MessageRow) -> Mail:
-        return (await self._database.read(lambda store: views.mails(store, [row])))[0]
+
+def _is(mail: Mail, wanted: State) -> bool:
+    return mail.final or reached(mail.state, wanted)
+
+
+def _is_folded(found: tuple[Mail | None, bool]) -> bool:
+    return found[1]
+
+
+def _brought(found: tuple[Mail | None, bool], change: Change) -> tuple[Mail | None, bool]:
+    mail, folded = found
+    if mail is None or change.kind not in ("mail", "receipt"):
+        return found
+    now = views.changed(mail, change.row)
+    own = change.id == mail.id and change.sender == mail.sender.uid
+    return now, folded or own
 
 
 def _not_yet(message_id: str) -> RequestTimeout:
@@ -357,14 +431,15 @@ def _message(author: Agent, message_id: str, text: str) -> dict[str, object]:
     return text_message(message_id, text, role=role)
 
 
-def _accepted(done: Submission, sender: Agent, recipient: Agent, text: str) -> Mail:
+def _accepted(
+    envelope: Envelope, sender: Agent, recipient: Agent, text: str, sequence: int = 0
+) -> Mail:
     """An accepted message, before anything else is known of it."""
-    envelope = done.envelope
     return Mail(
-        seq=done.sequence,
-        id=done.id,
-        sender=Party(sender.uid, sender.nick, sender.kind),
-        recipient=Party(recipient.uid, recipient.nick, recipient.kind),
+        seq=sequence,
+        id=envelope.id,
+        sender=sender.party,
+        recipient=recipient.party,
         text=text,
         state=State.ACCEPTED,
         reason="",

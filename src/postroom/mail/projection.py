@@ -11,7 +11,7 @@ from dataclasses import replace
 from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.projection.changes import Change
-from postroom.projection.retention import Over, covered
+from postroom.projection.retention import Over
 from postroom.projection.rules import Rule
 from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert, AlertEnd, decode
@@ -167,7 +167,7 @@ def _fold_post(store: Store, record: Message) -> list[Change]:
         return []
     if envelope.to != f"#{said.project}" or not store.records.insert_post(row):
         return []
-    return [Change("post", row.seq, row.id, row.sender, project=row.project)]
+    return [Change("post", row.seq, row.id, row.sender, project=row.project, row=row)]
 
 
 def _post_row(record: Message, said: subjects.Subject, envelope: Envelope) -> records.PostRow:
@@ -250,7 +250,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 
 def _change(kind: str, row: messages.MessageRow) -> Change:
-    return Change(kind, row.seq, row.id, row.sender, row.recipient, state=row.state)
+    return Change(kind, row.seq, row.id, row.sender, row.recipient, state=row.state, row=row)
 
 
 def _message_json(envelope: Envelope) -> str:
@@ -260,26 +260,30 @@ def _message_json(envelope: Envelope) -> str:
         raise ProtocolViolation("the envelope's message is nested too deep") from error
 
 
-def _message_over(copy: Store, record: Message, before: float) -> bool:
-    return covered(copy, "INBOX", record) and _final(
-        copy.messages.message_at(record.sequence), before
-    )
+def _message_over(store: Store, record: Message, before: float) -> bool:
+    return _final(store.messages.message_at(record.sequence), before)
 
 
-def _receipt_over(copy: Store, record: Message, before: float) -> bool:
-    if not covered(copy, "RECEIPTS", record):
-        return False
+def _receipt_over(store: Store, record: Message, before: float) -> bool:
     try:
         about = Receipt.decode(record.payload).message_id
         sender = subjects.parse(record.subject).recipient
     except (ProtocolViolation, InvalidInput):
         return True
-    return _final(copy.messages.message_of(sender, about), before)
+    return _final(store.messages.message_of(sender, about), before)
 
 
 def _final(row: MessageRow | None, before: float) -> bool:
-    # Folded without a row: a copy of an earlier message, or a receipt without a message.
+    # Folded without a row: a copy of an earlier message, a receipt without one, or the message was pruned.
     return row is None or (row.final and row.updated_at < before)
 
 
-OVER: dict[str, Over] = {"INBOX": _message_over, "RECEIPTS": _receipt_over}
+def _post_over(store: Store, record: Message, _: float) -> bool:
+    return not store.records.has_post(record.sequence)
+
+
+OVER: dict[str, Over] = {
+    "INBOX": Over(_message_over),
+    "RECEIPTS": Over(_receipt_over),
+    "FEED": Over(_post_over),
+}

@@ -6,7 +6,7 @@ The `as_json` shapes are those of the HTTP API (docs/api.md); instants are secon
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from postroom.errors import ProtocolViolation
@@ -132,29 +132,49 @@ def mails(store: Store, rows: Sequence[MessageRow]) -> list[Mail]:
     known = store.agents.parties(uid for row in everything for uid in (row.sender, row.recipient))
     attempts = store.records.attempts_of(row.id for row in everything)
 
-    def shown(row: MessageRow, answer: Mail | None) -> Mail:
-        handed_over = row.state not in {State.ACCEPTED.value, State.DEAD.value}
-        return Mail(
-            seq=row.seq,
-            id=row.id,
-            sender=known[row.sender],
-            recipient=known[row.recipient],
-            text=row.text,
-            state=State(row.state),
-            reason=row.reason,
-            expects_reply=row.expects_reply,
-            reply_to=row.reply_to,
-            requeue_of=row.requeue_of,
-            sent_at=row.sent_at,
-            updated_at=row.updated_at,
-            final=row.final,
-            attempts=attempts.get((row.sender, row.id), int(handed_over)),
-            answer=answer,
-        )
+    def of(row: MessageRow, answer: Mail | None) -> Mail:
+        tried = attempts.get((row.sender, row.id), 0)
+        return shown(row, known[row.sender], known[row.recipient], tried, answer)
 
     # One level of answers only: an answer may have been answered in turn.
-    shown_answers = {seq: shown(row, None) for seq, row in answers.items()}
-    return [shown(row, shown_answers.get(row.seq)) for row in rows]
+    shown_answers = {seq: of(row, None) for seq, row in answers.items()}
+    return [of(row, shown_answers.get(row.seq)) for row in rows]
+
+
+def shown(
+    row: MessageRow, sender: Party, recipient: Party, attempts: int = 0, answer: Mail | None = None
+) -> Mail:
+    """One message; `attempts` as its dead letter has them, 0 without one."""
+    handed_over = row.state not in {State.ACCEPTED.value, State.DEAD.value}
+    return Mail(
+        seq=row.seq,
+        id=row.id,
+        sender=sender,
+        recipient=recipient,
+        text=row.text,
+        state=State(row.state),
+        reason=row.reason,
+        expects_reply=row.expects_reply,
+        reply_to=row.reply_to,
+        requeue_of=row.requeue_of,
+        sent_at=row.sent_at,
+        updated_at=row.updated_at,
+        final=row.final,
+        attempts=attempts or int(handed_over),
+        answer=answer,
+    )
+
+
+def changed(mail: Mail, row: MessageRow) -> Mail:
+    """The message after the fold has written `row`: itself, or a message that may answer it."""
+    sender, recipient = mail.sender, mail.recipient
+    if (row.id, row.sender) == (mail.id, sender.uid):
+        new = shown(row, sender, recipient, 0, mail.answer)
+        return replace(new, attempts=max(mail.attempts, new.attempts))
+    answers = (row.reply_to, row.sender, row.recipient) == (mail.id, recipient.uid, sender.uid)
+    if answers and mail.answer is None:
+        return replace(mail, answer=shown(row, recipient, sender))
+    return mail
 
 
 def posts(store: Store, rows: Sequence[PostRow]) -> list[Post]:

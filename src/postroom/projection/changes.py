@@ -1,18 +1,18 @@
 """Wakes those who wait in this process for something that the fold commits.
 
-Nobody polls: a waiter reads SQL, sleeps until one of its topics has changed, and reads again. A change says only that
-something changed; SQL says what.
+Nobody polls, and nobody reads again what was just folded: a waiter reads SQL once, and after that each change brings
+the row as the fold wrote it. Only a listener that was too slow reads SQL again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from postroom.errors import Refused
 
@@ -26,7 +26,7 @@ FOLD_WAIT = 2.0
 MAX_WATCHES = 10_000
 """The most waiters at once; further ones are refused."""
 
-LISTENER_LIMIT = 256
+LISTENER_LIMIT = 64
 """Changes that wait for a slow listener; beyond that they are dropped, and the listener gets a gap."""
 
 
@@ -85,6 +85,8 @@ class Change:
         sender: of the message or the post; the requester of the task.
         recipient: of the message; the worker of the task.
         state: of the message or the task, else "".
+        row: what the fold wrote: of the message, the post, the dead letter or the task; None where waiters need none.
+        event: the record of the task that counted; None for a new task and for other kinds.
     """
 
     kind: str
@@ -94,6 +96,8 @@ class Change:
     recipient: str = ""
     project: str = ""
     state: str = ""
+    row: Any = field(default=None, compare=False, repr=False)
+    event: Any = field(default=None, compare=False, repr=False)
 
     @property
     def topics(self) -> tuple[Topic, ...]:
@@ -106,7 +110,10 @@ class Change:
         if self.kind == "task":
             return (TASKS, of_task(self.id), *sorted(agents))
         topics = (of_message(self.id), of_chat(self.sender, self.recipient), *sorted(agents))
-        return (MAIL, *topics) if self.kind == "mail" else topics
+        if self.kind != "mail":
+            return topics
+        answered = self.row.reply_to if self.row is not None else ""
+        return (MAIL, of_message(answered), *topics) if answered else (MAIL, *topics)
 
 
 class Signal(Enum):
@@ -121,43 +128,113 @@ class Signal(Enum):
 
 
 class ChangeListener:
-    """A bounded queue of changes for one slow reader (an event stream of the API)."""
+    """A bounded queue of changes for one reader; a context manager, made by `Changes.listen`.
 
-    def __init__(self, limit: int = LISTENER_LIMIT) -> None:
+    Ten thousand may wait at once, so it has no part before it needs it.
+    """
+
+    __slots__ = ("_changes", "_closed", "_gap", "_limit", "_only", "_topics", "_waiting", "_wake")
+
+    def __init__(
+        self,
+        limit: int = LISTENER_LIMIT,
+        changes: Changes | None = None,
+        only: Callable[[Change], bool] | None = None,
+    ) -> None:
         self._limit = limit
-        self._waiting: deque[Change] = deque()
+        self._changes = changes
+        self._only = only
+        self._topics: tuple[Topic, ...] = ()
+        self._waiting: deque[Change] | None = None
         self._gap = False
         self._closed = False
-        self._wake = asyncio.Event()
+        self._wake: asyncio.Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        """Itself; leaving the block ends the listening."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._changes is not None:
+            self._changes.forget(self, self._topics)
+            self._changes = None
+
+    def join(self, topics: tuple[Topic, ...]) -> None:
+        """Listen to these topics, too."""
+        if self._changes is not None:
+            self._changes.add(self, topics)
+            self._topics += topics
 
     async def next(self, timeout: float) -> Change | Signal:
         """The next change, or a signal."""
         if not (self._waiting or self._gap or self._closed):
-            self._wake.clear()
+            loop = asyncio.get_running_loop()
+            self._wake = wake = loop.create_future()
+            # Not `wait_for`: before Python 3.12 it loses a cancellation that comes with the result.
+            timer = loop.call_later(timeout, _wake_up, wake)
             try:
-                # Not `wait_for`: before Python 3.12 it loses a cancellation that comes with the result.
-                async with asyncio.timeout(timeout):
-                    await self._wake.wait()
-            except TimeoutError:
-                return Signal.QUIET
+                await wake
+            finally:
+                timer.cancel()
+                self._wake = None
         if self._gap:
             self._gap = False
             return Signal.GAP
-        return self._waiting.popleft() if self._waiting else Signal.CLOSED
+        if self._waiting:
+            return self._waiting.popleft()
+        return Signal.CLOSED if self._closed else Signal.QUIET
+
+    async def until(
+        self,
+        read: Callable[[], Awaitable[T]],
+        done: Callable[[T], bool],
+        timeout: float,
+        brought: Callable[[T, Change], T] | None,
+    ) -> T:
+        """As `Changes.until`, with the topics of this listener."""
+        deadline = asyncio.get_running_loop().time() + timeout
+        value = await read()
+        while not done(value) and (left := deadline - asyncio.get_running_loop().time()) > 0:
+            change = await self.next(left)
+            if change is Signal.CLOSED:
+                break
+            if brought is not None and isinstance(change, Change):
+                value = brought(value, change)
+            elif brought is None or change is Signal.GAP:
+                value = await read()
+        return value
 
     def tell(self, change: Change) -> None:
         """Queue a change; beyond the limit one gap replaces all that wait."""
+        if self._only is not None and not self._only(change):
+            return
+        if self._waiting is None:
+            self._waiting = deque()
         if len(self._waiting) >= self._limit:
             self._waiting.clear()
             self._gap = True
         if not self._gap:
             self._waiting.append(change)
-        self._wake.set()
+        self._rouse()
 
     def close(self) -> None:
         """End the reader's stream."""
         self._closed = True
-        self._wake.set()
+        self._rouse()
+
+    def _rouse(self) -> None:
+        if self._wake is not None:
+            _wake_up(self._wake)
+
+
+def _wake_up(wake: asyncio.Future[None]) -> None:
+    if not wake.done():
+        wake.set_result(None)
 
 
 class Changes:
@@ -165,47 +242,63 @@ class Changes:
 
     def __init__(self) -> None:
         self._listeners: dict[Topic, set[ChangeListener]] = {}
+        self._taps: list[Callable[[Change], None]] = []
         self._count = 0
         self._closed = False
 
+    def tap(self, heard: Callable[[Change], None]) -> None:
+        """Call `heard` with every change from now on, before its waiters wake; it must be quick."""
+        self._taps.append(heard)
+
     def publish(self, changes: Iterable[Change]) -> None:
         """Wake the waiters of `changes`. Call it after the commit."""
+        listeners = self._listeners
         for change in changes:
+            for heard in self._taps:
+                heard(change)
             told: set[ChangeListener] = set()
             for topic in change.topics:
-                told |= self._listeners.get(topic, set())
+                if topic in listeners:
+                    told |= listeners[topic]
             for listener in told:
                 listener.tell(change)
 
-    @contextmanager
     def listen(
-        self, *topics: Topic, limit: int = LISTENER_LIMIT
-    ) -> Generator[ChangeListener, None, None]:
-        """A listener for the changes of `topics` from now on.
+        self,
+        *topics: Topic,
+        limit: int = LISTENER_LIMIT,
+        only: Callable[[Change], bool] | None = None,
+    ) -> ChangeListener:
+        """A listener for the changes of `topics` from now on; use it in a `with` block.
+
+        Args:
+            only: whether a change wakes it; None for every change.
 
         Raises:
             Refused: too many listen.
         """
         if self._count >= MAX_WATCHES:
             raise Refused("too many wait for changes", remedy="try again in a moment")
-        listener = ChangeListener(limit)
+        listener = ChangeListener(limit, self, only)
         if self._closed:
             listener.close()
         self._count += 1
+        listener.join(topics)
+        return listener
+
+    def add(self, listener: ChangeListener, topics: Iterable[Topic]) -> None:
+        """Tell a listener of further topics."""
         for topic in topics:
             self._listeners.setdefault(topic, set()).add(listener)
-        try:
-            yield listener
-        finally:
-            self._count -= 1
-            for topic in topics:
-                self._forget(topic, listener)
 
-    def _forget(self, topic: Topic, listener: ChangeListener) -> None:
-        listeners = self._listeners.get(topic, set())
-        listeners.discard(listener)
-        if not listeners:
-            self._listeners.pop(topic, None)
+    def forget(self, listener: ChangeListener, topics: Iterable[Topic]) -> None:
+        """End a listener."""
+        self._count -= 1
+        for topic in topics:
+            listeners = self._listeners.get(topic, set())
+            listeners.discard(listener)
+            if not listeners:
+                self._listeners.pop(topic, None)
 
     async def until(
         self,
@@ -213,20 +306,17 @@ class Changes:
         read: Callable[[], Awaitable[T]],
         done: Callable[[T], bool],
         timeout: float,
+        brought: Callable[[T, Change], T] | None = None,
     ) -> T:
-        """Read now and after each change of `topic`, until `done` or until `timeout` seconds have passed.
+        """Read once, and wait for changes of `topic` until `done` or until `timeout` seconds have passed.
 
-        Returns the last value read, `done` or not.
+        Args:
+            brought: the value after a change; None to read it again after each.
+
+        Returns the last value, `done` or not.
         """
-        deadline = asyncio.get_running_loop().time() + timeout
-        with self.listen(topic, limit=1) as listener:
-            while True:
-                value = await read()
-                left = deadline - asyncio.get_running_loop().time()
-                if done(value) or left <= 0:
-                    return value
-                if await listener.next(left) is Signal.CLOSED:
-                    return value
+        with self.listen(topic, limit=1 if brought is None else LISTENER_LIMIT) as listener:
+            return await listener.until(read, done, timeout, brought)
 
     @property
     def listening(self) -> int:

@@ -1,53 +1,73 @@
 """Keeps the projection up with the log.
 
-A durable consumer only signals new records. The cursor in SQL decides what is folded; it moves in the same
-transaction as the rows. A delivery that follows the cursor is folded directly. At a gap (a restart, a lost delivery)
-the fold reads the log from the cursor on. So no record is skipped and none counts twice, whatever the consumer
-remembers.
+Each stream is read from its cursor in SQL by a consumer that nobody acknowledges and that ends with its reader: the
+cursor alone decides what is folded, and it moves in the same transaction as the rows. What all streams brought
+meanwhile is folded in one transaction. A reader that lost its place begins again behind the last record that it
+brought. So no record is skipped and none counts twice.
 
-Order of steps: commit, tell waiters, append what follows (`After`), acknowledge. A crash between any two of them
-repeats the rest.
+Order of steps: commit, tell waiters, append what follows (`Following`). A crash between any two of them repeats the
+rest, or leaves it to the sweep at the start.
 
-A stream may come after another one. Then the fold first folds what that other stream holds when it meets a record.
-What a record builds on was stored before it, so it is there.
+A stream may come after others. Of what arrived together their records are folded first. A record that builds on one
+that is still on its way waits until those streams are folded as far as they were stored when it came.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
 from functools import partial
 
-from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider
+from postroom.bus.port import BusAdmin, Message
 from postroom.errors import (
     BusDisconnected,
     EnvironmentFault,
     NoResponders,
+    NotFound,
     PostroomError,
     Refused,
     RequestTimeout,
     StateUnwritable,
     StoreLocked,
+    StreamBroken,
 )
 from postroom.observe import get_logger
-from postroom.projection.changes import Changes
-from postroom.projection.rules import Folded, Rules, fold
+from postroom.projection.changes import Change, Changes
+from postroom.projection.following import After, Following
+from postroom.projection.intake import Intake, Mark
+from postroom.projection.rules import Folded, Rules, fold_all
 from postroom.protocol.streams import ConsumerSpec
-from postroom.store.database import Database
+from postroom.store.database import Database, Store
 from postroom_a2a.retry import Backoff
+
+__all__ = ["Fold", "FoldStatistics", "Order", "consumer"]
 
 log = get_logger(__name__)
 
 DURABLE = "postoffice"
-"""Name of the post office's consumers."""
+"""Name of the post office's consumers. The fold had them, too: they are deleted, or the server would go on keeping
+their state.
+"""
+
+FEW = 8
+"""Records that take less time to fold than a change of threads."""
 
 BATCH = 256
-"""The most records in one transaction."""
+"""The most records of one stream in one transaction."""
 
 MAX_ACK_PENDING = 4096
 
-PASSING = (BusDisconnected, NoResponders, Refused, RequestTimeout, StateUnwritable, StoreLocked)
+PASSING = (
+    BusDisconnected,
+    NoResponders,
+    Refused,
+    RequestTimeout,
+    StateUnwritable,
+    StoreLocked,
+    StreamBroken,
+)
 """Faults that end by themselves, or when a person has made room."""
 
 FIRST_RETRY = 0.1
@@ -67,30 +87,18 @@ def consumer(stream: str) -> ConsumerSpec:
 
 @dataclass(slots=True)
 class FoldStatistics:
-    """Counters since the start; `fault` names what holds the fold up now, "" for nothing."""
+    """Counters since the start; `faults` says what holds the fold up now, by part."""
 
     folded: int = 0
     ignored: int = 0
     poisoned: int = 0
-    fault: str = ""
+    transactions: int = 0
+    faults: dict[str, str] = field(default_factory=dict)
 
-
-@dataclass(frozen=True, slots=True)
-class After:
-    """Work that follows the fold of a stream; doing it twice has no second effect.
-
-    Attributes:
-        settle: called with the delivered sequences that concern it, after their commit and before their
-            acknowledgement.
-        sweep: called once at the start, when the stream is folded up to its end; None for nothing.
-        known: streams to fold up to their end before the sweep, or it would repeat what they hold.
-        concerns: whether something may follow from that record.
-    """
-
-    settle: Callable[[Sequence[int]], Awaitable[None]]
-    sweep: Callable[[], Awaitable[None]] | None = None
-    known: tuple[str, ...] = ()
-    concerns: Callable[[Message], bool] = lambda _: True
+    @property
+    def fault(self) -> str:
+        """What holds the fold up now, "" for nothing."""
+        return next(iter(self.faults.values()), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,50 +106,70 @@ class Order:
     """The streams that a stream comes after.
 
     Attributes:
-        builds: whether a record may build on them; other records are folded as they come.
+        builds: whether a record waits for all that is in them. For others a rule says so, where it finds that what
+            they build on is not there (`rules.Early`).
     """
 
     streams: tuple[str, ...]
     builds: Callable[[Message], bool] = lambda _: True
 
 
-def all_after(*parts: Mapping[str, Sequence[After]]) -> dict[str, list[After]]:
-    """The work of several parts, in their order."""
-    joined: dict[str, list[After]] = {}
-    for part in parts:
-        for stream, following in part.items():
-            joined.setdefault(stream, []).extend(following)
-    return joined
+@dataclass(slots=True)
+class _Stream:
+    """One stream of the fold.
+
+    Attributes:
+        brought: sequence of the last record that its reader brought.
+        position: sequence up to which it is folded.
+        begun: it was read once, so that the log and the database belonged together then.
+        caught_up: folded up to the end that the log had at the start.
+        clear: sequence up to which its records need not wait for other streams.
+        awaited: for the records up to `until`, how far the streams before it must be folded; None: it waits for none.
+    """
+
+    name: str
+    brought: int = 0
+    position: int = 0
+    begun: bool = False
+    caught_up: bool = False
+    clear: int = 0
+    awaited: Mapping[str, int] | None = None
+    until: int = 0
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+    reader: asyncio.Task[None] | None = None
 
 
 class Fold:
     """Folds all streams of the projection.
 
     Args:
-        admin: reads the log and makes the consumers.
-        after: stream to the work that follows its fold.
+        admin: reads the log.
+        after: the parts whose work follows from the fold, in their order.
         order: stream to the streams before it; never in a circle.
     """
 
     def __init__(
         self,
-        bus: MessageBusProvider,
         admin: BusAdmin,
         database: Database,
         changes: Changes,
         rules: Rules,
-        after: Mapping[str, Sequence[After]],
+        after: Sequence[After] = (),
         order: Mapping[str, Order] | None = None,
     ) -> None:
-        self.bus = bus
-        self.admin = admin
-        self.database = database
-        self.changes = changes
-        self.rules = rules
-        self.after = after
-        self.order = order or {}
         self.statistics = FoldStatistics()
-        self._streams = {name: _StreamFold(name, self) for name in rules}
+        self._admin = admin
+        self._database = database
+        self._changes = changes
+        self._rules = rules
+        self._after = after
+        self._order = order or {}
+        self._streams = {name: _Stream(name) for name in rules}
+        self._intake = Intake(rules, BATCH)
+        self._following = Following(
+            after, partial(self._persistently, "what follows"), self._poisoned, self._intake.poke
+        )
+        self._live = False
 
     async def run(self) -> None:
         """Fold until cancelled.
@@ -149,9 +177,17 @@ class Fold:
         Raises:
             ExceptionGroup: holds an `EnvironmentFault` where log and database do not belong together.
         """
-        async with asyncio.TaskGroup() as tasks:
-            for stream in self._streams.values():
-                tasks.create_task(stream.run(), name=f"fold-{stream.name}")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await self._persistently("the start", self._begin)
+                for stream in self._streams.values():
+                    self._read(stream, tasks)
+                tasks.create_task(self._fold(tasks), name="fold")
+                tasks.create_task(self._following.run(), name="fold-following")
+        finally:
+            if self._following.unsaved:
+                with suppress(PostroomError):
+                    await self._database.write(partial(self._find, changes=()))
 
     async def ready(self, timeout: float) -> None:
         """Return when everything in the log at the start is folded, and all that follows from it is appended.
@@ -160,8 +196,7 @@ class Fold:
             TimeoutError: it took longer than `timeout` seconds.
         """
         async with asyncio.timeout(timeout):
-            for stream in self._streams.values():
-                await stream.swept.wait()
+            await self._following.swept.wait()
 
     async def reached(self, stream: str, sequence: int, timeout: float) -> None:
         """Return when `stream` is folded up to `sequence`.
@@ -169,183 +204,258 @@ class Fold:
         Raises:
             TimeoutError: it took longer than `timeout` seconds.
         """
+        one = self._streams[stream]
+        if one.position >= sequence:
+            return
         async with asyncio.timeout(timeout):
-            await self.stream(stream).reached(sequence)
+            while one.position < sequence:
+                one.moved.clear()
+                await one.moved.wait()
 
-    def stream(self, name: str) -> _StreamFold:
-        """The fold of that stream."""
-        return self._streams[name]
+    async def settled(self, timeout: float) -> None:
+        """Return when all that follows from what is folded is appended.
 
-    async def persistently(self, step: Callable[[], Awaitable[None]]) -> None:
+        Raises:
+            TimeoutError: it took longer than `timeout` seconds.
+        """
+        async with asyncio.timeout(timeout):
+            await self._following.idle.wait()
+
+    async def _persistently(self, part: str, step: Callable[[], Awaitable[None]]) -> None:
         """Repeat `step` until it succeeds: wait out `PASSING` faults, raise others."""
         backoff = Backoff(FIRST_RETRY, LAST_RETRY)
         while True:
             try:
                 await step()
             except PASSING as error:
-                self.statistics.fault = str(error)
-                log.warning("the fold waits: %s", error)
+                self._note(part, error)
             else:
-                self.statistics.fault = ""
+                self.statistics.faults.pop(part, None)
                 return
             await asyncio.sleep(backoff.next())
 
+    def _note(self, part: str, error: PostroomError) -> None:
+        self.statistics.faults[part] = str(error)
+        log.warning("the fold waits: %s", error)
 
-class _StreamFold:
-    def __init__(self, name: str, fold: Fold) -> None:
-        self.name = name
-        self.caught_up = asyncio.Event()
-        """folded up to the end that the log had at the start"""
-        self.swept = asyncio.Event()
-        """what followed from that is appended, too"""
-        self._fold = fold
-        self._position = 0
-        self._moved = asyncio.Event()
-        self._queue: asyncio.Queue[Delivery] = asyncio.Queue(BATCH)
+    def _poisoned(self) -> None:
+        self.statistics.poisoned += 1
 
-    async def run(self) -> None:
-        fold = self._fold
-        await fold.persistently(self._catch_up)
-        self.caught_up.set()
-        for after in self._after:
-            for name in after.known:
-                await fold.stream(name).caught_up.wait()
-            if after.sweep is not None:
-                await fold.persistently(after.sweep)
-        self.swept.set()
-        await fold.persistently(lambda: fold.admin.ensure_consumer(consumer(self.name)))
-        subscription = await fold.bus.consume(self.name, DURABLE, self._queue.put, batch=BATCH)
-        try:
-            while True:
-                await self._take(await self._next_batch())
-        finally:
-            await subscription.close()
+    # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
 
-    @property
-    def _after(self) -> Sequence[After]:
-        return self._fold.after.get(self.name, ())
+    async def _begin(self) -> None:
+        await self._database.write(self._cursors)
+        await asyncio.gather(
+            *(self._admin.delete_consumer(name, DURABLE) for name in self._streams)
+        )
 
-    async def reached(self, sequence: int) -> None:
-        while self._position < sequence:
-            self._moved.clear()
-            await self._moved.wait()
+    def _cursors(self, store: Store) -> None:
+        for stream in self._streams.values():
+            stream.brought = stream.position = store.cursor(stream.name)
+        for part in self._after:
+            part.begin(store)
 
-    async def _next_batch(self) -> list[Delivery]:
-        batch = [await self._queue.get()]
-        while len(batch) < BATCH and not self._queue.empty():
-            batch.append(self._queue.get_nowait())
-        return batch
+    def _read(self, stream: _Stream, tasks: asyncio.TaskGroup) -> None:
+        """Begin to read a stream, anew if a reader is at it."""
+        if stream.reader is not None:
+            stream.reader.cancel()
+        stream.reader = tasks.create_task(self._bring(stream), name=f"fold-{stream.name}")
 
-    async def _take(self, deliveries: Sequence[Delivery]) -> None:
-        messages = [delivery.message for delivery in deliveries]
-        await self._fold.persistently(lambda: self._project(messages))
-        for after in self._after:
-            seqs = [message.sequence for message in messages if after.concerns(message)]
-            if seqs:
-                await self._settle(after, seqs)
-        await self._fold.persistently(lambda: _ack(deliveries))
+    async def _bring(self, stream: _Stream) -> None:
+        """Bring the records of a stream, for ever."""
+        backoff = Backoff(FIRST_RETRY, LAST_RETRY)
+        while True:
+            before = stream.brought
+            try:
+                await self._bring_on(stream)
+            except StreamBroken as error:
+                log.info("%s is read again from %d on: %s", stream.name, stream.brought, error)
+            except (
+                *PASSING,
+                NotFound,
+            ) as error:  # a server that has just started may not know the stream yet
+                self._note(stream.name, error)
+            except EnvironmentFault as error:
+                if not stream.begun:
+                    raise
+                self._note(stream.name, error)
+            if stream.brought > before:
+                backoff = Backoff(FIRST_RETRY, LAST_RETRY)
+            await asyncio.sleep(backoff.next())
 
-    async def _settle(self, after: After, seqs: Sequence[int]) -> None:
-        try:
-            await self._fold.persistently(partial(after.settle, seqs))
-        except EnvironmentFault:
-            raise
-        except Exception:
-            # As in `_folded`: one bad record must not hold up what follows from the records of others.
-            log.exception("what follows from %d records of %s failed", len(seqs), self.name)
-            if len(seqs) == 1:
-                self._fold.statistics.poisoned += 1
-                return
-            for seq in seqs:
-                await self._settle(after, [seq])
-
-    async def _project(self, messages: Sequence[Message]) -> None:
-        fresh = {m.sequence: m for m in messages if m.sequence > self._position}
-        if not fresh:
-            return
-        in_order = [fresh[sequence] for sequence in sorted(fresh)]
-        last = self._position + len(in_order)
-        if in_order[-1].sequence == last:
-            await self._commit(in_order)
-        else:
-            await self._catch_up()
-
-    async def _catch_up(self) -> None:
-        """Fold the log from the cursor to its present end."""
-        fold = self._fold
-        self._position = await fold.database.read(lambda store: store.cursor(self.name))
-        end = await fold.admin.last_sequence(self.name)
-        if end < self._position:
+    async def _bring_on(self, stream: _Stream) -> None:
+        end = await self._admin.last_sequence(stream.name)
+        if end < stream.brought:
             raise EnvironmentFault(
-                f"the database is ahead of the log of {self.name}: they do not belong together",
+                f"the database is ahead of the log of {stream.name}: they do not belong together",
                 remedy="postroom admin rebuild",
             )
-        batch: list[Message] = []
-        async for message in fold.admin.replay(self.name, after=self._position):
-            batch.append(message)
-            if len(batch) == BATCH:
-                await self._commit(batch)
-                batch = []
-        if batch:
-            await self._commit(batch)
-        self._move(end)  # the records before it were deleted, and will never come
+        stream.begun = True
+        told = False
+        async with aclosing(self._admin.follow(stream.name, after=stream.brought)) as found:
+            async for record in found:
+                self.statistics.faults.pop(stream.name, None)
+                if record is not None:
+                    await self._intake.put(stream.name, record)
+                    stream.brought = record.sequence
+                elif not told:
+                    told = True
+                    # Records that were deleted before this will never come.
+                    self._intake.mark(stream.name, partial(self._reach, stream, end))
 
-    def _move(self, position: int) -> None:
-        self._position = max(self._position, position)
-        self._moved.set()
+    def _reach(self, stream: _Stream, end: int) -> None:
+        self._move(stream, end)
+        stream.caught_up = True
 
-    async def _commit(self, batch: Sequence[Message]) -> None:
-        await self._await_those_before(batch)
-        done = await self._folded(batch)
-        self._move(batch[-1].sequence)
-        self._fold.statistics.folded += len(batch)
-        self._fold.statistics.ignored += done.ignored
-        self._fold.changes.publish(done.changes)
+    def _move(self, stream: _Stream, position: int) -> None:
+        if position > stream.position:
+            stream.position = position
+            stream.moved.set()
 
-    async def _await_those_before(self, batch: Sequence[Message]) -> None:
-        order = self._fold.order.get(self.name)
-        if order is None or not any(map(order.builds, batch)):
-            return
-        for name in order.streams:
-            last = await self._fold.admin.last_sequence(name)
-            try:
-                await self._fold.reached(name, last, ORDER_WAIT)
-            except TimeoutError as error:
-                raise RequestTimeout(f"{self.name} waits for {name} to be folded") from error
+    # ── folding ─────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _folded(self, batch: Sequence[Message]) -> Folded:
-        write, rules = self._fold.database.write, self._fold.rules
+    async def _fold(self, tasks: asyncio.TaskGroup) -> None:
+        """Fold what has come, for ever."""
+        while True:
+            batches, marks = await self._intake.take()
+            if batches or self._following.unsaved:
+                done = await self._committed(batches)
+                for name, first in done.early.items():
+                    await self._hold_back(name, first, batches[name], marks.pop(name, ()), tasks)
+            for each in marks.values():
+                for mark in each:
+                    mark()
+            self._release()
+            if not self._live and all(stream.caught_up for stream in self._streams.values()):
+                # What was folded until now is swept, what comes from now on is found by the fold.
+                self._live = True
+                self._following.sweep()
+
+    async def _committed(self, batches: Mapping[str, Sequence[Message]]) -> Folded:
+        done = Folded()
+
+        async def commit() -> None:
+            nonlocal done
+            done, found = await self._folded(batches)
+            self._following.add(found)
+
+        await self._persistently("SQL", commit)
+        self.statistics.folded += sum(map(len, batches.values()))
+        self.statistics.ignored += done.ignored
+        for name, position in done.positions.items():
+            self._move(self._streams[name], position)
+        self._changes.publish(done.changes)
+        return done
+
+    async def _folded(
+        self, batches: Mapping[str, Sequence[Message]]
+    ) -> tuple[Folded, Sequence[Sequence[object]]]:
         try:
-            return await write(lambda store: fold(store, rules, self.name, batch))
+            return await self._write(batches)
         except PostroomError:
             raise
         except Exception:
             # A record that our rules did not foresee. It must not hold up the records of others: fold one at a time
             # to find it, report it, and pass over it.
-            log.exception("a batch of %s could not be folded", self.name)
-        return _joined([await self._folded_alone(record) for record in batch])
+            log.exception("records of %s could not be folded together", ", ".join(batches))
+        together, found = Folded(), [[] for _ in self._after]
+        for name in self._rules:
+            for record in batches.get(name, ()):
+                done, more = await self._folded_alone(name, record)
+                together = _joined(together, done)
+                found = [[*some, *new] for some, new in zip(found, more, strict=True)]
+                if done.early:
+                    break
+        return together, found
 
-    async def _folded_alone(self, record: Message) -> Folded:
-        write, rules = self._fold.database.write, self._fold.rules
+    async def _folded_alone(
+        self, name: str, record: Message
+    ) -> tuple[Folded, Sequence[Sequence[object]]]:
         try:
-            return await write(lambda store: fold(store, rules, self.name, [record]))
+            return await self._write({name: [record]})
         except PostroomError:
             raise
         except Exception:
-            log.exception("record %d of %s was passed over", record.sequence, self.name)
-        self._fold.statistics.poisoned += 1
-        await write(lambda store: store.set_cursor(self.name, record.sequence))
-        return Folded((), 1)
+            log.exception("record %d of %s was passed over", record.sequence, name)
+        self._poisoned()
+        await self._database.fold(lambda store: store.set_cursor(name, record.sequence))
+        return Folded((), 1, {name: record.sequence}), [[] for _ in self._after]
+
+    async def _write(
+        self, batches: Mapping[str, Sequence[Message]]
+    ) -> tuple[Folded, Sequence[Sequence[object]]]:
+        self.statistics.transactions += 1
+
+        def work(store: Store) -> tuple[Folded, Sequence[Sequence[object]]]:
+            done = fold_all(store, self._rules, batches, self._waits)
+            return done, self._find(store, done.changes)
+
+        few = sum(map(len, batches.values())) <= FEW
+        return await self._database.fold(work, few=few)
+
+    def _find(self, store: Store, changes: Sequence[Change]) -> Sequence[Sequence[object]]:
+        if not self._live:
+            return [[] for _ in self._after]
+        return [part.find(store, changes) for part in self._after]
+
+    # ── order ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _waits(self, stream: str, record: Message, early: bool) -> bool:
+        order = self._order.get(stream)
+        if order is None or record.sequence <= self._streams[stream].clear:
+            return False
+        return early or order.builds(record)
+
+    async def _hold_back(
+        self,
+        name: str,
+        first: int,
+        batch: Sequence[Message],
+        marks: Sequence[Mark],
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        """Keep back what came too early, until the streams before it are folded as far as they are stored now."""
+        stream = self._streams[name]
+        left = [record for record in batch if record.sequence >= first]
+        self._intake.give_back(name, left, marks)
+        stream.until = left[-1].sequence
+
+        async def ask() -> None:
+            # The records that are kept back were stored before this question.
+            before = self._order[name].streams
+            stream.awaited = {each: await self._admin.last_sequence(each) for each in before}
+
+        await self._persistently(name, ask)
+        asyncio.get_running_loop().call_later(ORDER_WAIT, self._late, stream, stream.until, tasks)
+
+    def _late(self, stream: _Stream, until: int, tasks: asyncio.TaskGroup) -> None:
+        """Say that a stream still waits, and read those before it anew: the records may have been deleted."""
+        if stream.awaited is None or stream.until != until:
+            return
+        missing = [name for name, last in stream.awaited.items() if self._behind(name, last)]
+        names = ", ".join(missing)
+        self._note(stream.name, RequestTimeout(f"{stream.name} waits for {names} to be folded"))
+        for name in missing:
+            self._read(self._streams[name], tasks)
+        asyncio.get_running_loop().call_later(ORDER_WAIT, self._late, stream, until, tasks)
+
+    def _behind(self, name: str, last: int) -> bool:
+        return self._streams[name].position < last
+
+    def _release(self) -> None:
+        """Fold on with the streams that need not wait any more."""
+        for stream in self._streams.values():
+            awaited = stream.awaited
+            if awaited is not None and not any(self._behind(*each) for each in awaited.items()):
+                stream.awaited, stream.clear = None, stream.until
+                self.statistics.faults.pop(stream.name, None)
+                self._intake.unblock(stream.name)
 
 
-async def _ack(deliveries: Iterable[Delivery]) -> None:
-    for delivery in deliveries:
-        await delivery.ack(
-            confirm=False
-        )  # lost on the way, but folded already: a redelivery has no effect
-
-
-def _joined(parts: Iterable[Folded]) -> Folded:
-    together = list(parts)
-    changes = tuple(change for part in together for change in part.changes)
-    return Folded(changes, sum(part.ignored for part in together))
+def _joined(one: Folded, other: Folded) -> Folded:
+    return Folded(
+        (*one.changes, *other.changes),
+        one.ignored + other.ignored,
+        {**one.positions, **other.positions},
+        {**one.early, **other.early},
+    )

@@ -1,4 +1,4 @@
-"""Builds the projection again, from a copy of the database and the later records of the log."""
+"""Builds the projection again, from a snapshot and the later records of the log."""
 
 from __future__ import annotations
 
@@ -6,41 +6,66 @@ import asyncio
 from pathlib import Path
 
 from postroom.bus.port import BusAdmin, Message
-from postroom.errors import EnvironmentFault, InvalidInput
+from postroom.errors import EnvironmentFault
+from postroom.observe import get_logger
 from postroom.projection.rules import Rules, fold
-from postroom.store import snapshot
+from postroom.store import copying, snapshot
 from postroom.store.database import Database
+
+log = get_logger(__name__)
 
 BATCH = 256
 """Records that one transaction folds."""
 
 
-async def rebuild(database: Database, admin: BusAdmin, rules: Rules, copy: Path | None) -> None:
+async def rebuild(database: Database, admin: BusAdmin, rules: Rules, kept: Path | None) -> None:
     """Build the projection again. Identity data stays as it is.
 
     No `Fold` may run on `database` meanwhile.
 
     Args:
         rules: of all streams, in the order in which to fold them.
-        copy: made by `Retention`; None where the log was never shortened.
+        kept: the snapshot that `Retention` took; None where the log was never shortened.
 
     Raises:
-        EnvironmentFault: the copy is damaged, or belongs to another log. A damaged copy changes nothing.
+        EnvironmentFault: the snapshot is damaged, or belongs to another log. A damaged one changes nothing.
     """
-    if copy is not None:
-        await asyncio.to_thread(snapshot.verify, copy)
-    if database.path is None:
-        raise InvalidInput("a database in memory is not rebuilt: it ends with its process")
-    await asyncio.to_thread(snapshot.restore_projection, database.path, copy)
+    if kept is not None:
+        await asyncio.to_thread(copying.verify, kept)
+    await database.write(
+        lambda store: copying.restore_projection(store.session, kept), timeout=None
+    )
     for stream in rules:
         await _fold_on(database, admin, rules, stream)
+
+
+async def catch_up(database: Database, kept: Path | None) -> bool:
+    """Load the snapshot at `kept` if it is ahead of the projection; returns whether it was.
+
+    Where a power cut, or a person, has put an older projection in place, records that only newer rows hold may have
+    left the log. The snapshot has them, and the fold goes on from there.
+
+    Raises:
+        EnvironmentFault: the snapshot is damaged.
+    """
+    if kept is None:
+        return False
+    held = await asyncio.to_thread(copying.held, kept)
+    if not snapshot.older(await database.read(lambda store: copying.cursors(store.session)), held):
+        return False
+    log.warning("the projection is older than its snapshot, which is loaded: %s", kept)
+    await asyncio.to_thread(copying.verify, kept)
+    await database.write(
+        lambda store: copying.restore_projection(store.session, kept), timeout=None
+    )
+    return True
 
 
 async def _fold_on(database: Database, admin: BusAdmin, rules: Rules, stream: str) -> None:
     position = await database.read(lambda store: store.cursor(stream))
     if await admin.last_sequence(stream) < position:
         raise EnvironmentFault(
-            f"the copy is ahead of the log of {stream}: they do not belong together"
+            f"the snapshot is ahead of the log of {stream}: they do not belong together"
         )
     batch: list[Message] = []
 

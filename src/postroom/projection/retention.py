@@ -1,7 +1,8 @@
 """Shortens the log.
 
-A record is deleted when its package says that it is over, judged by a verified copy of the database: what the copy
-does not hold is not over. Until then the log grows. A full stream refuses new records and never drops old ones.
+A record is deleted when its package says that it is over, and a verified snapshot on disk holds its effect: its
+sequence is at or before the snapshot's cursor of its stream. Until then the log grows. A full stream refuses new
+records and never drops old ones.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from postroom.bus.port import BusAdmin, Message
-from postroom.errors import InvalidInput, PostroomError
+from postroom.errors import PostroomError
 from postroom.observe import get_logger
-from postroom.store import snapshot
+from postroom.projection.pruning import Pruned, Pruner
+from postroom.store import copying, snapshot
 from postroom.store.database import Database, Store
 
 log = get_logger(__name__)
@@ -23,19 +28,30 @@ log = get_logger(__name__)
 INTERVAL = 3600.0
 """Seconds between two runs."""
 
+SHARE = 0.01
+"""The most of the time that runs may take: a large database is copied less often."""
+
 KEEP = 86400.0
 """Seconds that final records are kept; more than the server's window of de-duplication."""
 
 SCAN = 5000
 """Records of one stream that one step examines."""
 
-Over = Callable[[Store, Message, float], bool]
-"""Whether a record is over, from the copy, the record, and the instant before which it must have been final."""
+JUDGED = 250
+"""Records that are judged in one read of the database."""
 
 
-def covered(copy: Store, stream: str, record: Message) -> bool:
-    """Whether the copy holds the effect of the record."""
-    return record.sequence <= copy.cursor(stream)
+@dataclass(frozen=True, slots=True)
+class Over:
+    """When records of a stream are over.
+
+    Attributes:
+        judge: tells it from the rows, the record, and the instant before which it must have been final.
+        folded: whether the records become rows, so that a snapshot must hold them first.
+    """
+
+    judge: Callable[[Store, Message, float], bool]
+    folded: bool = True
 
 
 class Retention:
@@ -43,7 +59,10 @@ class Retention:
 
     Args:
         database: the projection, in a file.
+        folder: of the snapshot.
+        org: whose it is.
         over: the streams to shorten, each with its rule.
+        pruner: gives up rows that the user does not keep; None for nothing.
         keep: seconds that final records are kept.
     """
 
@@ -53,6 +72,9 @@ class Retention:
         database: Database,
         folder: Path,
         over: Mapping[str, Over],
+        *,
+        org: str,
+        pruner: Pruner | None = None,
         clock: Callable[[], float] = time.time,
         keep: float = KEEP,
     ) -> None:
@@ -60,46 +82,71 @@ class Retention:
         self._database = database
         self._folder = folder
         self._over = over
+        self._org = org
+        self._pruner = pruner
+        self._wake = asyncio.Event()
         self._clock = clock
         self._keep = keep
 
     async def run(self) -> None:
-        """Shorten the log every `INTERVAL` seconds until cancelled."""
+        """Shorten the log every `INTERVAL` seconds, or more seldom, until cancelled."""
+        took = 0.0
         while True:
-            await asyncio.sleep(INTERVAL * random.uniform(0.9, 1.1))  # noqa: S311 (jitter)
+            pause = max(INTERVAL, took / SHARE)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause * random.uniform(0.9, 1.1)):  # noqa: S311 (jitter)
+                    await self._wake.wait()
+            self._wake.clear()
+            begun = time.monotonic()
             try:
                 deleted = await self.shorten()
             except PostroomError as error:
                 log.warning("the log could not be shortened: %s", error)
             else:
                 log.info("%d records were deleted from the log", deleted)
+            took = time.monotonic() - begun
+
+    async def due(self) -> list[Pruned]:
+        """What the user does not keep any more."""
+        return await self._pruner.due() if self._pruner else []
+
+    async def prune(self) -> list[Pruned]:
+        """Give that up now, and have the log shortened soon; returns what it was."""
+        found = await self._pruner.prune() if self._pruner else []
+        self._wake.set()
+        return found
 
     async def shorten(self) -> int:
-        """Take a copy, and delete the records that it holds and nobody needs; returns how many.
+        """Give up what the user does not keep, take a snapshot, and delete from the log what it holds and nobody
+        needs; returns the number of deleted records.
 
         Raises:
             InvalidInput: the database is in memory.
-            StateUnwritable: the disk has no room for the copy; nothing was deleted.
-            EnvironmentFault: the copy is damaged; nothing was deleted.
+            StateUnwritable: the disk has no room for the snapshot; nothing was deleted.
+            EnvironmentFault: the database or the snapshot is damaged; nothing was deleted.
         """
-        if self._database.path is None:
-            raise InvalidInput(
-                "a database in memory cannot be copied, so its log cannot be shortened"
-            )
-        copy = await asyncio.to_thread(snapshot.take, self._database.path, self._folder)
+        if self._pruner is not None:
+            await self._pruner.prune()
         before = self._clock() - self._keep
-        deleted = sum([await self._shorten(stream, copy, before) for stream in self._over])
+        path = self._folder / snapshot.NAME
+        held = await asyncio.to_thread(copying.take, self._database, path, self._org)
+        (self._folder / copying.LEGACY).unlink(missing_ok=True)
+        deleted = sum([await self._shorten(stream, held.cursors, before) for stream in self._over])
         await self._database.write(lambda store: store.records.forget_early_receipts(before))
         return deleted
 
-    async def _shorten(self, stream: str, copy: Path, before: float) -> int:
-        deleted = after = 0
+    async def _shorten(self, stream: str, held: Mapping[str, int], before: float) -> int:
+        over, deleted, after = self._over[stream], 0, 0
         while True:
             batch = await self._scan(stream, after)
-            over = await asyncio.to_thread(_those_over, copy, self._over[stream], batch, before)
-            for sequence in over:
-                await self._admin.delete(stream, sequence)
-            deleted += len(over)
+            old = [record for record in batch if record.timestamp < before]
+            if over.folded:
+                old = [record for record in old if record.sequence <= held.get(stream, 0)]
+            for at in range(0, len(old), JUDGED):
+                part = old[at : at + JUDGED]
+                for sequence in await self._database.read(partial(_those_over, over, part, before)):
+                    await self._admin.delete(stream, sequence)
+                    deleted += 1
             # Up to the first record that is too new: a flood must leave as fast as it came.
             if len(batch) < SCAN or batch[-1].timestamp >= before:
                 return deleted
@@ -114,10 +161,5 @@ class Retention:
         return batch
 
 
-def _those_over(copy: Path, over: Over, batch: list[Message], before: float) -> list[int]:
-    with snapshot.opened(copy) as store:
-        return [
-            record.sequence
-            for record in batch
-            if record.timestamp < before and over(store, record, before)
-        ]
+def _those_over(over: Over, batch: list[Message], before: float, store: Store) -> list[int]:
+    return [record.sequence for record in batch if over.judge(store, record, before)]

@@ -8,7 +8,7 @@ not raise.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from postroom.bus.port import Message
 from postroom.projection.changes import Change
@@ -24,12 +24,32 @@ The streams of a rebuild are in this order, so a stream comes after those that i
 """
 
 
+class Early(Exception):
+    """What a record builds on is not folded. The first rule of a stream may raise it, before it writes anything.
+
+    The fold then waits for the streams before this one. Where those are folded, the record does not count.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """The result of a fold: the changes for waiters, and how many records had no effect."""
+    """The result of a fold.
 
-    changes: tuple[Change, ...]
-    ignored: int
+    Attributes:
+        changes: for waiters, in the order of the streams.
+        ignored: the number of records that had no effect.
+        positions: stream to its cursor.
+        early: stream to its first record that waits for other streams; from there on nothing of it is folded.
+    """
+
+    changes: tuple[Change, ...] = ()
+    ignored: int = 0
+    positions: Mapping[str, int] = field(default_factory=dict)
+    early: Mapping[str, int] = field(default_factory=dict)
+
+
+Waits = Callable[[str, Message, bool], bool]
+"""Whether a record of a stream waits for other streams; the flag says that a rule found it early."""
 
 
 def together(*parts: Rules) -> dict[str, tuple[Rule, ...]]:
@@ -43,15 +63,51 @@ def together(*parts: Rules) -> dict[str, tuple[Rule, ...]]:
 
 def fold(store: Store, rules: Rules, stream: str, batch: Sequence[Message]) -> Folded:
     """Fold the records of `stream` past its cursor, in their order, and move the cursor."""
-    position = store.cursor(stream)
+    return fold_all(store, rules, {stream: batch})
+
+
+def fold_all(
+    store: Store,
+    rules: Rules,
+    batches: Mapping[str, Sequence[Message]],
+    waits: Waits = lambda _stream, _record, _early: False,
+) -> Folded:
+    """Fold the records of several streams past their cursors, those of an earlier stream first; move the cursors."""
     changes: list[Change] = []
+    positions: dict[str, int] = {}
+    early: dict[str, int] = {}
     ignored = 0
-    for record in batch:
-        if record.sequence <= position:
+    for stream in rules:
+        if not batches.get(stream):
             continue
-        done = [change for rule in rules[stream] for change in rule(store, record)]
-        ignored += not done
-        changes += done
-        position = record.sequence
-    store.set_cursor(stream, position)
-    return Folded(tuple(changes), ignored)
+        position = before = store.cursor(stream)
+        for record in batches[stream]:
+            if record.sequence <= position:
+                continue
+            done = _fold_record(store, rules[stream], stream, record, waits)
+            if done is None:
+                early[stream] = record.sequence
+                break
+            ignored += not done
+            changes += done
+            position = record.sequence
+        if position != before:
+            store.set_cursor(stream, position)
+        positions[stream] = position
+    return Folded(tuple(changes), ignored, positions, early)
+
+
+def _fold_record(
+    store: Store, rules: Sequence[Rule], stream: str, record: Message, waits: Waits
+) -> list[Change] | None:
+    """The changes by a record; None if it waits for other streams."""
+    if waits(stream, record, False):
+        return None
+    changes: list[Change] = []
+    for rule in rules:
+        try:
+            changes += rule(store, record)
+        except Early:
+            if waits(stream, record, True):
+                return None
+    return changes

@@ -7,7 +7,6 @@ may ever reach the minter.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
 import unicodedata
@@ -121,8 +120,7 @@ def message_id(secret: bytes, recipient: str, key: str) -> str:
     """
     # An agent chooses the key, so it may hold a lone surrogate, which has no UTF-8 form.
     named = f"{recipient}\0{key}".encode("utf-8", "surrogatepass")
-    mac = hmac.new(secret, named, hashlib.sha256)
-    return mac.hexdigest()[:32]
+    return hmac.digest(secret, named, "sha256").hex()[:32]
 
 
 def only_one(prefix: str, found: Collection[str], what: str) -> str | None:

@@ -247,6 +247,16 @@ class Leftover(TypedDict):
     bytes: int | None
 
 
+class Excess(TypedDict):
+    """What is older, or more, than the user keeps; `project` "" for what belongs to none, `oldest` its end."""
+
+    kind: str
+    project: str
+    count: int
+    bytes: int
+    oldest: float
+
+
 class Alert(TypedDict):
     """A condition that needs a person; `nick` is "" for one of the post room."""
 

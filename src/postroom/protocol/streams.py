@@ -38,6 +38,7 @@ class StreamSpec:
         max_age: seconds a record is kept, 0 for no limit.
         max_per_subject: records kept per subject, 0 for no limit.
         max_per_subject_refuses: a full subject refuses the new record (bounds each pair of recipient and sender).
+        passing: its records count for seconds, so our own server need not write them to the disk.
     """
 
     name: str
@@ -51,6 +52,7 @@ class StreamSpec:
     max_per_subject_refuses: bool = False
     max_consumers: int = 20_000
     duplicate_window: float = DUPLICATE_WINDOW
+    passing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,7 @@ STREAMS: tuple[StreamSpec, ...] = (
         max_age=PRESENCE_LIFETIME,
         max_per_subject=1,
         duplicate_window=PRESENCE_LIFETIME,
+        passing=True,
     ),
 )
 

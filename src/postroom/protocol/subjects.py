@@ -8,6 +8,7 @@ a payload.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from postroom.errors import InvalidInput
 from postroom.protocol.ids import CONTROL_PLANE, NAME, NO_PROJECT, is_uid
@@ -128,6 +129,7 @@ _WORKER_TO = frozenset({"inbox", "priority", "rpc", "receipts"})
 _WORKER_OWN = frozenset({"outbox", "status", "events"})
 
 
+@lru_cache(maxsize=4096)
 def parse(subject: str) -> Subject:
     """The parts of `subject`.
 

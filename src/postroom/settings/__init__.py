@@ -89,6 +89,8 @@ class Settings:
     """Certificate of the authority that signed theirs; None for those that this machine trusts."""
     nats_server: Path | None = None
     """The program of the embedded one; None for the installed one."""
+    database_url: str = field(default="", repr=False)
+    """`postgresql://` address of the database for all organisations; "" for SQLite files in the state folder."""
     gateway_listen: str = ""
     """`ADDR[:PORT]` where the gateway takes sandboxes of other machines, TLS only; "" for nowhere."""
     gateway_address: str = ""
@@ -115,6 +117,18 @@ class Settings:
     """Size at which a file of the audit log is closed and the next one begun."""
     audit_files: int = 64
     """Closed files of the audit log that are kept."""
+    keep_messages: str = "for ever"
+    """How long, and how much of each project, messages that have ended are kept (`settings.keeping`)."""
+    keep_tasks: str = "for ever"
+    """The same for tasks."""
+    keep_events: str = "for ever"
+    """The same for the progress of tasks that have ended."""
+    keep_posts: str = "for ever"
+    """The same for posts."""
+    keep_audit: str = "for ever"
+    """How long closed files of the audit log are kept."""
+    keep_projects: tuple[str, ...] = ()
+    """Rules of single projects."""
     violations: int = 20
     """Violations of one worker within ten minutes after which it is cut off."""
     org: str = DEFAULT_ORG

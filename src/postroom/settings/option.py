@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -32,6 +33,7 @@ class Option:
         field: of `Settings`.
         flag: of `postroom up`, "" for none.
         secret: it is never printed, and never taken from a command line.
+        check: raises InvalidInput for a text, or a part of a list, that is not valid.
         usual: the effective value where nothing is chosen and `Settings` has no value.
     """
 
@@ -45,6 +47,7 @@ class Option:
     least: float = 1
     secret: bool = False
     usual: str = ""
+    check: Callable[[str], object] | None = None
 
     @property
     def table(self) -> str:
@@ -105,7 +108,17 @@ class Option:
                 good = isinstance(value, str) and value.isprintable() and bool(value)
         if not good:
             raise self._refused(value, where)
+        self._check(value, where)
         return self._made(value, folder)
+
+    def _check(self, value: Any, where: str) -> None:
+        if self.check is None:
+            return
+        for part in value if isinstance(value, list) else [value]:
+            try:
+                self.check(part)
+            except InvalidInput as error:
+                raise InvalidInput(f"{where}: {error.message}", remedy=error.remedy) from None
 
     def _made(self, value: Any, folder: Path) -> Any:
         match self.kind:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from postroom.errors import InvalidInput
 from postroom.protocol.template import LEVELS
+from postroom.settings.keeping import parse_age, parse_keep, parse_project
 from postroom.settings.option import Option, ValueKind
 
 SANDBOXES = ("auto", "bubblewrap", "netns", "landlock", "seatbelt", "opensandbox", "none")
@@ -64,6 +65,15 @@ OPTIONS = (
         "POSTROOM_NATS_SERVER",
         ValueKind.FILE,
         "the nats-server program to use instead of the installed one",
+    ),
+    Option(
+        "database.url",
+        "database_url",
+        "POSTROOM_DATABASE_URL",
+        ValueKind.TEXT,
+        "`postgresql://USER:PASSWORD@HOST/NAME` of [a PostgreSQL](#running-on-your-own-postgresql) "
+        "instead of files in the state folder; it is in no log",
+        secret=True,
     ),
     Option(
         "tls.mode",
@@ -245,6 +255,54 @@ OPTIONS = (
         "POSTROOM_AUDIT_FILES",
         ValueKind.COUNT,
         "closed files of the audit log that are kept",
+    ),
+    Option(
+        "retention.messages",
+        "keep_messages",
+        "POSTROOM_RETENTION_MESSAGES",
+        ValueKind.TEXT,
+        "how long, and how much of each project, [messages that have ended are kept](#retention)",
+        check=parse_keep,
+    ),
+    Option(
+        "retention.tasks",
+        "keep_tasks",
+        "POSTROOM_RETENTION_TASKS",
+        ValueKind.TEXT,
+        "the same for tasks that have ended",
+        check=parse_keep,
+    ),
+    Option(
+        "retention.events",
+        "keep_events",
+        "POSTROOM_RETENTION_EVENTS",
+        ValueKind.TEXT,
+        "the same for the progress of tasks that have ended; their results stay",
+        check=parse_keep,
+    ),
+    Option(
+        "retention.posts",
+        "keep_posts",
+        "POSTROOM_RETENTION_POSTS",
+        ValueKind.TEXT,
+        "the same for posts to projects",
+        check=parse_keep,
+    ),
+    Option(
+        "retention.audit",
+        "keep_audit",
+        "POSTROOM_RETENTION_AUDIT",
+        ValueKind.TEXT,
+        "how long closed files of the audit log are kept; `audit.files` bounds their number",
+        check=parse_age,
+    ),
+    Option(
+        "retention.projects",
+        "keep_projects",
+        "POSTROOM_RETENTION_PROJECTS",
+        ValueKind.LIST,
+        "rules of single projects, such as `research messages 30d 1GiB`",
+        check=parse_project,
     ),
 )
 

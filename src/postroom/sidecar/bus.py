@@ -52,6 +52,7 @@ class BusClient(Protocol):
         id: str = "",  # noqa: A002 (the port's word)
         metadata: Mapping[str, str] | None = None,
         timeout: float = 5.0,
+        confirm: bool = True,
     ) -> Stored | None:
         """As `MessageBusProvider.publish`."""
 

@@ -6,6 +6,8 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from postroom.errors import PostroomError
@@ -18,7 +20,13 @@ from postroom.sidecar.bus import BusClient
 from postroom_a2a.text import one_line
 
 SHORTEST_INTERVAL = 0.1
-"""Seconds between two records: an agent that changes its state in a loop must not flood the bus."""
+"""Seconds between two records, as long as there were few of them lately."""
+
+STEADY_INTERVAL = 1.0
+"""Seconds between two records of a worker whose state changes all the time: each costs the bus two stored records."""
+
+QUICK = 5
+"""Changes in a row that are told at once."""
 
 STRANGE_LIMIT = 60
 """Characters of an unreadable line in the detail."""
@@ -55,7 +63,9 @@ class StatusReporter:
         self._stalled = ""
         self._unreadable, self._strange = 0, ""
         self._changed = asyncio.Event()
+        self._level = 0.0
         self.sandbox = ""
+        self._told: Presence | None = None
 
     def running(self) -> None:
         """The agent has started: its work decides the state from now on."""
@@ -109,17 +119,32 @@ class StatusReporter:
         while True:
             self._changed.clear()
             await self.publish()
-            await asyncio.sleep(SHORTEST_INTERVAL)
-            try:
-                async with asyncio.timeout(PRESENCE_BEAT - SHORTEST_INTERVAL):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            pause = self._pause()
+            await asyncio.sleep(pause)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PRESENCE_BEAT - pause):
+                    await self._differs()
+
+    def _pause(self) -> float:
+        """Seconds before the next record: a leaky bucket of `QUICK` records, which empties one a `STEADY_INTERVAL`."""
+        now = asyncio.get_running_loop().time()
+        self._level = max(self._level, now) + STEADY_INTERVAL
+        return max(SHORTEST_INTERVAL, self._level - now - (QUICK - 1) * STEADY_INTERVAL)
+
+    async def _differs(self) -> None:
+        """Wait until there is something to tell: a state that came and went while no record could go out is not."""
+        while True:
+            await self._changed.wait()
+            if self._told is None or replace(self.presence(), at=self._told.at) != self._told:
+                return
+            self._changed.clear()
 
     async def publish(self) -> None:
         """Publish the record once; without the bus only this record is lost."""
+        self._told = told = self.presence()
         try:
-            await self._bus.publish(self._subject, self.presence().encode(), timeout=PRESENCE_BEAT)
+            # Nothing depends on its confirmation: the next record says the same or more.
+            await self._bus.publish(self._subject, told.encode(), confirm=False)
         except PostroomError as error:
             _log.info("a presence record was not published: %s", error)
 

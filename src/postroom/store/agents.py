@@ -34,6 +34,11 @@ class Agent:
         """Whether the agent can no longer receive anything."""
         return self.retired_at is not None
 
+    @property
+    def party(self) -> Party:
+        """The agent as messages and tasks show it."""
+        return Party(self.uid, self.nick, self.kind)
+
 
 _COLUMNS = [agents.c[field.name] for field in fields(Agent)]
 _NEW_MEMBERSHIP = prepared(insert(memberships))
@@ -94,7 +99,7 @@ class AgentStore:
         """The party of each of `uids`; none is left out."""
         wanted = set(uids)
         known = self.agents_by_uid(wanted)
-        found = {uid: Party(uid, known[uid].nick, known[uid].kind) for uid in known}
+        found = {uid: agent.party for uid, agent in known.items()}
         unknown = {uid: Party(uid, "", "unknown") for uid in wanted - set(found)}
         if CONTROL_PLANE in unknown:
             unknown[CONTROL_PLANE] = Party(CONTROL_PLANE, CONTROL_PLANE, "service")

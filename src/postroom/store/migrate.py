@@ -10,15 +10,14 @@ alone. A migration runs on each of them, and asks `holds` which of its tables ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from sqlalchemy import Connection, Table, inspect, text
+from sqlalchemy import Connection, inspect, text
 
 from postroom.errors import EnvironmentFault
-from postroom.store.database import Database
-from postroom.store.schema import REVISION, metadata
+from postroom.store.database import Database, Place
+from postroom.store.schema import REVISION
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -31,16 +30,16 @@ async def migrate(database: Database) -> None:
         StateUnwritable: the disk is full or read-only.
     """
     await database.before()
-    for part, tables in database.place.parts.items():
-        await database.alter(part, partial(_migrate, tables=tables))
+    for part in database.place.parts:
+        await database.alter(part, partial(_migrate, place=database.place, part=part))
 
 
-def _migrate(connection: Connection, tables: Sequence[Table]) -> None:
+def _migrate(connection: Connection, place: Place, part: str) -> None:
     revision = current_revision(connection)
     if revision == REVISION:
         return
     if revision == "":
-        create(connection, tables)
+        create(connection, place, part)
         return
     if revision > REVISION:
         raise EnvironmentFault(
@@ -57,9 +56,9 @@ def current_revision(connection: Connection) -> str:
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
 
 
-def create(connection: Connection, tables: Sequence[Table]) -> None:
-    """Make these tables in an empty part of a database and stamp it."""
-    metadata.create_all(connection, tables=list(tables))
+def create(connection: Connection, place: Place, part: str) -> None:
+    """Make the tables of an empty part of a database and stamp it."""
+    place.create(connection, part)
     connection.execute(
         text(
             "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "

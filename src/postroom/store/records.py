@@ -78,6 +78,7 @@ _NEW_EARLY = insert_new(early_receipts)
 _POST_OF = prepared(
     select(*_POST).where(posts.c.sender == bindparam("sender"), posts.c.id == bindparam("post"))
 )
+_HAS_POST = prepared(select(posts.c.seq).where(posts.c.seq == bindparam("at")))
 _POSTS_OF = select(*_POST).where(posts.c.project == bindparam("of")).limit(bindparam("most"))
 _POSTS_BEFORE = prepared(
     _POSTS_OF.where(posts.c.seq < bindparam("past")).order_by(posts.c.seq.desc())
@@ -140,6 +141,10 @@ class RecordStore:
     def post_of(self, sender: str, post_id: str) -> PostRow | None:
         """The post of `sender` with that id."""
         return self._session.first(PostRow, _POST_OF, sender=sender, post=post_id)
+
+    def has_post(self, seq: int) -> bool:
+        """Whether that record of FEED is a post that is kept."""
+        return self._session.scalar(_HAS_POST, at=seq) is not None
 
     def project_posts(
         self, project: str, *, limit: int, before: int = 0, after: int = 0

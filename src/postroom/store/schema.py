@@ -8,12 +8,12 @@ kind has a file. The names of tables are unique over both, so a statement names 
 from __future__ import annotations
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     Column,
     Float,
     ForeignKey,
     Index,
-    Integer,
     LargeBinary,
     MetaData,
     Table,
@@ -21,9 +21,13 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+from sqlalchemy import Integer as AnyInteger
 
 REVISION = "0009"
 """The migration that leads to exactly these tables (a test compares them)."""
+
+Integer = AnyInteger().with_variant(BigInteger(), "postgresql")
+"""Sequences and sizes pass 2^31, where PostgreSQL's INTEGER ends and SQLite's does not."""
 
 metadata = MetaData(
     naming_convention={

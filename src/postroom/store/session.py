@@ -22,6 +22,9 @@ T = TypeVar("T")
 
 Values = Mapping[str, object]
 
+REPLACEMENT = "\ufffd"
+"""Stands for U+0000 in a stored text."""
+
 
 class Dialect(Protocol):
     """What differs between databases.
@@ -105,8 +108,19 @@ class Compiled:
         else:
             found = [given[name] for name in self.order]
         for at in self.lists:
-            found[at] = self.listed(list(found[at]))
+            found[at] = self.listed([_storable(value) for value in found[at]])
+        for at, value in enumerate(found):
+            if value.__class__ is str and "\0" in value:
+                found[at] = _storable(value)
         return found
+
+
+def _storable(value: Any) -> Any:
+    """`value` as a database keeps it: PostgreSQL takes no U+0000 in a text, and functions of SQLite stop there.
+
+    An agent may send one. In JSON it is an escape, so what an agent said stays exact where that matters.
+    """
+    return value.replace("\0", REPLACEMENT) if value.__class__ is str else value
 
 
 class Prepared:

@@ -26,7 +26,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from postroom.errors import Conflict, EnvironmentFault, StateUnwritable, StoreLocked
-from postroom.store.schema import IDENTITY, PROJECTION
+from postroom.store.schema import IDENTITY, PROJECTION, metadata
 from postroom.store.session import Session
 
 T = TypeVar("T")
@@ -91,15 +91,17 @@ class SQLiteConnection:
                 self._driver.execute(f"ATTACH ? AS {ATTACHED}", (str(path),))
                 for setting in _WRITES if writes else _READS:
                     self._driver.execute(f"PRAGMA {setting}")
-        self._begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
+            if writes and not timeout:
+                self._driver.execute("PRAGMA wal_autocheckpoint = 0")
+        # A writer that waits takes the lock at once (IMMEDIATE), or its first read could show a state that another
+        # process changes before the write. One that does not wait fails then, and locks no file that it leaves alone.
+        self._begin = "BEGIN IMMEDIATE" if writes and timeout else "BEGIN"
         self.session = Session(DIALECT, self._driver)
 
     def run(self, work: Callable[[Session], T], *, flush: bool = True) -> T:
         """As `StoreConnection`; which file changed decides whether the commit is flushed."""
         del flush
         with typed_faults():
-            # A writer takes the lock at once (IMMEDIATE), or its first read could show a state that another process
-            # changes before the write.
             self._driver.execute(self._begin)
             try:
                 done = work(self.session)
@@ -170,6 +172,15 @@ class SQLitePlace:
         with typed_faults(), closing(sqlite3.connect(file, BUSY_TIMEOUT, 0, None)) as driver:
             driver.execute("PRAGMA journal_mode = WAL")
             return altering(driver, work)
+
+    def create(self, connection: sqlalchemy.Connection, part: str) -> None:
+        """As `database.Place`."""
+        metadata.create_all(connection, tables=list(self.parts[part]))
+
+    def close(self) -> None:
+        """As `database.Place`."""
+        if self._memory is not None:
+            self._memory.close()
 
     def before(self) -> None:
         """As `database.Place`."""

@@ -85,7 +85,7 @@ class TaskRow(TaskHead):
     """A task with all that was said.
 
     Attributes:
-        snapshot: the A2A Task as it is, as JSON text.
+        snapshot: the A2A Task as it is, as JSON text; in a change without a snapshot "".
     """
 
     snapshot: str = ""
@@ -227,25 +227,24 @@ class TaskStore:
         """Store a new task; False without effect if one has that id or request."""
         return self._session.run(_INSERT, values_of(row)) == 1
 
-    def record_change(self, head: TaskHead, change: TaskEventRow, snapshot: str = "") -> None:
-        """Store a change of a task, and the task as it is now; requester, worker and request stay.
+    def record_change(self, row: TaskRow, change: TaskEventRow) -> None:
+        """Store a change of a task, and the task after it; requester, worker and request stay.
 
         Args:
-            head: the task after the change. Its `snapshot_seq` is that of the change, if that has a snapshot.
-            snapshot: A2A Task as JSON text, in place of the one before; "" if the change has none.
+            row: its snapshot takes the place of the one before; "" if the change has none.
         """
         # A row is written anew at each change, so nothing large may lie in it.
-        fresh = {"snapshot": ""} if snapshot else {}
-        changes = {name: getattr(head, name) for name in _CHANGING} | fresh
-        self._session.run(_UPDATE, {"task": head.id, **changes})
-        self._session.run(_INSERT_EVENT, {**values_of(change), "snapshot": snapshot})
+        fresh = {"snapshot": ""} if row.snapshot else {}
+        changes = {name: getattr(row, name) for name in _CHANGING} | fresh
+        self._session.run(_UPDATE, {"task": row.id, **changes})
+        self._session.run(_INSERT_EVENT, {**values_of(change), "snapshot": row.snapshot})
 
     def drop_snapshot(self, seq: int) -> None:
         """Forget the snapshot of the change at `seq`: a later one has the next."""
         self._session.run(_DROP_SNAPSHOT, {"at_seq": seq})
 
     def head_by_id(self, task: str) -> TaskHead | None:
-        """The task with that id, without its snapshot."""
+        """The task with that id, without its snapshot, and with the beginning of its text."""
         return self._session.first(TaskHead, _HEAD_BY_ID, task=task)
 
     def task_by_id(self, task: str) -> TaskRow | None:

@@ -7,16 +7,18 @@ chain, an alert is known by its subject, and a receipt moves a message forward o
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from postroom.bus.port import Message, MessageBusProvider
-from postroom.errors import InvalidInput, LostUpdate, ProtocolViolation, StreamFull
+from postroom.bus.port import MessageBusProvider
+from postroom.errors import InvalidInput, LostUpdate, StreamFull
 from postroom.observe import get_logger
-from postroom.projection.fold import After
+from postroom.projection.changes import Change
+from postroom.projection.following import After
 from postroom.protocol import priority, subjects
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.limits import MAX_DETAIL, SHORT_ID
@@ -25,9 +27,9 @@ from postroom.protocol.receipts import Reason, Receipt, State
 from postroom.store.agents import Agent
 from postroom.store.alerts import QUESTION
 from postroom.store.database import Database, Store
+from postroom.store.messages import MessageRow
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.chain import Chain, ended
-from postroom.tasks.rules import may_request
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import status_update
 from postroom_a2a.text import one_line
@@ -35,7 +37,13 @@ from postroom_a2a.text import one_line
 log = get_logger(__name__)
 
 AT_ONCE = 16
-"""Changes that are read at once: each may have a large snapshot."""
+"""Changes that the sweep reads at once: each may have a large snapshot."""
+
+TOLD = "TASKS told"
+"""Name of the cursor up to which requesters were told of the records of TASKS."""
+
+TOGETHER = 32
+"""Receipts that are on their way to the log at once."""
 
 MOST_ENDED = 4096
 """The most ends that are remembered until they are folded."""
@@ -53,12 +61,36 @@ only of ends. All agents share PRIORITY, and a record lies there for a day.
 
 
 @dataclass(frozen=True, slots=True)
-class _TaskChange:
+class _Told:
     """A change, the task as it is now, and its requester (None: the directory has no such agent)."""
 
     event: TaskEventRow
     task: TaskRow
     requester: Agent | None
+
+
+@dataclass(frozen=True, slots=True)
+class Follows:
+    """What follows from one change.
+
+    Attributes:
+        dead: the request died with this reason, before a worker took it.
+        misdirected: no worker will ever take the task.
+        waits: the request lies behind messages that its worker does not confirm.
+        told: the record that the requester may hear of.
+        asks: people are told of the task's question.
+        receipt: the state that the request does not show yet.
+        hopeless: a message died; tasks may have lost their request.
+    """
+
+    task: TaskRow | None = None
+    dead: str | None = None
+    misdirected: bool = False
+    waits: bool = False
+    told: _Told | None = None
+    asks: bool = False
+    receipt: State | None = None
+    hopeless: bool = False
 
 
 class TaskClerk:
@@ -83,54 +115,57 @@ class TaskClerk:
         self._overtaken = False
         self._alerts: dict[str, tuple[float, int]] = {}
         self._said: dict[str, tuple[float, int]] = {}
+        self._told = self._saved = 0
+        self._owes = False
 
     @property
-    def after(self) -> dict[str, list[After]]:
-        """The clerk's work after the fold of each stream."""
-        return {
-            "INBOX": [After(self.settle_requests, concerns=may_request)],
-            "RECEIPTS": [After(self.settle_receipts, concerns=_says_dead)],
-            "TASKS": [
-                After(self.settle_records, self.sweep, known=("INBOX", "RECEIPTS", "ALERTS"))
-            ],
-        }
+    def after(self) -> After:
+        """The clerk's work after the fold."""
+        return After(self.find, self.settle, self.sweep, self._begin, lambda: self._owes)
 
-    async def settle_requests(self, seqs: Collection[int]) -> None:
-        """End the requested tasks that no worker can ever take; `seqs` are records of INBOX.
+    def _begin(self, store: Store) -> None:
+        self._told = self._saved = store.tasks.cursors.get(TOLD)
+        if not self._told:
+            # An earlier version kept no cursor, and told before it went on.
+            self._told = store.tasks.cursors.get("TASKS")
 
-        Where another request would wait behind messages, its worker hears of it in the priority lane.
-        """
-        rows = await self._database.read(lambda store: store.tasks.untaken_tasks(seqs=seqs))
-        if not rows:
-            return
-        dead, misdirected = await self._database.read(lambda store: _untakable(store, rows))
-        await self._fail(dead)
-        await self._reject(misdirected)
-        for worker, task in await self._database.read(lambda store: _kept_waiting(store, rows)):
-            subject = subjects.priority(worker, self._bus.uid)
-            try:
-                await self._bus.publish(subject, priority.encode(Requested(task)))
-            except StreamFull as error:
-                log.warning("%s takes task %s in its turn: %s", worker, task, error)
+    def find(self, store: Store, changes: Sequence[Change]) -> list[Follows]:
+        """What follows from the changes, one entry for each; also notes up to where requesters were told."""
+        if self._told > self._saved:
+            store.tasks.cursors.set(TOLD, self._told)
+            self._saved, self._owes = self._told, False
+        return find(store, changes)
 
-    async def settle_receipts(self, _: Collection[int]) -> None:
-        """End the tasks whose request died or whose worker was removed; a dead receipt shows either."""
-        await self.end_hopeless()
-
-    async def settle_records(self, seqs: Sequence[int]) -> None:
-        """Tell requesters and people of the changes in the records of TASKS at `seqs`."""
-        for start in range(0, len(seqs), AT_ONCE):
-            part = seqs[start : start + AT_ONCE]
-            changes, behind = await self._database.read(partial(_changes, seqs=part))
-            for change in changes:
-                await self._tell_requester(change)
-                await self._tell_people(change.event.seq, change.task)
-            await self._report(behind)
-        if self._contested:
+    async def settle(self, found: Sequence[Follows]) -> None:
+        """End the tasks that no worker can ever take, and tell requesters, workers and people."""
+        for each in found:
+            if each.task is None:
+                continue
+            if each.dead is not None:
+                await self._fail([(each.task, each.dead)])
+            elif each.misdirected:
+                await self._reject([each.task])
+            elif each.waits:
+                await self._tell_worker(each.task)
+            if each.told is not None:
+                await self._tell(each.told)
+            if each.asks:
+                await self._tell_people(each.task)
+        await self._report(
+            [(each.task, each.receipt) for each in found if each.task and each.receipt]
+        )
+        if self._contested or any(each.hopeless for each in found):
             await self.end_hopeless()
 
+    async def _tell_worker(self, task: TaskRow) -> None:
+        subject = subjects.priority(task.worker, self._bus.uid)
+        try:
+            await self._bus.publish(subject, priority.encode(Requested(task.id)))
+        except StreamFull as error:
+            log.warning("%s takes task %s in its turn: %s", task.worker, task.id, error)
+
     async def sweep(self) -> None:
-        """Append everything that a crash left out. Updates need no sweep: their records are delivered again."""
+        """Append everything that a crash left out."""
         await self.end_hopeless()
         after = 0
         while seqs := await self._database.read(
@@ -138,8 +173,11 @@ class TaskClerk:
         ):
             await self._report(await self._database.read(lambda store: _behind(store, seqs)))
             after = seqs[-1]
-        for task in await self._database.read(lambda store: store.tasks.interrupted()):
-            await self._tell_people(task.seq, task)
+        for task in await self._database.read(_asking):
+            await self._tell_people(task)
+        while told := await self._database.read(partial(_untold, after=self._told)):
+            for each in told:
+                await self._tell(each)
 
     async def end_hopeless(self) -> None:
         """End every open task that no worker will ever run; also when an agent was retired."""
@@ -196,7 +234,7 @@ class TaskClerk:
         except LostUpdate:
             # Another writer was first. The fold decides whether its record counts, and may have done so meanwhile.
             self._contested = True
-            now = await self._database.read(lambda store: store.tasks.task_by_id(row.id))
+            now = await self._database.read(lambda store: store.tasks.head_by_id(row.id))
             if now is not None and now.seq > row.seq:
                 self._overtaken = True
             return
@@ -219,11 +257,17 @@ class TaskClerk:
 
     # ── updates ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _tell_requester(self, change: _TaskChange) -> None:
-        event, task, state = change.event, change.task, TaskState(change.event.state)
+    async def _tell(self, told: _Told) -> None:
+        if told.event.seq > self._told:  # a sweep may have been first
+            await self._tell_requester(told.event, told.task, told.requester)
+            self._told = told.event.seq
+
+    async def _tell_requester(
+        self, event: TaskEventRow, task: TaskRow, requester: Agent | None
+    ) -> None:
+        state = TaskState(event.state)
         ends = state.terminal or state.interrupted
-        requester = change.requester
-        if requester is None or requester.retired or requester.kind == "human":
+        if not _hears(requester):
             return
         if not ends and not task.stream:
             return
@@ -245,18 +289,14 @@ class TaskClerk:
                 task.requester,
             )
             return
+        self._owes = True
         try:
             await self._bus.publish(subject, payload)
         except StreamFull as error:
             # Updates to others must not wait for room. The requester can still read the task.
             log.warning("%s was not told of task %s: %s", task.requester, task.id, error)
 
-    async def _tell_people(self, seq: int, task: TaskHead) -> None:
-        if task.seq != seq or not TaskState(task.state).interrupted:
-            return
-        about = f"{task.id}/{seq}"
-        if await self._database.read(lambda store: store.alerts.is_raised(QUESTION, about)):
-            return
+    async def _tell_people(self, task: TaskHead) -> None:
         if not self._may_alert(task.worker):
             log.warning("worker %s asks too often; no alert about task %s", task.worker, task.id)
             return
@@ -265,7 +305,7 @@ class TaskClerk:
             f"asks about task {short}: {one_line(task.said, MAX_DETAIL)}; "
             f"postroom task answer {short} TEXT"
         )
-        await self._alert(Alert(QUESTION, text, task.worker, about))
+        await self._alert(Alert(QUESTION, text, task.worker, _question(task)))
 
     def _may_alert(self, worker: str) -> bool:
         return self._count(self._alerts, worker, 1, ALERT_WINDOW) <= MOST_ALERTS
@@ -285,10 +325,97 @@ class TaskClerk:
 
     async def _report(self, behind: Sequence[tuple[TaskHead, State]]) -> None:
         """Append the receipts of requests: seen when the task was taken, answered when it has ended."""
-        for task, state in behind:
-            receipt = Receipt(task.request, task.worker, state, self._clock())
-            subject = subjects.receipts(task.requester, self._bus.uid)
-            await self._bus.publish(subject, receipt.encode())
+        for at in range(0, len(behind), TOGETHER):
+            some = behind[at : at + TOGETHER]
+            await asyncio.gather(*(self._receipt(task, state) for task, state in some))
+
+    async def _receipt(self, task: TaskHead, state: State) -> None:
+        receipt = Receipt(task.request, task.worker, state, self._clock())
+        subject = subjects.receipts(task.requester, self._bus.uid)
+        await self._bus.publish(subject, receipt.encode())
+
+
+def find(store: Store, changes: Sequence[Change]) -> list[Follows]:
+    """What follows from the changes of one commit, one entry for each that something follows from."""
+    of_tasks = [change for change in changes if change.kind == "task"]
+    found = [
+        Follows(hopeless=True)
+        for change in changes
+        if change.kind == "receipt" and change.state == State.DEAD.value
+    ]
+    if not of_tasks:
+        return found
+    now = {change.id: change.row for change in of_tasks}
+    known = store.agents.agents_by_uid(
+        {uid for change in of_tasks for uid in (change.row.requester, change.row.worker)}
+    )
+    for change in of_tasks:
+        row, worker = now[change.id], known.get(change.row.worker)
+        if change.event is not None:
+            found.append(_of_record(store, change.event, row, known.get(row.requester)))
+        elif not row.seq:
+            each = _of_request(row, store.messages.message_at(row.requested_seq), worker)
+            if each.dead is None and not each.misdirected:
+                each = Follows(row, waits=_kept_waiting(store, worker))
+            found.append(each)
+    return found
+
+
+def _of_request(row: TaskRow, request: MessageRow | None, worker: Agent | None) -> Follows:
+    """Whether a worker can ever take a task that nobody has taken."""
+    if request is not None and request.state == State.DEAD.value:
+        return Follows(row, dead=request.reason)
+    # Where the request has a row, its own end says that the recipient is gone.
+    nobody = request is None and (worker is None or worker.retired)
+    person = worker is not None and worker.kind == "human"
+    return Follows(row, misdirected=nobody or person)
+
+
+def _kept_waiting(store: Store, worker: Agent | None) -> bool:
+    """Whether messages of the worker delay its requests."""
+    there = worker is not None and worker.kind != "human" and not worker.retired
+    return there and store.pending.keeps_waiting(worker.uid)
+
+
+def _of_record(store: Store, event: TaskEventRow, row: TaskRow, requester: Agent | None) -> Follows:
+    last = event.seq == row.seq
+    asks = last and TaskState(row.state).interrupted
+    if asks and not row.snapshot and _hears(requester):
+        row = store.tasks.task_by_id(row.id) or row
+    return Follows(
+        row,
+        told=_Told(event, row, requester),
+        asks=asks and not store.alerts.is_raised(QUESTION, _question(row)),
+        # Taken, or ended: receipts show no state between these.
+        receipt=_missing(store, row) if last and (row.final or not event.event) else None,
+    )
+
+
+def _missing(store: Store, row: TaskHead) -> State | None:
+    """The state of the task that its request does not show yet."""
+    request = store.messages.message_at(row.requested_seq)
+    return None if request is None else _not_shown(row, request)
+
+
+def _not_shown(task: TaskHead, request: MessageRow) -> State | None:
+    if request.final:
+        return None
+    if task.final:
+        return State.ANSWERED
+    unseen = request.state in (State.ACCEPTED.value, State.DELIVERED.value)
+    return State.SEEN if unseen else None
+
+
+def _behind(store: Store, seqs: Collection[int]) -> list[tuple[TaskHead, State]]:
+    """The tasks requested at `seqs` of INBOX whose request does not show yet that they were taken or have ended, each
+    with the missing state.
+    """
+    taken = {head.requested_seq: head for head in store.tasks.heads_by_requests(seqs) if head.seq}
+    return [
+        (taken[row.seq], missing)
+        for row in store.messages.messages_at(taken)
+        if (missing := _not_shown(taken[row.seq], row)) is not None
+    ]
 
 
 def _untakable(
@@ -302,16 +429,13 @@ def _untakable(
     """
     requests = {row.seq: row for row in store.messages.messages_at([r.requested_seq for r in rows])}
     workers = store.agents.agents_by_uid({row.worker for row in rows})
-    dead, misdirected = [], []
-    for row in rows:
-        request, worker = requests.get(row.requested_seq), workers.get(row.worker)
-        nobody = worker is None or worker.retired
-        if request is not None and request.state == State.DEAD.value:
-            dead.append((row, request.reason))
-        # Where the request has a row, its own end says that the recipient is gone.
-        elif (worker is not None and worker.kind == "human") or (request is None and nobody):
-            misdirected.append(row)
-    return dead, misdirected
+    found = [
+        _of_request(row, requests.get(row.requested_seq), workers.get(row.worker)) for row in rows
+    ]
+    dead = [
+        (row, each.dead) for row, each in zip(rows, found, strict=True) if each.dead is not None
+    ]
+    return dead, [row for row, each in zip(rows, found, strict=True) if each.misdirected]
 
 
 def _retired_with_tasks(store: Store) -> list[str]:
@@ -320,59 +444,35 @@ def _retired_with_tasks(store: Store) -> list[str]:
     return [uid for uid, agent in known.items() if agent.retired]
 
 
-def _kept_waiting(store: Store, rows: Sequence[TaskRow]) -> list[tuple[str, str]]:
-    """The workers whose messages delay the requests of `rows`, which nobody has taken, each with one such task."""
-    asked = {row.worker: row.id for row in rows}
-    known = store.agents.agents_by_uid(asked)
-    return [
-        (worker, task)
-        for worker, task in asked.items()
-        if worker in known
-        and known[worker].kind != "human"
-        and not known[worker].retired
-        and store.pending.keeps_waiting(worker)
-    ]
-
-
-def _behind(store: Store, seqs: Collection[int]) -> list[tuple[TaskHead, State]]:
-    """The tasks requested at `seqs` of INBOX whose request does not show yet that they were taken or have ended, each
-    with the missing state.
-    """
-    taken = {head.requested_seq: head for head in store.tasks.heads_by_requests(seqs) if head.seq}
-    unseen = (State.ACCEPTED.value, State.DELIVERED.value)
-    return [
-        (head, State.ANSWERED if head.final else State.SEEN)
-        for row in store.messages.messages_at(taken)
-        if not row.final and ((head := taken[row.seq]).final or row.state in unseen)
-    ]
-
-
-def _says_dead(record: Message) -> bool:
-    try:
-        return Receipt.decode(record.payload).state is State.DEAD
-    except ProtocolViolation:
-        return False
-
-
-def _changes(
-    store: Store, seqs: Sequence[int]
-) -> tuple[list[_TaskChange], list[tuple[TaskHead, State]]]:
-    """The changes in the records at `seqs`, and the tasks whose request does not show them yet."""
-    events = store.tasks.events_at(seqs)
+def _untold(store: Store, after: int) -> list[_Told]:
+    """The first changes past `after`."""
+    events = store.tasks.events_past(after, AT_ONCE)
     rows = {row.id: row for row in store.tasks.tasks_by_ids({e.task for e in events})}
     known = store.agents.agents_by_uid({row.requester for row in rows.values()})
-    changes = [
-        _TaskChange(event, row, known.get(row.requester))
+    return [
+        _Told(event, row, known.get(row.requester))
         for event in events
         if (row := rows.get(event.task)) is not None
     ]
-    # Taken, or ended: receipts show no state between these.
-    requests = {
-        change.task.requested_seq
-        for change in changes
-        if not change.event.event or change.task.final
-    }
-    return changes, _behind(store, requests) if requests else []
+
+
+def _asking(store: Store) -> list[TaskHead]:
+    """The tasks whose question raised no alert."""
+    return [
+        task
+        for task in store.tasks.interrupted()
+        if not store.alerts.is_raised(QUESTION, _question(task))
+    ]
+
+
+def _hears(requester: Agent | None) -> bool:
+    """Whether the requester is told of changes; people read them."""
+    return requester is not None and not requester.retired and requester.kind != "human"
+
+
+def _question(task: TaskHead) -> str:
+    """What the alert about the task's question is about."""
+    return f"{task.id}/{task.seq}"
 
 
 def _update(event: TaskEventRow, task: TaskRow, *, whole: bool) -> dict:

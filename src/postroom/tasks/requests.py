@@ -58,12 +58,15 @@ class Requests:
         *,
         key: str = "",
         context: str = "",
-    ) -> TaskRow:
+        named: Callable[[str], None] = lambda _: None,
+    ) -> tuple[TaskRow, Agent]:
         """Request a task from `worker`; on return the request is in the log, on disk.
 
-        Returns the task as the fold will make it. Unless stated otherwise, an error means that nothing was stored.
+        Returns the task as the fold will make it, and the requester. Unless stated otherwise, an error means that
+        nothing was stored.
 
         Args:
+            named: called with the id of the task before its request is stored.
             key: idempotency key: one key and one worker give one task. "" for a new task.
             context: id of the conversation that the task belongs to, "" for one of its own.
 
@@ -84,7 +87,7 @@ class Requests:
         if len(request.skill) > MAX_LABEL:
             raise InvalidInput(f"the name of a skill has at most {MAX_LABEL} characters")
         now = self._clock()
-        secret = await self._secret(requester)
+        author, secret = await self._author(requester)
 
         def envelope(made: str) -> Envelope:
             return Envelope(
@@ -96,8 +99,12 @@ class Requests:
                 request=request,
             )
 
+        def named_envelope(made: str) -> Envelope:
+            named(task_id(worker.uid, requester, made))
+            return envelope(made)
+
         def earlier(made: str) -> Awaitable[MessageRow | None]:
-            return self._database.read(lambda store: store.messages.message_of(requester, made))
+            return self._database.point(lambda store: store.messages.message_of(requester, made))
 
         # The request must also fit the task's records, or the worker could only refuse it.
         _first(envelope(secrets.token_hex(16)), requester).encode()
@@ -109,15 +116,15 @@ class Requests:
             recipient=worker.uid,
             subject=subjects.inbox(worker.uid, requester),
             key=request_key(key),
-            envelope=envelope,
+            envelope=named_envelope,
             earlier=earlier,
             new_key=self._new_key,
         )
-        return _untaken(done.envelope, requester, done.sequence, request)
+        return _untaken(done.envelope, requester, done.sequence, request), author
 
     async def given(self, requester: str, key: str, workers: Iterable[str]) -> str:
         """The one of `workers` that `requester` gave a task under that key of its message ids, "" if none."""
-        secret = await self._secret(requester)
+        _, secret = await self._author(requester)
         made = {worker: message_id(secret, worker, key) for worker in workers}
 
         def find(store: Store) -> str:
@@ -126,19 +133,20 @@ class Requests:
                     return worker
             return ""
 
-        return await self._database.read(find)
+        return await self._database.point(find)
 
-    async def _secret(self, uid: str) -> bytes:
-        def find(store: Store) -> bytes | None:
+    async def _author(self, uid: str) -> tuple[Agent, bytes]:
+        """The requester, and the secret of its message ids."""
+
+        def find(store: Store) -> tuple[Agent, bytes] | None:
             agent = store.agents.agent_by_uid(uid)
-            if agent is None or agent.retired:
-                return None
-            return store.agents.message_secret(uid)
+            secret = store.agents.message_secret(uid)
+            return None if agent is None or agent.retired or secret is None else (agent, secret)
 
-        secret = await self._database.read(find)
-        if secret is None:
+        found = await self._database.point(find)
+        if found is None:
             raise NotFound(f"there is no agent with the uid {uid!r}")
-        return secret
+        return found
 
 
 def request_key(key: str) -> str:

@@ -8,15 +8,14 @@ somebody requested from this worker; any other record has no effect.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 from typing import Any
 
 from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.projection.changes import Change
 from postroom.projection.fold import Order
-from postroom.projection.retention import Over, covered
-from postroom.projection.rules import Rule
+from postroom.projection.retention import Over
+from postroom.projection.rules import Early, Rule
 from postroom.protocol import priority, subjects
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.envelope import Envelope
@@ -24,6 +23,7 @@ from postroom.protocol.ids import UID
 from postroom.protocol.limits import MAX_EVENT_BYTES, MAX_SAID, MAX_TASK_BYTES
 from postroom.protocol.tasks import EXPECTED, follows, parse_task_subject, task_id
 from postroom.store.database import Store
+from postroom.store.session import values_of
 from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.records import Link, artifact_size
 from postroom.tasks.weight import Weight
@@ -86,56 +86,40 @@ def fold_record(store: Store, record: Message) -> list[Change]:
         return []
     worker, task, state = said
     head = store.tasks.head_by_id(task)
+    if head is None and record.metadata.get(EXPECTED) == "0":
+        # Its request was stored before it, so it may be on its way here. A later record follows one that is folded.
+        raise Early
     if head is None or head.worker != worker or head.final:
         return []
     before = TaskState(head.state) if head.seq else None
     if not follows(record.metadata, worker, task, head.seq) or not allowed(before, state):
         return []
     try:
-        change = _change_of(record, head, state)
+        row, event, answer = _change_of(record, head, state)
     except (ProtocolViolation, RecursionError):
         return []
-    if change.snapshot and head.snapshot_seq:
+    if row.snapshot and head.snapshot_seq:
         store.tasks.drop_snapshot(head.snapshot_seq)
-    row = change.head
-    store.tasks.record_change(
-        row,
-        TaskEventRow(
-            seq=row.seq,
-            task=row.id,
-            worker=row.worker,
-            state=row.state,
-            attempt=row.attempt,
-            runner=row.runner,
-            at=row.updated_at,
-            event=change.event,
-            answer=change.answer,
-        ),
-        change.snapshot,
+    counted = TaskEventRow(
+        seq=row.seq,
+        task=row.id,
+        worker=row.worker,
+        state=row.state,
+        attempt=row.attempt,
+        runner=row.runner,
+        at=row.updated_at,
+        event=event,
+        answer=answer,
     )
-    return [_change(row)]
+    store.tasks.record_change(row, counted)
+    return [_change(row, counted)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """What a record makes of a task.
-
-    Attributes:
-        head: the task after it.
-        event, answer, snapshot: JSON texts, "" for none.
-    """
-
-    head: TaskHead
-    event: str
-    answer: str
-    snapshot: str
-
-
-def _change_of(record: Message, head: TaskHead, state: TaskState) -> _Change:
-    """The change in a record.
+def _change_of(record: Message, head: TaskHead, state: TaskState) -> tuple[TaskRow, str, str]:
+    """The task after a record, with the record's snapshot or ""; its event and the answer as JSON texts, "" for none.
 
     Raises:
-        ProtocolViolation: it is none of this task.
+        ProtocolViolation: it is no change of this task.
     """
     link = Link.decode(record.payload)
     if (link.request, link.requester) != (head.request, head.requester):
@@ -143,37 +127,33 @@ def _change_of(record: Message, head: TaskHead, state: TaskState) -> _Change:
     if link.event is not None and not _is_event(link.event, state):
         raise ProtocolViolation("an event of another state, or of none")
     event, answer, snapshot = (_text(each) for each in (link.event, link.answer, link.task))
-    if link.task is not None:
-        if (link.task["id"], state_of(link.task)) != (head.id, state) or _size(
-            snapshot
-        ) > MAX_TASK_BYTES:
-            raise ProtocolViolation("a snapshot of another task or state, or one that is too large")
-        weight, snapshot_seq, said = (
-            Weight(_size(snapshot)),
-            record.sequence,
-            status_text(link.task),
-        )
-    else:
-        weight = _weight(link, head, _size(event), _size(answer))
-        snapshot_seq, said = head.snapshot_seq, _said(link, head, state)
     if _size(event) > MAX_EVENT_BYTES:
         raise ProtocolViolation("an event that is too large")
-    after = replace(
-        head,
-        state=state.value,
-        seq=record.sequence,
-        attempt=link.attempt,
-        lost=link.lost,
-        runner=link.runner,
-        released=link.released,
-        said=said[:MAX_SAID],
-        snapshot_seq=snapshot_seq,
-        weight=weight.size,
-        since=weight.since,
-        final=state.terminal,
-        updated_at=record.timestamp,
-    )
-    return _Change(after, event, answer, snapshot)
+    if link.task is None:
+        weight = _weight(link, head, _size(event), _size(answer))
+        snapshot_seq, said = head.snapshot_seq, _said(link, head, state)
+    else:
+        weight = Weight(_size(snapshot))
+        snapshot_seq, said = record.sequence, status_text(link.task)
+        if (link.task["id"], state_of(link.task)) != (head.id, state):
+            raise ProtocolViolation("a snapshot of another task, or of another state")
+        if weight.size > MAX_TASK_BYTES:
+            raise ProtocolViolation("a snapshot that is too large")
+    after: dict[str, Any] = values_of(head) | {
+        "state": state.value,
+        "seq": record.sequence,
+        "attempt": link.attempt,
+        "lost": link.lost,
+        "runner": link.runner,
+        "released": link.released,
+        "said": said[:MAX_SAID],
+        "snapshot_seq": snapshot_seq,
+        "weight": weight.size,
+        "since": weight.since,
+        "final": state.terminal,
+        "updated_at": record.timestamp,
+    }
+    return TaskRow(**after, snapshot=snapshot), event, answer
 
 
 def _weight(link: Link, head: TaskHead, event: int, answer: int) -> Weight:
@@ -202,7 +182,7 @@ def _said(link: Link, head: TaskHead, state: TaskState) -> str:
 
 def _builds(record: Message) -> bool:
     # A message that names a blob passes on what its worker may read.
-    return record.metadata.get(EXPECTED) == "0" or PREFIX.encode() in record.payload
+    return PREFIX.encode() in record.payload
 
 
 def _is_event(event: dict[str, Any], state: TaskState) -> bool:
@@ -228,36 +208,36 @@ def _size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def _change(row: TaskHead) -> Change:
-    return Change("task", row.seq, row.id, row.requester, row.worker, state=row.state)
+def _change(row: TaskRow, event: TaskEventRow | None = None) -> Change:
+    return Change(
+        "task", row.seq, row.id, row.requester, row.worker, state=row.state, row=row, event=event
+    )
 
 
 RULES: dict[str, tuple[Rule, ...]] = {"INBOX": (fold_request,), "TASKS": (fold_record,)}
 """The rules of each stream."""
 
 ORDER = {"TASKS": Order(("INBOX",), builds=_builds)}
-"""A request was stored before the first record of its task. A later record follows a folded one, or does not count.
-If it names a blob, it also comes after the messages before it.
+"""A record that names a blob comes after the messages before it. Where the first record of a task comes before its
+request, `fold_record` says so.
 """
 
 LONGER = 6 * 86400.0
 """Seconds beyond `KEEP` that PRIORITY keeps a record about a task that is still open."""
 
 
-def _record_over(copy: Store, record: Message, before: float) -> bool:
-    if not covered(copy, "TASKS", record):
-        return False
+def _record_over(store: Store, record: Message, before: float) -> bool:
     said = parse_task_subject(record.subject)
-    return said is None or _over(copy, said[1], before)
+    return said is None or _over(store, said[1], before)
 
 
-def _priority_over(copy: Store, record: Message, before: float) -> bool:
+def _priority_over(store: Store, record: Message, before: float) -> bool:
     # PRIORITY is not folded: its content is in TASKS too, or waits for the task's worker.
     try:
         task = priority.decode(record.payload).task
     except ProtocolViolation:
         return True
-    return record.timestamp < before - LONGER or _over(copy, task, before)
+    return record.timestamp < before - LONGER or _over(store, task, before)
 
 
 def _over(copy: Store, task: str, before: float) -> bool:
@@ -265,4 +245,7 @@ def _over(copy: Store, task: str, before: float) -> bool:
     return row is None or (row.final and row.updated_at < before)
 
 
-OVER: dict[str, Over] = {"TASKS": _record_over, "PRIORITY": _priority_over}
+OVER: dict[str, Over] = {
+    "TASKS": Over(_record_over),
+    "PRIORITY": Over(_priority_over, folded=False),
+}

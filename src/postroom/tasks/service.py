@@ -11,7 +11,6 @@ import secrets
 import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from functools import partial
 
 from postroom.bus.port import MessageBusProvider
 from postroom.errors import (
@@ -22,7 +21,7 @@ from postroom.errors import (
     RequestTimeout,
     StreamFull,
 )
-from postroom.projection.changes import FOLD_WAIT, Changes, of_task
+from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_task
 from postroom.protocol import priority, subjects
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, only_one
@@ -35,7 +34,7 @@ from postroom.tasks import views
 from postroom.tasks.chain import Chain, ended
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.requests import Requests
-from postroom.tasks.views import Blocker, TaskEvent, TaskView
+from postroom.tasks.views import Blocker, Known, TaskEvent, TaskView
 from postroom_a2a.messages import ROLE_USER, text_message
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Message, answer_in, status_update
@@ -89,16 +88,25 @@ class OrgTaskService:
     ) -> TaskView:
         """Request a task from `worker`; on return the request is in the log, on disk (`Requests.store`)."""
         request = TaskRequest(skill)
-        asked = await self._requests.store(
-            requester, worker, text, request, key=key, context=context
-        )
-        row = await self._changes.until(
-            of_task(asked.id),
-            partial(self._row, asked.id),
-            lambda found: found is not None,
-            FOLD_WAIT,
-        )
-        return await self._show(row or asked)
+        with self._changes.listen() as listener:
+            row, author = await self._requests.store(
+                requester,
+                worker,
+                text,
+                request,
+                key=key,
+                context=context,
+                named=lambda task: listener.join((of_task(task),)),
+            )
+            known = Known(row, {each.uid: each.party for each in (author, worker)})
+
+            async def first() -> tuple[Known, bool]:
+                # Under a key it may have been stored and folded before.
+                found = await self._known(row.id) if key else None
+                return found or known, found is not None
+
+            known, _ = await listener.until(first, lambda found: found[1], FOLD_WAIT, _folded)
+        return await self._show(known)
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -118,14 +126,13 @@ class OrgTaskService:
         else:
             found = None
         if found is None:
-            raise NotFound(
-                f"there is no task {ref[:64]!r}", remedy="give its id, or 4 or more digits of it"
-            )
+            raise _unknown(ref)
         return found
 
     async def get(self, ref: str) -> TaskView:
         """The task as it is now."""
-        return await self._show(await self.find(ref))
+        row = await self.find(ref)
+        return await self._database.point(lambda c: views.whole(c, row, self.blocker))
 
     async def wait(self, ref: str, timeout: float, *, settled: bool = False) -> TaskView:
         """The task once it is final or, with `settled`, waits for an answer; after `timeout` seconds as it is, with
@@ -135,12 +142,13 @@ class OrgTaskService:
             Refused: too many callers wait.
         """
 
-        def done(row: TaskRow) -> bool:
+        def done(known: Known) -> bool:
+            row = known.row
             return row.final or (settled and TaskState(row.state).interrupted)
 
-        task = (await self.find(ref)).id
-        row = await self._changes.until(of_task(task), partial(self.find, task), done, timeout)
-        return replace(await self._show(row), timed_out=not done(row))
+        task = ref if TASK_ID.fullmatch(ref) else (await self.find(ref)).id
+        known = await self._until(task, done, timeout)
+        return replace(await self._show(known), timed_out=not done(known))
 
     async def listed(
         self,
@@ -180,6 +188,21 @@ class OrgTaskService:
             lambda store: views.events(store.tasks.events_of(row.id, after, limit), row)
         )
 
+    async def course(self, task: str, after: int, limit: int) -> tuple[Known, list[TaskEvent]]:
+        """A task, given by its id, and the first `limit` of its changes past sequence `after`."""
+
+        def find(store: Store) -> tuple[Known, list[TaskEvent]] | None:
+            row = store.tasks.task_by_id(task)
+            if row is None:
+                return None
+            found = views.events(store.tasks.events_of(task, after, limit), row)
+            return Known.read(store, row), found
+
+        found = await self._database.read(find)
+        if found is None:
+            raise _unknown(task)
+        return found
+
     async def open_counts(self) -> dict[str, int]:
         """The number of open tasks of each worker that has any."""
         return await self._database.read(lambda store: store.tasks.counts())
@@ -211,7 +234,7 @@ class OrgTaskService:
         """
         row = await self.find(ref)
         if row.state == TaskState.CANCELED:
-            return await self._show(row)  # a second cancel has no effect (A2A 1.0, section 3.1.5)
+            return await self.get(row.id)  # a second cancel has no effect (A2A 1.0, section 3.1.5)
         if row.final:
             raise Conflict(
                 f"the task is {row.state} already", remedy=f"postroom task show {row.id[:8]}"
@@ -281,7 +304,7 @@ class OrgTaskService:
 
     async def _check_taken(self, row: TaskRow, text: str) -> None:
         """Raise `Conflict` if another answer followed the question of `row`."""
-        (next_one,) = await self._database.read(
+        (next_one,) = await self._database.point(
             lambda store: store.tasks.events_of(row.id, row.seq, 1)
         )
         taken = answer_in(json.loads(next_one.event)) if next_one.event else ""
@@ -310,7 +333,7 @@ class OrgTaskService:
 
     async def _end(self, row: TaskRow, by: str, reason: str) -> bool:
         """Write that the task is canceled; False if another writer has changed it meanwhile."""
-        agent = await self._database.read(lambda store: store.agents.agent_by_uid(by))
+        agent = await self._database.point(lambda store: store.agents.agent_by_uid(by))
         why = f"canceled by @{agent.nick}" if agent is not None else "canceled"
         return await self._write_end(row, TaskState.CANCELED, f"{why}: {reason}" if reason else why)
 
@@ -324,18 +347,55 @@ class OrgTaskService:
 
     async def _past(self, row: TaskRow) -> TaskRow:
         """The task once a record after that of `row` is folded."""
-        return await self._changes.until(
-            of_task(row.id), partial(self.find, row.id), lambda now: now.seq > row.seq, FOLD_WAIT
-        )
+        known = await self._until(row.id, lambda known: known.row.seq > row.seq, FOLD_WAIT)
+        return known.row if known.row.snapshot else await self.find(row.id)
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def _row(self, task: str) -> TaskRow | None:
-        return await self._database.read(lambda store: store.tasks.task_by_id(task))
+        return await self._database.point(lambda store: store.tasks.task_by_id(task))
 
-    async def _show(self, row: TaskRow) -> TaskView:
-        return await self._database.read(lambda store: views.whole(store, row, self.blocker))
+    async def _known(self, task: str) -> Known | None:
+        def find(store: Store) -> Known | None:
+            row = store.tasks.task_by_id(task)
+            return None if row is None else Known.read(store, row)
+
+        return await self._database.point(find)
+
+    async def _until(self, task: str, done: Callable[[Known], bool], timeout: float) -> Known:
+        """The task once it is `done`, or after `timeout` seconds as it is."""
+
+        async def read() -> Known:
+            known = await self._known(task)
+            if known is None:
+                raise _unknown(task)
+            return known
+
+        return await self._changes.until(of_task(task), read, done, timeout, Known.then)
+
+    async def _show(self, known: Known) -> TaskView:
+        if not known.row.snapshot:
+            return await self.get(known.row.id)
+        shown = known.shown(self.blocker)
+        if shown is not None:
+            return shown
+        return await self._database.point(lambda c: views.whole(c, known.row, self.blocker))
 
     def blocker(self, worker: str) -> str:
         """Why a worker does nothing for its tasks now, "" for no known reason."""
         return self._kept_by(worker) if self._running(worker) else "is offline"
+
+
+def _unknown(ref: str) -> NotFound:
+    return NotFound(
+        f"there is no task {ref[:64]!r}", remedy="give its id, or 4 or more digits of it"
+    )
+
+
+def _folded(found: tuple[Known, bool], change: Change) -> tuple[Known, bool]:
+    """A task that was asked for just now, after a change."""
+    if change.kind != "task":
+        return found
+    known, _ = found
+    new = change.event is None
+    return replace(known, row=change.row) if new else known.then(change), True

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from postroom.projection.changes import Change
 from postroom.protocol import shapes
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.limits import MAX_DETAIL, MAX_NAMED_BLOBS
@@ -158,17 +159,67 @@ def listed(store: Store, heads: Sequence[TaskHead], blocker: Blocker) -> list[Ta
 def whole(store: Store, row: TaskRow, blocker: Blocker) -> TaskView:
     """One task with all that its worker has reported."""
     known = store.agents.parties((row.worker, row.requester))
-    detail = _detail(row, known, _ahead(store, [row]), blocker)
+    begun = store.tasks.begun([row.id]).get(row.id)
+    view = _whole(row, known, _ahead(store, [row]), begun, blocker)
+    _add_sizes(store, view.artifacts, row.worker)
+    return view
+
+
+def _whole(
+    row: TaskRow,
+    known: Mapping[str, Party],
+    ahead: Mapping[str, int],
+    begun: float | None,
+    blocker: Blocker,
+) -> TaskView:
     task = json.loads(row.snapshot)
-    view = _view(row, known, detail, store.tasks.begun([row.id]).get(row.id))
-    artifacts = artifacts_of(task)
-    _add_sizes(store, artifacts, row.worker)
-    return replace(view, status_text=status_text(task), artifacts=artifacts)
+    view = _view(row, known, _detail(row, known, ahead, blocker), begun)
+    return replace(view, status_text=status_text(task), artifacts=artifacts_of(task))
 
 
-def _add_sizes(store: Store, artifacts: list[dict[str, Any]], worker: str) -> None:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A task as who waits for it knows it: enough to show it without reading it again.
+
+    Attributes:
+        parties: of its worker and its requester, by uid.
+        begun: instant of its first attempt, None before that.
+    """
+
+    row: TaskRow
+    parties: Mapping[str, Party]
+    begun: float | None = None
+
+    @classmethod
+    def read(cls, store: Store, row: TaskRow) -> Known:
+        """What is known of the task of `row`."""
+        begun = store.tasks.begun([row.id]).get(row.id)
+        return cls(row, store.agents.parties((row.worker, row.requester)), begun)
+
+    def then(self, change: Change) -> Known:
+        """What is known after a change of the task."""
+        if change.kind != "task" or change.seq <= self.row.seq:
+            return self
+        began = self.begun
+        if began is None and change.state == TaskState.WORKING:
+            began = change.row.updated_at
+        # Of the text a change has the beginning.
+        return replace(self, row=replace(change.row, text=self.row.text), begun=began)
+
+    def shown(self, blocker: Blocker) -> TaskView | None:
+        """The task; None if that takes what only SQL has: the tasks ahead of it, or the sizes of its files."""
+        row = self.row
+        if row.seq and row.state == TaskState.SUBMITTED:
+            return None
+        view = _whole(row, self.parties, {}, self.begun, blocker)
+        return None if any(artifact.get("files") for artifact in view.artifacts or ()) else view
+
+
+def _add_sizes(store: Store, artifacts: Sequence[Mapping[str, Any]] | None, worker: str) -> None:
     """Add the size of each file, None for a file that the worker may not read."""
-    files = [file for artifact in artifacts for file in artifact.get("files", ())]
+    files = [file for artifact in artifacts or () for file in artifact.get("files", ())]
+    if not files:
+        return
     hashes = {file["url"].removeprefix(PREFIX) for file in files[:MAX_NAMED_BLOBS]}
     known = store.blobs.sizes(hashes, worker)
     for file in files:
@@ -177,7 +228,7 @@ def _add_sizes(store: Store, artifacts: list[dict[str, Any]], worker: str) -> No
 
 def events(rows: Sequence[TaskEventRow], task: TaskRow) -> list[TaskEvent]:
     """The changes of `task` in their order."""
-    return [_event(row, task) for row in rows]
+    return [event(row, task) for row in rows]
 
 
 def news(store: Store, rows: Sequence[TaskEventRow]) -> list[dict[str, Any]]:
@@ -185,7 +236,7 @@ def news(store: Store, rows: Sequence[TaskEventRow]) -> list[dict[str, Any]]:
     heads = {head.id: head for head in store.tasks.heads_by_ids({row.task for row in rows})}
     known = store.agents.parties(uid for h in heads.values() for uid in (h.worker, h.requester))
     return [
-        _event(row, head).as_json()
+        event(row, head).as_json()
         | {
             "worker": known[head.worker].as_json(),
             "requester": known[head.requester].as_json(),
@@ -196,7 +247,7 @@ def news(store: Store, rows: Sequence[TaskEventRow]) -> list[dict[str, Any]]:
     ]
 
 
-def _view(head: TaskHead, known: dict[str, Party], detail: str, begun: float | None) -> TaskView:
+def _view(head: TaskHead, known: Mapping[str, Party], detail: str, begun: float | None) -> TaskView:
     return TaskView(
         seq=head.seq,
         requested=head.requested_seq,
@@ -232,7 +283,7 @@ def _ahead(store: Store, heads: Sequence[TaskHead]) -> dict[str, int]:
 
 
 def _detail(
-    head: TaskHead, known: dict[str, Party], ahead: dict[str, int], blocker: Blocker
+    head: TaskHead, known: Mapping[str, Party], ahead: Mapping[str, int], blocker: Blocker
 ) -> str:
     state = TaskState(head.state)
     if head.final or state.interrupted:
@@ -253,7 +304,8 @@ def blocked(nick: str, why: str) -> str:
     return one_line(f"@{nick} {why}: it waits", MAX_DETAIL)
 
 
-def _event(row: TaskEventRow, task: TaskHead) -> TaskEvent:
+def event(row: TaskEventRow, task: TaskHead) -> TaskEvent:
+    """One change of `task`, which is as that change or a later one has made it."""
     event = json.loads(row.event) if row.event else {}
     kind, text, artifact = "task", "", None
     if isinstance(update := event.get("artifactUpdate"), dict):

@@ -245,6 +245,55 @@ async def test_a_slow_consumer_loses_messages_and_is_told(tmp_path: Path):
     assert any(isinstance(error, Refused) for error in errors)
 
 
+@pytest.mark.requirement("connection-order-kept")
+async def test_what_nobody_waits_for_keeps_its_place_and_goes_also_alone(tmp_path: Path):
+    async with (
+        ConfiguredServer(tmp_path) as server,
+        await a2a.connect(server.place, on_error=lambda _: None) as connection,
+    ):
+        inbox = Inbox()
+        await connection.subscribe_now("n", inbox)
+        assert connection.post_later("n", b"1")
+        await connection.publish("n", b"2")
+        assert connection.post_later("n", b"3")
+        assert connection.post("n", b"4")
+        await inbox.have(4)
+        assert connection.post_later("n", b"5")
+        frames = await inbox.have(5)
+        assert [frame.data for frame in frames] == [b"1", b"2", b"3", b"4", b"5"]
+
+        await server.stop(kill=True)
+        await until(lambda: not connection.is_connected)
+        assert not connection.post("n", b"6")
+        assert not connection.post_later("n", b"6")
+
+
+@pytest.mark.requirement("connection-order-kept")
+async def test_an_answer_sent_at_once_stays_behind_what_was_sent_before(tmp_path: Path):
+    async with (
+        ConfiguredServer(tmp_path) as server,
+        await a2a.connect(server.place) as connection,
+        await a2a.connect(server.place) as other,
+    ):
+        inbox, asked = Inbox(), Inbox()
+
+        async def answer(frame: Frame) -> None:
+            assert connection.post_later("n", b"1")
+            await connection.publish("n", b"2")  # at once: the request came alone
+            await connection.publish("n", b"3")
+            asked(frame)
+
+        await connection.subscribe("ask", cb=answer)
+        await connection.flush()
+        await other.subscribe_now("n", inbox)
+        await other.flush()
+        for number in range(20):
+            await other.publish("ask", b"")
+            await asked.have(number + 1)
+        frames = await inbox.have(60)
+        assert [frame.data for frame in frames] == [b"1", b"2", b"3"] * 20
+
+
 async def test_what_a_function_raises_is_told_and_the_next_frame_comes(tmp_path: Path):
     errors: list[Exception] = []
     async with (

@@ -329,6 +329,28 @@ async def test_more_than_the_servers_largest_message_ends_the_connection(house: 
     assert await raw.rest() == b"-ERR 'Maximum Payload Violation'\r\n"
 
 
+@pytest.mark.requirement("gateway-nats-proof")
+async def test_an_empty_record_that_would_end_another_agents_pull_is_refused(house: House):
+    worker, victim = await house.worker(), await house.worker()
+    bus, raw = await house.client(victim), await house.enter(worker)
+    taken: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def take(delivery: Delivery) -> None:
+        await delivery.ack()
+        taken.put_nowait(delivery.message.payload)
+
+    await bus.consume("INBOX", victim.uid, take, batch=8)
+    inbox = subjects.inbox(victim.uid, worker.uid).encode()
+    await raw.send(b"PUB %b 0\r\n\r\n" % inbox)
+
+    assert await raw.pinged() == [
+        b"-ERR 'Permissions Violation for Publish to \"%b\": an empty record'" % inbox
+    ]
+    for payload in (b"1", b"2"):
+        await raw.send(b"PUB %b 1\r\n%b\r\n" % (inbox, payload))
+        assert await soon(taken.get()) == payload
+
+
 async def test_too_many_subscriptions_are_refused(house: House):
     worker = await house.worker()
     raw = await house.enter(worker)

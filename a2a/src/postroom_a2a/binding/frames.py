@@ -12,6 +12,7 @@ Rules: docs/binding.md, Frames.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,13 @@ COMPLETE = "complete"
 TRANSPORT_ERROR = "transport-error"
 
 BINARY = b"\x00"
+
+_V10 = {"A2A-Version": "1.0"}
+"""What nearly every JSON request states."""
+
+# Heads as this library writes them for nearly every call; a head of another form goes through the JSON reader.
+_PLAIN_REQUEST = re.compile(rb'\x00\{"id":"([\w-]{1,64})","method":"([A-Za-z]{1,64})"\}\n')
+_PLAIN_RESPONSE = re.compile(rb'\x00\{(?:"kind":"(response)",)?"id":"([\w-]{1,64})"\}\n')
 _NO_FRAME = "the message is not an A2A request frame"
 
 
@@ -120,7 +128,9 @@ def encode_request(request: Request) -> bytes:
         _id(request.id),
         b"}",
     ]
-    if request.parameters:
+    if request.parameters == _V10:
+        parts.append(b',"serviceParameters":{"A2A-Version":"1.0"}')
+    elif request.parameters:
         parts += [b',"serviceParameters":', dumps(dict(request.parameters))]
     if request.response_subject:
         parts += [b',"responseSubject":', dumps(request.response_subject)]
@@ -129,6 +139,12 @@ def encode_request(request: Request) -> bytes:
 
 
 def _encode_binary_request(request: Request) -> bytes:
+    if not request.parameters and not request.response_subject and not request.deadline:
+        return b'\x00{"id":%b,"method":%b}\n%b' % (
+            _id(request.id),
+            dumps(request.method),
+            request.params or b"",
+        )
     head: dict[str, Any] = {"id": request.id, "method": request.method}
     if request.parameters:
         head["serviceParameters"] = dict(request.parameters)
@@ -182,6 +198,9 @@ def _request_of(call: dict[str, Any], frame: dict[str, Any]) -> Request:
 
 
 def _decode_binary_request(payload: bytes) -> Request:
+    if plain := _PLAIN_REQUEST.match(payload):
+        call_id, method = plain[1].decode(), plain[2].decode()
+        return Request(call_id, method, payload[plain.end() :], binary=True)
     head, body = _split(payload)
     if head is None:
         raise BadRequest(RpcError(Code.PARSE_ERROR, "the frame has no head"), binary=True)
@@ -293,6 +312,9 @@ def _response_of(response: dict[str, Any], kind: str) -> Response:
 
 
 def _decode_binary_response(payload: bytes) -> Response:
+    if plain := _PLAIN_RESPONSE.match(payload):
+        kind = RESPONSE if plain[1] else ""
+        return Response(plain[2].decode(), kind, payload[plain.end() :], binary=True)
     head, body = _split(payload)
     if head is None:
         raise ProtocolViolation("the answer is a binary frame without a head")

@@ -309,7 +309,7 @@ class Performer:
             if confirmed:
                 await mailbox.ask(delivery.reply, word, timeout=2.0)
             else:
-                await mailbox.send(delivery.reply, word)
+                await mailbox.send_later(delivery.reply, word)
         except PostroomError as error:
             # The request comes again; its claim says what to do with it.
             _log.warning("request %s cannot be acknowledged: %s", delivery.place.key, error)

@@ -48,8 +48,17 @@ class ServerContext:
     answered: int = 0
     lost: int = 0
 
+    def answer_at_once(self, reply: str, payload: bytes) -> bool:
+        """Publish the answer of a call that answers once, unless that has to wait or fails."""
+        try:
+            posted = self.mailbox.post(reply, payload)
+        except PostroomError:
+            return False
+        self.answered += posted
+        return posted
+
     async def answer(self, call: Call, reply: str, payload: bytes) -> None:
-        """Publish the answer of a call that answers once."""
+        """As `answer_at_once`, whatever it takes."""
         try:
             try:
                 await self.mailbox.send(reply, payload)
@@ -140,6 +149,8 @@ class ServedCall:
                 raise self.why
             if self.flow is None:
                 result = await self._server.operations.answer(self.call)
+                if self._answer_at_once(result):
+                    return
             else:
                 await self._stream(self.flow)
         except (Exception, asyncio.CancelledError) as failure:  # noqa: BLE001 (every call gets an answer)
@@ -152,6 +163,15 @@ class ServedCall:
             if self.why is None and not self._abandoned:
                 raise asyncio.CancelledError  # it came from outside: pass it on
             self.task.uncancel()
+
+    def _answer_at_once(self, result: bytes) -> bool:
+        """Answer the call without a wait, as nearly every call can be; False if `conclude` has to do it."""
+        call, task = self.call, self.task
+        if self._over or self._abandoned or (task is not None and task.cancelling()):
+            return False
+        payload = encode_result(call.id, result, binary=call.binary)
+        self._over = self._server.answer_at_once(self.reply, payload)
+        return self._over
 
     async def conclude(self, result: bytes, error: RpcError | None) -> None:
         """Answer the call, unless that has happened."""

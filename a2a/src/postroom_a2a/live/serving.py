@@ -150,6 +150,7 @@ class CoreServer:
         self._context = ServerContext(
             subject, operations, self._mailbox, stall, inbox, self._on_stall
         )
+        self._loop = asyncio.get_running_loop()
         self._subscription: Subscription | None = None
         self._running: dict[asyncio.Task[None], ServedCall] = {}
         self._sending: set[asyncio.Task[None]] = set()
@@ -225,7 +226,7 @@ class CoreServer:
         return run.flow is None and not self._operations.begins(run.call.method)
 
     def _begin_run(self, run: ServedCall) -> None:
-        run.task = task = asyncio.create_task(run.perform())
+        run.task = task = self._loop.create_task(run.perform())
         self._running[task] = run
         task.add_done_callback(self._done)
 

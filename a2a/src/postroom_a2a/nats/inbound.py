@@ -20,7 +20,7 @@ from postroom_a2a.nats.outbound import Outbound
 from postroom_a2a.nats.port import Frame
 from postroom_a2a.nats.server_errors import Denied
 from postroom_a2a.nats.session import ServerSession
-from postroom_a2a.nats.subscriptions import Reader, Watchers, WireSubscription, guarded
+from postroom_a2a.nats.subscriptions import Reader, Watchers, WireSubscription
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Inbound(Outbound):
             InvalidInput: the subject or the queue group is malformed.
         """
         subscription = self._open(subject, queue)
-        subscription.take = guarded(self, arrived)
+        subscription.take = arrived
         self._announce(subscription)
         return subscription
 
@@ -142,7 +142,10 @@ class Inbound(Outbound):
         self.received += 1
         subscription = self._routes.get(sid)
         if subscription is not None:
-            subscription.take(WireFrame(subject, reply, block, data))
+            try:
+                subscription.take(WireFrame(subject, reply, block, data))
+            except Exception as error:  # noqa: BLE001 - the frames behind it must be read
+                self.report(error)
 
     def report(self, error: Exception) -> None:
         """Report an error that no call waits for."""

@@ -6,6 +6,7 @@ The mailbox drops and counts a frame whose token nobody waits for, so a late ans
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections import deque
 from collections.abc import Callable
@@ -63,6 +64,8 @@ class Mailbox:
         self._asked: dict[str, tuple[asyncio.Future[Frame], str, bool]] = {}
         self._waiting: dict[str, Callable[[Frame], None]] = {}
         self._publish = self.connection.publish
+        self.post = self.connection.post
+        self._post_later = self.connection.post_later
         self._within = within
         self._routes: dict[str, list[Callable[[Frame], None]]] = {}
         self._subscription: Subscription | None = None
@@ -169,7 +172,7 @@ class Mailbox:
         """
         if len(self._waiting) >= MAX_WAITING:
             raise Refused(_TOO_MANY)
-        reply = f"{prefix or self.prefix}.{secrets.token_hex(10)}"
+        reply = f"{prefix or self.prefix}.{_random_token()}"
         self._waiting[reply] = arrived
         return reply
 
@@ -235,11 +238,12 @@ class Mailbox:
         answer: asyncio.Future[Frame] = self._loop.create_future()
         if len(self._asked) >= MAX_WAITING:
             raise Refused(_TOO_MANY)
-        reply = f"{prefix or self.prefix}.{secrets.token_hex(10)}"
+        reply = f"{prefix or self.prefix}.{_random_token()}"
         self._asked[reply] = answer, subject, until_change
         self.deadlines.watch(answer, timeout, _late)
         try:
-            await self._publish(subject, payload, reply, headers)
+            if not self.post(subject, payload, reply, headers):
+                await self._publish(subject, payload, reply, headers)
             return await answer
         finally:
             self.deadlines.forget(answer)
@@ -260,7 +264,26 @@ class Mailbox:
             BusDisconnected: there is no connection, or too much waits for it to come back.
             InvalidInput: the subject or a header is malformed.
         """
-        await self._publish(subject, payload, reply, headers)
+        if not self.post(subject, payload, reply, headers):
+            await self._publish(subject, payload, reply, headers)
+
+    async def send_later(self, subject: str, payload: bytes) -> None:
+        """As `send`, for what nobody waits for, such as an acknowledgement: it goes with the next message, or soon."""
+        if not self._post_later(subject, payload):
+            await self._publish(subject, payload)
+
+
+_TOKEN_BYTES = 10
+_random: list[str] = []
+os.register_at_fork(after_in_child=_random.clear)  # parent and child must not share a token
+
+
+def _random_token() -> str:
+    """Twenty random digits; the system is asked for many at a time, since each question costs more than a token."""
+    if not _random:
+        digits = os.urandom(_TOKEN_BYTES * 64).hex()
+        _random.extend(map("".join, zip(*[iter(digits)] * (2 * _TOKEN_BYTES), strict=True)))
+    return _random.pop()
 
 
 class Route:

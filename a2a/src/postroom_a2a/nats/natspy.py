@@ -80,6 +80,20 @@ class AdaptedConnection:
         with _translating(subject):
             await connection.publish(subject, payload, reply, headers)
 
+    def post(
+        self,
+        subject: str,  # noqa: ARG002
+        payload: bytes = b"",  # noqa: ARG002
+        reply: str = "",  # noqa: ARG002
+        headers: dict[str, str] | None = None,  # noqa: ARG002
+    ) -> bool:
+        """As `WireConnection.post`: nats-py's publish always waits."""
+        return False
+
+    def post_later(self, subject: str, payload: bytes) -> bool:  # noqa: ARG002
+        """As `post`."""
+        return False
+
     async def subscribe(
         self, subject: str, queue: str = "", cb: Arrived | None = None
     ) -> AdaptedSubscription:

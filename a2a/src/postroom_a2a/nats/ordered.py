@@ -64,14 +64,19 @@ class OrderedConsumer:
         self._heartbeat = heartbeat
         self._config = config
         self._name = secrets.token_hex(8)
-        self._frames: asyncio.Queue[Frame] = asyncio.Queue(_UNREAD)
+        self._frames: asyncio.Queue[Frame | None] = asyncio.Queue(_UNREAD)
         self._subscription: Subscription | None = None
         self._seen = 0
+        self._change: asyncio.Future[None] | None = None
+        self._cut = False
 
     async def __aenter__(self) -> Self:
         """Subscribe and make the consumer; raises as `JetStream.api`."""
         connection = self._js.mailbox.connection
         inbox = self._js.mailbox.new_inbox()
+        self._change = connection.changed
+        if self._change is not None:
+            self._change.add_done_callback(self._connection_changed)
         try:
             # A pushed record keeps its own subject, so the mailbox's subscription cannot assign it to its consumer.
             self._subscription = await connection.subscribe(inbox, cb=self._frames.put)
@@ -96,20 +101,31 @@ class OrderedConsumer:
             target = f"{self._js.prefix}.CONSUMER.DELETE.{self._stream}.{self._name}"
             await self._js.mailbox.send(target, b"")
 
+    def _connection_changed(self, _: asyncio.Future[None]) -> None:
+        """Break at once: what was pushed while there was no connection is lost, and the next heartbeat is far."""
+        self._cut = True
+        if self._frames.empty():
+            self._frames.put_nowait(None)  # wakes the reader
+
     async def next(self) -> Record | None:
         """The next record, or None for a heartbeat (there is no record at the moment).
 
         Raises:
-            StreamBroken: a record was lost, or the consumer is gone.
+            StreamBroken: a record was lost, the connection was, or the consumer is gone.
         """
         while True:
-            frame = await self._next_frame() if self._frames.empty() else self._frames.get_nowait()
+            if not self._frames.empty():
+                frame = self._frames.get_nowait()
+            else:
+                frame = None if self._cut else await self._next_frame()
+            if frame is None:
+                raise StreamBroken(f"the connection to the consumer of {self._stream} was lost")
             if frame.reply.startswith("$JS.ACK."):
                 return self._record(frame)
             if await self._read_status(frame):
                 return None
 
-    async def _next_frame(self) -> Frame:
+    async def _next_frame(self) -> Frame | None:
         try:
             async with asyncio.timeout(3 * self._heartbeat):
                 return await self._frames.get()
@@ -155,6 +171,8 @@ class OrderedConsumer:
         self.pending = info.get("num_pending", 0) + delivered
 
     async def _unsubscribe(self) -> None:
+        if self._change is not None:
+            self._change.remove_done_callback(self._connection_changed)
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
             with suppress(*FAULTS):  # the connection is on its way out

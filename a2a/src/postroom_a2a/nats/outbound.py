@@ -1,4 +1,4 @@
-"""The sending half of a connection: what is published is collected, written once a turn of the loop, and confirmed."""
+"""The sending half of a connection: what is published is written once a turn of the loop, and confirmed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,16 @@ from postroom_a2a.nats.session import ServerSession
 TURN = 256 * 1024
 """Bytes that may wait for the end of a turn of the loop; more are written at once."""
 
+LATER = 0.005
+"""Seconds that a message of `post_later` may wait for another one to go with."""
+
 
 class Outbound:
     """Publishes over the present session, and keeps what is published while the connection has no server.
 
     Attributes:
+        at_once: whether to write the next message at once, since it may be the only one of its turn of the loop: the
+            session sets it after a read that brought a single message, as an answer or a request alone does.
         changed: done when the connection came back, or is closed for good; then another future takes its place.
     """
 
@@ -33,9 +38,11 @@ class Outbound:
         self._loop = asyncio.get_running_loop()
         self._session: ServerSession | None = None
         self._write: Callable[[bytes], None] | None = None
+        self.at_once = False
         self._out: list[bytes] = []
         self._held = 0
         self._due = False
+        self._later: asyncio.TimerHandle | None = None
         self._full = False
         self._room: asyncio.Future[None] | None = None
         self._holding: asyncio.Future[None] | None = None
@@ -98,28 +105,68 @@ class Outbound:
             InvalidInput: the subject or a header is malformed.
             BusDisconnected: the connection is closed, or too much waits for a server.
         """
+        size, pieces = self._message(subject, payload, reply, headers)
+        if self._full or self._write is None or self._held > TURN:
+            await self._make_room(size)
+        self._send(size, pieces)
+
+    def post(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        reply: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> bool:
+        """As `publish`, if that need not wait; else False, and nothing is sent."""
+        if self._full or self._write is None or self._held > TURN:
+            return False
+        self._send(*self._message(subject, payload, reply, headers))
+        return True
+
+    def post_later(self, subject: str, payload: bytes) -> bool:
+        """As `post`, for what nobody waits for: it goes with the next message, or by itself after `LATER` seconds.
+
+        A write wakes the server, which costs both sides more than the message does.
+        """
+        if self._full or self._write is None or self._held > TURN:
+            return False
+        size, pieces = self._message(subject, payload, "", None)
+        self.sent += 1
+        self._held += size
+        self._out += pieces
+        if not self._due and self._later is None:
+            self._later = self._loop.call_later(LATER, self._write_later)
+        return True
+
+    def _write_later(self) -> None:
+        self._later = None
+        self._write_out()
+
+    def _message(
+        self, subject: str, payload: bytes, reply: str, headers: dict[str, str] | None
+    ) -> tuple[int, tuple[bytes, ...]]:
+        """The size of a message on the wire, and its pieces; raises as `publish` does."""
         size = len(payload)
-        if headers:
-            block = write_headers(headers)
-            size += len(block)
-        else:
-            block = b""
+        block = write_headers(headers) if headers else b""
+        size += len(block)
         if size > self.max_payload:
             raise MessageTooLarge(
                 f"the message has {size} bytes, the server's limit is {self.max_payload}"
             )
         line = publish_line(subject, reply, len(block), size)
-        if self._full or self._write is None or self._held > TURN:
-            await self._make_room(size)
-        if block:
-            self._out += (line, block, payload, b"\r\n")
-        else:
-            self._out += (line, payload, b"\r\n")
-        self._held += size + len(line) + 2
+        pieces = (line, block, payload, b"\r\n") if block else (line, payload, b"\r\n")
+        return size + len(line) + 2, pieces
+
+    def _send(self, size: int, pieces: tuple[bytes, ...]) -> None:
         self.sent += 1
-        if not self._due:
+        self._held += size
+        self._out += pieces
+        if self.at_once:
+            self.at_once = False
+            self._write_out()
+        elif not self._due:
             self._due = True
-            self._loop.call_soon(self._write_out)
+            self._loop.call_soon(self._write_at_end)
 
     async def _make_room(self, size: int) -> None:
         """Wait until the transport takes more; raises `BusDisconnected` as `publish` does."""
@@ -139,8 +186,11 @@ class Outbound:
                 f"there is no NATS server, and {self._held} bytes wait for one already"
             )
 
-    def _write_out(self) -> None:
+    def _write_at_end(self) -> None:
         self._due = False
+        self._write_out()
+
+    def _write_out(self) -> None:
         if self._out and self._write is not None:
             data = b"".join(self._out)
             self._out.clear()

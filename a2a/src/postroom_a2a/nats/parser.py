@@ -43,18 +43,21 @@ class Parser:
         """Bytes of an incomplete line or message."""
         return self._have
 
-    def feed(self, data: bytes) -> None:
-        """Parse the next piece; after a `ProtocolViolation` nothing more can be read from the stream."""
+    def feed(self, data: bytes) -> int:
+        """Parse the next piece, and return how many messages ended in it.
+
+        After a `ProtocolViolation` nothing more can be read from the stream.
+        """
         if self._have:
             self._pieces.append(data)
             self._have += len(data)
             if self._have < self._need:  # joins the pieces of a large message only once
-                return
+                return 0
             data = b"".join(self._pieces)
             self._pieces.clear()
             self._have = self._need = 0
         message, find, length = self.message, data.find, len(data)
-        position = 0
+        position = count = 0
         while position < length:
             end = find(b"\r\n", position, position + MAX_SERVER_LINE)
             if end < 0:
@@ -101,6 +104,7 @@ class Parser:
             if data[stop : stop + 2] != b"\r\n":
                 raise ProtocolViolation("the server sent a message that does not end where it says")
             position = stop + 2
+            count += 1
             if head:
                 message(sid, subject, reply, data[start : start + head], data[start + head : stop])
             else:
@@ -109,6 +113,7 @@ class Parser:
             rest = data[position:] if position else data
             self._pieces.append(rest)
             self._have = len(rest)
+        return count
 
     def _other(self, verb: bytes, rest: bytes) -> None:
         if verb not in _WITH_TEXT and (verb not in _BARE or rest):

@@ -27,7 +27,13 @@ MAX_PINGS = 2
 
 
 class Owner(Protocol):
-    """The calls of a session to its connection."""
+    """The calls of a session to its connection.
+
+    Attributes:
+        at_once: whether the last read brought a single message (`Outbound`).
+    """
+
+    at_once: bool
 
     def arrived(self, sid: bytes, subject: bytes, reply: bytes, block: bytes, data: bytes) -> None:
         """Take a message."""
@@ -78,7 +84,7 @@ class ServerSession(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Parse what the server sent."""
         try:
-            self._parser.feed(data)
+            self._owner.at_once = self._parser.feed(data) == 1
         except ProtocolViolation as error:
             self.abort(error)
 

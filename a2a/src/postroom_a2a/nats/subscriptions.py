@@ -167,17 +167,5 @@ class Watchers:
                 yield method
 
 
-def guarded(inbound: Inbound, arrived: Callable[[WireFrame], None]) -> Callable[[WireFrame], None]:
-    """`arrived`, with its errors reported."""
-
-    def take(frame: WireFrame) -> None:
-        try:
-            arrived(frame)
-        except Exception as error:  # noqa: BLE001 - the frames behind it must be read
-            inbound.report(error)
-
-    return take
-
-
 def _ignore(_: WireFrame) -> None:
     """Drop a frame that comes before the subscription has its function."""

@@ -18,7 +18,6 @@ from google.protobuf.message import DecodeError, Message
 
 from a2a import types
 from postroom_a2a.binding.headers import CONTENT
-from postroom_a2a.ecma_json import dumps
 from postroom_a2a.errors import MessageTooLarge, PostroomError
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
@@ -26,6 +25,7 @@ from postroom_a2a.sdk.translation import METHODS
 from postroom_a2a.sdk.translation.errors import rpc_error
 from postroom_a2a.sdk.translation.table import OPERATIONS, Dialect, Operation
 from postroom_a2a.sdk.translation.v03 import V03
+from postroom_a2a.sdk.translation.v10 import V10
 
 if TYPE_CHECKING:
     from a2a.server.request_handlers.request_handler import RequestHandler
@@ -47,6 +47,20 @@ _EVENTS: dict[type, str] = {
     types.TaskArtifactUpdateEvent: "artifact_update",
 }
 _HELD = {types.SendMessageResponse: _ANSWERS, types.StreamResponse: _EVENTS}
+
+
+def _described(kind: Any) -> Any:
+    return kind.DESCRIPTOR
+
+
+# (type of the holder, type held) -> the member's name in JSON, and its tag: a holder is written around what it would
+# hold, without a copy of it.
+_AROUND = {
+    (holder, held): (member.json_name.encode(), bytes([member.number << 3 | 2]))
+    for holder, names in _HELD.items()
+    for held, name in names.items()
+    for member in (_described(holder).fields_by_name[name],)
+}
 
 _log = logging.getLogger(__name__)
 
@@ -129,7 +143,9 @@ class SdkOperations:
             request = _read(call, method)
             context = self._context(call, method, request)
             _note_task(call, method, request)
-            result = await self._fitting(await method.perform(request, context), context)
+            result = await method.perform(request, context)
+            if self._content is not None:
+                result = await self._fitting(result, context)
             return _write(call, method, result, request)
         except RpcError as error:
             error.plain = method.dialect is V03
@@ -240,6 +256,8 @@ def _parameters(parameters: Mapping[str, str], dialect: Dialect) -> tuple[dict[s
     """
     headers: dict[str, str] = {}
     extensions: set[str] = set()
+    if not parameters:
+        return headers, extensions
     for name, value in parameters.items():
         small = name.lower()
         headers[name] = headers[small] = value
@@ -279,6 +297,13 @@ def _write(call: Call, method: _Method, result: Any, request: Any) -> bytes:
         return b"" if call.binary else b"null"
     if result is None and operation.result is types.Task:
         raise RpcError(Code.TASK_NOT_FOUND, f"Task not found: {request.id}")
+    around = _AROUND.get((operation.result, type(result)))
+    if around is not None and method.dialect is V10:
+        name, tag = around
+        if not call.binary:
+            return b'{"%b":%b}' % (name, method.dialect.result_text(operation, result, request))
+        body = result.SerializeToString()
+        return b"%b%b%b" % (tag, _varint(len(body)), body)
     message = result
     if not isinstance(result, operation.result):
         field = _HELD.get(operation.result, {}).get(type(result))
@@ -288,7 +313,16 @@ def _write(call: Call, method: _Method, result: Any, request: Any) -> bytes:
         message = operation.result(**{field: result})
     if call.binary:
         return message.SerializeToString()
-    return dumps(method.dialect.write_result(operation, message, request))
+    return method.dialect.result_text(operation, message, request)
+
+
+def _varint(number: int) -> bytes:
+    digits = bytearray()
+    while number > 127:
+        digits.append(number & 127 | 128)
+        number >>= 7
+    digits.append(number)
+    return bytes(digits)
 
 
 def _refusal(error: Exception, call: Call, method: _Method) -> RpcError:

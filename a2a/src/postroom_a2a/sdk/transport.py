@@ -201,7 +201,8 @@ class NatsA2ATransport(ClientTransport):
             if context is not None and context.timeout:
                 request.deadline = time.time() + seconds
             response = await self._caller.call(request, timeout=seconds)
-            return await self._whole(self._result(operation, response))
+            result = self._result(operation, response)
+            return await self._whole(result) if self._content is not None else result
         except RpcError as error:
             raise a2a_error(error) from error
         except PostroomError as error:
@@ -226,15 +227,16 @@ class NatsA2ATransport(ClientTransport):
         self, operation: Operation, message: Proto, context: ClientCallContext | None
     ) -> Request:
         given = (context.service_parameters if context is not None else None) or {}
-        parameters = {**self._stated, **given}
+        parameters = {**self._stated, **given} if given else self._stated
         if self._content is not None:
+            parameters = dict(parameters)
             with_a2a_extensions([CONTENT])(parameters)
         if self._dialect is V03 and EXTENSIONS in parameters:
             parameters.setdefault(LEGACY_EXTENSIONS, parameters[EXTENSIONS])
         if self._binary:
             params: Any = message.SerializeToString()
         else:
-            params = self._dialect.write_params(operation, message)
+            params = self._dialect.params_text(operation, message)
         method = self._dialect.method(operation)
         return Request(new_id(), method, params, binary=self._binary, parameters=parameters)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 
 from postroom.bus.acceptance import (
     accepts_published,
@@ -117,6 +118,7 @@ class MemoryBus:
         id: str = "",  # noqa: A002
         metadata: Mapping[str, str] | None = None,
         timeout: float = 5.0,  # noqa: ARG002 (memory answers at once)
+        confirm: bool = True,
     ) -> Stored | None:
         """As `MessageBusProvider.publish`."""
         stream, headers = stored_in(subject), headers_of(metadata, id)
@@ -129,7 +131,7 @@ class MemoryBus:
             stored = self._store(subject, payload, headers)
         self._broker.route(self._broker.live(subject, payload, headers, reply))
         self._counters.published += 1
-        return stored
+        return stored if confirm else None
 
     def _store(self, subject: str, payload: bytes, headers: Mapping[str, str]) -> Stored:
         try:
@@ -287,6 +289,18 @@ class MemoryAdmin:
         for message in list(records.after(after, subjects)):
             if message.sequence <= end:
                 yield message
+
+    async def follow(self, stream: str, *, after: int = 0) -> AsyncGenerator[Message | None]:
+        """As `BusAdmin.follow`."""
+        records = self._broker.stream(stream)
+        while True:
+            more = records.more
+            for message in list(records.after(after)):
+                yield message
+                after = message.sequence
+            if not more.done():
+                yield None
+                await asyncio.wait({more})
 
     async def get(self, stream: str, sequence: int) -> Message:
         """As `BusAdmin.get`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 
@@ -30,11 +31,16 @@ def size_of(message: Message) -> int:
 
 
 class MemoryStream:
-    """Keeps records within the bounds of its `StreamSpec`."""
+    """Keeps records within the bounds of its `StreamSpec`.
+
+    Attributes:
+        more: done when the next record is stored; then another future takes its place.
+    """
 
     def __init__(self, spec: StreamSpec, clock: Clock) -> None:
         self.spec = spec
         self.last_sequence = 0
+        self.more: asyncio.Future[None] = asyncio.Future()
         self._clock = clock
         self._records: OrderedDict[int, Message] = OrderedDict()
         self._of_subject: dict[str, OrderedDict[int, None]] = {}
@@ -108,6 +114,8 @@ class MemoryStream:
         self._records[message.sequence] = message
         self._of_subject.setdefault(message.subject, OrderedDict())[message.sequence] = None
         self._bytes += size_of(message)
+        stored, self.more = self.more, asyncio.Future()
+        stored.set_result(None)
 
     def _forget_old(self) -> None:
         now = self._clock.now()

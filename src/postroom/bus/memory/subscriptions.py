@@ -103,7 +103,7 @@ class MemoryDelivery:
         self.open = False
         return self._subscription.answered(self)
 
-    async def ack(self, *, confirm: bool = True) -> None:  # noqa: ARG002 (memory always confirms)
+    async def ack(self, *, confirm: bool = False) -> None:  # noqa: ARG002 (memory always confirms)
         """As `Delivery.ack`."""
         if (consumer := self._close()) is not None:
             self._subscription.counters.acked += 1

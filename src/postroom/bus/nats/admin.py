@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +15,7 @@ from postroom.bus.port import BusAdmin, Message
 from postroom.errors import BusDisconnected, Conflict, NoResponders, NotFound
 from postroom.protocol.streams import CARDS_BUCKET, STREAMS, ConsumerSpec, StreamSpec
 from postroom_a2a.nats.jetstream import JetStream
-from postroom_a2a.nats.ordered import read_stream
+from postroom_a2a.nats.ordered import OrderedConsumer, read_stream
 from postroom_a2a.nats.records import Record, get_record, last_record
 
 CALL_TIMEOUT = 10.0
@@ -23,6 +23,14 @@ CALL_TIMEOUT = 10.0
 
 SHAPE_TIMEOUT = 30.0
 """Seconds to make or examine a stream or consumer: on a cluster its copies may elect twice, nine seconds each."""
+
+
+HEARTBEAT = 15.0
+"""Seconds between the server's signs of life to who follows a stream. Whether the connection is up is known anyway."""
+
+CLUSTER_HEARTBEAT = 1.0
+"""The same on a cluster, where the server with the follower's consumer may die without a lost connection; three missing
+ones are noticed."""
 
 
 class _Core(JetStream):
@@ -44,20 +52,28 @@ class NatsAdmin:
         bus: connection to the account with JetStream, with every right there.
         memory: keep streams in memory: their records end with the server.
         replicas: copies of each record; 3 on a cluster.
+        own_server: its memory is ours to use, for what counts only for seconds.
     """
 
-    def __init__(self, bus: NatsBus, *, memory: bool = False, replicas: int = 1) -> None:
+    def __init__(
+        self, bus: NatsBus, *, memory: bool = False, replicas: int = 1, own_server: bool = False
+    ) -> None:
         self.jetstream = _Core(bus.jetstream.mailbox)
+        self._heartbeat = HEARTBEAT if replicas == 1 else CLUSTER_HEARTBEAT
         self._storage: dict[str, Any] = {
             "storage": "memory" if memory else "file",
             "replicas": replicas,
         }
+        self._passing: dict[str, Any] = dict(self._storage)
+        if own_server:
+            self._passing["storage"] = "memory"
 
     # Shapes.
 
     async def ensure_stream(self, spec: StreamSpec) -> None:
         """As `BusAdmin.ensure_stream`."""
-        await self._ensure(config.stream_config(spec, **self._storage))
+        storage = self._passing if spec.passing else self._storage
+        await self._ensure(config.stream_config(spec, **storage), passing=spec.passing)
 
     async def ensure_bucket(self, bucket: str = CARDS_BUCKET) -> None:
         """Create or change a KV bucket that only the control plane reaches."""
@@ -68,15 +84,19 @@ class NatsAdmin:
 
     async def ensure_presence_bucket(self) -> None:
         """Create the presence bucket; the stream PRESENCE must exist."""
-        await self._ensure(config.presence_config(**self._storage))
+        await self._ensure(config.presence_config(**self._passing), passing=True)
 
-    async def _ensure(self, wanted: Mapping[str, Any]) -> None:
+    async def _ensure(self, wanted: Mapping[str, Any], *, passing: bool = False) -> None:
         name = wanted["name"]
         try:
             await self.jetstream.api(f"STREAM.CREATE.{name}", wanted, timeout=SHAPE_TIMEOUT)
         except Conflict:
-            # The storage cannot change and need not: the stream keeps the one it was made with.
             storage = (await self._about(name))["config"]["storage"]
+            if passing and storage != wanted["storage"]:
+                await self.jetstream.api(f"STREAM.DELETE.{name}", timeout=SHAPE_TIMEOUT)
+                await self.jetstream.api(f"STREAM.CREATE.{name}", wanted, timeout=SHAPE_TIMEOUT)
+                return
+            # The storage cannot change and need not: the stream keeps the one it was made with.
             changed = {**wanted, "storage": storage}
             await self.jetstream.api(f"STREAM.UPDATE.{name}", changed, timeout=SHAPE_TIMEOUT)
 
@@ -108,6 +128,20 @@ class NatsAdmin:
         """As `BusAdmin.replay`."""
         async for record in read_stream(self.jetstream, stream, after=after, subjects=subjects):
             yield _message(record)
+
+    async def follow(self, stream: str, *, after: int = 0) -> AsyncGenerator[Message | None]:
+        """As `BusAdmin.follow`."""
+        start: dict[str, Any] = {"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1}
+        beat = self._heartbeat
+        async with OrderedConsumer(self.jetstream, stream, (), heartbeat=beat, **start) as consumer:
+            if not consumer.pending:
+                yield None
+            while True:
+                record = await consumer.next()
+                if record is not None:
+                    yield _message(record)
+                if record is None or not record.pending:
+                    yield None
 
     async def get(self, stream: str, sequence: int) -> Message:
         """As `BusAdmin.get`."""

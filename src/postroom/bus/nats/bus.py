@@ -154,12 +154,15 @@ class NatsBus:
         id: str = "",  # noqa: A002
         metadata: Mapping[str, str] | None = None,
         timeout: float = 5.0,
+        confirm: bool = True,
     ) -> Stored | None:
         """As `MessageBusProvider.publish`."""
         stream, headers = stored_in(subject), headers_of(metadata, id)
         self._link.check_size(payload, headers)
         stored = None
-        if stream:
+        if stream and not confirm:
+            await self._link.send(subject, payload, headers=headers)
+        elif stream:
             publishing = self.jetstream.publish(subject, payload, headers=headers, timeout=timeout)
             stored = await self._counted(publishing)
         else:

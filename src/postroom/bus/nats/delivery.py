@@ -16,11 +16,13 @@ from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.port import Frame
 from postroom_a2a.nats.pull import PullLoop
 
-PULL_EXPIRES = 30.0
-"""Seconds that a pull waits at the server for messages."""
+PULL_EXPIRES = 120.0
+"""Seconds that a pull waits at the server for messages: an idle worker has four pulls, and each asks anew then."""
 
-HEARTBEAT = 5.0
-"""Seconds between the server's signs of life during a pull."""
+HEARTBEAT = 10.0
+"""Seconds between the server's signs of life during a pull. They find only a pull that was lost at the server; that a
+connection is gone, TCP and the pings of the connection say.
+"""
 
 CONFIRM_TIMEOUT = 5.0
 """Seconds for the server's confirmation of an acknowledgement."""
@@ -74,7 +76,7 @@ class NatsDelivery:
         self._on_change(self)
         return True
 
-    async def ack(self, *, confirm: bool = True) -> None:
+    async def ack(self, *, confirm: bool = False) -> None:
         """As `Delivery.ack`."""
         if not self._close():
             return
@@ -82,7 +84,7 @@ class NatsDelivery:
         if confirm:
             await self._js.ask(self._reply, ACK, timeout=CONFIRM_TIMEOUT)
         else:
-            await self._js.mailbox.send(self._reply, ACK)
+            await self._js.mailbox.send_later(self._reply, ACK)
 
     async def nak(self, delay: float = 0.0) -> None:
         """As `Delivery.nak`."""

@@ -12,9 +12,9 @@ from postroom.control import sse
 from postroom.control.bodies import AnswerBody, CancelBody, TaskBody
 from postroom.control.parts import Parts
 from postroom.control.task_trouble import troubles
-from postroom.projection.changes import BUS, WORKERS, of_task
+from postroom.projection.changes import BUS, WORKERS, Change, of_task
 from postroom.protocol.limits import MAX_PAGE, MAX_WAIT
-from postroom.tasks.views import TaskEvent
+from postroom.tasks.views import Known, TaskEvent, event
 from postroom_a2a.task_state import TaskState
 
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
@@ -89,13 +89,35 @@ def router(parts: Parts) -> APIRouter:
 
 
 def _updates(parts: Parts, task: str, after: int) -> AsyncIterator[str]:
-    async def read(past: int) -> list[TaskEvent]:
-        return await parts.tasks.events(task, after=past, limit=sse.PAGE)
+    """The changes of a task until its end, from one read and from what the fold brings."""
+    known: Known | None = None
+    waiting: tuple[int, list[TaskEvent]] | None = None
 
-    async def ended(past: int) -> bool:
-        row = await parts.tasks.find(task)
-        return row.final and row.seq <= past
+    async def read(past: int) -> list[TaskEvent]:
+        nonlocal known, waiting
+        page, waiting = waiting, None
+        if page is None or page[0] != past:
+            known, found = await parts.tasks.course(task, past, sse.PAGE)
+            return found
+        return page[1]
+
+    async def now() -> Known:
+        nonlocal known, waiting
+        if known is None:
+            known, found = await parts.tasks.course(task, after, sse.PAGE)
+            waiting = after, found
+        return known
+
+    def brought(change: Change) -> TaskEvent | None:
+        nonlocal known
+        if known is None or change.event is None:
+            return None
+        known = known.then(change)
+        return event(change.event, change.row)
+
+    def ended(past: int) -> bool:
+        return known is not None and known.row.final and known.row.seq <= past
 
     topics = (of_task(task), WORKERS, BUS)
-    show = troubles(parts.tasks, parts.bus, task)
-    return sse.follow(parts.changes, topics, "update", after, read, show, ended)
+    show = troubles(parts.tasks.blocker, parts.bus, now)
+    return sse.follow(parts.changes, topics, "update", after, read, show, ended, brought)

@@ -48,11 +48,18 @@ class NatsRecords:
 
     def begin(self) -> None:
         """Start a piece: its records carry this moment."""
-        self._now = now = self._conn.clock()
-        second = int(now)
-        if second != self._second:
-            self._second, self._minute = second, format_time(second)[:-4].encode()
-        self._at = b'{"at":"%b%03dZ",' % (self._minute, int((now - second) * 1000))
+        self._now = self._conn.clock()
+        self._at = b""
+
+    def _begun(self) -> bytes:
+        """How the piece's records begin; made for the first of them, since most pieces have none."""
+        if not self._at:
+            now = self._now
+            second = int(now)
+            if second != self._second:
+                self._second, self._minute = second, format_time(second)[:-4].encode()
+            self._at = b'{"at":"%b%03dZ",' % (self._minute, int((now - second) * 1000))
+        return self._at
 
     def allowed(self, verb: bytes, said: bytes, size: int, extra: bytes = b"") -> None:
         """Note a frame that will pass.
@@ -64,7 +71,7 @@ class NatsRecords:
         """
         # Joined at the end of the piece: that is quicker than building a line here.
         self.lines += (
-            self._at,
+            self._at or self._begun(),
             self._heads[verb],
             said,
             b'","size":%d' % size,
@@ -86,7 +93,7 @@ class NatsRecords:
         self.lines.append(
             b'%b%b%b","size":%d,"verdict":"denied","reason":"%b"}\n'
             % (
-                self._at,
+                self._begun(),
                 self._heads[verb],
                 quoted(subject[:MAX_SUBJECT]),
                 size,
@@ -99,7 +106,7 @@ class NatsRecords:
         verdict = b"denied" if b"Violation" in text else b"allowed"
         self.lines.append(
             b'%b%b,"verb":"%b","verdict":"%b","reason":"%b"}\n'
-            % (self._at, self._always, verb, verdict, quoted(text[:MAX_SUBJECT]))
+            % (self._begun(), self._always, verb, verdict, quoted(text[:MAX_SUBJECT]))
         )
 
     def write(self) -> None:

@@ -25,6 +25,11 @@ SEARCHED = 32
 FLOOD = "more than passes in a second: it is slowed down"
 OVER_HOUR = "more stored bytes than one worker may add in an hour"
 
+EMPTY = "an empty record"
+"""Delivered to another agent, it would end that agent's pull: the server takes an empty message as the end of a
+stream of answers (nats-server, service imports between accounts).
+"""
+
 _UNSHOWN = re.compile(rb"[^!-~]|['\"]")
 _PRINTABLE = re.compile(rb"[!-~]+").fullmatch
 _ANY_ACK = b"$JS.ACK."
@@ -99,10 +104,12 @@ class ClientPolicy:
         extra = right.extra
         if header:
             if why := self._headers.refusal(data, start, header, task=bool(right.task)):
-                return self._deny_headers(subject, size, why)
+                return self._deny_record(verb, subject, size, why)
             if found := message_id(data, start, header):
                 extra += message_field(found)
         if right.stored:
+            if not size:
+                return self._deny_record(verb, subject, size, EMPTY)
             if not self._conn.rate_limit.store(size):
                 return self._refuse(verb, subject, reply, size)
             if right.state:
@@ -164,8 +171,8 @@ class ClientPolicy:
         self.offences.append(f"{why} {shown.decode('ascii')}")
         return False
 
-    def _deny_headers(self, subject: bytes, size: int, why: str) -> bool:
-        self.journal.denied(b"HPUB", subject, size, why)
+    def _deny_record(self, verb: bytes, subject: bytes, size: int, why: str) -> bool:
+        self.journal.denied(verb, subject, size, why)
         shown = _UNSHOWN.sub(b"?", subject[:MAX_SHOWN])
         self.answers.append(
             b"-ERR 'Permissions Violation for Publish to \"%b\": %b'\r\n" % (shown, why.encode())

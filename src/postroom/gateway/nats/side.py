@@ -60,10 +60,12 @@ class Side(asyncio.BufferedProtocol):
     def pass_on(self, pieces: Sequence[Piece]) -> None:
         """Write to the other side."""
         if len(pieces) == 1:
-            self.peer.transport.write(pieces[0])
+            piece = pieces[0]
+            self.peer.transport.write(piece)
+            self.conn.passed += len(piece)
         elif pieces:
             self.peer.transport.writelines(pieces)
-        self.conn.passed += sum(map(len, pieces))
+            self.conn.passed += sum(map(len, pieces))
 
     @property
     def half_open(self) -> bool:

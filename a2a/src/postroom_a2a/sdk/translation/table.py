@@ -134,6 +134,9 @@ class Dialect(Protocol):
             RpcError: UNSUPPORTED_OPERATION, as by `method`.
         """
 
+    def params_text(self, operation: Operation, request: Any) -> bytes | None:
+        """As `write_params`, as JSON text."""
+
     def read_params(self, operation: Operation, value: Any) -> Any:
         """The request in the parameters of a call, None where they were left out.
 
@@ -148,6 +151,9 @@ class Dialect(Protocol):
             message: of the operation's type; None if that is None.
             request: if known; it decides which members a list of tasks shows.
         """
+
+    def result_text(self, operation: Operation, message: Any, request: Any = None) -> bytes:
+        """As `write_result`, as JSON text."""
 
     def read_result(self, operation: Operation, value: Any) -> Any:
         """The message in a result, or in one event of a stream; None where the operation's type is None.

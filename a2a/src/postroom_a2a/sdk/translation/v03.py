@@ -12,6 +12,7 @@ from typing import Any
 from google.protobuf.message import Message as Proto
 
 from a2a import types
+from postroom_a2a.ecma_json import dumps
 from postroom_a2a.errors import ProtocolViolation
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.translation import cards03, configs03, objects03
@@ -49,6 +50,11 @@ class Dialect03:
         self.method(operation)
         return _WRITE_PARAMS[type(request)](request)
 
+    def params_text(self, operation: Operation, request: Any) -> bytes | None:
+        """The parameters as JSON text; None where they are left out."""
+        params = self.write_params(operation, request)
+        return None if params is None else dumps(params)
+
     def read_params(self, operation: Operation, value: Any) -> Any:
         """The request in the parameters.
 
@@ -73,6 +79,12 @@ class Dialect03:
         if operation.result is None or message is None:
             return None
         return _WRITE_RESULT[operation.result](message)
+
+    def result_text(
+        self, operation: Operation, message: Any, request: Proto | None = None
+    ) -> bytes:
+        """As `write_result`, as JSON text."""
+        return dumps(self.write_result(operation, message, request))
 
     def read_result(self, operation: Operation, value: Any) -> Any:
         """The message in a result.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message as Proto
 
 from a2a import types
+from postroom_a2a.ecma_json import dumps
 from postroom_a2a.errors import ProtocolViolation
 from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.sdk.translation import protojson
 from postroom_a2a.sdk.translation.table import Operation
 from postroom_a2a.sdk.translation.values import DEPTH, UNREADABLE, plain, reason
 
@@ -27,6 +28,10 @@ class Dialect10:
         """The request as ProtoJSON."""
         return plain(request)
 
+    def params_text(self, operation: Operation, request: Proto) -> bytes:  # noqa: ARG002 (the port's)
+        """The request as ProtoJSON text."""
+        return protojson.write(request)
+
     def read_params(self, operation: Operation, value: Any) -> Proto:
         """The request in ProtoJSON.
 
@@ -38,12 +43,7 @@ class Dialect10:
         if not isinstance(value, dict):
             raise RpcError(Code.INVALID_PARAMS, "'params' has to be an object")
         try:
-            return ParseDict(
-                value,
-                operation.request(),
-                ignore_unknown_fields=True,
-                max_recursion_depth=DEPTH,
-            )
+            return protojson.read(value, operation.request, depth=DEPTH)
         except UNREADABLE as error:
             raise RpcError(Code.INVALID_PARAMS, f"'params': {reason(error)}") from error
 
@@ -64,6 +64,17 @@ class Dialect10:
                 del task["artifacts"]
         return page
 
+    def result_text(
+        self,
+        operation: Operation,
+        message: Proto | None,
+        request: Proto | None = None,
+    ) -> bytes:
+        """As `write_result`, as text."""
+        if message is None or isinstance(message, types.ListTasksResponse):
+            return dumps(self.write_result(operation, message, request))
+        return b"null" if operation.result is None else protojson.write(message)
+
     def read_result(self, operation: Operation, value: Any) -> Any:
         """The message in ProtoJSON.
 
@@ -75,15 +86,17 @@ class Dialect10:
         if not isinstance(value, dict):
             raise ProtocolViolation(f"the result of {operation.name} is no object")
         try:
-            message = ParseDict(value, operation.result(), ignore_unknown_fields=True)
+            message = protojson.read(value, operation.result, depth=_ANSWER_DEPTH)
         except UNREADABLE as error:
             raise ProtocolViolation(f"the result of {operation.name}: {reason(error)}") from error
-        for holder, oneof in _HOLDERS:
-            if isinstance(message, holder) and message.WhichOneof(oneof) is None:
-                raise ProtocolViolation(f"the result of {operation.name} holds nothing")
+        if operation.result in _HOLDERS and message.WhichOneof("payload") is None:
+            raise ProtocolViolation(f"the result of {operation.name} holds nothing")
         return message
 
 
-_HOLDERS = ((types.SendMessageResponse, "payload"), (types.StreamResponse, "payload"))
+_ANSWER_DEPTH = 100
+"""How deep protobuf's reader goes into an answer: as deep as it does by itself."""
+
+_HOLDERS = frozenset({types.SendMessageResponse, types.StreamResponse})
 
 V10 = Dialect10()

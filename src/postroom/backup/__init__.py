@@ -1,0 +1,1 @@
+"""Backing up the whole state folder of a post room, and restoring it into an empty one."""

@@ -1,0 +1,142 @@
+"""Restores a backup into an empty state folder: all of it, or nothing.
+
+Everything is made in a folder beside it, and takes its name in one step at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from postroom.backup import archive, sealed
+from postroom.backup.taking import FORMAT, KEYS, SNAPSHOTS
+from postroom.errors import Conflict, EnvironmentFault, InvalidInput, StateUnwritable
+from postroom.identity.privatefile import replace as write_private
+from postroom.protocol.ids import check_name
+from postroom.settings import Settings
+from postroom.store import copying
+from postroom.store.database import Database
+from postroom.store.migrate import migrate
+from postroom.store.schema import IDENTITY, PROJECTION, REVISION
+
+SECRET_PLACES = ("keys", "tls", "postroom.toml")
+"""Where the sealed part of a backup may put files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was restored."""
+
+    state: Path
+    created: float
+    version: str
+    orgs: tuple[str, ...]
+
+
+def restore(settings: Settings, file: Path, passphrase: str) -> Restored:
+    """Restore the backup in `file` into the state folder, which has to be empty. Blocks.
+
+    Raises:
+        Conflict: the state folder is not empty.
+        InvalidInput: the file is no whole backup, or the passphrase is wrong.
+        EnvironmentFault: a newer Postroom made the backup.
+        StateUnwritable: the disk is full, or not writable. After any error nothing is there.
+    """
+    state = settings.state
+    _check_empty(state)
+    checked = archive.check(file, (KEYS,))
+    about = checked.about
+    if about["format"] != FORMAT or about["revision"] > REVISION:
+        raise EnvironmentFault(
+            f"Postroom {about['version']} made this backup, and this one does not know its form",
+            remedy="restore it with that version",
+        )
+    orgs = tuple(check_name(str(org), "organisation") for org in about["orgs"])
+    secrets = _secrets(checked.documents.get(KEYS, b""), passphrase, checked.raw)
+    staging = state.with_name(f".{state.name}.restoring")
+    try:
+        shutil.rmtree(staging, ignore_errors=True)  # left by one that was killed
+        staging.mkdir(mode=0o700, parents=True)
+        try:
+            _fill(staging, file, secrets)
+            for org in orgs:
+                asyncio.run(_load(replace(settings, state=staging).for_org(org), staging, org))
+            shutil.rmtree(staging / SNAPSHOTS)
+            (staging / KEYS).unlink()
+            _sync_tree(staging)
+            staging.replace(state)  # takes the place of an empty folder, and of no other
+            _sync(state.parent)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    except OSError as error:
+        raise StateUnwritable(
+            f"cannot write {error.filename or state}: {error.strerror}",
+            remedy="make room, or choose another folder with --state DIR; nothing was restored",
+        ) from error
+    return Restored(state, float(about["created"]), str(about["version"]), orgs)
+
+
+def _check_empty(state: Path) -> None:
+    if state.is_symlink() or (state.exists() and not state.is_dir()):
+        raise Conflict(f"{state} is no folder", remedy="choose another one with --state DIR")
+    if state.exists() and any(state.iterdir()):
+        raise Conflict(
+            f"the state folder {state} is not empty",
+            remedy="move it away, or choose another one with --state DIR; a restore replaces nothing",
+        )
+
+
+def _secrets(document: bytes, passphrase: str, about: bytes) -> dict[str, bytes]:
+    """The files in the sealed part; their names are checked."""
+    content = json.loads(sealed.unseal(document, passphrase, about))
+    found = {}
+    for name, text in content.items():
+        parts = name.split("/")
+        if parts[0] not in SECRET_PLACES or any(part in {"", ".", ".."} for part in parts):
+            raise InvalidInput(f"the keys of the backup have an entry {name!r}")
+        found[name] = base64.b64decode(text)
+    return found
+
+
+def _fill(staging: Path, file: Path, secrets: Mapping[str, bytes]) -> None:
+    archive.extract(file, staging)
+    for name, content in secrets.items():
+        place = staging / name
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(place, content)
+
+
+async def _load(settings: Settings, staging: Path, org: str) -> None:
+    """The rows of one organisation; the log behind them is folded at the next start."""
+    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    async with Database(settings.database) as database:
+        await migrate(database)
+        for part, tables in (("identity", IDENTITY), ("projection", PROJECTION)):
+            kept = staging / SNAPSHOTS / f"{org}.{part}"
+            await database.write(
+                lambda store, kept=kept, tables=tables: copying.load(store.session, kept, tables),
+                timeout=None,
+            )
+
+
+def _sync_tree(folder: Path) -> None:
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = Path(place) / name
+            if path.is_file() and not path.is_symlink():
+                _sync(path)
+        _sync(Path(place))
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,55 @@
+"""What the user does not keep any more, and giving it up now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi import APIRouter
+
+from postroom.audit.log import ClosedFile
+from postroom.control.parts import Parts
+from postroom.projection.pruning import Pruned
+from postroom.settings import DEFAULT_ORG
+
+
+def router(parts: Parts) -> APIRouter:
+    """The routes for retention; the files of the audit log, which all share, belong to the default organisation."""
+    routes = APIRouter(prefix="/retention")
+    audit = parts.installation.audit if parts.trust.org == DEFAULT_ORG else None
+
+    @routes.get("")
+    async def due() -> dict[str, Any]:
+        return _shown(await parts.retention.due(), audit.too_old() if audit else ())
+
+    @routes.delete("")
+    async def prune() -> dict[str, Any]:
+        found = await parts.retention.prune()
+        return _shown(found, await audit.delete_too_old() if audit else ())
+
+    return routes
+
+
+def _shown(rows: Iterable[Pruned], files: Iterable[ClosedFile]) -> dict[str, Any]:
+    shown = [
+        {
+            "kind": found.kind,
+            "project": found.project,
+            "count": found.number,
+            "bytes": found.size,
+            "oldest": found.oldest,
+        }
+        for found in rows
+    ]
+    closed = list(files)
+    if closed:
+        shown.append(
+            {
+                "kind": "audit",
+                "project": "",
+                "count": len(closed),
+                "bytes": sum(file.size for file in closed),
+                "oldest": closed[0].written_at,
+            }
+        )
+    return {"retention": shown}

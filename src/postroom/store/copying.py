@@ -1,0 +1,213 @@
+"""Takes a snapshot of a database that is in use, and puts one in the place of the projection."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import MetaData, Table, bindparam, delete, insert, select, tuple_
+
+from postroom.errors import EnvironmentFault
+from postroom.store import snapshot
+from postroom.store.database import Database
+from postroom.store.migrate import upgrade
+from postroom.store.schema import PROJECTION, REVISION
+from postroom.store.schema import cursors as positions
+from postroom.store.session import Prepared, Session, prepared
+from postroom.store.snapshot import SnapshotHeader, SnapshotReader
+from postroom.store.sqlite import BUSY_TIMEOUT, DIALECT, altering, typed_faults
+
+LEGACY = "snapshot.db"
+"""The copy that a Postroom before this format made; `rebuild` still begins from it."""
+
+PAGE = 500
+"""Rows of one query: a driver may hold the whole result of one in memory."""
+
+_SQLITE = b"SQLite format 3\0"
+
+
+def last(folder: Path) -> Path | None:
+    """The last snapshot in `folder`, None if there is none."""
+    found = (folder / name for name in (snapshot.NAME, LEGACY))
+    return next((path for path in found if path.exists()), None)
+
+
+def take(
+    database: Database,
+    path: Path,
+    org: str,
+    *,
+    tables: Sequence[Table] = PROJECTION,
+    clock: Callable[[], float] = time.time,
+) -> SnapshotHeader:
+    """Write a snapshot of `database` to `path` while others write to it. Blocks: call in a thread.
+
+    Raises:
+        InvalidInput: the database is in memory.
+        StateUnwritable: the disk is full, or not writable; the last snapshot was kept.
+        EnvironmentFault: the database or the new snapshot is damaged; the last one was kept.
+    """
+    with database.aside() as store:
+        header = SnapshotHeader(REVISION, org, clock(), cursors(store.session))
+        snapshot.write(path, header, tables, lambda table: rows(store.session, table))
+    return header
+
+
+def rows(session: Session, table: Table) -> Iterator[Sequence[Any]]:
+    """All rows of a table in the order of its primary key, a page at a time."""
+    first, more = _pages(table)
+    at = [list(table.columns).index(column) for column in table.primary_key]
+    page = session.rows(first)
+    while page:
+        yield from page
+        after = {f"after_{number}": page[-1][column] for number, column in enumerate(at)}
+        page = session.rows(more, **after) if len(page) == PAGE else []
+
+
+@cache
+def _pages(table: Table) -> tuple[Prepared, Prepared]:
+    key = list(table.primary_key)
+    found = select(*table.columns).order_by(*key).limit(PAGE)
+    after = [bindparam(f"after_{number}", type_=column.type) for number, column in enumerate(key)]
+    past = key[0] > after[0] if len(key) == 1 else tuple_(*key) > tuple_(*after)
+    return prepared(found), prepared(found.where(past))
+
+
+def cursors(session: Session) -> dict[str, int]:
+    """For each stream the sequence up to which all of the projection holds its effect."""
+    found: dict[str, int] = {}
+    for stream, seq in session.rows(select(positions.c.stream, positions.c.seq)):
+        found[stream] = min(seq, found.get(stream, seq))
+    return found
+
+
+def restore_projection(session: Session, path: Path | None) -> None:
+    """Replace the projection by the snapshot at `path`, or empty it; identity stays as it is.
+
+    Args:
+        session: in the transaction that does all of it.
+
+    Raises:
+        EnvironmentFault: the snapshot is damaged, or of a newer Postroom.
+    """
+    for table in PROJECTION:
+        session.run(delete(table))
+    if path is not None:
+        load(session, path, PROJECTION)
+
+
+def load(session: Session, path: Path, tables: Sequence[Table]) -> None:
+    """Insert the rows of the snapshot at `path` into `tables`, which are empty.
+
+    Raises:
+        EnvironmentFault: the snapshot is damaged, or of a newer Postroom.
+    """
+    into = {table.name: prepared(insert(table)) for table in tables}
+    with opened(path) as file:
+        for part in file.parts(tables):
+            session.run_many(into[part.table], part.rows)
+
+
+def verify(path: Path) -> SnapshotHeader:
+    """Check a snapshot, also one of an older version; returns its header.
+
+    Raises:
+        EnvironmentFault: it is damaged, or a newer Postroom wrote it.
+    """
+    with opened(path) as found:
+        for _ in found.parts(()):
+            pass
+        return found.header
+
+
+def held(path: Path) -> dict[str, int]:
+    """The cursors in a snapshot, whose rows are not checked.
+
+    Raises:
+        EnvironmentFault: it is damaged.
+    """
+    if not _is_legacy(path):
+        with snapshot.opened(path) as found:
+            return found.header.cursors
+    with typed_faults(), closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as driver:
+        return dict(driver.execute("SELECT stream, min(seq) FROM cursors GROUP BY stream"))
+
+
+def _is_legacy(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
+
+
+@contextmanager
+def opened(path: Path) -> Generator[SnapshotReader, None, None]:
+    """Read a snapshot, one of an older version as rows of the present tables. Blocks: use it in a thread.
+
+    Raises:
+        EnvironmentFault: it is damaged, or a newer Postroom wrote it.
+    """
+    legacy = _is_legacy(path)
+    if not legacy:
+        with snapshot.opened(path) as found:
+            if found.header.revision > REVISION:
+                raise EnvironmentFault(
+                    f"the snapshot has version {found.header.revision}, this Postroom knows {REVISION}",
+                    remedy="use the newer Postroom that wrote it",
+                )
+            if found.header.revision == REVISION:
+                yield found
+                return
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".convert-") as scratch:
+        new = Path(scratch) / snapshot.NAME
+        _convert(path, new, legacy=legacy)
+        with snapshot.opened(new) as found:
+            yield found
+
+
+def _convert(old: Path, new: Path, *, legacy: bool) -> None:
+    """Write the rows of an older snapshot as those of the present tables, by the migrations of a database."""
+    scratch = new.with_name("convert.db")
+    if legacy:
+        shutil.copyfile(old, scratch)
+    with typed_faults(), closing(sqlite3.connect(scratch, BUSY_TIMEOUT, 0, None)) as driver:
+        driver.execute("PRAGMA synchronous = OFF")  # nothing here outlives a crash
+        header = _legacy_header(driver, old) if legacy else _fill(driver, old)
+        altering(driver, upgrade)
+        session = Session(DIALECT, driver)
+        header = SnapshotHeader(REVISION, header.org, header.created, cursors(session))
+        snapshot.write(new, header, PROJECTION, lambda table: rows(session, table))
+
+
+def _legacy_header(driver: sqlite3.Connection, path: Path) -> SnapshotHeader:
+    intact = driver.execute("PRAGMA integrity_check").fetchone()
+    if intact != ("ok",):
+        raise EnvironmentFault(f"the snapshot {path} is damaged: {intact[0]}")
+    (revision,) = driver.execute("SELECT version_num FROM alembic_version").fetchone()
+    return SnapshotHeader(revision, "", path.stat().st_mtime)
+
+
+def _fill(driver: sqlite3.Connection, path: Path) -> SnapshotHeader:
+    """Make the tables of that older version, with the rows of the snapshot."""
+    with snapshot.opened(path) as found:
+        altering(driver, lambda connection: upgrade(connection, found.header.revision))
+        tables: list[Table] = []
+
+        def reflect(connection: Any) -> None:
+            metadata = MetaData()
+            metadata.reflect(connection)
+            tables.extend(metadata.tables.values())
+
+        altering(driver, reflect)
+        session = Session(DIALECT, driver)
+        into = {table.name: prepared(insert(table)) for table in tables}
+        driver.execute("BEGIN")
+        for part in found.parts(tables):
+            session.run_many(into[part.table], part.rows)
+        driver.execute("COMMIT")
+        return found.header

@@ -1,0 +1,243 @@
+"""One connection of an organisation to its database in PostgreSQL.
+
+Who writes holds an advisory lock for as long as it is connected, so two post rooms never write one organisation. What
+is lost is opened anew by the next call: PostgreSQL may be restarted while we run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+import psycopg
+import sqlalchemy
+from psycopg.types.numeric import Int8Dumper
+from sqlalchemy import Table, create_engine
+from sqlalchemy.dialects import postgresql as compiling
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.pool import StaticPool
+
+from postroom.errors import StoreLocked
+from postroom.store.postgres.address import Address
+from postroom.store.postgres.faults import is_away, typed_faults
+from postroom.store.postgres.tables import enter, quoted, schema_of
+from postroom.store.session import Driver, Session
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT = 5
+"""Seconds until the server has taken the connection."""
+
+STATEMENT_TIMEOUT = 25.0
+"""Seconds after which PostgreSQL ends a statement: a little before its caller gives up."""
+
+DEAD_AFTER = 15
+"""Seconds of silence after which either side takes the other's machine for dead, and the server frees the lock."""
+
+LOCK_WAIT = 3.0
+"""Seconds for which a post room that has just ended may still hold the lock."""
+
+# Where it is off by default for a server or a user, a commit would be answered before it is on disk.
+_FLUSHED = """SELECT set_config('synchronous_commit', 'on', false)
+WHERE current_setting('synchronous_commit') = 'off'"""
+
+_VIEW = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_UNHURRIED = "SET LOCAL statement_timeout TO 0"
+
+_PREPARE_AFTER = 2
+_PREPARED = 512
+"""Runs of a statement before PostgreSQL keeps it parsed, and how many it keeps for a connection."""
+
+
+class PostgresDialect:
+    """Implements `session.Dialect`."""
+
+    name = "postgresql"
+    bools = True
+
+    def __init__(self) -> None:
+        self.compiler = PGDialect_psycopg(paramstyle="numeric_dollar")
+
+    def insert(self, table: Table) -> Any:
+        """As `session.Dialect`."""
+        return compiling.insert(table)
+
+    def listed(self, values: list[Any]) -> list[Any]:
+        """As `session.Dialect`."""
+        return values
+
+
+DIALECT = PostgresDialect()
+
+
+class PostgresConnection:
+    """Implements `database.StoreConnection`; it connects at its first use.
+
+    Args:
+        writes: it may write, and holds the lock of the organisation.
+    """
+
+    def __init__(self, address: Address, org: str, *, writes: bool) -> None:
+        self._address = address
+        self._org = org
+        self._writes = writes
+        self._driver: psycopg.Connection | None = None
+        self.session = Session(DIALECT, cast("Driver", _Closed()))
+
+    def run(self, work: Callable[[Session], T], *, flush: bool = True) -> T:
+        """As `StoreConnection`.
+
+        Raises:
+            DatabaseAway: nothing was changed; or, where the connection broke at the end, perhaps it was.
+        """
+        with typed_faults(self._address.shown):
+            driver = self._begun(self._beginning(flush=flush))
+            try:
+                done = work(self.session)
+                driver.execute("COMMIT")
+            except BaseException as error:
+                self._give_up(driver, error)
+                raise
+            return done
+
+    @contextmanager
+    def viewing(self) -> Generator[None]:
+        """As `StoreConnection`; a statement may take as long as it wants."""
+        with typed_faults(self._address.shown):
+            driver = self._begun(f"{_VIEW}; {_UNHURRIED}")
+            try:
+                yield
+            finally:
+                self._roll_back(driver)
+
+    def alter(self, schema: str, work: Callable[[sqlalchemy.Connection], T]) -> T:
+        """Run `work` on the tables of `schema`, in one transaction of SQLAlchemy's own connection."""
+        with typed_faults(self._address.shown):
+            driver = self._begun("BEGIN")
+            engine = create_engine(
+                "postgresql+psycopg://",
+                creator=lambda: driver,
+                poolclass=StaticPool,
+                pool_reset_on_return=None,
+            )
+            try:
+                with engine.connect() as connection:
+                    # What SQLAlchemy asks of a new connection ends with a rollback.
+                    driver.execute("BEGIN")
+                    connection.exec_driver_sql(_UNHURRIED)
+                    enter(connection, schema)
+                    done = work(connection)
+                    driver.execute("COMMIT")
+            except BaseException as error:
+                self._give_up(driver, error)
+                raise
+            return done
+
+    def close(self) -> None:
+        """As `StoreConnection`."""
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
+
+    def _beginning(self, *, flush: bool) -> str:
+        if not self._writes:
+            return _VIEW
+        return "BEGIN" if flush else "BEGIN; SET LOCAL synchronous_commit TO off"
+
+    def _begun(self, beginning: str) -> psycopg.Connection:
+        """The connection, with an open transaction."""
+        if self._driver is not None:
+            try:
+                self._driver.execute(beginning.encode())
+            except psycopg.Error as error:
+                if not is_away(error):
+                    raise
+                self.close()  # the server was restarted since; nothing has happened in this transaction yet
+            else:
+                return self._driver
+        self._driver = driver = self._connected()
+        self.session.driver = cast("Driver", psycopg.RawCursor(driver))
+        driver.execute(beginning.encode())
+        return driver
+
+    def _give_up(self, driver: psycopg.Connection, error: BaseException) -> None:
+        if is_away(error):
+            self.close()
+        else:
+            self._roll_back(driver)
+
+    def _roll_back(self, driver: psycopg.Connection) -> None:
+        try:
+            driver.execute("ROLLBACK")
+        except psycopg.Error:  # the connection is lost, and the transaction with it
+            self.close()
+
+    def _connected(self) -> psycopg.Connection:
+        driver = psycopg.connect(
+            self._address.url,
+            autocommit=True,
+            prepare_threshold=_PREPARE_AFTER,
+            connect_timeout=CONNECT_TIMEOUT,
+            application_name=f"postroom {self._org}",
+            keepalives_idle=DEAD_AFTER // 3,
+            keepalives_interval=DEAD_AFTER // 3,
+            keepalives_count=2,
+            tcp_user_timeout=DEAD_AFTER * 1000,
+        )
+        try:
+            driver.prepared_max = _PREPARED
+            # One type for all numbers, or each size would be another prepared statement.
+            driver.adapters.register_dumper(int, Int8Dumper)
+            driver.execute(self._setup().encode())
+            if self._writes:
+                _lock(driver, self._org)
+        except BaseException:
+            driver.close()
+            raise
+        return driver
+
+    def _setup(self) -> str:
+        keepalive = DEAD_AFTER // 3
+        return "; ".join(
+            (
+                f"SET search_path TO {quoted(schema_of(self._org))}",
+                f"SET statement_timeout TO {int(STATEMENT_TIMEOUT * 1000)}",
+                f"SET lock_timeout TO {int(STATEMENT_TIMEOUT * 1000)}",
+                _FLUSHED,
+                "SET client_encoding TO 'UTF8'",
+                f"SET tcp_keepalives_idle TO {keepalive}",
+                f"SET tcp_keepalives_interval TO {keepalive}",
+                "SET tcp_keepalives_count TO 2",
+            )
+        )
+
+
+class _Closed:
+    """Stands for the connection until a transaction opens it."""
+
+    def execute(self, *_: object) -> Any:
+        raise AssertionError("a statement outside a transaction")
+
+
+def _lock(driver: psycopg.Connection, org: str) -> None:
+    """Take the lock of the organisation, which the server frees when the connection ends.
+
+    Raises:
+        StoreLocked: another post room has it.
+    """
+    # 63 bits of a hash: PostgreSQL knows locks by number.
+    number = int.from_bytes(hashlib.sha256(f"postroom/{org}".encode()).digest()[:8]) >> 1
+    deadline = time.monotonic() + LOCK_WAIT
+    while True:
+        (taken,) = driver.execute("SELECT pg_try_advisory_lock(%s)", (number,)).fetchone() or (0,)
+        if taken:
+            return
+        if time.monotonic() > deadline:
+            raise StoreLocked(
+                f"another post room has the organisation {org!r} of this database open",
+                remedy="stop it, or give each post room a database of its own",
+            )
+        time.sleep(0.05)

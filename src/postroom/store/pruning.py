@@ -1,0 +1,315 @@
+"""What has ended and may be given up: messages, tasks, their events, and posts, a page at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Function,
+    Integer,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    false,
+    func,
+    literal_column,
+    select,
+    true,
+)
+from sqlalchemy.ext.compiler import compiles
+
+from postroom.store.schema import (
+    a2a_task_events,
+    a2a_tasks,
+    deadletters,
+    memberships,
+    messages,
+    posts,
+    workers,
+)
+from postroom.store.session import Session, among, prepared
+
+
+class octets(Function):  # noqa: N801 (it is written like a function of SQL)
+    """Bytes of a text."""
+
+    type = Integer()
+    inherit_cache = True
+
+    def __init__(self, column: ColumnElement) -> None:
+        super().__init__("octet_length", column)
+
+
+@compiles(octets, "sqlite")
+def _octets_sqlite(element: octets, compiler: Any, **options: Any) -> str:
+    # `octet_length` came with 3.43.
+    inner = compiler.process(element.clauses, **options)
+    return f"length(CAST({inner} AS BLOB))"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Something that has ended.
+
+    Attributes:
+        key: what a page goes on from.
+        id: of the message or the task.
+        parties: whose project it may belong to, the first that has one.
+        project: itself, where it says one.
+        began_at: grows with `key`.
+        size: bytes of its texts.
+        reply_to: id of the message that it answers.
+        number: rows; more than one only for events.
+    """
+
+    key: int
+    id: str
+    parties: tuple[str, ...]
+    began_at: float
+    ended_at: float
+    size: int
+    project: str = ""
+    reply_to: str = ""
+    number: int = 1
+
+
+Sizes = list[tuple[tuple[str, ...], str, int]]
+"""Bytes by the parties or by the project."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of thing.
+
+    Attributes:
+        page: the first things past a key that have ended, in the order of their keys.
+        sizes: bytes of all of that kind, open ones too.
+        held: those of some things that must stay, by key; `gone` are keys that go in the same run.
+        give_up: deletes things.
+    """
+
+    page: Callable[[Session, int, int], list[Ended]]
+    sizes: Callable[[Session], Sizes]
+    held: Callable[[Session, Sequence[Ended], Collection[int]], set[int]]
+    give_up: Callable[[Session, Sequence[Ended]], None]
+
+
+def projects_of_agents(session: Session) -> dict[str, str]:
+    """The project of each worker, removed ones too."""
+    found = select(memberships.c.uid, memberships.c.project).order_by(memberships.c.project.desc())
+    ruled = select(workers.c.uid, workers.c.project)
+    return dict((*session.rows(found), *session.rows(ruled)))
+
+
+def forget_dropped(session: Session, before: float) -> int:
+    """Delete dead letters that were dropped before `before`; returns how many."""
+    return session.run(delete(deadletters).where(deadletters.c.dropped_at < before))
+
+
+# ── messages ────────────────────────────────────────────────────────────────────────────────────────────────
+
+_MESSAGE_SIZE = octets(messages.c.text) + octets(messages.c.message)
+_LETTER = exists().where(
+    and_(
+        deadletters.c.message_id == messages.c.id,
+        deadletters.c.sender == messages.c.sender,
+        deadletters.c.dropped_at.is_(None),
+    )
+)
+_MESSAGES = prepared(
+    select(
+        messages.c.seq,
+        messages.c.id,
+        messages.c.sender,
+        messages.c.recipient,
+        messages.c.stored_at,
+        messages.c.updated_at,
+        _MESSAGE_SIZE,
+        messages.c.reply_to,
+    )
+    # A request goes with its task.
+    .where(messages.c.seq > bindparam("after"), messages.c.final == true())
+    .where(messages.c.requests == false(), ~_LETTER)
+    .order_by(messages.c.seq)
+    .limit(bindparam("most"))
+)
+_QUESTIONS = prepared(
+    select(messages.c.id, messages.c.sender, messages.c.recipient, messages.c.seq).where(
+        among(messages.c.id, "ids")
+    )
+)
+_FORGET_MESSAGES = prepared(delete(messages).where(among(messages.c.seq, "keys")))
+
+
+def _messages(session: Session, after: int, limit: int) -> list[Ended]:
+    return [
+        Ended(seq, name, (recipient, sender), stored, ended, size, reply_to=reply_to)
+        for seq, name, sender, recipient, stored, ended, size, reply_to in session.rows(
+            _MESSAGES, after=after, most=limit
+        )
+    ]
+
+
+def _message_sizes(session: Session) -> Sizes:
+    found = select(messages.c.recipient, messages.c.sender, func.sum(_MESSAGE_SIZE))
+    rows = session.rows(found.group_by(messages.c.recipient, messages.c.sender))
+    return [((recipient, sender), "", int(total)) for recipient, sender, total in rows]
+
+
+def _held_messages(session: Session, chosen: Sequence[Ended], gone: Collection[int]) -> set[int]:
+    """An answer goes not before its question, which shows it."""
+    names = {row.reply_to for row in chosen if row.reply_to}
+    if not names:
+        return set()
+    questions = {
+        (name, (sender, recipient)): seq
+        for name, sender, recipient, seq in session.rows(_QUESTIONS, ids=names)
+    }
+    going, held = {row.key for row in chosen}, set()
+    for row in chosen:  # a question comes before its answer
+        question = questions.get((row.reply_to, row.parties))
+        if question is not None and question not in gone and question not in going:
+            held.add(row.key)
+            going.discard(row.key)
+    return held
+
+
+def _give_up_messages(session: Session, chosen: Sequence[Ended]) -> None:
+    session.run(_FORGET_MESSAGES, {"keys": [row.key for row in chosen]})
+
+
+# ── tasks and their events ──────────────────────────────────────────────────────────────────────────────────
+
+_ROW_SIZE = octets(a2a_tasks.c.text) + octets(a2a_tasks.c.snapshot)
+_EVENT_SIZE = octets(a2a_task_events.c.event) + octets(a2a_task_events.c.snapshot)
+_EVENTS_SIZE = (
+    select(func.coalesce(func.sum(_EVENT_SIZE), 0))
+    .where(a2a_task_events.c.task == a2a_tasks.c.id)
+    .scalar_subquery()
+)
+_ENDED = (
+    select(
+        a2a_tasks.c.requested_seq,
+        a2a_tasks.c.id,
+        a2a_tasks.c.worker,
+        a2a_tasks.c.created_at,
+        a2a_tasks.c.updated_at,
+    )
+    .where(a2a_tasks.c.requested_seq > bindparam("after"), a2a_tasks.c.final == true())
+    .order_by(a2a_tasks.c.requested_seq)
+    .limit(bindparam("most"))
+)
+_TASKS = prepared(_ENDED.add_columns(_ROW_SIZE + _EVENTS_SIZE))
+_TASKS_UNSIZED = prepared(_ENDED.add_columns(literal_column("0")))
+_OPEN_REQUESTS = prepared(
+    select(messages.c.seq).where(among(messages.c.seq, "keys"), messages.c.final == false())
+)
+_FORGET_EVENTS = prepared(delete(a2a_task_events).where(among(a2a_task_events.c.task, "ids")))
+_FORGET_TASKS = prepared(delete(a2a_tasks).where(among(a2a_tasks.c.id, "ids")))
+
+# The events that are neither the first of a state nor, so, the last of their task.
+_FIRSTS = (
+    select(func.min(a2a_task_events.c.seq))
+    .where(among(a2a_task_events.c.task, "ids"))
+    .group_by(a2a_task_events.c.task, a2a_task_events.c.state)
+)
+_PROGRESS = and_(among(a2a_task_events.c.task, "ids"), a2a_task_events.c.seq.not_in(_FIRSTS))
+_COUNT_PROGRESS = prepared(
+    select(a2a_task_events.c.task, func.count(), func.sum(_EVENT_SIZE))
+    .where(_PROGRESS)
+    .group_by(a2a_task_events.c.task)
+)
+_FORGET_PROGRESS = prepared(delete(a2a_task_events).where(_PROGRESS))
+
+
+def _tasks(session: Session, after: int, limit: int) -> list[Ended]:
+    return _ended(session.rows(_TASKS, after=after, most=limit))
+
+
+def _ended(rows: Sequence[Any]) -> list[Ended]:
+    return [
+        Ended(seq, task, (worker,), created, ended, int(size))
+        for seq, task, worker, created, ended, size in rows
+    ]
+
+
+def _task_sizes(session: Session) -> Sizes:
+    found = select(a2a_tasks.c.worker, func.sum(_ROW_SIZE)).group_by(a2a_tasks.c.worker)
+    of_tasks: Sizes = [((worker,), "", int(total)) for worker, total in session.rows(found)]
+    return of_tasks + _event_sizes(session)
+
+
+def _held_tasks(session: Session, chosen: Sequence[Ended], _: Collection[int]) -> set[int]:
+    """A task stays as long as its request is open: that waits for a receipt about it."""
+    return set(session.column(_OPEN_REQUESTS, keys=[row.key for row in chosen]))
+
+
+def _give_up_tasks(session: Session, chosen: Sequence[Ended]) -> None:
+    ids = {"ids": [row.id for row in chosen]}
+    session.run(_FORGET_EVENTS, ids)
+    session.run(_FORGET_TASKS, ids)
+    _give_up_messages(session, chosen)
+
+
+def _events(session: Session, after: int, limit: int) -> list[Ended]:
+    ended = _ended(session.rows(_TASKS_UNSIZED, after=after, most=limit))
+    counted = session.rows(_COUNT_PROGRESS, ids=[row.id for row in ended])
+    sizes = {task: (number, int(size)) for task, number, size in counted}
+    return [
+        Ended(row.key, row.id, row.parties, row.began_at, row.ended_at, size, number=number)
+        for row in ended
+        for number, size in [sizes.get(row.id, (0, 0))]
+    ]
+
+
+def _event_sizes(session: Session) -> Sizes:
+    found = select(a2a_task_events.c.worker, func.sum(_EVENT_SIZE))
+    rows = session.rows(found.group_by(a2a_task_events.c.worker))
+    return [((worker,), "", int(total)) for worker, total in rows]
+
+
+def _give_up_events(session: Session, chosen: Sequence[Ended]) -> None:
+    session.run(_FORGET_PROGRESS, {"ids": [row.id for row in chosen]})
+
+
+# ── posts ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+_POST_SIZE = octets(posts.c.text) + octets(posts.c.message)
+_POSTS = prepared(
+    select(posts.c.seq, posts.c.id, posts.c.at, posts.c.project, _POST_SIZE)
+    .where(posts.c.seq > bindparam("after"))
+    .order_by(posts.c.seq)
+    .limit(bindparam("most"))
+)
+_FORGET_POSTS = prepared(delete(posts).where(among(posts.c.seq, "keys")))
+
+
+def _posts(session: Session, after: int, limit: int) -> list[Ended]:
+    rows = session.rows(_POSTS, after=after, most=limit)
+    return [Ended(seq, name, (), at, at, size, project) for seq, name, at, project, size in rows]
+
+
+def _post_sizes(session: Session) -> Sizes:
+    found = select(posts.c.project, func.sum(_POST_SIZE)).group_by(posts.c.project)
+    return [((), project, int(total)) for project, total in session.rows(found)]
+
+
+def _give_up_posts(session: Session, chosen: Sequence[Ended]) -> None:
+    session.run(_FORGET_POSTS, {"keys": [row.key for row in chosen]})
+
+
+def _nothing_held(*_: object) -> set[int]:
+    return set()
+
+
+KINDS = {
+    "messages": Kind(_messages, _message_sizes, _held_messages, _give_up_messages),
+    "tasks": Kind(_tasks, _task_sizes, _held_tasks, _give_up_tasks),
+    "events": Kind(_events, _event_sizes, _nothing_held, _give_up_events),
+    "posts": Kind(_posts, _post_sizes, _nothing_held, _give_up_posts),
+}
+"""The kinds that a rule of retention may name."""

@@ -1,0 +1,277 @@
+"""What only a database that runs elsewhere can do: be away, be shared, be misused."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from postroom.errors import (
+    Conflict,
+    DatabaseAway,
+    EnvironmentFault,
+    PostroomError,
+    RequestTimeout,
+    StateUnwritable,
+    StoreLocked,
+)
+from postroom.store.agents import Agent
+from postroom.store.database import Database
+from postroom.store.migrate import migrate
+from postroom.store.postgres import connection as module
+from postroom.store.postgres.address import Address
+from postroom.store.postgres.place import PostgresPlace
+from postroom.store.postgres.tables import org_tables, schema_of, shared_tables
+from postroom.store.store import Store
+from tests.postgres import PASSWORD, PostgresServer, running_postgres
+
+pytestmark = pytest.mark.anyio
+
+BOB = Agent("b" * 32, "default", "bob", "worker", 1.0)
+EVE = Agent("e" * 32, "other", "eve", "worker", 1.0)
+
+
+@asynccontextmanager
+async def opened(url: str, org: str = "default") -> AsyncGenerator[Database]:
+    async with Database(PostgresPlace(Address.parse(url), org)) as database:
+        await migrate(database)
+        yield database
+
+
+@pytest.fixture(scope="module")
+def url(postgres: PostgresServer) -> str:
+    """A database for the tests that mind no others; each uses organisations of its own."""
+    return postgres.new_database()
+
+
+@pytest.fixture
+def fragile() -> Generator[PostgresServer]:
+    """A server to kill."""
+    with running_postgres() as server:
+        yield server
+
+
+def add(agent: Agent):
+    return lambda store: store.agents.add_agent(agent, agent.nick, b"secret")
+
+
+def say(sql: str):
+    """Run a statement as it is."""
+    return lambda store: store.session.driver.execute(sql).fetchall()
+
+
+def agents(store: Store) -> list[str]:
+    return [agent.nick for org in ("default", "other") for agent in store.agents.all_agents(org)]
+
+
+@pytest.mark.requirement("postgres-orgs-apart")
+async def test_organisations_in_one_database_do_not_see_each_other(url: str):
+    async with opened(url) as ours, opened(url, "other") as theirs:
+
+        def fill(agent: Agent, key: str):
+            def work(store: Store) -> None:
+                add(agent)(store)
+                store.agents.add_api_key(key, agent.uid, f"hash of {key}", 1.0)
+                store.agents.set_memberships(agent.uid, ["main"])
+                store.credentials.add_credential(f"U{key}", agent.uid, 9.0)
+
+            return work
+
+        await ours.write(fill(BOB, "k1"))
+        await theirs.write(fill(EVE, "k2"))
+
+        def all_of(store: Store) -> tuple[object, ...]:
+            return (
+                agents(store),
+                store.agents.agent_by_uid(EVE.uid),
+                store.agents.api_key_owner("hash of k1"),
+                store.agents.api_key_owner("hash of k2"),
+                store.agents.members_of("main"),
+                store.credentials.keys_out(now=2.0),
+            )
+
+        assert await ours.write(all_of) == (
+            ["bob"],
+            None,
+            BOB.uid,
+            "",
+            (BOB.uid,),
+            {"Uk1": 9.0},
+        )
+        assert await theirs.write(lambda store: store.agents.retire_agent(BOB.uid, 2.0)) is False
+        assert not await theirs.write(lambda store: store.agents.revoke_api_key("k1", 2.0))
+        assert await theirs.write(agents) == ["eve"]
+
+
+async def test_a_row_for_another_organisation_is_refused_and_not_shown(url: str):
+    async with opened(url, "refusing") as database:
+        with pytest.raises(RuntimeError, match="check option") as caught:
+            await database.write(add(replace(BOB, uid="3" * 32, nick="new")))
+    shown = "".join(traceback.format_exception(caught.value))
+    assert b"secret".hex() not in shown
+
+
+@pytest.mark.requirement("postgres-orgs-apart")
+async def test_a_second_post_room_on_the_same_organisation_is_refused(
+    url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "LOCK_WAIT", 0.0)
+    async with opened(url, "locked"):
+        with pytest.raises(StoreLocked, match="locked"):
+            async with opened(url, "locked"):
+                pass
+    async with opened(url, "locked") as database:  # the first has closed it
+        assert await database.read(agents) == []
+
+
+async def test_what_is_done_with_a_lost_connection_has_not_happened(
+    url: str, postgres: PostgresServer
+):
+    async with opened(url, "lost") as database:
+        bob = replace(BOB, org="lost", uid="1" * 32)
+
+        def lose(store: Store) -> None:
+            add(bob)(store)
+            ((pid,),) = say("SELECT pg_backend_pid()")(store)
+            postgres.sql(f"SELECT pg_terminate_backend({pid}, 5000)")
+            add(replace(bob, nick="other", uid="2" * 32))(store)
+
+        with pytest.raises(DatabaseAway):
+            await database.write(lose)
+        assert await database.read(lambda store: store.agents.agent_by_uid(bob.uid)) is None
+        await database.write(add(bob))
+
+
+@pytest.mark.requirement("postgres-outage-survived")
+async def test_a_server_that_is_killed_and_started_again_has_what_was_answered(
+    fragile: PostgresServer,
+):
+    async with opened(fragile.new_database()) as database:
+        await database.write(add(BOB))
+        assert await database.read(agents) == ["bob"]
+        fragile.kill()
+        for call in (database.read(agents), database.write(add(EVE)), database.fold(agents)):
+            with pytest.raises(DatabaseAway) as caught:
+                await call
+            assert PASSWORD not in "".join(traceback.format_exception(caught.value))
+        fragile.start()
+        assert await database.read(agents) == ["bob"]
+        with pytest.raises(Conflict):
+            await database.write(add(BOB))
+
+
+@pytest.mark.requirement("store-contract-kept")
+async def test_only_the_fold_does_not_wait_for_the_disk(url: str, postgres: PostgresServer):
+    asleep = "SHOW synchronous_commit"
+    async with opened(url, "flushed") as database:
+        assert await database.write(say(asleep)) == [("on",)]
+        assert await database.fold(say(asleep)) == [("off",)]
+        assert await database.write(say(asleep)) == [("on",)]
+
+
+async def test_a_user_whose_commits_are_not_flushed_gets_flushed_ones(postgres: PostgresServer):
+    url = postgres.new_database()
+    postgres.sql(f"ALTER DATABASE {url.rpartition('/')[2]} SET synchronous_commit TO off")
+    async with opened(url) as database:
+        assert await database.write(say("SHOW synchronous_commit")) == [("on",)]
+
+
+@pytest.mark.parametrize(
+    "code, fault",
+    [
+        ("53100", StateUnwritable),
+        ("53200", StateUnwritable),
+        ("25006", StateUnwritable),
+        ("40P01", StoreLocked),
+        ("40001", StoreLocked),
+        ("55P03", StoreLocked),
+        ("57014", RequestTimeout),
+        ("57P01", DatabaseAway),
+        ("53300", DatabaseAway),
+        ("28P01", DatabaseAway),
+        ("42501", EnvironmentFault),
+        ("XX001", EnvironmentFault),
+        ("23505", Conflict),
+        ("23503", Conflict),
+        ("42P01", RuntimeError),
+        ("23502", RuntimeError),
+    ],
+)
+async def test_what_postgresql_reports_has_a_type(url: str, code: str, fault: type[Exception]):
+    raises = f"DO $$ BEGIN RAISE 'said' USING ERRCODE = '{code}', DETAIL = 'a row'; END $$"
+    async with opened(url, "faulty") as database:
+        with pytest.raises(fault) as caught:
+            await database.write(lambda store: store.session.driver.execute(raises))
+        assert type(caught.value) is fault
+        assert "a row" not in str(caught.value)
+        if isinstance(caught.value, PostroomError):
+            assert PASSWORD not in caught.value.remedy
+        assert await database.write(say("SELECT 1")) == [(1,)]
+
+
+async def test_a_statement_that_takes_too_long_is_ended(url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "STATEMENT_TIMEOUT", 0.05)
+    async with opened(url, "slow") as database:
+        with pytest.raises(RequestTimeout):
+            await database.read(say("SELECT pg_sleep(60)"))
+        with database.aside() as store:  # what copies everything may take its time
+            assert await asyncio.to_thread(say("SELECT 1 FROM pg_sleep(0.1)"), store) == [(1,)]
+
+
+@pytest.mark.requirement("settings-secret-hidden")
+async def test_a_wrong_password_is_a_fault_that_names_no_password(postgres: PostgresServer):
+    wrong = PASSWORD[::-1]
+    with pytest.raises(DatabaseAway, match="password authentication failed") as caught:
+        async with opened(postgres.url(password=wrong)):
+            pass
+    assert wrong not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_a_database_that_does_not_exist_is_named(postgres: PostgresServer):
+    with pytest.raises(DatabaseAway, match="nowhere"):
+        async with opened(postgres.url("nowhere")):
+            pass
+
+
+async def test_tables_of_somebody_else_are_left_alone(postgres: PostgresServer):
+    url = postgres.new_database()
+    postgres.sql("CREATE SCHEMA identity; CREATE TABLE identity.theirs ()", url=url)
+    with pytest.raises(Conflict, match="not Postroom's"):
+        async with opened(url):
+            pass
+
+
+async def test_a_removed_organisation_keeps_what_it_had_and_leaves_its_name(url: str):
+    bob = replace(BOB, org="removed", uid="9" * 32)
+    async with opened(url, "removed") as database:
+        await database.write(add(bob))
+        place = database.place
+        assert isinstance(place, PostgresPlace)
+        place.set_aside(12.5)
+    async with opened(url, "removed") as database:
+        assert await database.read(lambda store: store.agents.agent_by_uid(bob.uid)) is None
+        await database.write(add(replace(bob, uid="8" * 32)))
+    async with Database(PostgresPlace(Address.parse(url), "removed~12")) as database:
+        found = await database.read(lambda store: store.agents.agent_by_uid(bob.uid))
+        assert found == replace(bob, org="removed~12")
+
+
+def test_each_organisation_has_a_schema_of_its_own_within_postgresqls_bound():
+    names = ["a", "a-b", "a_b", "x" * 59, "x" * 60, "x" * 64, "x" * 63 + "y"]
+    schemas = [schema_of(name) for name in names]
+    assert schemas[:4] == [f"org_{name}" for name in names[:4]]
+    assert len(set(schemas)) == len(names)
+    assert all(len(schema) <= 63 for schema in schemas)
+
+
+def test_every_text_has_the_collation_of_sqlite_and_every_number_room():
+    for statement in (*shared_tables(), *org_tables()):
+        for line in statement.splitlines():
+            assert " INTEGER" not in line
+            assert " SERIAL" not in line.upper()
+            if " TEXT" in line and "CREATE" not in line:
+                assert 'COLLATE "C"' in line
