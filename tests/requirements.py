@@ -79,6 +79,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Delivery", "docs/architecture.md#one-log-one-projection"): {
         "mail-rebuild-equal": "The database is rebuilt from a snapshot and the log behind it, and says the same.",
         "backup-restores-all": "A backup of a running post room restores every accepted message and task into an empty folder, or nothing; its keys are encrypted.",
+        "store-moves": "All rows move from SQLite to PostgreSQL and back, every table compared; a database that is not empty is refused.",
         "retention-chosen": "What you do not keep any more leaves database and log for good; what is open, or an answer to it, stays.",
         "snapshot-older-copy": "Put older files of the database back under a newer log, or none: the next start shows everything again.",
         "client-stream-resumes": "After a loss a live view goes on behind the last record, without duplicates; a slow reader is told of a gap.",

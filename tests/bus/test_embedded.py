@@ -255,6 +255,21 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the environment")
+@pytest.mark.parametrize("chosen", ["", "3"])
+async def test_the_server_works_on_one_core_unless_the_operator_chose(
+    config: ServerConfig, monkeypatch: pytest.MonkeyPatch, chosen: str
+):
+    monkeypatch.delenv("GOMAXPROCS", raising=False)
+    if chosen:
+        monkeypatch.setenv("GOMAXPROCS", chosen)
+
+    async with running(config) as server:
+        environment = Path(f"/proc/{server.pid}/environ").read_bytes().split(b"\0")
+
+    assert f"GOMAXPROCS={chosen or 1}".encode() in environment
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a child to its parent")
 @pytest.mark.requirement("wall-dies-with-post-room")
 async def test_the_server_dies_when_its_parent_is_killed_and_leaves_the_store_free(

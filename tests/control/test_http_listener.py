@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
+import subprocess
+import sys
 
 import pytest
 
-from postroom.control.http_listener import DeadlineProtocol, WorkerDialer, bind
+from postroom.control import http_protocol
+from postroom.control.http_listener import WorkerDialer, bind
+from postroom.control.http_protocol import ABANDONED, Connections, DeadlineProtocol
 from postroom.control.org_router import WORKER, OrgRouter, Receive, Scope, Send
 from postroom.errors import InvalidInput, PortTaken
-from tests.control.serving import DEADLINE, Echo, exchange, serving
+from postroom.protocol.limits import MAX_HEAD, MAX_HEADERS
+from tests.control.serving import DEADLINE, Echo, Site, exchange, serving
 
 pytestmark = pytest.mark.anyio
 UID, OTHER = "a" * 32, "b" * 32
+Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @pytest.mark.requirement("tls-beyond-loopback")
@@ -129,7 +136,7 @@ async def test_several_requests_pass_on_one_dialled_connection():
 async def test_a_connection_whose_request_does_not_end_is_cut(
     begun: bytes, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(DeadlineProtocol, "deadline", 0.05)
+    monkeypatch.setattr(Connections, "deadline", 0.05)
 
     async def read_it_all(_scope: Scope, receive: Receive, _send: Send) -> None:
         while (await receive()).get("more_body"):
@@ -146,15 +153,15 @@ async def test_a_connection_whose_request_does_not_end_is_cut(
 
 @pytest.mark.requirement("attack-flood-slowed")
 async def test_an_answer_may_take_longer_than_a_request(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(DeadlineProtocol, "deadline", 0.01)
+    monkeypatch.setattr(Connections, "deadline", 0.01)
     looks = asyncio.Semaphore(0)
-    look = DeadlineProtocol._look
+    look = DeadlineProtocol.look
 
     def counted(protocol: DeadlineProtocol) -> None:
         look(protocol)
         looks.release()
 
-    monkeypatch.setattr(DeadlineProtocol, "_look", counted)
+    monkeypatch.setattr(DeadlineProtocol, "look", counted)
 
     async def slow(_scope: Scope, _receive: Receive, send: Send) -> None:
         for _ in range(5):
@@ -166,19 +173,107 @@ async def test_an_answer_may_take_longer_than_a_request(monkeypatch: pytest.Monk
 
 
 @pytest.mark.requirement("attack-flood-slowed")
-async def test_a_connection_too_many_is_cut_and_the_others_are_served(
+async def test_a_connection_too_many_is_told_to_come_again_and_the_others_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(DeadlineProtocol, "most", 2)
+    monkeypatch.setattr(http_protocol, "half_of_descriptors", lambda: 2)
     async with serving(Echo()) as site:
-        held = [await asyncio.open_connection("127.0.0.1", site.port) for _ in range(2)]
-        for _, writer in held:  # known to the listener when they are answered
-            writer.write(f"GET /livez HTTP/1.1\r\nHost: {site.host}\r\n\r\n".encode())
+        held = await _held(site, 2)
+
+        answer = await site.get("/livez")
+
+        assert answer.status == 503
+        assert answer.headers["retry-after"] == "1"
+        assert json.loads(answer.body)["detail"] == "too many are connected"
+        await _served(site, held)
+        for _, each in held:
+            each.close()
+
+
+@pytest.mark.requirement("attack-flood-slowed")
+async def test_a_connection_far_too_many_is_cut(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(http_protocol, "half_of_descriptors", lambda: 2)
+    monkeypatch.setattr(http_protocol, "TURNED_AWAY", 1)
+    async with serving(Echo()) as site:
+        held = await _held(site, 2)
+        held.append(await asyncio.open_connection("127.0.0.1", site.port))
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
         async with asyncio.timeout(DEADLINE):
-            for reader, _ in held:
-                assert b"200" in await reader.readline()
-            reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
             with contextlib.suppress(ConnectionResetError):
                 assert await reader.read() == b""
-        for _, held_writer in [*held, (reader, writer)]:
-            held_writer.close()
+        writer.close()
+        await _served(site, held[:2])
+        for _, each in held:
+            each.close()
+
+
+async def _held(site: Site, count: int) -> list[Pair]:
+    """Connections that the listener knows: each was answered."""
+    pairs = [await asyncio.open_connection("127.0.0.1", site.port) for _ in range(count)]
+    await _served(site, pairs)
+    return pairs
+
+
+async def _served(site: Site, pairs: list[Pair]) -> None:
+    for reader, writer in pairs:
+        writer.write(f"GET /livez HTTP/1.1\r\nHost: {site.host}\r\n\r\n".encode())
+        async with asyncio.timeout(DEADLINE):
+            assert (await reader.readuntil(b"\r\n\r\nok")).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.requirement("attack-flood-slowed")
+@pytest.mark.parametrize(
+    "head",
+    [
+        "GET /livez HTTP/1.1\r\nX: ",
+        "GET /",
+        "GET / HTTP/1.1\r\n" + "a: b\r\n" * (MAX_HEADERS + 1) + "\r\n",
+    ],
+)
+async def test_a_head_that_is_too_large_is_refused(head: str):
+    async with serving(Echo()) as site:
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+        writer.write(head.encode())
+        for _ in range(0 if head.endswith("\r\n") else 2 * MAX_HEAD // 1024):
+            writer.write(b"x" * 1024)
+        async with asyncio.timeout(DEADLINE):
+            with contextlib.suppress(ConnectionResetError):
+                assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+        writer.close()
+        assert site.api.scopes == []
+
+
+async def test_a_request_that_only_waits_ends_when_its_caller_goes():
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait(scope: Scope, _receive: Receive, _send: Send) -> None:
+        scope[ABANDONED] = False
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if not scope[ABANDONED]:
+                raise
+            ended.set()
+
+    async with serving(wait) as site:
+        _, writer = await asyncio.open_connection("127.0.0.1", site.port)
+        writer.write(f"GET /v1/x HTTP/1.1\r\nHost: {site.host}\r\n\r\n".encode())
+        async with asyncio.timeout(DEADLINE):
+            await begun.wait()
+        writer.close()
+        async with asyncio.timeout(DEADLINE):
+            await ended.wait()
+
+
+def test_the_limit_of_descriptors_is_raised_and_never_lowered():
+    code = (
+        "import resource as r; from postroom.control.http_protocol import raise_descriptors as go\n"
+        "hard = r.getrlimit(r.RLIMIT_NOFILE)[1]\n"
+        "r.setrlimit(r.RLIMIT_NOFILE, (256, min(1024, hard))); go(); print(r.getrlimit(r.RLIMIT_NOFILE)[0])\n"
+        "go(); print(r.getrlimit(r.RLIMIT_NOFILE)[0])"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=40, check=True)
+
+    assert done.stdout.split() == ["1024", "1024"]

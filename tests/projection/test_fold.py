@@ -307,6 +307,42 @@ async def test_what_finds_no_room_behind_a_lasting_fault_is_swept_up_after_it(
     assert len(swept) == 2
 
 
+@pytest.mark.requirement("postgres-outage-survived")
+@pytest.mark.parametrize("quiet", [False, True])
+async def test_what_a_crash_of_the_database_undid_is_folded_again(
+    tmp_path: Path, quiet: bool, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "WATCH", 0.01 if quiet else 3600.0)
+    seen: list[str] = []
+    expected = ["i1", "i2", "t1", "t2", "i2", *([] if quiet else ["i3"]), "t1", "t2"]
+    all_seen = threading.Event()
+
+    def listen(_store: Store, _record: Message) -> list[Change]:
+        if len(seen) == len(expected):
+            all_seen.set()
+        return []
+
+    rules = together(noting(seen), {"INBOX": (listen,), "TASKS": (listen,)})
+    async with running_desk(tmp_path, "memory", fold=False) as desk:
+        monkeypatch.setattr(desk.database.place, "forgets", True)
+        fold = new_fold(desk, rules)
+        async with running(fold.run()):
+            await fold.ready(SECONDS)
+            await store(desk, "i1", "t1", "i2", "t2")
+            await fold.reached("INBOX", 2, SECONDS)
+            await fold.reached("TASKS", 2, SECONDS)
+
+            def undo(store: Store) -> None:
+                store.set_cursor("INBOX", 1)
+                store.set_cursor("TASKS", 0)
+
+            await desk.database.write(undo)
+            if not quiet:
+                await store(desk, "i3")
+            assert await asyncio.to_thread(all_seen.wait, SECONDS)
+    assert sorted(seen) == sorted(expected)
+
+
 def test_rules_of_two_parts_keep_their_order():
     one, two = noting([]), noting([])
     joined = together({"A": one["INBOX"]}, {"B": two["INBOX"], "A": two["TASKS"]})

@@ -112,7 +112,6 @@ TABLES = {
 ONE, TWO = PEERS[0], PEERS[1]
 PAGES: dict[str, Callable[[Store, int], object]] = {
     "inbox": lambda store, _: store.messages.inbox(TWO, unread=False, limit=50),
-    "unread": lambda store, _: store.messages.inbox(TWO, unread=True, limit=50),
     "to": lambda store, last: store.messages.to_past(TWO, last // 2, 50),
     "chat": lambda store, _: store.messages.chat(ONE, TWO, limit=50),
     "chat before": lambda store, last: store.messages.chat(ONE, TWO, limit=50, before=last // 2),
@@ -124,7 +123,6 @@ PAGES: dict[str, Callable[[Store, int], object]] = {
     "tasks before": lambda store, last: store.tasks.list_tasks(limit=50, before=last // 2),
     "tasks of a worker": lambda store, _: store.tasks.list_tasks(worker=ONE, limit=50),
     "tasks of a requester": lambda store, _: store.tasks.list_tasks(requester=TWO, limit=50),
-    "open tasks": lambda store, _: store.tasks.list_tasks(open_only=True, limit=50),
     "final tasks": lambda store, _: store.tasks.list_tasks(open_only=False, limit=50),
     "tasks in a state": lambda store, _: store.tasks.list_tasks(states=["completed"], limit=50),
     "a worker's open tasks": lambda store, _: store.tasks.open_tasks(ONE, limit=50),

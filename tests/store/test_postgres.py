@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import traceback
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -19,13 +21,15 @@ from postroom.errors import (
     StateUnwritable,
     StoreLocked,
 )
+from postroom.store import migrate as migrating
 from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
 from postroom.store.postgres import connection as module
+from postroom.store.postgres import place as placing
 from postroom.store.postgres.address import Address
 from postroom.store.postgres.place import PostgresPlace
-from postroom.store.postgres.tables import org_tables, schema_of, shared_tables
+from postroom.store.postgres.tables import org_tables, schema_of, shared_tables, views
 from postroom.store.store import Store
 from tests.postgres import PASSWORD, PostgresServer, running_postgres
 
@@ -243,6 +247,64 @@ async def test_tables_of_somebody_else_are_left_alone(postgres: PostgresServer):
     with pytest.raises(Conflict, match="not Postroom's"):
         async with opened(url):
             pass
+
+
+async def test_a_schema_of_a_newer_postroom_is_refused(url: str):
+    async with opened(url, "newer") as database:
+        newer = "UPDATE alembic_version SET version_num = '9999'"
+        await database.write(lambda store: store.session.driver.execute(newer))
+    with pytest.raises(EnvironmentFault, match="9999"):
+        async with opened(url, "newer"):
+            pass
+
+
+LATER = """
+import sqlalchemy as sa
+from alembic import op
+from postroom.store.migrate import holds
+
+revision, down_revision = "9000", "{before}"
+
+
+def upgrade():
+    if holds("messages"):
+        op.add_column("messages", sa.Column("later", sa.Integer(), server_default=sa.text("7")))
+        with op.batch_alter_table("posts") as table:
+            table.add_column(sa.Column("word", sa.Text(), server_default=sa.text("''")))
+            table.drop_column("text")
+    if holds("agents"):
+        with op.batch_alter_table("agents") as table:
+            table.alter_column("skeleton", new_column_name="look")
+"""
+COLUMNS = """
+SELECT data_type, collation_name FROM information_schema.columns
+WHERE table_schema = current_schema AND column_name IN ('later', 'word') ORDER BY column_name
+"""
+
+
+async def test_a_later_version_changes_what_all_organisations_share_once(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    url = postgres.new_database()
+    bob = replace(BOB, org="second", uid="2" * 32)
+    async with opened(url) as first, opened(url, "second") as second:
+        await first.write(add(BOB))
+        await second.write(add(bob))
+    shutil.copytree(migrating.MIGRATIONS, tmp_path / "migrations")
+    later = tmp_path / "migrations" / "versions" / "9000_later.py"
+    later.write_text(LATER.format(before=migrating.REVISION))
+    monkeypatch.setattr(migrating, "MIGRATIONS", tmp_path / "migrations")
+    for changed in (migrating, placing):
+        monkeypatch.setattr(changed, "REVISION", "9000")
+    monkeypatch.setattr(placing.tables, "views", views_of_later)
+    for org, uid in (("default", BOB.uid), ("second", bob.uid)):
+        async with opened(url, org) as database:
+            assert await database.read(say("SELECT uid FROM agents WHERE look = 'bob'")) == [(uid,)]
+            assert await database.read(say(COLUMNS)) == [("bigint", None), ("text", "C")]
+
+
+def views_of_later(org: str) -> list[str]:
+    return [statement.replace("skeleton", "look") for statement in views(org)]
 
 
 async def test_a_removed_organisation_keeps_what_it_had_and_leaves_its_name(url: str):

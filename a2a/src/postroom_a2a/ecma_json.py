@@ -11,25 +11,28 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
+
+from postroom_a2a import strict_json
+
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 _MAX_INDEX = 2**32 - 2
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SAFE = 2**53
 _BOM = "\ufeff"
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 quoted = json.encoder.encode_basestring
 """A text as JSON writes it, quotes and all."""
 
 
 def dumps(value: Any) -> bytes:
     """`value` (dicts, lists, str, int, float, bool, None) as UTF-8; members in their order, but indices first."""
-    if type(value) is str:  # the most frequent value by far
-        return _utf8(quoted(value))
-    return _utf8(_encode(value) if _same(value) else "".join(_write(value)))
-
-
-def _utf8(text: str) -> bytes:
+    if type(value) is str or _same(value):
+        try:
+            return orjson.dumps(value)
+        except TypeError:  # half of a character, or nested deeper than orjson goes
+            pass
+    text = "".join(_write(value))
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -42,6 +45,10 @@ def loads(payload: bytes) -> Any:
     Raises:
         ValueError: `payload` is not JSON, is nested too deep, or has a number beyond the range of a double.
     """
+    try:
+        return strict_json.loads(payload)
+    except ValueError:  # a fault, or what only lenient readers take
+        pass
     try:
         return _decode(payload.decode("utf-8", "replace").removeprefix(_BOM))
     except RecursionError as error:

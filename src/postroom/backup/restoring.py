@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,9 +21,11 @@ from postroom.errors import Conflict, EnvironmentFault, InvalidInput, StateUnwri
 from postroom.identity.privatefile import replace as write_private
 from postroom.protocol.ids import check_name
 from postroom.settings import Settings
-from postroom.store import copying
+from postroom.settings.sources import load
+from postroom.store import copying, moving
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
+from postroom.store.place import place_of
 from postroom.store.schema import IDENTITY, PROJECTION, REVISION
 
 SECRET_PLACES = ("keys", "tls", "postroom.toml")
@@ -65,8 +68,9 @@ def restore(settings: Settings, file: Path, passphrase: str) -> Restored:
         staging.mkdir(mode=0o700, parents=True)
         try:
             _fill(staging, file, secrets)
-            for org in orgs:
-                asyncio.run(_load(replace(settings, state=staging).for_org(org), staging, org))
+            # The settings that came with it say where its rows belong.
+            made = replace(settings, state=staging, database_url=load(staging).database_url)
+            asyncio.run(_load_all(made, staging, orgs))
             shutil.rmtree(staging / SNAPSHOTS)
             (staging / KEYS).unlink()
             _sync_tree(staging)
@@ -112,17 +116,34 @@ def _fill(staging: Path, file: Path, secrets: Mapping[str, bytes]) -> None:
         write_private(place, content)
 
 
-async def _load(settings: Settings, staging: Path, org: str) -> None:
-    """The rows of one organisation; the log behind them is folded at the next start."""
-    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    async with Database(settings.database) as database:
-        await migrate(database)
-        for part, tables in (("identity", IDENTITY), ("projection", PROJECTION)):
-            kept = staging / SNAPSHOTS / f"{org}.{part}"
-            await database.write(
-                lambda store, kept=kept, tables=tables: copying.load(store.session, kept, tables),
-                timeout=None,
+async def _load_all(settings: Settings, staging: Path, orgs: tuple[str, ...]) -> None:
+    """The rows of all organisations; the log behind them is folded at the next start."""
+    async with AsyncExitStack() as stack:
+        databases = {}
+        for org in orgs:
+            home = settings.for_org(org)
+            home.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            databases[org] = await stack.enter_async_context(Database(place_of(home)))
+            await migrate(databases[org])
+            await databases[org].read(
+                lambda store: moving.check_empty(store.session, "the database")
             )
+        try:
+            for org, database in databases.items():
+                await _load(database, staging, org)
+        except BaseException:
+            for database in databases.values():
+                await database.write(lambda store: moving.empty(store.session), timeout=None)
+            raise
+
+
+async def _load(database: Database, staging: Path, org: str) -> None:
+    for part, tables in (("identity", IDENTITY), ("projection", PROJECTION)):
+        kept = staging / SNAPSHOTS / f"{org}.{part}"
+        await database.write(
+            lambda store, kept=kept, tables=tables: copying.load(store.session, kept, tables),
+            timeout=None,
+        )
 
 
 def _sync_tree(folder: Path) -> None:

@@ -36,6 +36,13 @@ STOP_GRACE = 10.0
 RELOAD_TIMEOUT = 15.0
 """Seconds until a server has read its configuration again."""
 
+ONE_CORE = {"GOMAXPROCS": "1"}
+"""The environment of our server, where the operator has not set it: it works on one core at a time.
+
+Otherwise each message wakes threads on several cores, which cost a sixth more processor time for a stored publish and
+gain nothing: one core stores thousands of records a second, and all of them wait for the same disk.
+"""
+
 _POLL = 0.005
 
 
@@ -251,6 +258,7 @@ async def _spawn(binary: Path, config: ServerConfig, lock: int) -> asyncio.subpr
             stdout=stderr,
             stderr=stderr,
             pass_fds=(lock,),
+            env=ONE_CORE | os.environ,
             # A Ctrl-C is for Postroom: it stops the server when everything else has ended.
             start_new_session=True,
             preexec_fn=die_with_parent(signal.SIGTERM),

@@ -6,7 +6,6 @@ The second token of the subject is the asker's uid, which nats-server has checke
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +26,7 @@ from postroom.identity import jwt
 from postroom.observe import get_logger
 from postroom.protocol import subjects
 from postroom.protocol.limits import MAX_LIST
+from postroom_a2a import strict_json
 from postroom_a2a.limits import ConcurrencyLimit
 
 log = get_logger(__name__)
@@ -91,7 +91,7 @@ class AgentRequests:
             verb = self._verbs.get(said.rest)
             if verb is None:
                 raise NotFound(f"there is no request {'.'.join(said.rest)}")
-            asked = json.loads(message.payload or b"{}")
+            asked = strict_json.loads(message.payload or b"{}")
             if not isinstance(asked, dict):
                 raise InvalidInput("a request is a JSON object")
             with self._limit.slot(said.sender):
@@ -100,7 +100,7 @@ class AgentRequests:
             answer = {"error": problem(error)}
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             answer = {"error": problem(InvalidInput(f"the request cannot be read: {error}"))}
-        return json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
+        return strict_json.dumps(answer)
 
     async def _resolve(self, _asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
         agent = await self._directory.resolve(str(asked.get("ref", "")))
@@ -145,6 +145,10 @@ def _of_uid(verb: TaskVerb) -> Verb:
 def _user_key(message: Message) -> str:
     """The connection's user key: nats-server puts it on requests that cross a shared import."""
     try:
-        return str(json.loads(message.metadata.get("Nats-Request-Info", "{}")).get("user", ""))
+        return str(
+            strict_json.loads(message.metadata.get("Nats-Request-Info", "{}").encode()).get(
+                "user", ""
+            )
+        )
     except (ValueError, AttributeError):
         return ""

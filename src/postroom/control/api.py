@@ -11,6 +11,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from postroom import __version__
+from postroom.control.hot_routes import HotRoutes
+from postroom.control.org_router import Scope
 from postroom.control.orgs import Orgs
 from postroom.control.parts import Parts
 from postroom.control.routes import (
@@ -48,8 +50,8 @@ log = get_logger(__name__)
 
 def build_api(
     parts: Parts, announcement: Callable[[], Announcement], managed: Orgs | None = None
-) -> FastAPI:
-    """The application of one organisation.
+) -> tuple[FastAPI, HotRoutes]:
+    """The application of one organisation, and what answers its hot routes.
 
     Args:
         announcement: returns the present content of `server.json`.
@@ -82,8 +84,11 @@ def build_api(
         trust,
         retention,
     )
+    hot = HotRoutes(parts.gate.is_operator, _failure)
     for part in routers:
-        app.include_router(part.router(parts), prefix="/v1", dependencies=only_operator)
+        routes = part.router(parts)
+        app.include_router(routes, prefix="/v1", dependencies=only_operator)
+        hot.add(routes, "/v1")
     app.include_router(workers.leftovers_router(parts), prefix="/v1", dependencies=only_operator)
     status = room.router(parts, announcement)
     app.include_router(status, prefix="/v1", dependencies=only_operator)
@@ -92,7 +97,7 @@ def build_api(
         saving = backup.router(parts, managed)
         app.include_router(saving, prefix="/v1", dependencies=only_operator)
         app.include_router(orgs.absent_router(managed), dependencies=only_operator)
-    return app
+    return app, hot
 
 
 def _answer_problems(app: FastAPI) -> None:
@@ -132,7 +137,14 @@ async def _http(_: Request, error: HTTPException) -> JSONResponse:
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    return _failure(request.scope, error)
+
+
+def _failure(scope: Scope, error: Exception) -> JSONResponse:
+    """The answer for any error of a route."""
+    if isinstance(error, PostroomError):
+        return _document(error)
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return _document(StateUnwritable("the disk is full", remedy="free space, then do it again"))
-    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    log.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
     return _document(PostroomError("an internal error; the control plane's log has it"))

@@ -15,6 +15,7 @@ from postroom.bus.embedded import STOP_GRACE
 from postroom.control import nats_server
 from postroom.control.statefile import StateLock
 from postroom.errors import Conflict, InvalidInput, NotFound
+from postroom.identity import keyring
 from postroom.identity.trust import Trust
 from postroom.settings import DEFAULT_ORG, Settings
 from postroom.store.database import Database
@@ -53,7 +54,7 @@ def back_up_stopped(settings: Settings, file: Path, passphrase: str) -> Taken:
         AlreadyRunning: one runs on the state folder.
         NotFound: the state folder has no post room.
     """
-    if not settings.database.exists():
+    if keyring.load(settings.keys) is None:
         raise NotFound(f"there is no post room in {settings.state}")
     os.umask(0o077)
     lock = StateLock.acquire(settings)
@@ -72,10 +73,9 @@ async def _back_up_stopped(settings: Settings, file: Path, passphrase: str) -> T
         stack.callback(os.close, held)
         databases = {}
         for org in trust.orgs:
-            home = settings.for_org(org)
-            if home.database_url or home.database.exists():
-                databases[org] = await stack.enter_async_context(Database(place_of(home)))
-                await migrate(databases[org])
+            place = place_of(settings.for_org(org))
+            databases[org] = await stack.enter_async_context(Database(place))
+            await migrate(databases[org])
         return await asyncio.to_thread(back_up, settings, databases, file, passphrase, 0)
 
 

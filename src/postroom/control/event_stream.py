@@ -6,7 +6,6 @@ change only says that there is something to read. The states of workers are the 
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ from postroom.projection.changes import ALERTS, MAIL, POSTS, TASKS, WORKERS, Sig
 from postroom.protocol.intervals import STREAM_BEAT
 from postroom.store.database import Store
 from postroom.tasks import views as task_views
+from postroom_a2a import strict_json
 
 ALERTS_READ = 50
 """Newest alerts among which the stream looks for new ones."""
@@ -57,7 +57,7 @@ class StreamEvent:
 
     def event(self) -> str:
         """The event in its wire form."""
-        data = json.dumps(self.record, ensure_ascii=False)
+        data = strict_json.dumps(self.record).decode()
         return f"id: {self.cursor}\nevent: {self.kind}\ndata: {data}\n\n"
 
 

@@ -1,8 +1,4 @@
-"""HTTP listeners: the ports for people, and single connections for the doors of workers.
-
-Any process of this machine can connect without a key, and uvicorn waits for ever for a request that does not come or
-does not end. `DeadlineProtocol` bounds the time and the number of such connections.
-"""
+"""HTTP listeners: the ports for people, and single connections for the doors of workers."""
 
 from __future__ import annotations
 
@@ -10,17 +6,13 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
-import resource
 import socket
 import ssl
 from collections.abc import Generator
-from typing import ClassVar
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.server import ServerState
 
+from postroom.control.http_protocol import Connections, DeadlineProtocol
 from postroom.control.org_router import WORKER, App, Receive, Scope, Send
 from postroom.errors import InvalidInput, PortTaken
 
@@ -71,70 +63,12 @@ def bind(host: str, port: int | None, *, usual: int, tls: bool = False) -> socke
     return listener
 
 
-UNFINISHED = (h11.IDLE, h11.SEND_BODY)
-"""States of a peer whose request has not begun, or not ended."""
-
-
-def _half_of_descriptors() -> int:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return soft // 2 if soft > 0 else 10_000
-
-
-class DeadlineProtocol(H11Protocol):
-    """Cuts a connection whose request takes too long, and connections above the limit.
-
-    Attributes:
-        deadline: seconds for a whole request; the connection is cut after twice as long at the latest.
-        least: bytes in that time with which a longer request counts as going on: a large upload.
-        most: open connections of one listener; the other half of the descriptors is for the post room's work.
-    """
-
-    deadline: ClassVar[float] = 15.0
-    least: ClassVar[int] = 64 * 1024
-    most: ClassVar[int] = _half_of_descriptors()
-    _timer: asyncio.TimerHandle | None = None
-    _taken: int = 0
-
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        """Start the deadline; cut a connection above the limit."""
-        super().connection_made(transport)
-        if len(self.connections) > self.most:
-            transport.abort()
-        else:
-            self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the deadline."""
-        if self._timer is not None:
-            self._timer.cancel()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Count the bytes of the request."""
-        self._taken += len(data)
-        super().data_received(data)
-
-    def _watch(self) -> None:
-        self._seen = self.cycle, self.conn.their_state
-        self._taken = 0
-        self._timer = self.loop.call_later(self.deadline, self._look)
-
-    def _look(self) -> None:
-        # Unchanged since one whole deadline: the same request, or the same wait for one.
-        now = self.cycle, self.conn.their_state
-        if self.conn.their_state in UNFINISHED and now == self._seen and not self._goes_on():
-            self.transport.abort()
-        else:
-            self._watch()
-
-    def _goes_on(self) -> bool:
-        """Whether the application reads the request's body, and enough of it comes."""
-        taken = self.cycle is not None and not self.cycle.response_complete
-        return taken and self._taken >= self.least
-
-
 class _Server(uvicorn.Server):
     """uvicorn inside our own TaskGroup, which handles the signals."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.server_state = Connections()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -205,7 +139,7 @@ class WorkerDialer:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._state = ServerState()
+        self._state = Connections()
 
     async def dial(self, uid: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """The near end of a connection whose far end is served as worker `uid`."""

@@ -104,9 +104,8 @@ class Organisation:
             announcement: returns the present content of `server.json`.
             orgs: all organisations, for the default one to manage.
         """
-        self.parts.installation.router.open(
-            build_api(self.parts, announcement, orgs), self.owner.org
-        )
+        api, hot = build_api(self.parts, announcement, orgs)
+        self.parts.installation.router.open(api, self.owner.org, hot.answer)
         await self.parts.workers.restore()
 
     async def alert(self, alert: Alert) -> None:

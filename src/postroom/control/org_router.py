@@ -27,6 +27,8 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Hot = Callable[[Scope, Receive, Send], Awaitable[Receive | None]]
+"""As `App`, but returns None if it has answered, otherwise from where the request is to be received."""
 
 STREAMED = "/v1/blobs"
 """Paths whose bodies are not held in memory; their routes bound them."""
@@ -48,19 +50,28 @@ class OrgRouter:
     def __init__(self, hosts: frozenset[str]) -> None:
         self._hosts = hosts
         self._apis: dict[str, App] = {}
+        self._hot: dict[str, Hot] = {}
         self._doors: dict[str, str] = {}
 
-    def open(self, api: App, org: str = DEFAULT_ORG) -> None:
-        """Hand requests for `org` to `api`; with the default one `/readyz` reports ready."""
+    def open(self, api: App, org: str = DEFAULT_ORG, hot: Hot | None = None) -> None:
+        """Hand requests for `org` to `api`; with the default one `/readyz` reports ready.
+
+        Args:
+            hot: answers requests before `api` sees them, or leaves them to it.
+        """
         self._apis[org] = api
+        if hot is not None:
+            self._hot[org] = hot
 
     def close(self, org: str) -> None:
         """Stop handing requests to `org`."""
         self._apis.pop(org, None)
+        self._hot.pop(org, None)
 
     def shut(self) -> None:
         """Answer only `/livez` from now on."""
         self._apis.clear()
+        self._hot.clear()
 
     def admit(self, worker: str, org: str) -> None:
         """Hand requests through the door of `worker` to the API of `org` and to no other."""
@@ -97,7 +108,12 @@ class OrgRouter:
                     return
                 if org and WORKER not in scope:
                     # The prefix before the API's own paths (ASGI 3, root_path).
-                    scope = {**scope, "root_path": ORGS + org}
+                    scope["root_path"] = ORGS + org
+                if hot := self._hot.get(org or DEFAULT_ORG):
+                    left = await hot(scope, receive, send)
+                    if left is None:
+                        return
+                    receive = left
                 if scope["path"].removeprefix(scope.get("root_path", "")).startswith(STREAMED):
                     await api(scope, receive, send)
                 else:
@@ -127,8 +143,14 @@ class OrgRouter:
     def _check(self, scope: Scope) -> None:
         if WORKER in scope:
             return  # no browser can reach a worker's door
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        host, origin = headers.get(b"host", ""), headers.get(b"origin")
+        host, origin = "", None
+        for name, value in scope["headers"]:
+            if name == b"host":
+                if host:
+                    raise Forbidden("a request has one Host")
+                host = value.decode("latin-1")
+            elif name == b"origin":
+                origin = value.decode("latin-1")
         check_host(host, origin, self._hosts, pages=self._hosts)
 
 

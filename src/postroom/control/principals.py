@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
-from postroom.control.org_router import WORKER
+from postroom.control.org_router import WORKER, Scope
 from postroom.errors import Forbidden, Unauthorized
 from postroom.identity.tokens import digest, matches
 from postroom.store.database import Database
@@ -22,6 +22,14 @@ class Gate:
 
     operator_sha256: str
     database: Database
+
+    def is_operator(self, scope: Scope) -> bool:
+        """Whether a request is the operator's; `operator` says why it is not."""
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        if WORKER in scope or len(given) != 1:
+            return False
+        kind, _, token = given[0].decode("latin-1").partition(" ")
+        return kind.lower() == "bearer" and matches(token, self.operator_sha256)
 
     async def operator(self, request: Request) -> None:
         """Let the operator in; Unauthorized without the key, Forbidden for a worker."""

@@ -27,11 +27,12 @@ from postroom.bus.host import BusHost
 from postroom.bus.server_config import ServerConfig
 from postroom.bus.space import check_room
 from postroom.bus.supervisor import Supervisor
-from postroom.control import nats_server
+from postroom.control import event_loop, nats_server
 from postroom.control.banner import banner, notes, own_addresses, say
 from postroom.control.certificate import open_certificate
 from postroom.control.endpoints import bracketed, plan
 from postroom.control.http_listener import HttpListener, bind
+from postroom.control.http_protocol import raise_descriptors
 from postroom.control.org_router import OrgRouter
 from postroom.control.statefile import Announcement, StateLock, announce, prepare, withdraw
 from postroom.errors import PortTaken, PostroomError, StateUnwritable, leaves
@@ -57,6 +58,7 @@ def run(settings: Settings) -> int:
     """Run until SIGINT, SIGTERM or a shutdown request; returns the exit status."""
     umask = os.umask(0o077)  # files of this process and its children are for this user alone
     sys.dont_write_bytecode = True  # others may share the installation: see `compiled`
+    raise_descriptors()
     prepare(settings)
     lock = StateLock.acquire(settings)
     withdraw(settings)  # a killed post room leaves it, and its process id may be another's by now
@@ -75,7 +77,7 @@ def run(settings: Settings) -> int:
 def _run(settings: Settings, umask: int) -> None:
     to_file(settings.logs / "control.log")
     try:
-        asyncio.run(_PostRoom(settings, umask).live())
+        event_loop.run(_PostRoom(settings, umask).live())
     except Exception as failure:
         log.exception("the post room ends")
         raise _reported(failure, settings) from None

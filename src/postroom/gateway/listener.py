@@ -107,10 +107,12 @@ class TlsListener:
 
     async def _greet(self, connection: socket.socket) -> None:
         transport: asyncio.Transport | None = None
+        first_line = FirstLine(_nothing)
         try:
             async with asyncio.timeout(2 * self._deadlines.preface):
-                opened, first_line = await asyncio.get_running_loop().connect_accepted_socket(
-                    lambda: FirstLine(_nothing),
+                # Not the protocol that comes back: uvloop returns that of TLS.
+                opened, _ = await asyncio.get_running_loop().connect_accepted_socket(
+                    lambda: first_line,
                     connection,
                     ssl=self._tls,
                     ssl_handshake_timeout=self._deadlines.preface,

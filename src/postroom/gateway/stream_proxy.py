@@ -34,6 +34,8 @@ class _CountingWriter(asyncio.StreamWriter):
     conn: GatewayConnection
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self.transport.is_closing():  # uvloop's transport would raise no OSError
+            raise ConnectionResetError("the sandbox has hung up")
         self.conn.passed += len(data)
         super().write(data)
 
@@ -58,7 +60,8 @@ class StreamProxy:
         writer.conn = conn
         if transport.is_closing():
             reader.feed_eof()
-        transport.resume_reading()
+        else:
+            transport.resume_reading()
         if first:
             reader.feed_data(first)
         await self._proxy(conn, reader, writer)

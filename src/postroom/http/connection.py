@@ -95,6 +95,8 @@ class HttpConnection:
         except h11.LocalProtocolError as error:
             raise ProtocolViolation(f"that cannot be sent as HTTP/1.1: {error}") from error
         if data:
+            if self.writer.transport.is_closing():  # uvloop's transport would raise no OSError
+                raise ConnectionResetError("the connection has ended")
             self.writer.write(data)
 
     async def send(self, event: Any, timeout: float | None) -> None:

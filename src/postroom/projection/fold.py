@@ -15,7 +15,7 @@ that is still on its way waits until those streams are folded as far as they wer
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +23,7 @@ from functools import partial
 from postroom.bus.port import BusAdmin, Message
 from postroom.errors import (
     BusDisconnected,
+    DatabaseAway,
     EnvironmentFault,
     NoResponders,
     NotFound,
@@ -61,6 +62,7 @@ MAX_ACK_PENDING = 4096
 
 PASSING = (
     BusDisconnected,
+    DatabaseAway,
     NoResponders,
     Refused,
     RequestTimeout,
@@ -71,6 +73,9 @@ PASSING = (
 """Faults that end by themselves, or when a person has made room."""
 
 FIRST_RETRY = 0.1
+WATCH = 5.0
+"""Seconds between two looks for rows that the database has forgotten."""
+
 LAST_RETRY = 5.0
 """The longest pause in seconds while the disk is full or the bus is away. Nothing is lost meanwhile, so attempts
 never end.
@@ -170,6 +175,9 @@ class Fold:
             after, partial(self._persistently, "what follows"), self._poisoned, self._intake.poke
         )
         self._live = False
+        # What this process has committed, where the database may forget it.
+        self._stored: dict[str, int] = {}
+        self._forgotten = False
 
     async def run(self) -> None:
         """Fold until cancelled.
@@ -184,6 +192,8 @@ class Fold:
                     self._read(stream, tasks)
                 tasks.create_task(self._fold(tasks), name="fold")
                 tasks.create_task(self._following.run(), name="fold-following")
+                if self._database.place.forgets:
+                    tasks.create_task(self._watch(), name="fold-watch")
         finally:
             if self._following.unsaved:
                 with suppress(PostroomError):
@@ -252,6 +262,7 @@ class Fold:
     def _cursors(self, store: Store) -> None:
         for stream in self._streams.values():
             stream.brought = stream.position = store.cursor(stream.name)
+            self._stored[stream.name] = stream.position
         for part in self._after:
             part.begin(store)
 
@@ -318,10 +329,14 @@ class Fold:
         """Fold what has come, for ever."""
         while True:
             batches, marks = await self._intake.take()
-            if batches or self._following.unsaved:
+            done = Folded()
+            if not self._forgotten and (batches or self._following.unsaved):
                 done = await self._committed(batches)
-                for name, first in done.early.items():
-                    await self._hold_back(name, first, batches[name], marks.pop(name, ()), tasks)
+            if self._forgotten:
+                await self._read_again(tasks)
+                continue
+            for name, first in done.early.items():
+                await self._hold_back(name, first, batches[name], marks.pop(name, ()), tasks)
             for each in marks.values():
                 for mark in each:
                     mark()
@@ -344,6 +359,7 @@ class Fold:
         self.statistics.ignored += done.ignored
         for name, position in done.positions.items():
             self._move(self._streams[name], position)
+            self._stored[name] = position
         self._changes.publish(done.changes)
         return done
 
@@ -387,6 +403,8 @@ class Fold:
         self.statistics.transactions += 1
 
         def work(store: Store) -> tuple[Folded, Sequence[Sequence[object]]]:
+            if self._has_forgotten(store, batches):
+                return Folded(), [[] for _ in self._after]
             done = fold_all(store, self._rules, batches, self._waits)
             return done, self._find(store, done.changes)
 
@@ -397,6 +415,38 @@ class Fold:
         if not self._live:
             return [[] for _ in self._after]
         return [part.find(store, changes) for part in self._after]
+
+    # ── a database that forgets ─────────────────────────────────────────────────────────────────────────
+
+    def _has_forgotten(self, store: Store, streams: Iterable[str]) -> bool:
+        """Whether a crash of the database has undone what this fold has committed to it."""
+        if self._database.place.forgets:
+            self._forgotten = any(store.cursor(name) < self._stored[name] for name in streams)
+        return self._forgotten
+
+    async def _watch(self) -> None:
+        """Look for ever whether something is gone: its streams may bring nothing new for a long time."""
+        while True:
+            await asyncio.sleep(WATCH)
+            with suppress(*PASSING):
+                if await self._database.fold(lambda store: self._has_forgotten(store, self._rules)):
+                    self._intake.poke()
+
+    async def _read_again(self, tasks: asyncio.TaskGroup) -> None:
+        """Fold the streams again from where the database has them."""
+        log.warning("the database has forgotten what was folded last; it is folded again")
+        for stream in self._streams.values():
+            if stream.reader is not None:
+                stream.reader.cancel()
+        await self._persistently("SQL", self._recall)
+        for stream in self._streams.values():
+            self._intake.drop(stream.name)
+            stream.awaited = None
+            self._read(stream, tasks)
+
+    async def _recall(self) -> None:
+        self._forgotten = False
+        await self._database.write(self._cursors)
 
     # ── order ───────────────────────────────────────────────────────────────────────────────────────────
 

@@ -39,6 +39,13 @@ class Intake:
         self._marks[stream].append(done)
         self._more.set()
 
+    def drop(self, stream: str) -> None:
+        """Forget what the stream has brought."""
+        self._records[stream].clear()
+        self._marks[stream].clear()
+        self._room.set()
+        self.unblock(stream)
+
     def poke(self) -> None:
         """Let the reader come back, also with nothing."""
         self._more.set()

@@ -12,7 +12,6 @@ With `request` it is no plain message but asks for an A2A task.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +19,7 @@ from postroom.errors import InvalidInput, InvalidName, MessageTooLarge, Protocol
 from postroom.protocol.ids import check_message_id
 from postroom.protocol.limits import MAX_DEPTH, MAX_ENVELOPE_BYTES, MAX_LABEL
 from postroom.protocol.records import read_record, too_deep
+from postroom_a2a import strict_json
 from postroom_a2a.messages import context_fault
 from postroom_a2a.times import format_time, parse_time
 
@@ -93,11 +93,10 @@ class Envelope:
         if self.request is not None:
             record["request"] = _request_record(self.request)
         try:
-            payload = json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+            # A lone surrogate, which may come from an agent's JSON line, becomes a question mark.
+            encoded = strict_json.dumps(record)
         except (ValueError, RecursionError) as error:
             raise InvalidInput(f"the message cannot be written as JSON: {error}") from error
-        # A lone surrogate has no UTF-8 form; it may come from an agent's JSON line.
-        encoded = payload.encode("utf-8", errors="replace")
         if len(encoded) > MAX_ENVELOPE_BYTES:
             raise MessageTooLarge(
                 f"the message has {len(encoded)} bytes, the limit is {MAX_ENVELOPE_BYTES}",

@@ -7,7 +7,6 @@ context) → `answered`; or `dead` with a reason. States only move forward. A me
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,6 +15,7 @@ from typing import Any
 from postroom.errors import InvalidName, ProtocolViolation
 from postroom.protocol.ids import check_message_id
 from postroom.protocol.records import instant, read_record
+from postroom_a2a import strict_json
 from postroom_a2a.text import one_line
 
 
@@ -109,7 +109,7 @@ class Receipt:
         }
         if self.reason:
             record["reason"] = self.reason
-        return json.dumps(record, separators=(",", ":")).encode()
+        return strict_json.dumps(record)
 
     @classmethod
     def decode(cls, payload: bytes) -> Receipt:

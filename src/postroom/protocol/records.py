@@ -7,18 +7,15 @@ deep Python can go depends on who calls, so what one place can read another one 
 
 from __future__ import annotations
 
-import json
 import math
-import re
-from typing import Any, NoReturn
+from typing import Any
 
 from postroom.errors import ProtocolViolation
 from postroom.protocol.limits import MAX_DEPTH, TASK_DEPTH
+from postroom_a2a import strict_json
 
 PRIORITY_DEPTH = TASK_DEPTH + 8
 """In records of PRIORITY: a task is a part of some."""
-
-_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def read_record(payload: bytes, depth: int = MAX_DEPTH) -> dict[str, Any]:
@@ -29,10 +26,7 @@ def read_record(payload: bytes, depth: int = MAX_DEPTH) -> dict[str, Any]:
         ProtocolViolation: it is anything else.
     """
     try:
-        text = payload.decode("utf-8")
-        record = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
-        if _SURROGATE_ESCAPE.search(text):  # an escaped pair is a character; half of one is not
-            json.dumps(record, ensure_ascii=False).encode("utf-8")
+        record = strict_json.loads(payload)
     except (ValueError, RecursionError) as error:
         raise ProtocolViolation(f"not JSON: {error}") from error
     if not isinstance(record, dict):
@@ -74,14 +68,3 @@ def instant(record: dict[str, Any], key: str) -> float:
         return float(value)
     except OverflowError as error:
         raise ProtocolViolation(f"{key} is no time") from error
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"the number {text} is too large")
-    return number
-
-
-def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not JSON")

@@ -65,9 +65,13 @@ class BubblewrapHandle:
         """
         reader = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), status)
+        piped, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), status
+        )
         # From here on a task waits for the process, whatever happens to this call.
         self._end = asyncio.create_task(self._run_to_end(reader), name="sandbox")
+        # uvloop leaves a pipe open that has come to its end.
+        self._end.add_done_callback(lambda _: piped.close())
         try:
             async with asyncio.timeout(deadline):
                 await self._begun.wait()

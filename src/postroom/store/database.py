@@ -74,10 +74,12 @@ class Place(Protocol):
 
     Attributes:
         shared: all connections are one, so reads take turns with writes.
+        forgets: it may crash while we live, and undo what `fold` has committed last.
         parts: identity and projection, each with its tables: what has a version of its own.
     """
 
     shared: bool
+    forgets: bool
     parts: Mapping[str, Sequence[sqlalchemy.Table]]
 
     def connect(self, *, writes: bool, timeout: float | None = None) -> StoreConnection:

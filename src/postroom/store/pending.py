@@ -122,6 +122,24 @@ _OPEN_REQUESTS = prepared(
 )
 
 
+_COUNT_UNTAKEN = prepared(
+    select(func.count()).where(
+        _OPEN,
+        messages.c.state == State.ACCEPTED.value,
+        messages.c.recipient == bindparam("to"),
+    )
+)
+_WAITED_FOR = prepared(
+    select(messages.c.recipient)
+    .join(agents, agents.c.uid == messages.c.recipient)
+    .where(_OPEN, _UNSEEN, messages.c.stored_at < bindparam("before"))
+    .where(agents.c.kind.in_(("worker", "external")))
+    .group_by(messages.c.recipient)
+    .order_by(func.random())  # more than that take turns
+    .limit(bindparam("most"))
+)
+
+
 class PendingStore:
     """What is still to happen to messages."""
 
@@ -188,20 +206,8 @@ class PendingStore:
 
     def count_untaken(self, recipient: str) -> int:
         """The number of messages to that agent that nobody took."""
-        found = select(func.count()).where(
-            _OPEN, messages.c.state == State.ACCEPTED.value, messages.c.recipient == recipient
-        )
-        return self._session.scalar(found)
+        return self._session.scalar(_COUNT_UNTAKEN, to=recipient)
 
     def recipients_waited_for(self, before: float, limit: int) -> list[str]:
         """Uids of workers and external agents with an unseen message from before `before`."""
-        found = (
-            select(messages.c.recipient)
-            .join(agents, agents.c.uid == messages.c.recipient)
-            .where(_OPEN, _UNSEEN, messages.c.stored_at < before)
-            .where(agents.c.kind.in_(("worker", "external")))
-            .group_by(messages.c.recipient)
-            .order_by(func.random())  # more than `limit` of them take turns
-            .limit(limit)
-        )
-        return list(self._session.column(found))
+        return self._session.column(_WAITED_FOR, before=before, most=limit)

@@ -116,10 +116,15 @@ def _write(file: BinaryIO, header: SnapshotHeader, tables: Sequence[Table], rows
             put(_line({"table": table.name, "columns": [column.name for column in table.columns]}))
             counted[table.name] = 0
             for chunk in _chunks(rows(table)):
-                put("".join(map(_line, _encoded(table, chunk))))
+                put("".join(lines(table, chunk)))
                 counted[table.name] += len(chunk)
                 time.sleep(PAUSE)
         packed.write(_line({"rows": counted, "sha256": seen.hexdigest()}).encode())
+
+
+def lines(table: Table, rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """The line of each row, the same whichever database it is from."""
+    return map(_line, _encoded(table, rows))
 
 
 def _line(value: Any) -> str:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 
@@ -42,8 +44,7 @@ async def compile_modules(umask: int = -1) -> None:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
-        preexec_fn=die_with_parent(),
-        umask=umask,
+        preexec_fn=partial(_prepare, umask, die_with_parent()),
     )
     try:
         async with asyncio.timeout(DEADLINE):
@@ -55,6 +56,14 @@ async def compile_modules(umask: int = -1) -> None:
             process.kill()
         await process.wait()
     log.debug("Postroom is %s", "compiled" if is_compiled() else "not compiled: read-only?")
+
+
+def _prepare(umask: int, arm: Callable[[], None] | None) -> None:
+    # uvloop starts no process with a `umask`, so the process sets it itself.
+    if umask >= 0:
+        os.umask(umask)
+    if arm is not None:
+        arm()
 
 
 def is_compiled() -> bool:

@@ -349,7 +349,7 @@ async def serving(double: Double) -> AsyncGenerator[str]:
     """Its URL while it serves on a free port of loopback."""
     listener = socket.create_server(("127.0.0.1", 0))
     double.port = listener.getsockname()[1]
-    config = uvicorn.Config(double.app(), log_level="warning", lifespan="off")
+    config = uvicorn.Config(double.app(), log_level="warning", lifespan="off", http="h11")
     server = uvicorn.Server(config)
     server.capture_signals = _no_signals
     tasks = [asyncio.create_task(server.serve(sockets=[listener]))]

@@ -579,7 +579,9 @@ async def bridge(port: int, path: str) -> asyncio.Server:
 
 async def serve(path: str, token: str, *, argv: bool, way_out: tuple[int, str] | None) -> None:
     """Serve on a unix socket and, in a network of its own, on execd's port."""
-    config = uvicorn.Config(Execd(token, argv=argv).app(), log_level="warning", lifespan="off")
+    config = uvicorn.Config(
+        Execd(token, argv=argv).app(), log_level="warning", lifespan="off", http="h11"
+    )
     outer = socket.socket(socket.AF_UNIX)
     outer.bind(path)
     sockets = [outer]

@@ -212,7 +212,7 @@ class AnswerReader:
     # ── frames ───────────────────────────────────────────────────────────────────────────────────────
 
     def _arrived(self, frame: Frame) -> None:
-        self._heard = asyncio.get_running_loop().time()
+        self._heard = self.js.mailbox.loop.time()
         ack = parse_ack_subject(frame.reply)
         if ack is None:
             self._control_frame(frame)
@@ -308,7 +308,7 @@ class AnswerReader:
         }
         # Deliveries may come before the answer to this call.
         self._consumer, self._delivered = name, 0
-        self._heard = asyncio.get_running_loop().time()
+        self._heard = self.js.mailbox.loop.time()
         try:
             await self.js.create_consumer(stream, name, config)
         except Refused as error:

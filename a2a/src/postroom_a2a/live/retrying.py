@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from time import monotonic
 
 from postroom_a2a.binding.frames import Request, Response
 from postroom_a2a.live.calling import Caller, new_id
@@ -23,19 +24,17 @@ class RetryingCaller:
 
     async def call(self, request: Request, *, timeout: float) -> Response:
         """As `Caller.call`; SERVER_BUSY comes back when no time or attempt is left."""
-        loop = asyncio.get_running_loop()
-        until, failures = loop.time() + timeout, 0
+        until, failures = monotonic() + timeout, 0
         while True:
             response = await self._caller.call(request, timeout=timeout)
             failures += 1
             if not (_busy(response) and await self._pause(failures, until)):
                 return response
-            request.id, timeout = new_id(), until - loop.time()
+            request.id, timeout = new_id(), until - monotonic()
 
     async def stream(self, request: Request, *, timeout: float) -> AsyncGenerator[Response, None]:
         """As `Caller.stream`; SERVER_BUSY comes back when no time or attempt is left."""
-        loop = asyncio.get_running_loop()
-        until, failures = loop.time() + timeout, 0
+        until, failures = monotonic() + timeout, 0
         while True:
             async with aclosing(self._caller.stream(request, timeout=timeout)) as responses:
                 first = await anext(responses, None)
@@ -47,7 +46,7 @@ class RetryingCaller:
                     async for response in responses:
                         yield response
                     return
-            request.id, timeout = new_id(), until - loop.time()
+            request.id, timeout = new_id(), until - monotonic()
 
     async def close(self) -> None:
         """As `Caller.close`."""
@@ -56,7 +55,7 @@ class RetryingCaller:
     async def _pause(self, failures: int, until: float) -> bool:
         """Wait before the next attempt; False if no time or attempt is left."""
         pause = self._policy.delay(failures)
-        left = until - asyncio.get_running_loop().time()
+        left = until - monotonic()
         if failures >= self._policy.attempts or pause >= left:
             return False
         await asyncio.sleep(pause)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import NamedTuple
 
 from postroom_a2a.text import one_line
 
 ACK = b"+ACK"
 WORKING = b"+WPI"
+
+
+_FIELDS = r"([^.]*)\.([^.]*)\.([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)"
+_SHORT = re.compile(rf"\$JS\.ACK\.{_FIELDS}")
+_LONG = re.compile(rf"\$JS\.ACK\.[^.]*\.[^.]*\.{_FIELDS}(?:\.[^.]*)*")
 
 
 class Place(NamedTuple):
@@ -47,21 +53,12 @@ class AckSubject(NamedTuple):
 
 def parse_ack_subject(reply: str) -> AckSubject | None:
     """The fields of `reply`; None if it is not the reply subject of a delivery."""
-    if not reply.startswith("$JS.ACK."):
+    found = _SHORT.fullmatch(reply) or _LONG.fullmatch(reply)
+    if found is None:
         return None
-    tokens = reply.split(".")
-    if len(tokens) >= 11:
-        del tokens[2:4]
-    elif len(tokens) != 9:
-        return None
-    numbers = tokens[4:9]
-    for number in numbers:
-        if not (number.isascii() and number.isdigit()):
-            return None
-    attempt, sequence, number, stamp, pending = map(int, numbers)
-    stream = tokens[2]
-    place = Place(stream, sequence, stamp, f"{stream}.{sequence}.{stamp}")
-    return AckSubject(place, tokens[3], attempt, number, pending)
+    stream, consumer, attempt, sequence, number, stamp, pending = found.groups()
+    place = Place(stream, int(sequence), int(stamp), f"{stream}.{int(sequence)}.{int(stamp)}")
+    return AckSubject(place, consumer, int(attempt), int(number), int(pending))
 
 
 def give_back(delay: float = 0.0) -> bytes:

@@ -146,7 +146,7 @@ class WireConnection(Inbound):
     def _begin(self, server: ServerAddress, session: ServerSession, info: dict[str, Any]) -> None:
         self._take_up(server, session, info)
         if lines := b"".join(each.line for each in self._routes.values()):
-            session.transport.write(lines)
+            session.write(lines)
         self._write_out()
 
     def _take_up(self, server: ServerAddress, session: ServerSession, info: dict[str, Any]) -> None:
@@ -155,7 +155,7 @@ class WireConnection(Inbound):
         self._pool.connected(server)
         self._learn(info)
         self._session = session
-        self._write = session.transport.write
+        self._write = session.write
         self._why = None
 
     def _came_back(self) -> None:
@@ -237,7 +237,7 @@ class WireConnection(Inbound):
         )
         former.frames_to(overlap.former)
         session.frames_to(overlap.next)
-        session.transport.write(b"".join(each.line for each in self._routes.values()))
+        session.write(b"".join(each.line for each in self._routes.values()))
         self._both, self._overlapping = (former, session), self._loop.create_future()
         elsewhere = info.get("server_id") != self._info.get("server_id")
         in_order = False
@@ -253,7 +253,7 @@ class WireConnection(Inbound):
             self._both = ()
             self._take_up(server, session, info)
             self._release()
-            former.transport.write(b"".join(each.end for each in self._routes.values()))
+            former.write(b"".join(each.end for each in self._routes.values()))
             in_order &= await self._has_processed(former, until)
             overlap.release()
             await self._has_processed(session, until)

@@ -15,6 +15,7 @@ from postroom_a2a.errors import InvalidInput
 _VERSION = b"NATS/1.0"
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _LOST = "surrogateescape"
+_BREAKS = frozenset("\r\n\t")
 
 
 class WireFrame:
@@ -71,19 +72,17 @@ def publish_line(subject: str, reply: str, block: int, size: int) -> bytes:
     """
     if block:
         middle = f"{reply} {block}" if reply else f"{block}"
-        line = f"HPUB {subject} {middle} {size}\r\n"
+        line = f"HPUB {subject} {middle} {size}"
     else:
-        line = f"PUB {subject} {reply} {size}\r\n" if reply else f"PUB {subject} {size}\r\n"
+        line = f"PUB {subject} {reply} {size}" if reply else f"PUB {subject} {size}"
     if (
         not subject
         or line.count(" ") != 2 + bool(reply) + bool(block)
-        or line.count("\r") != 1
-        or line.count("\n") != 1
-        or "\t" in line
-        or len(line) > MAX_CLIENT_LINE
+        or not (line.isprintable() or _BREAKS.isdisjoint(line))
+        or len(line) > MAX_CLIENT_LINE - 2
     ):
         raise InvalidInput(f"{subject[:100]!r} cannot be published, or {reply[:100]!r} answered")
-    return line.encode("utf-8", "surrogateescape")
+    return line.encode("utf-8", _LOST) + b"\r\n"
 
 
 def is_subject(subject: str) -> bool:

@@ -103,7 +103,7 @@ class Inbound(Outbound):
         """Write a line about a subscription to every session that is up; a later session begins with all of them."""
         self._write_out()
         for session in self._both:
-            session.transport.write(line)
+            session.write(line)
         if self._write is not None and not self._both:
             self._write(line)
 

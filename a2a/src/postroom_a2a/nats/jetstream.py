@@ -157,8 +157,9 @@ class JetStream:
         Raises:
             As `Mailbox.ask`; `BusDisconnected` also if there was no server all the time, so that nothing was sent.
         """
-        loop = asyncio.get_running_loop()
-        mailbox, deadline, failures = self.mailbox, loop.time() + timeout, 0
+        mailbox = self.mailbox
+        loop = mailbox.loop
+        deadline, failures = loop.time() + timeout, 0
         while True:
             if not mailbox.connection.is_connected:
                 await mailbox.connected(deadline)
@@ -187,7 +188,7 @@ class JetStream:
         repeat: bool = True,
     ) -> tuple[dict[str, Any] | Stored, bool]:
         """As `ask`, also while JetStream starts; a plain PubAck, the most frequent answer, needs no JSON parser."""
-        loop = asyncio.get_running_loop()
+        loop = self.mailbox.loop
         deadline, failures, first = loop.time() + timeout, 0, True
         while True:
             share = max(0.001, deadline - loop.time())

@@ -57,7 +57,8 @@ class Mailbox:
         self.prefix = prefix or self.connection.new_inbox()
         self._has_own_prefix = bool(prefix)
         self.late = 0
-        self._loop = asyncio.get_running_loop()
+        # `get_running_loop` asks the system for the process at each call, until Python 3.12.
+        self.loop = asyncio.get_running_loop()
         self.deadlines = AnswerDeadlines()
         self.hears_changes = self.connection.changed is not None
         self._changed_at = float("-inf")
@@ -113,7 +114,7 @@ class Mailbox:
     @property
     def recovering(self) -> bool:
         """Whether the server may still be loading its streams, since the connection came back lately or is down."""
-        return not self.connection.is_connected or self._loop.time() - self._changed_at < RECOVERY
+        return not self.connection.is_connected or self.loop.time() - self._changed_at < RECOVERY
 
     def _await_change(self) -> None:
         change = self.connection.changed
@@ -124,7 +125,7 @@ class Mailbox:
         """Fail calls whose answers may be lost, since the connection came back or is closed for good."""
         if self._subscription is None:
             return
-        self._changed_at = self._loop.time()
+        self._changed_at = self.loop.time()
         over = self.connection.is_closed
         for answer, _subject, until_change in self._asked.values():
             if (over or until_change) and not answer.done():
@@ -152,8 +153,8 @@ class Mailbox:
             change = connection.changed
             if change is None:
                 return
-            await asyncio.wait({change}, timeout=max(0.0, deadline - self._loop.time()))
-            if not connection.is_connected and self._loop.time() >= deadline:
+            await asyncio.wait({change}, timeout=max(0.0, deadline - self.loop.time()))
+            if not connection.is_connected and self.loop.time() >= deadline:
                 raise BusDisconnected(
                     "there is no connection to a NATS server",
                     remedy="wait until nats-server is back, then do it again",
@@ -235,7 +236,7 @@ class Mailbox:
         """
         if self._subscription is None:
             await self.open()
-        answer: asyncio.Future[Frame] = self._loop.create_future()
+        answer: asyncio.Future[Frame] = self.loop.create_future()
         if len(self._asked) >= MAX_WAITING:
             raise Refused(_TOO_MANY)
         reply = f"{prefix or self.prefix}.{_random_token()}"
@@ -332,18 +333,24 @@ class FrameQueue:
         self._size_limit = size_limit
         self._unread = 0
         self._frames: deque[Frame] = deque()
-        self._overrun = False
+        self._over = ""  # why no frame is taken any more
         self._waiter: asyncio.Future[None] | None = None
 
     def put(self, frame: Frame) -> None:
         """Take a frame; one beyond the limits breaks the stream."""
         size = len(frame.data)
         full = len(self._frames) >= self._limit or (0 < self._size_limit < self._unread + size)
-        if full or self._overrun:
-            self._overrun = True
-        else:
-            self._frames.append(frame)
-            self._unread += size
+        if full or self._over:
+            self.end("more frames of a stream lay unread than its reader takes")
+            return
+        self._frames.append(frame)
+        self._unread += size
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def end(self, why: str) -> None:
+        """Take no more frames; the reader gets `StreamBroken` behind those that it has not read."""
+        self._over = self._over or why
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -351,12 +358,10 @@ class FrameQueue:
         """The next frame.
 
         Raises:
-            StreamBroken: more frames came than may lie unread.
+            StreamBroken: more frames came than may lie unread, or somebody ended the stream.
             RequestTimeout: no frame came within `timeout` seconds.
         """
-        if not self._frames:
-            if self._overrun:
-                raise StreamBroken("more frames of a stream lay unread than its reader takes")
+        if not self._frames and not self._over:
             loop = asyncio.get_running_loop()
             self._waiter = waiter = loop.create_future()
             timer = loop.call_later(timeout, _expire, waiter)
@@ -365,6 +370,8 @@ class FrameQueue:
             finally:
                 timer.cancel()
                 self._waiter = None
+        if not self._frames:
+            raise StreamBroken(self._over)
         frame = self._frames.popleft()
         self._unread -= len(frame.data)
         return frame

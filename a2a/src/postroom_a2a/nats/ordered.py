@@ -23,13 +23,17 @@ from postroom_a2a.errors import (
 )
 from postroom_a2a.nats.acks import parse_ack_subject
 from postroom_a2a.nats.jetstream import JetStream
+from postroom_a2a.nats.mailbox import FrameQueue
 from postroom_a2a.nats.port import FAULTS, Frame, Subscription
 from postroom_a2a.nats.records import Record
 
 HEARTBEAT = 5.0
 """Seconds between the server's heartbeats while there is nothing new."""
 
-_UNREAD = 256
+_UNREAD = 65_536
+_UNREAD_SIZE = 64 * 1024 * 1024
+"""Frames and bytes that may lie unread; the server's flow control stops it earlier."""
+
 _INACTIVE = 30.0
 
 _ATTEMPTS = 5
@@ -64,11 +68,10 @@ class OrderedConsumer:
         self._heartbeat = heartbeat
         self._config = config
         self._name = secrets.token_hex(8)
-        self._frames: asyncio.Queue[Frame | None] = asyncio.Queue(_UNREAD)
+        self._frames = FrameQueue(_UNREAD, _UNREAD_SIZE)
         self._subscription: Subscription | None = None
         self._seen = 0
         self._change: asyncio.Future[None] | None = None
-        self._cut = False
 
     async def __aenter__(self) -> Self:
         """Subscribe and make the consumer; raises as `JetStream.api`."""
@@ -79,7 +82,7 @@ class OrderedConsumer:
             self._change.add_done_callback(self._connection_changed)
         try:
             # A pushed record keeps its own subject, so the mailbox's subscription cannot assign it to its consumer.
-            self._subscription = await connection.subscribe(inbox, cb=self._frames.put)
+            self._subscription = await connection.subscribe_now(inbox, self._frames.put)
         except FAULTS as error:
             raise BusDisconnected(f"the NATS connection failed: {error}") from error
         try:
@@ -103,9 +106,7 @@ class OrderedConsumer:
 
     def _connection_changed(self, _: asyncio.Future[None]) -> None:
         """Break at once: what was pushed while there was no connection is lost, and the next heartbeat is far."""
-        self._cut = True
-        if self._frames.empty():
-            self._frames.put_nowait(None)  # wakes the reader
+        self._frames.end(f"the connection to the consumer of {self._stream} was lost")
 
     async def next(self) -> Record | None:
         """The next record, or None for a heartbeat (there is no record at the moment).
@@ -114,22 +115,16 @@ class OrderedConsumer:
             StreamBroken: a record was lost, the connection was, or the consumer is gone.
         """
         while True:
-            if not self._frames.empty():
-                frame = self._frames.get_nowait()
-            else:
-                frame = None if self._cut else await self._next_frame()
-            if frame is None:
-                raise StreamBroken(f"the connection to the consumer of {self._stream} was lost")
+            frame = await self._next_frame()
             if frame.reply.startswith("$JS.ACK."):
                 return self._record(frame)
             if await self._read_status(frame):
                 return None
 
-    async def _next_frame(self) -> Frame | None:
+    async def _next_frame(self) -> Frame:
         try:
-            async with asyncio.timeout(3 * self._heartbeat):
-                return await self._frames.get()
-        except TimeoutError:
+            return await self._frames.get(3 * self._heartbeat)
+        except RequestTimeout:
             raise StreamBroken(f"the consumer of {self._stream} fell silent") from None
 
     async def left(self) -> int:
@@ -177,8 +172,6 @@ class OrderedConsumer:
         if subscription is not None:
             with suppress(*FAULTS):  # the connection is on its way out
                 await subscription.unsubscribe()
-        while not self._frames.empty():  # so that a callback that waits for room ends
-            self._frames.get_nowait()
 
     def _record(self, frame: Frame) -> Record:
         ack = parse_ack_subject(frame.reply)

@@ -257,6 +257,6 @@ class Outbound:
         holding, self._holding = self._holding, None
         if holding is not None:
             if self._session is not None:
-                self._write = self._session.transport.write
+                self._write = self._session.write
                 self._write_out()
             holding.set_result(None)

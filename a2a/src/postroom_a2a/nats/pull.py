@@ -181,7 +181,7 @@ class PullLoop:
             "idle_heartbeat": int(self.heartbeat * 1e9),
         }
         verb = f"{self.js.prefix}.CONSUMER.MSG.NEXT.{self.stream}.{self.durable}"
-        self._pulls[reply] = _Pull(batch, asyncio.get_running_loop().time())
+        self._pulls[reply] = _Pull(batch, self.js.mailbox.loop.time())
         self.counters.pulls += 1
         try:
             await self.js.mailbox.send(verb, json.dumps(request).encode(), reply=reply)
@@ -191,7 +191,7 @@ class PullLoop:
 
     def _drop_silent(self) -> bool:
         """Forget the pulls that ended with their server or session; False if there were none."""
-        oldest = asyncio.get_running_loop().time() - 2.5 * self.heartbeat
+        oldest = self.js.mailbox.loop.time() - 2.5 * self.heartbeat
         silent = [reply for reply, pull in self._pulls.items() if pull.heard < oldest]
         for reply in silent:
             del self._pulls[reply]
@@ -232,7 +232,7 @@ class PullLoop:
         self._changed.set()
 
     def _arrived(self, frame: Frame) -> None:
-        now = asyncio.get_running_loop().time()
+        now = self.js.mailbox.loop.time()
         if status := status_of(frame):
             self._take_status(frame.subject, status, frame, now)
             return

@@ -152,7 +152,7 @@ class ServerSession(asyncio.Protocol):
             if transport is None:
                 raise BusDisconnected("the NATS server hung up where TLS has to begin")
             self.connection_made(transport)
-        self.transport.write(connect_line(options, server, info, VERSION))
+        self.write(connect_line(options, server, info, VERSION))
         await self.ping()
         if self._ended.done():
             raise self._why or BusDisconnected("the NATS server hung up")
@@ -167,8 +167,13 @@ class ServerSession(asyncio.Protocol):
             _fail(pong, self._why or BusDisconnected("the NATS server ended the connection"))
         else:
             self._pongs.append(pong)
-            self.transport.write(b"PING\r\n")
+            self.write(b"PING\r\n")
         return pong
+
+    def write(self, data: bytes) -> None:
+        """Write, unless the stream has ended: asyncio's transport drops it there, and uvloop's raises."""
+        if not self.transport.is_closing():
+            self.transport.write(data)
 
     def abort(self, error: PostroomError) -> None:
         """Hang up at once."""
@@ -199,7 +204,7 @@ class ServerSession(asyncio.Protocol):
                 if not pong.done():
                     pong.set_result(None)
         elif verb == b"PING":
-            self.transport.write(b"PONG\r\n")
+            self.write(b"PONG\r\n")
         elif verb == b"INFO":
             info = read_info(rest)
             if self._info.done():

@@ -317,6 +317,8 @@ def _write(call: Call, method: _Method, result: Any, request: Any) -> bytes:
 
 
 def _varint(number: int) -> bytes:
+    if number < 1 << 14:  # nearly every message
+        return bytes((number & 127 | 128, number >> 7)) if number > 127 else bytes((number,))
     digits = bytearray()
     while number > 127:
         digits.append(number & 127 | 128)

@@ -160,8 +160,10 @@ class NatsBus:
         stream, headers = stored_in(subject), headers_of(metadata, id)
         self._link.check_size(payload, headers)
         stored = None
-        if stream and not confirm:
+        if stream and not confirm and headers:
             await self._link.send(subject, payload, headers=headers)
+        elif stream and not confirm:
+            await self.mailbox.send_later(subject, payload)
         elif stream:
             publishing = self.jetstream.publish(subject, payload, headers=headers, timeout=timeout)
             stored = await self._counted(publishing)

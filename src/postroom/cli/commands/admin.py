@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import click
 
 from postroom.cli.options import chosen_org, json_option, state_folder, state_option
@@ -29,3 +32,36 @@ def rebuild(as_json: bool) -> None:
         print_json({"rebuilt": str(settings.home)})
     else:
         click.echo(f"rebuilt {settings.home}")
+
+
+@command.command("move-store", short_help="Move all rows to another database.")
+@click.argument("target", metavar="URL|sqlite|-")
+@json_option
+@state_option(org=False)
+def move_store(target: str, as_json: bool) -> None:
+    """Move all rows of the post room to the PostgreSQL at URL, or with `sqlite` into files of the state folder.
+
+    With `-` the URL is read from standard input, since others can read a password in a command line. Every table is
+    compared after the move. Then the setting `database.url` names the new place, and the old database stays under
+    another name.
+    """
+    from postroom.cli.settings_file import change_file
+    from postroom.control.moving import run_move
+    from postroom.settings import SETTINGS_FILE
+    from postroom.settings.options import option
+    from postroom.settings.sources import load
+
+    state, wanted = state_folder(), option("database.url")
+    if target == "-":
+        target = sys.stdin.readline().strip()
+    url = "" if target == "sqlite" else wanted.from_text(target, "URL")
+    file = state / SETTINGS_FILE
+    moved = run_move(load(state), url, lambda: change_file(file, wanted.key, url or None))
+    if as_json:
+        print_json({"moved": {one.org: one.rows for one in moved}})
+    else:
+        for one in moved:
+            click.echo(f"moved {one.rows:,} rows of the organisation {one.org}, and compared them")
+        click.echo(f"{wanted.key} is {'set' if url else 'no longer set'} in {file}")
+    if os.environ.get(wanted.variable, url) != url:
+        click.echo(f"note: {wanted.variable} names another one here, and counts first", err=True)

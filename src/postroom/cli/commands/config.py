@@ -12,7 +12,8 @@ import click
 from postroom.cli.completion import settings
 from postroom.cli.options import json_option, state_folder, state_option
 from postroom.cli.output import Cell, print_json, print_table
-from postroom.errors import EnvironmentFault, InvalidInput, NotFound, NotRunning, StateUnwritable
+from postroom.cli.settings_file import change_file
+from postroom.errors import EnvironmentFault, InvalidInput, NotFound, NotRunning
 
 if TYPE_CHECKING:
     from postroom.settings.option import Option
@@ -102,7 +103,7 @@ def set_(key: str, value: str | None, user: bool, as_json: bool) -> None:
         else made
     )
     path = _file(user)
-    _change(path, key, plain)
+    change_file(path, key, plain)
     if as_json:
         print_json({"set": key, "file": str(path)})
     else:
@@ -125,7 +126,7 @@ def unset(key: str, user: bool, as_json: bool) -> None:
     path = _file(user)
     if key not in entries(read(path), path):
         raise NotFound(f"{key} is not set in {path}", remedy="postroom config list")
-    _change(path, key, None)
+    change_file(path, key, None)
     if as_json:
         print_json({"unset": key, "file": str(path)})
     else:
@@ -152,21 +153,6 @@ def _file(user: bool) -> Path:
     if path is None:
         raise EnvironmentFault("there is no home folder for the user's file", remedy="set HOME")
     return path
-
-
-def _change(path: Path, key: str, value: Any) -> None:
-    from postroom.identity import privatefile
-    from postroom.settings.edit import changed
-    from postroom.settings.sources import entries, read
-
-    text = read(path)
-    entries(text, path)  # it may be broken already
-    path = path.resolve()  # replace the target of a link, as in a folder of dot files
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        privatefile.replace(path, changed(text, key, value).encode())
-    except OSError as error:
-        raise StateUnwritable(f"cannot write {path}: {error.strerror}") from error
 
 
 def _when() -> str:

@@ -10,6 +10,7 @@ from fastapi.responses import StreamingResponse
 
 from postroom.control import event_stream, sse
 from postroom.control.bodies import PostBody
+from postroom.control.hot_routes import hot
 from postroom.control.parts import Parts
 from postroom.errors import InvalidInput, PostroomError
 from postroom.mail.views import Mail
@@ -41,6 +42,7 @@ def router(parts: Parts) -> APIRouter:
         return (await office.post(me, project, body.text, key=body.key)).as_json()
 
     @routes.get("/stream")
+    @hot
     async def stream(project: str = "", chat: str = "", after: Sequence = 0) -> StreamingResponse:
         if bool(project) == bool(chat):
             raise InvalidInput(
@@ -54,6 +56,7 @@ def router(parts: Parts) -> APIRouter:
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
     @routes.get("/events")
+    @hot
     async def events(after: str = "") -> StreamingResponse:
         found = event_stream.everything(
             parts, event_stream.EventCursor.parse(after) if after else None

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 
 from postroom.control.bodies import MessageBody
+from postroom.control.hot_routes import hot
 from postroom.control.parts import Parts
 from postroom.protocol.limits import MAX_PAGE, MAX_WAIT
 from postroom.protocol.receipts import State
@@ -22,6 +23,7 @@ def router(parts: Parts) -> APIRouter:
     office, me = parts.office, parts.owner.uid
 
     @routes.post("/messages", status_code=201)
+    @hot
     async def send(body: MessageBody) -> dict[str, Any]:
         mail = await office.send(
             me,
@@ -36,6 +38,7 @@ def router(parts: Parts) -> APIRouter:
         return mail.as_json()
 
     @routes.get("/messages/{message_id}")
+    @hot
     async def show(
         message_id: str,
         wait: Literal["", "accepted", "delivered", "seen", "answered"] = "",
@@ -47,10 +50,12 @@ def router(parts: Parts) -> APIRouter:
         return (await office.wait(message_id, State(wait), timeout)).as_json()
 
     @routes.post("/messages/{message_id}/seen")
+    @hot
     async def seen(message_id: str) -> dict[str, Any]:
         return (await office.mark_seen(me, await office.find(message_id))).as_json()
 
     @routes.get("/inbox")
+    @hot
     async def inbox(limit: Limit = 50, *, unread: bool = False) -> dict[str, Any]:
         found = await office.inbox(me, unread=unread, limit=limit)
         return {"messages": [mail.as_json() for mail in found]}

@@ -10,6 +10,7 @@ from fastapi.responses import StreamingResponse
 
 from postroom.control import sse
 from postroom.control.bodies import AnswerBody, CancelBody, TaskBody
+from postroom.control.hot_routes import hot
 from postroom.control.parts import Parts
 from postroom.control.task_trouble import troubles
 from postroom.projection.changes import BUS, WORKERS, Change, of_task
@@ -29,6 +30,7 @@ def router(parts: Parts) -> APIRouter:
     tasks, me = parts.tasks, parts.owner.uid
 
     @routes.post("", status_code=201)
+    @hot
     async def delegate(body: TaskBody) -> Mapping[str, Any]:
         view = await parts.assigner.delegate(
             me, to=body.to, skill=body.skill, text=body.text, key=body.key, context=body.context
@@ -56,6 +58,7 @@ def router(parts: Parts) -> APIRouter:
         return {"tasks": [view.as_json() for view in found]}
 
     @routes.get("/{task}")
+    @hot
     async def show(
         task: str, wait: Literal["", "final", "settled"] = "", timeout: Seconds = 30.0
     ) -> Mapping[str, Any]:
@@ -64,11 +67,13 @@ def router(parts: Parts) -> APIRouter:
         return (await tasks.wait(task, timeout, settled=wait == "settled")).as_json()
 
     @routes.get("/{task}/events")
+    @hot
     async def events(task: str, after: Sequence = 0, limit: Limit = 50) -> dict[str, Any]:
         found = await tasks.events(task, after=after, limit=limit)
         return {"events": [event.as_json() for event in found]}
 
     @routes.get("/{task}/stream")
+    @hot
     async def stream(task: str, after: Sequence = 0) -> StreamingResponse:
         named = (await tasks.find(task)).id
         headers = {"Cache-Control": "no-store"}

@@ -113,7 +113,7 @@ class Tunnel:
     ) -> None:
         loop = asyncio.get_running_loop()
         try:
-            while data := await reader.read(CHUNK):
+            while (data := await reader.read(CHUNK)) and not writer.transport.is_closing():
                 writer.write(data)
                 count(len(data))
                 await writer.drain()

@@ -119,6 +119,8 @@ class WorkerSide(Side):
         """Greet, and begin to read with `first`."""
         self._stream = ClientStream(self.claims)
         self.informed(info)
+        if self.transport.is_closing():
+            return
         self.transport.write(rewritten_info(info))
         if first:
             self.data_received(first)
@@ -191,7 +193,8 @@ class WorkerSide(Side):
     def between(self) -> None:
         """Called when the server's side is between two frames."""
         if self._waiting:
-            self.transport.write(b"".join(self._waiting))
+            if not self.transport.is_closing():
+                self.transport.write(b"".join(self._waiting))
             self._waiting.clear()
         if not self._stuck:
             self._owed = 0

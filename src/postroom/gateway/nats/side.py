@@ -35,16 +35,19 @@ class Side(asyncio.BufferedProtocol):
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ended = ended
         self._holds = {"start"}
+        # What asyncio's transport ignores after its end, uvloop's refuses with an error: here and below.
+        if transport.is_closing():
+            self.end("it was closed early")
+            return
         transport.set_write_buffer_limits(high=WRITE_BUFFER)
         transport.set_protocol(self)
         transport.pause_reading()
-        if transport.is_closing():
-            self.end("it was closed early")
 
     def hold(self, why: str) -> None:
         """Stop reading here until `release` with the same reason."""
         self._holds.add(why)
-        self.transport.pause_reading()
+        if not self.transport.is_closing():
+            self.transport.pause_reading()
 
     def release(self, why: str) -> None:
         """Drop that reason; without any reason left, read on."""
@@ -59,6 +62,8 @@ class Side(asyncio.BufferedProtocol):
 
     def pass_on(self, pieces: Sequence[Piece]) -> None:
         """Write to the other side."""
+        if self.peer.transport.is_closing():
+            return
         if len(pieces) == 1:
             piece = pieces[0]
             self.peer.transport.write(piece)

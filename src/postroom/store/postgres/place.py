@@ -34,10 +34,22 @@ _LOCK = 0x706F7374726F6F6D
 """Of whoever changes `identity`: two organisations may be opened at the same time."""
 
 
+# A migration says INTEGER and TEXT, which are right for SQLite.
+_OTHER_TYPES = text("""
+SELECT table_name, column_name,
+    CASE data_type WHEN 'integer' THEN 'BIGINT' ELSE 'TEXT COLLATE "C"' END
+FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)
+WHERE table_schema = current_schema AND table_type = 'BASE TABLE'
+    AND table_name NOT IN ('alembic_version', 'orgs')
+    AND (data_type = 'integer' OR data_type = 'text' AND collation_name IS DISTINCT FROM 'C')
+""")
+
+
 class PostgresPlace:
     """Implements `database.Place`."""
 
     shared = False
+    forgets = True
 
     def __init__(self, address: Address, org: str) -> None:
         self.address = address
@@ -66,7 +78,7 @@ class PostgresPlace:
     def alter(self, part: str, work: Callable[[Connection], T]) -> T:
         """As `database.Place`."""
         if part == IDENTITY:
-            return self._writer.alter(SHARED, lambda c: _alone(c, work))
+            return self._writer.alter(SHARED, lambda c: _with_types(c, work))
         return self._writer.alter(self.schema, lambda c: self._with_views(c, work))
 
     def create(self, connection: Connection, part: str) -> None:
@@ -100,7 +112,7 @@ class PostgresPlace:
                     _drop_views(connection, schema)
 
     def _with_views(self, connection: Connection, work: Callable[[Connection], T]) -> T:
-        done = _alone(connection, work)
+        done = _with_types(connection, work)
         if not _has_table(connection, "memberships"):
             for statement in tables.views(self.org):
                 connection.exec_driver_sql(statement)
@@ -132,9 +144,15 @@ class PostgresPlace:
             connection.exec_driver_sql(statement)
 
 
-def _alone(connection: Connection, work: Callable[[Connection], T]) -> T:
+def _with_types(connection: Connection, work: Callable[[Connection], T]) -> T:
+    """Run `work` alone, and give the columns that it added the types of `tables`."""
     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-    return work(connection)
+    done = work(connection)
+    for table, column, kind in connection.execute(_OTHER_TYPES).all():
+        connection.exec_driver_sql(
+            f"ALTER TABLE {quoted(table)} ALTER COLUMN {quoted(column)} TYPE {kind}"
+        )
+    return done
 
 
 def _exists(connection: Connection, schema: str) -> bool:

@@ -1,0 +1,39 @@
+"""The event loop of the control plane: uvloop, which takes half of the processor time of asyncio's own for each read,
+write and wake-up.
+
+Windows has no uvloop, and a platform may come for which there is no wheel: there asyncio's own loop does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """As `asyncio.run`, on the fastest loop that is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    _keep_descriptors()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
+
+
+def _keep_descriptors() -> None:
+    """Keep the descriptors that this process was started with to itself.
+
+    uvloop closes none in a child (no `close_fds`), and a sandbox must not get what is open here. Python opens its own
+    so that no child has them (PEP 446).
+    """
+    for entry in list(Path("/dev/fd").iterdir()):
+        with suppress(OSError):  # the folder's own, which is closed by now
+            if int(entry.name) > 2:
+                os.set_inheritable(int(entry.name), False)

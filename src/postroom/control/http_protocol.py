@@ -1,0 +1,175 @@
+"""What a connection may take: HTTP by httptools below uvicorn, with bounds that uvicorn does not have.
+
+Any process of this machine can connect without a key, and uvicorn waits for ever for a request that does not come or
+does not end. `DeadlineProtocol` bounds the time, the number and the heads of such requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+from collections.abc import MutableMapping
+from typing import Any, ClassVar, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from postroom.errors import PROBLEM_TYPE, EnvironmentFault, ProtocolViolation, problem
+from postroom.protocol.limits import MAX_HEAD, MAX_HEADERS
+
+ABANDONED = "postroom.abandoned"
+"""Scope key: the request changes nothing, so it is cancelled when its caller goes; True once it was."""
+
+TURNED_AWAY = 500
+"""Connections above the limit that are told so; further ones are cut without a word."""
+
+WANTED_DESCRIPTORS = 65_536
+"""Open files and connections, if the machine allows so many: 10,000 callers that wait, and as many workers' needs."""
+
+
+def raise_descriptors() -> None:
+    """Allow this process as many open files as the machine lets it have, within reason."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = WANTED_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, WANTED_DESCRIPTORS)
+    if soft not in (resource.RLIM_INFINITY, wanted) and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def half_of_descriptors() -> int:
+    """The most connections of one listener; the other half of the descriptors is for the post room's work."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft // 2 if soft > 0 else WANTED_DESCRIPTORS // 2
+
+
+class Connections(ServerState):
+    """The connections of one listener; one timer looks after all of them.
+
+    Args:
+        most: open connections; 0 for half of the descriptors.
+    """
+
+    deadline: ClassVar[float] = 15.0
+    """Seconds for a whole request; its connection is cut after twice as long at the latest."""
+
+    def __init__(self, most: int = 0) -> None:
+        super().__init__()
+        self.most = most or half_of_descriptors()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Look after the connections from now on, as long as there are any."""
+        if self._timer is None:
+            self._timer = loop.call_later(self.deadline, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        for connection in list(self.connections):
+            if isinstance(connection, DeadlineProtocol):
+                connection.look()
+        if self.connections:
+            self.watch(loop)
+
+
+class DeadlineProtocol(HttpToolsProtocol):
+    """A connection that is cut when its request takes too long.
+
+    Attributes:
+        least: bytes in a deadline with which a longer request counts as going on: a large upload.
+    """
+
+    least: ClassVar[int] = 64 * 1024
+    server_state: Connections
+    _seen: tuple[int, bool] | None = None
+    _begun = 0
+    _taken = 0
+    _head = 0
+    _in_head = False
+    _too_many = False
+    _running: tuple[asyncio.Task[None], MutableMapping[str, Any]] | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Start the deadline; turn away a connection above the limit."""
+        super().connection_made(transport)
+        over = len(self.connections) - self.server_state.most
+        self._too_many = over > 0
+        if over > TURNED_AWAY:
+            transport.abort()
+        self.server_state.watch(self.loop)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End a request that only waited for this caller."""
+        super().connection_lost(exc)
+        if self._running is not None and not self._running[0].done():
+            task, scope = self._running
+            if ABANDONED in scope:
+                scope[ABANDONED] = True
+                task.cancel()
+        self._running = None
+
+    def data_received(self, data: bytes) -> None:
+        """Count the bytes of the request and of its head."""
+        if self._too_many:
+            self._turn_away()
+            return
+        self._taken += len(data)
+        super().data_received(data)
+        if self._in_head:
+            self._head += len(data)
+            if self._head > MAX_HEAD and not self.transport.is_closing():
+                self.send_400_response(f"The head is over {MAX_HEAD} bytes.")
+
+    def on_message_begin(self) -> None:
+        """Begin to count the head."""
+        self._in_head, self._head = True, 0
+        self._begun += 1
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """End the head; an error here is answered by 400."""
+        self._in_head = False
+        if len(self.headers) > MAX_HEADERS:
+            raise ProtocolViolation(f"more than {MAX_HEADERS} headers")
+        super().on_headers_complete()
+
+    def look(self) -> None:
+        """Cut the connection if it is where it was at the last look: in the same request, or waiting for one."""
+        cycle = self.cycle
+        unfinished = cycle is None or cycle.more_body or cycle.response_complete
+        now = (self._begun, unfinished)
+        if unfinished and now == self._seen and not self._goes_on():
+            self.transport.abort()
+        self._seen = now
+        self._taken = 0
+
+    def _goes_on(self) -> bool:
+        """Whether the application reads the request's body, and enough of it comes."""
+        taken = self.cycle is not None and not self.cycle.response_complete
+        return taken and self._taken >= self.least
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        task = self.loop.create_task(cycle.run_asgi(app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+        self._running = (task, cast("MutableMapping[str, Any]", cycle.scope))
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: any caller could fill the log."""
+
+    def _turn_away(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(_TOO_MANY)
+            self.transport.close()
+
+
+def _too_many() -> bytes:
+    error = EnvironmentFault("too many are connected", remedy="try again in a second")
+    body = json.dumps(problem(error) | {"status": 503}).encode()
+    head = (
+        f"HTTP/1.1 503 Service Unavailable\r\ncontent-type: {PROBLEM_TYPE}\r\nretry-after: 1\r\n"
+        f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+_TOO_MANY = _too_many()
