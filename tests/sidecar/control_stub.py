@@ -17,6 +17,8 @@ from postroom.protocol.tasks import parse_task_subject, task_id
 from postroom.tasks.engine import Ask
 from postroom.tasks.log import StoredTask
 from postroom.tasks.records import Link, TaskRecord
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import Event
 
 if TYPE_CHECKING:
     from tests.sidecar.worker_rig import WorkerRig
@@ -152,13 +154,20 @@ async def _changes(found: WorkerRig, asker: str, asked: dict[str, Any]) -> bytes
             return json.dumps({"error": problem(error)}).encode()
         log = [(stored.sequence, stored.record)]
     changes = [
-        {"sequence": sequence, "state": each.state.value, "event": each.event}
+        {"sequence": sequence, "state": each.state.value, "event": _event(each)}
         for sequence, each in log
         if sequence > asked["after"]
     ]
     sequence, record = log[-1]
     answer = {"changes": changes[:PAGE], "more": len(changes) > PAGE, "sequence": sequence}
     return json.dumps(answer | {"state": record.state.value, "task": record.task}).encode()
+
+
+def _event(record: TaskRecord) -> Event | None:
+    if record.event is not None or record.state is TaskState.SUBMITTED:
+        return record.event
+    update = {name: record.task[name] for name in ("id", "contextId", "status")}
+    return {"statusUpdate": {"taskId": update.pop("id"), **update}}
 
 
 def _view(rig: WorkerRig, stored: StoredTask) -> dict[str, Any]:
