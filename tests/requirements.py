@@ -190,6 +190,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "task-kill-ends-once": "Whatever is killed in mid-task, the task ends once, and the person sees every attempt.",
         "task-kill-requester-told": "The requester of a task is told each change, in order, whatever is killed meanwhile.",
         "task-one-runner": "Of two runners of one task only one can write its records; the other stops.",
+        "task-stored-once": "What is stored of a task grows with what is said of it, however long it streams; no record repeats the whole task.",
         "task-queue-keeps-order": "A worker does its tasks in the order of their requests, and not behind messages that are not confirmed.",
         "task-stop-keeps-answered": "Stopping a worker fails none of its tasks.",
         "task-hopeless-ended": "A task that nobody will ever run, because its worker is gone or removed, ends once, with the reason.",

@@ -14,7 +14,7 @@ from postroom.bus.port import Message
 from postroom.identity.trust import Trust
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.tasks import follows, parse_task_subject
-from postroom.tasks.records import TaskRecord
+from postroom.tasks.records import Link, TaskRecord
 from postroom_a2a.task_state import TaskState, allowed
 from tests.e2e.conftest import PostRoom
 
@@ -206,7 +206,9 @@ async def _read(room: PostRoom) -> dict[str, Chronicle]:
             assert said is not None, message.subject
             worker, task, state = said
             chronicle = found.setdefault(task, Chronicle(worker, task))
-            chronicle.records.append((message, TaskRecord.decode(message.payload), state))
+            before = chronicle.records[-1][1].task if chronicle.records else None
+            record = Link.decode(message.payload).after(before)
+            chronicle.records.append((message, record, state))
     return found
 
 

@@ -16,7 +16,9 @@ from postroom.protocol.priority import Cancel, Update
 from postroom.protocol.tasks import parse_task_subject, task_id
 from postroom.tasks.engine import Ask
 from postroom.tasks.log import StoredTask
-from postroom.tasks.records import TaskRecord
+from postroom.tasks.records import Link, TaskRecord
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import Event
 
 if TYPE_CHECKING:
     from tests.sidecar.worker_rig import WorkerRig
@@ -61,7 +63,9 @@ class ControlStub:
                 replay = rig.bus.admin.replay("TASKS", after=after, subjects=(subject,))
                 async for message in replay:
                     if not known or message.sequence > known[-1][0]:  # others read, too
-                        known.append((message.sequence, TaskRecord.decode(message.payload)))
+                        before = known[-1][1].task if known else None
+                        record = Link.decode(message.payload).after(before)
+                        known.append((message.sequence, record))
         return known
 
     async def task(self, task: str, asker: str) -> tuple[WorkerRig, StoredTask]:
@@ -84,20 +88,13 @@ class ControlStub:
         rig = self.of(said[0]) if said is not None else None
         if self.silent or len(self.workers) < 2 or said is None or rig is None:
             return
-        record = TaskRecord.decode(message.payload)
-        asker = self.of(record.requester)
-        if asker is not None and record.event is not None:
-            sequence = (await rig.ledger.get(record.id)).sequence  # what is heard live has none
+        link = Link.decode(message.payload)
+        asker = self.of(link.requester)
+        if asker is not None and link.event is not None:
+            worker, task, state = said
+            sequence = (await rig.ledger.get(task)).sequence  # what is heard live has none
             await asker.news(
-                Update(
-                    record.id,
-                    said[0],
-                    record.request,
-                    sequence,
-                    record.attempt,
-                    record.state,
-                    record.event,
-                )
+                Update(task, worker, link.request, sequence, link.attempt, state, link.event)
             )
 
 
@@ -157,13 +154,20 @@ async def _changes(found: WorkerRig, asker: str, asked: dict[str, Any]) -> bytes
             return json.dumps({"error": problem(error)}).encode()
         log = [(stored.sequence, stored.record)]
     changes = [
-        {"sequence": sequence, "state": each.state.value, "event": each.event}
+        {"sequence": sequence, "state": each.state.value, "event": _event(each)}
         for sequence, each in log
         if sequence > asked["after"]
     ]
     sequence, record = log[-1]
     answer = {"changes": changes[:PAGE], "more": len(changes) > PAGE, "sequence": sequence}
     return json.dumps(answer | {"state": record.state.value, "task": record.task}).encode()
+
+
+def _event(record: TaskRecord) -> Event | None:
+    if record.event is not None or record.state is TaskState.SUBMITTED:
+        return record.event
+    update = {name: record.task[name] for name in ("id", "contextId", "status")}
+    return {"statusUpdate": {"taskId": update.pop("id"), **update}}
 
 
 def _view(rig: WorkerRig, stored: StoredTask) -> dict[str, Any]:

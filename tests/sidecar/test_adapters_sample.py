@@ -17,7 +17,7 @@ from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.tasks import task_id
 from postroom.protocol.verbs import Artifact, AskInput, Canceled, Complete, Progress
 from postroom.sidecar.adapters import IncomingTask, JsonLines, Said, Sender
-from postroom.tasks.records import TaskRecord
+from postroom.tasks.records import Link, TaskRecord
 from postroom_a2a.messages import text_message
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import artifacts_of
@@ -90,13 +90,14 @@ async def test_in_a_sidecar_the_sample_completes_a_task(home: WorkerRig):
         )
 
     found = records(home)
-    assert [record.state.value for record in found] == ["submitted"] + ["working"] * 3 + [
-        "completed"
-    ]
+    assert [record.state.value for record in found] == ["working"] * 3 + ["completed"]
     assert {record.id for record in found} == {task_id(home.worker, home.alice.uid, request.id)}
     assert [artifact["text"] for artifact in artifacts_of(found[-1].task)] == ["3"]
 
 
 def records(home: WorkerRig) -> list[TaskRecord]:
-    """Records of tasks, in order."""
-    return [TaskRecord.decode(message.payload) for message in home.tap.of("tasks")]
+    """Records of the one task, in order."""
+    found: list[TaskRecord] = []
+    for message in home.tap.of("tasks"):
+        found.append(Link.decode(message.payload).after(found[-1].task if found else None))
+    return found

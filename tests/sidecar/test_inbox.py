@@ -15,7 +15,9 @@ from postroom.errors import RequestTimeout, StreamFull
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.receipts import State
+from postroom.sidecar import inbox as inboxes
 from postroom.sidecar import receipts as module
+from postroom.sidecar.adapters import Incoming, Sender
 from postroom.sidecar.inbox import Inbox
 from postroom.sidecar.journal import Journal
 
@@ -52,12 +54,58 @@ class Receipts:
     def __init__(self, refusals: int = 0) -> None:
         self.refusals = refusals
         self.stored: list[State] = []
+        self.one = asyncio.Event()
 
     async def report(self, _message: str, _sender: str, state: State, _reason: str = "") -> None:
         if self.refusals:
             self.refusals -= 1
             raise StreamFull("the stream of receipts is full")
         self.stored.append(state)
+        self.one.set()
+
+
+class Names:
+    """A directory."""
+
+    async def describe(self, uid: str) -> Sender:
+        return Sender(uid)
+
+
+class Agent:
+    """A program that has read each message at once."""
+
+    stopped = False
+
+    async def running(self) -> Agent:
+        return self
+
+    async def hand_over(self, _incoming: Incoming) -> bool:
+        return True
+
+    def confirmed(self) -> None:
+        pass
+
+
+@asynccontextmanager
+async def handing(folder: Path, receipts: Receipts) -> AsyncGenerator[Inbox]:
+    """An inbox that hands messages to `Agent`."""
+    parts: Any = (Agent(), Names(), receipts)
+    never: Any = None
+    inbox = Inbox(
+        *parts,
+        Journal(folder / "journal"),
+        own=OWN,
+        nick="echo",
+        accept=never,
+        confirm_on_read=False,
+    )
+    life = asyncio.create_task(inbox.run())
+    await asyncio.sleep(0)
+    try:
+        yield inbox
+    finally:
+        life.cancel()
+        await asyncio.wait({life})
 
 
 @asynccontextmanager
@@ -117,3 +165,40 @@ async def test_a_receipt_that_is_refused_is_tried_again_and_the_message_acknowle
 
         await delivery.asked.wait()
         assert receipts.stored == [State.SEEN]
+
+
+@pytest.mark.requirement("sidecar-message-handed")
+@pytest.mark.parametrize("answered", [False, True])
+async def test_a_message_that_is_confirmed_at_once_has_one_receipt_or_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, answered: bool
+) -> None:
+    monkeypatch.setattr(inboxes, "SOON", 60.0)
+    receipts = Receipts()
+    async with handing(tmp_path, receipts) as inbox, asyncio.timeout(10):
+        delivery = delivered()
+        delivery.word.set_result(None)
+        await inbox.take(delivery)
+
+        inbox.confirm(ID, answered=answered)
+
+        await delivery.asked.wait()
+        assert receipts.stored == ([] if answered else [State.SEEN])
+
+
+@pytest.mark.requirement("sidecar-message-handed")
+async def test_a_message_that_is_not_confirmed_soon_is_reported_as_delivered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inboxes, "SOON", 0.0)
+    receipts = Receipts()
+    async with handing(tmp_path, receipts) as inbox, asyncio.timeout(10):
+        delivery = delivered()
+        delivery.word.set_result(None)
+        await inbox.take(delivery)
+        await receipts.one.wait()
+        assert receipts.stored == [State.DELIVERED]
+
+        inbox.confirm(ID)
+
+        await delivery.asked.wait()
+        assert receipts.stored == [State.DELIVERED, State.SEEN]

@@ -32,8 +32,8 @@ async def test_a_message_is_handed_to_the_agent_and_its_reply_reaches_the_sender
         assert text_of(answer.message) == "echo hello"
         assert answer.reply_to == asked
         assert answer.to == home.alice.uid
-        await home.seen(asked)
         await home.all_acked()
+        assert "seen" not in home.receipts(asked)  # the answer says so
 
 
 async def test_the_agent_is_told_who_wrote_and_who_it_is(home: WorkerRig):

@@ -38,7 +38,7 @@ class Names:
         return Sender(uid)
 
 
-async def write(_: Execution, __: TaskRecord) -> None:
+async def write(_: Execution, __: TaskRecord, /, *, fitting: bool = False) -> None:
     raise AssertionError("the program said something")
 
 

@@ -78,10 +78,15 @@ def test_a_change_leaves_alone_who_asked_whom_for_what(store: Store):
         released=True,
         said="at it",
         snapshot='{"id":1}',
+        snapshot_seq=7,
+        weight=8,
         final=True,
         updated_at=9.0,
     )
-    store.tasks.update_task(replace(changed, worker=ANN, requester=ANN, text="other", stream=True))
+    store.tasks.record_change(
+        replace(changed, worker=ANN, requester=ANN, text="other", stream=True),
+        TaskEventRow(7, row.id, BOB, "working", 1, "r", 9.0, ""),
+    )
     assert store.tasks.task_by_id(row.id) == changed
     assert store.tasks.task_by_id(asked(2).id) == asked(2)
 
@@ -92,7 +97,7 @@ def test_changes_come_in_their_order_and_of_one_task(store: Store):
         for seq, task in ((3, "t"), (1, "t"), (2, "other"), (4, "t"))
     ]
     for row in (*rows, rows[0]):
-        store.tasks.insert_event(row)
+        store.tasks.record_change(asked(1), row)
     assert [row.seq for row in store.tasks.events_of("t")] == [1, 3, 4]
     assert [row.seq for row in store.tasks.events_of("t", after=1, limit=1)] == [3]
     assert store.tasks.events_at([2, 3, 9]) == [rows[2], rows[0]]

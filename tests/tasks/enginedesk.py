@@ -15,7 +15,7 @@ from postroom.protocol.tasks import follows, parse_task_subject, task_id
 from postroom.tasks.engine import Ask, TaskEngine
 from postroom.tasks.execution import Execution
 from postroom.tasks.log import ExecutorGone, StoredTask, TaskLog
-from postroom.tasks.records import TaskRecord
+from postroom.tasks.records import Link, TaskRecord
 from postroom_a2a.messages import ROLE_USER, text_message
 from postroom_a2a.task_state import TaskState, allowed
 from postroom_a2a.tasks import new_task, status_text
@@ -42,7 +42,8 @@ class Log:
             assert said is not None
             last, state = (found[-1][0], found[-1][1].state) if found else (0, None)
             if follows(message.metadata, self.worker, task, last) and allowed(state, said[2]):
-                found.append((message.sequence, TaskRecord.decode(message.payload)))
+                before = found[-1][1].task if found else None
+                found.append((message.sequence, Link.decode(message.payload).after(before)))
         return found
 
     async def get(self, task_id: str) -> StoredTask:
@@ -93,6 +94,9 @@ class Scripted:
         await self.here.wait()
         if self.gone:
             raise ExecutorGone("the agent has ended")
+
+    def free(self) -> bool:
+        return self.here.is_set() and not self.gone
 
     async def execute(self, execution: Execution) -> None:
         self.begun.append(execution.id)

@@ -192,8 +192,15 @@ def test_a_record_that_is_not_the_next_link_has_no_effect(record: Message):
 
 def test_the_first_record_is_one_that_may_begin_a_task():
     with asked() as rows:
-        fold_tasks(rows.store, stored(1, WORKING, 0))
+        fold_tasks(rows.store, stored(1, DONE, 0))
         assert row_of(rows.store).seq == 0
+
+
+def test_a_task_may_be_begun_by_its_first_record():
+    with asked() as rows:
+        fold_tasks(rows.store, stored(1, replace(WORKING, event=None), 0))
+        row = row_of(rows.store)
+        assert (row.seq, row.state, row.attempt, row.said) == (1, "working", 1, "at it")
 
 
 JUNK = st.one_of(st.binary(max_size=30), st.just(b"{}"), st.just(b'{"v":1,"task":{}}'))

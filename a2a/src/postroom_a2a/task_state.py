@@ -3,6 +3,8 @@
 submitted → working → completed | failed | canceled | rejected
               ⇅
     input-required, auth-required
+
+A task whose agent begins at once is `working` from its first record on.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ INTERRUPTED = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
 
 _END_EARLY = frozenset({TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED})
 
-FIRST = frozenset({TaskState.SUBMITTED}) | _END_EARLY
+FIRST = frozenset({TaskState.SUBMITTED, TaskState.WORKING}) | _END_EARLY
 """States that the first record of a task may have."""
 
 TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {

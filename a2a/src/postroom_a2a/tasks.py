@@ -129,19 +129,33 @@ def file_artifact(
 
 def apply(task: Task, event: Event, *, answer: Message | None = None) -> Task:
     """The snapshot after `event`; `task` stays unchanged. An `answer` that made the agent go on joins the history."""
+    return compose(task, [(event, answer)])
+
+
+def compose(task: Task, changes: Iterable[tuple[Event, Message | None]]) -> Task:
+    """The snapshot after all `changes` (an event, and the answer that came with it), as `apply` makes it one by one.
+
+    It costs as much as the changes are long, however long the task is by then.
+    """
     after = dict(task)
-    if answer is not None:
-        after["history"] = [*task.get("history", ()), *_question(task), answer]
-    if "statusUpdate" in event:
-        update = event["statusUpdate"]
-        after["status"] = update["status"]
-        if update.get("metadata"):
-            after["metadata"] = {**task.get("metadata", {}), **update["metadata"]}
-    elif "artifactUpdate" in event:
-        update = event["artifactUpdate"]
-        after["artifacts"] = _with_artifact(
-            task.get("artifacts", ()), update["artifact"], append=bool(update.get("append"))
-        )
+    history: list[Message] | None = None
+    artifacts: _Artifacts | None = None
+    for event, answer in changes:
+        if answer is not None:
+            if history is None:
+                history = after["history"] = [*after.get("history", ())]
+            history += (*_question(after), answer)
+        if "statusUpdate" in event:
+            update = event["statusUpdate"]
+            after["status"] = update["status"]
+            if update.get("metadata"):
+                after["metadata"] = {**after.get("metadata", {}), **update["metadata"]}
+        elif "artifactUpdate" in event:
+            update = event["artifactUpdate"]
+            if artifacts is None:
+                artifacts = _Artifacts(after.get("artifacts", ()))
+                after["artifacts"] = artifacts.all
+            artifacts.put(update["artifact"], append=bool(update.get("append")))
     return after
 
 
@@ -150,17 +164,33 @@ def _question(task: Task) -> Iterable[Message]:
         yield task["status"]["message"]
 
 
-def _with_artifact(
-    artifacts: Iterable[dict[str, Any]], new: dict[str, Any], *, append: bool
-) -> list[dict[str, Any]]:
-    kept, found = [], False
-    for artifact in artifacts:
-        if artifact["artifactId"] != new["artifactId"]:
-            kept.append(artifact)
-            continue
-        found = True
-        kept.append({**artifact, "parts": [*artifact["parts"], *new["parts"]]} if append else new)
-    return kept if found else [*kept, new]
+class _Artifacts:
+    """The artifacts of a task that changes; each is copied at its first change, so that the others stay as they are."""
+
+    def __init__(self, given: Iterable[dict[str, Any]]) -> None:
+        self.all = list(given)
+        self._places: dict[str, list[int]] = {}
+        self._own: set[int] = set()
+        for place, artifact in enumerate(self.all):
+            self._places.setdefault(artifact["artifactId"], []).append(place)
+
+    def put(self, new: dict[str, Any], *, append: bool) -> None:
+        """Replace the artifact with that id or, with `append`, add the parts to it; else it is a new one."""
+        places = self._places.setdefault(new["artifactId"], [])
+        if not places:
+            places.append(len(self.all))
+            self.all.append(new)
+            return
+        for place in places:
+            old = self.all[place]
+            if not append:
+                self.all[place] = new
+                self._own.discard(place)
+            elif place in self._own:
+                old["parts"].extend(new["parts"])
+            else:
+                self.all[place] = {**old, "parts": [*old["parts"], *new["parts"]]}
+                self._own.add(place)
 
 
 def artifacts_of(task: Task) -> list[dict[str, Any]]:

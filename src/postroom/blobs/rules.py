@@ -42,17 +42,18 @@ def _fold_record(store: Store, record: Message) -> Sequence[Change]:
     if _NAME not in record.payload:
         return ()
     for event in store.tasks.events_at([record.sequence]):
-        row = store.tasks.task_by_id(event.task)
+        row = store.tasks.head_by_id(event.task)
         if row is not None:
-            said = json.loads(event.event) if event.event else _of_worker(row.snapshot)
+            said = json.loads(event.event) if event.event else _of_worker(store, row.id)
             store.blobs.pass_on(named_in(said), row.worker, row.requester)
     return ()
 
 
-def _of_worker(snapshot: str) -> list[Any]:
+def _of_worker(store: Store, task_id: str) -> list[Any]:
     """The worker's own part of a task: not its history, which holds the requester's words."""
-    task = json.loads(snapshot)
-    return [task["status"], task.get("artifacts")]
+    row = store.tasks.task_by_id(task_id)
+    task = json.loads(row.snapshot) if row is not None else {}
+    return [task.get("status"), task.get("artifacts")]
 
 
 RULES: dict[str, tuple[Rule, ...]] = {"INBOX": (_fold_message,), "TASKS": (_fold_record,)}

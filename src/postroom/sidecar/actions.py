@@ -155,7 +155,7 @@ class Actions:
             expires_in=action.expires_in,
         )
         sent = await self._outgoing.message(draft, key)
-        self._inbox.confirm(action.to)
+        self._inbox.confirm(action.to, answered=True)
         return sent
 
     async def post(self, action: Post) -> str:

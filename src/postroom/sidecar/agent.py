@@ -78,6 +78,11 @@ class AgentProgram(ABC):
     def session(self) -> AgentRun | None:
         """The run that takes records beside messages, if there is one."""
 
+    @property
+    @abstractmethod
+    def runs(self) -> bool:
+        """Whether `running` has a run at once."""
+
     @abstractmethod
     async def running(self) -> AgentRun:
         """Wait for a run that takes messages and tasks.
@@ -133,6 +138,11 @@ class ResidentProgram(AgentProgram):
     def session(self) -> AgentSession | None:
         """See `AgentProgram`."""
         return self._session
+
+    @property
+    def runs(self) -> bool:
+        """See `AgentProgram`."""
+        return self._session is not None
 
     async def running(self) -> AgentSession:
         """See `AgentProgram`."""

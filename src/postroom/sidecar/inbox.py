@@ -6,11 +6,13 @@ messages. The bus client sends in-progress beats for all open deliveries.
 1. A message that the journal has as confirmed is acknowledged again and not handed over.
 2. Any other is written to the journal, then handed over, so that a second handing is known as one after any kill. It
    happens alone: a message that kills its reader uses up its own deliveries and no other's.
-3. A message that is not confirmed within `patience` is set aside: its sender and people learn of it, and the next one
+3. Its sender learns that it was delivered, unless it is confirmed at once: then it learns that alone.
+4. A message that is not confirmed within `patience` is set aside: its sender and people learn of it, and the next one
    is handed over. The agent may still confirm it.
-4. A confirmed message is written to the journal, then its receipt is stored, then its delivery is acknowledged. A kill
-   in between repeats the steps after the journal, never the hand-over.
-5. When the agent's run ends, its messages are given back. One that was lost `MAX_DELIVER` times with its reader is
+5. A confirmed message is written to the journal, then its receipt is stored, then its delivery is acknowledged. A kill
+   in between repeats the steps after the journal, never the hand-over. An answer in the log is the receipt: what is
+   answered was seen.
+6. When the agent's run ends, its messages are given back. One that was lost `MAX_DELIVER` times with its reader is
    refused and becomes a dead letter; the journal counts, since the server also counts what was given back on purpose.
 
 A request for a task goes to the engine (`tasks.engine`); its delivery is acknowledged when the task's first record is
@@ -43,6 +45,9 @@ from postroom.sidecar.window import Window
 from postroom.tasks.engine import Ask
 from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.times import format_time
+
+SOON = 0.1
+"""Seconds that a confirmation may take to be the only receipt: many a program answers within milliseconds."""
 
 _log = get_logger(__name__)
 
@@ -210,9 +215,7 @@ class Inbox:
         if self._confirm_on_read and not envelope.expects_reply:
             self.confirm(envelope.id)
             return
-        await self._report(envelope.id, sender.uid, State.DELIVERED)
-        if not set_aside:
-            self._start(self._wait_for(held))
+        self._start(self._wait_for(held))
 
     async def _ready(self, envelope: Envelope, sender: str, note: Note) -> AgentRun | None:
         """The run to hand the message to, once the journal has a note of it; None if the message has expired.
@@ -238,8 +241,11 @@ class Inbox:
 
     async def _wait_for(self, held: Held) -> None:
         """Hold the next message back until this one is confirmed, so that an answer goes to its question."""
-        message_id = held.message.id
-        if await self._window.left(message_id, held, self._patience):
+        message_id, soon = held.message.id, min(SOON, self._patience)
+        if await self._window.left(message_id, held, soon):
+            return
+        await self._report(message_id, held.message.sender.uid, State.DELIVERED)
+        if held.set_aside or await self._window.left(message_id, held, self._patience - soon):
             return
         if not self._confirm_on_read:
             await self._give_up_waiting(held)
@@ -293,8 +299,11 @@ class Inbox:
 
     # ── confirmation ────────────────────────────────────────────────────────────────────────────────
 
-    def confirm(self, message_id: str) -> None:
+    def confirm(self, message_id: str, *, answered: bool = False) -> None:
         """The agent has seen the message. Confirming again changes nothing.
+
+        Args:
+            answered: its answer is in the log.
 
         Raises:
             NotFound: the message was never handed over.
@@ -309,7 +318,7 @@ class Inbox:
         self._window.remove(message_id)
         self._agent.confirmed()
         self._changed()
-        self.confirmations.begin(message_id, sender, held.delivery)
+        self.confirmations.begin(message_id, sender, held.delivery, told=answered)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         if self._tasks is None:

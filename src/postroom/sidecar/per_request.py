@@ -80,6 +80,11 @@ class RequestProgram(AgentProgram):
         self._runs: _Runs | None = None
         self._changed = asyncio.Event()
 
+    @property
+    def runs(self) -> bool:
+        """See `AgentProgram`."""
+        return self._runs is not None
+
     async def running(self) -> RequestRun:
         """A run that has not begun; it begins with its request. Raises as `AgentProgram`."""
         await self._changed.wait()
@@ -168,6 +173,11 @@ class RequestRun:
             self._over("it was ended before it began")
         else:
             self._session.send_signal(number)
+
+    @property
+    def free(self) -> bool:
+        """See `session.AgentRun`."""
+        return self._session is None or self.ended.is_set()
 
     async def let_go(self) -> None:
         """See `session.AgentRun`. A run that goes on for `LINGER` seconds is ended by force."""

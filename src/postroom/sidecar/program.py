@@ -56,6 +56,10 @@ class ProgramExecutor:
         except AgentGone as error:
             raise ExecutorGone("the agent has ended and is not started again") from error
 
+    def free(self) -> bool:
+        """See `Executor`."""
+        return self._agent.runs and (self._last is None or self._last.free)
+
     async def execute(self, execution: Execution) -> None:
         """Hand the task over, and wait until it is settled or the program has ended."""
         requester = execution.record.requester

@@ -62,19 +62,21 @@ class Confirmations:
         self._all_done = asyncio.Event()
         self._all_done.set()
 
-    def begin(self, message_id: str, sender: str, delivery: Delivery) -> None:
-        """Report a message as seen, then acknowledge its delivery."""
+    def begin(
+        self, message_id: str, sender: str, delivery: Delivery, *, told: bool = False
+    ) -> None:
+        """Report a message as seen, unless its sender was `told`, then acknowledge its delivery."""
         under_way = message_id in self._deliveries
         self._deliveries[message_id] = delivery
         if not under_way:
             self._all_done.clear()
-            self._start(self._report_and_ack(message_id, sender))
+            self._start(self._report_and_ack(message_id, sender, told=told))
 
-    async def _report_and_ack(self, message_id: str, sender: str) -> None:
+    async def _report_and_ack(self, message_id: str, sender: str, *, told: bool) -> None:
         attempt = 0
         try:
             # While the delivery is open the bus does not repeat it, so no later one would report it.
-            while not await self._report(message_id, sender, State.SEEN):
+            while not told and not await self._report(message_id, sender, State.SEEN):
                 attempt += 1
                 await asyncio.sleep(redelivery_delay(attempt))
             await self._acknowledge(message_id)

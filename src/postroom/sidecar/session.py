@@ -81,6 +81,11 @@ class AgentRun(Protocol):
         """Send a signal to the program and all of its group."""
         ...
 
+    @property
+    def free(self) -> bool:
+        """Whether the run takes a task without waiting for the end of its last one."""
+        ...
+
     async def let_go(self) -> None:
         """Wait until the run no longer works on its task, which has ended."""
         ...
@@ -160,6 +165,11 @@ class AgentSession:
         """See `Run`."""
         self.signalled = True
         self.process.send_signal(number)
+
+    @property
+    def free(self) -> bool:
+        """True: the program works on one task after the other."""
+        return True
 
     async def let_go(self) -> None:
         """Return at once: the program works on one task after the other."""

@@ -185,7 +185,7 @@ def _give_up_messages(session: Session, chosen: Sequence[Ended]) -> None:
 # ── tasks and their events ──────────────────────────────────────────────────────────────────────────────────
 
 _ROW_SIZE = octets(a2a_tasks.c.text) + octets(a2a_tasks.c.snapshot)
-_EVENT_SIZE = octets(a2a_task_events.c.event)
+_EVENT_SIZE = octets(a2a_task_events.c.event) + octets(a2a_task_events.c.snapshot)
 _EVENTS_SIZE = (
     select(func.coalesce(func.sum(_EVENT_SIZE), 0))
     .where(a2a_task_events.c.task == a2a_tasks.c.id)

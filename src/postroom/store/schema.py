@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import Integer as AnyInteger
 
-REVISION = "0008"
+REVISION = "0009"
 """The migration that leads to exactly these tables (a test compares them)."""
 
 Integer = AnyInteger().with_variant(BigInteger(), "postgresql")
@@ -246,10 +246,15 @@ a2a_tasks = Table(
     Column("runner", Text, nullable=False),
     Column("released", Boolean, nullable=False),
     Column("said", Text, nullable=False),
-    Column("snapshot", Text, nullable=False),  # JSON: A2A Task
+    # JSON: A2A Task; "" once `snapshot_seq` has it. A row is written anew at each change, so nothing large lies here.
+    Column("snapshot", Text, nullable=False),
     Column("final", Boolean, nullable=False),
     Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
+    # Sequence in TASKS of the last record with a snapshot.
+    Column("snapshot_seq", Integer, nullable=False, server_default=text("0")),
+    Column("weight", Integer, nullable=False, server_default=text("0")),
+    Column("since", Integer, nullable=False, server_default=text("0")),
     UniqueConstraint("requested_seq"),
     Index("ix_a2a_tasks_worker", "worker", "requested_seq"),
     Index("ix_a2a_tasks_requester", "requester", "requested_seq"),
@@ -269,6 +274,9 @@ a2a_task_events = Table(
     Column("runner", Text, nullable=False),
     Column("at", Float, nullable=False),
     Column("event", Text, nullable=False),  # JSON: A2A StreamResponse
+    Column("answer", Text, nullable=False, server_default=text("''")),  # JSON: A2A Message
+    # JSON: A2A Task, where this is the last record with one.
+    Column("snapshot", Text, nullable=False, server_default=text("''")),
     Index("ix_a2a_task_events_task", "task", "seq"),
 )
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 
 from sqlalchemy import (
@@ -23,6 +24,7 @@ from postroom.store.records import Cursors
 from postroom.store.schema import a2a_task_events, a2a_tasks
 from postroom.store.session import Session, among, insert_new, prepared, values_of
 from postroom_a2a.task_state import INTERRUPTED, TaskState
+from postroom_a2a.tasks import compose
 
 BATCH = 256
 """The most tasks of one query by the post office; the next query finds the rest."""
@@ -47,6 +49,8 @@ class TaskHead:
         seq: sequence in TASKS of the last record that counted, 0 before the first.
         attempt, lost, runner, released: as in that record (`tasks.records.TaskRecord`).
         said: the beginning of the text with the present state.
+        snapshot_seq: sequence in TASKS of the last record with a snapshot, 0 for the request.
+        weight, since: as `tasks.weight.Weight` has them.
         final: no further state follows.
         created_at: when the request was stored.
         updated_at: when the last record that counted was stored.
@@ -70,15 +74,18 @@ class TaskHead:
     runner: str = ""
     released: bool = False
     said: str = ""
+    snapshot_seq: int = 0
+    weight: int = 0
+    since: int = 0
     final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRow(TaskHead):
-    """A task with its snapshot.
+    """A task with all that was said.
 
     Attributes:
-        snapshot: A2A Task, as JSON text.
+        snapshot: the A2A Task as it is, as JSON text; in a change without a snapshot "".
     """
 
     snapshot: str = ""
@@ -91,6 +98,8 @@ class TaskEventRow:
     Attributes:
         worker: uid.
         event: A2A StreamResponse, as JSON text; "" for the first record, which is the task itself.
+        answer: the A2A Message that the event brings into the history, as JSON text; "" for none, and where a snapshot
+            has it.
     """
 
     seq: int
@@ -101,6 +110,7 @@ class TaskEventRow:
     runner: str
     at: float
     event: str
+    answer: str = ""
 
 
 HEAD = [
@@ -109,12 +119,36 @@ HEAD = [
     else a2a_tasks.c[field.name]
     for field in fields(TaskHead)
 ]
-_ROW = [a2a_tasks.c[field.name] for field in fields(TaskRow)]
+_stored = a2a_task_events.alias("stored")
+_SNAPSHOT = func.coalesce(func.nullif(_stored.c.snapshot, ""), a2a_tasks.c.snapshot)
+_ROW = [
+    _SNAPSHOT.label("snapshot") if field.name == "snapshot" else a2a_tasks.c[field.name]
+    for field in fields(TaskRow)
+]
+_WHOLE = select(*_ROW).outerjoin(_stored, _stored.c.seq == a2a_tasks.c.snapshot_seq)
+# A task that nobody has taken has its snapshot in its own row.
+_NEW = [a2a_tasks.c[field.name] for field in fields(TaskRow)]
 EVENT = [a2a_task_events.c[field.name] for field in fields(TaskEventRow)]
 
 # Rendered as `final = 0`, the exact words of the partial indexes.
 _OPEN = a2a_tasks.c.final == false()
 _UNTAKEN = and_(_OPEN, a2a_tasks.c.seq == literal_column("0"))
+
+_CHANGING = (
+    "state",
+    "seq",
+    "attempt",
+    "lost",
+    "runner",
+    "released",
+    "said",
+    "snapshot_seq",
+    "weight",
+    "since",
+    "final",
+    "updated_at",
+)
+"""What a change of a task changes of it."""
 
 _INTERRUPTED = sorted(state.value for state in INTERRUPTED)
 
@@ -124,8 +158,18 @@ _REQUESTED_AT = among(a2a_tasks.c.requested_seq, "seqs")
 _INSERT = insert_new(a2a_tasks)
 _UPDATE = prepared(update(a2a_tasks).where(a2a_tasks.c.id == bindparam("task")))
 _INSERT_EVENT = insert_new(a2a_task_events)
-_BY_ID = prepared(select(*_ROW).where(a2a_tasks.c.id == bindparam("task")))
-_BY_IDS = prepared(select(*_ROW).where(among(a2a_tasks.c.id, "ids")))
+_HEAD_BY_ID = prepared(select(*HEAD).where(a2a_tasks.c.id == bindparam("task")))
+_BY_ID = prepared(_WHOLE.where(a2a_tasks.c.id == bindparam("task")))
+_BY_IDS = prepared(_WHOLE.where(among(a2a_tasks.c.id, "ids")))
+_SINCE = prepared(
+    select(a2a_task_events.c.event, a2a_task_events.c.answer)
+    .where(a2a_task_events.c.task == bindparam("of"))
+    .where(a2a_task_events.c.seq > bindparam("after"), a2a_task_events.c.seq <= bindparam("upto"))
+    .order_by(a2a_task_events.c.seq)
+)
+_DROP_SNAPSHOT = prepared(
+    update(a2a_task_events).where(a2a_task_events.c.seq == bindparam("at_seq")).values(snapshot="")
+)
 _HEADS_BY_IDS = prepared(select(*HEAD).where(among(a2a_tasks.c.id, "ids")))
 _HEADS_BY_REQUESTS = prepared(select(*HEAD).where(_REQUESTED_AT))
 _EVENTS_OF = prepared(
@@ -142,12 +186,11 @@ _QUEUE = prepared(
     .order_by(a2a_tasks.c.requested_seq)
     .limit(bindparam("most"))
 )
-_UNTAKEN_TASKS = select(*_ROW).where(_UNTAKEN, _PAST)
+_UNTAKEN_TASKS = select(*_NEW).where(_UNTAKEN, _PAST)
 _UNTAKEN_ALL = prepared(_UNTAKEN_TASKS.order_by(a2a_tasks.c.requested_seq).limit(BATCH))
 _UNTAKEN_AMONG = prepared(_UNTAKEN_TASKS.where(_REQUESTED_AT))
 _OPEN_OF = prepared(
-    select(*_ROW)
-    .where(_OPEN, a2a_tasks.c.worker == bindparam("of"), a2a_tasks.c.seq > 0, _PAST)
+    _WHOLE.where(_OPEN, a2a_tasks.c.worker == bindparam("of"), a2a_tasks.c.seq > 0, _PAST)
     .order_by(a2a_tasks.c.requested_seq)
     .limit(BATCH)
 )
@@ -184,33 +227,45 @@ class TaskStore:
         """Store a new task; False without effect if one has that id or request."""
         return self._session.run(_INSERT, values_of(row)) == 1
 
-    def update_task(self, row: TaskRow) -> None:
-        """Store the changes of a task; requester, worker and request stay."""
-        changes = {
-            "state": row.state,
-            "seq": row.seq,
-            "attempt": row.attempt,
-            "lost": row.lost,
-            "runner": row.runner,
-            "released": row.released,
-            "said": row.said,
-            "snapshot": row.snapshot,
-            "final": row.final,
-            "updated_at": row.updated_at,
-        }
-        self._session.run(_UPDATE, {"task": row.id, **changes})
+    def record_change(self, row: TaskRow, change: TaskEventRow) -> None:
+        """Store a change of a task, and the task after it; requester, worker and request stay.
 
-    def insert_event(self, row: TaskEventRow) -> None:
-        """Store a change; no effect if it is stored already."""
-        self._session.run(_INSERT_EVENT, values_of(row))
+        Args:
+            row: its snapshot takes the place of the one before; "" if the change has none.
+        """
+        # A row is written anew at each change, so nothing large may lie in it.
+        fresh = {"snapshot": ""} if row.snapshot else {}
+        changes = {name: getattr(row, name) for name in _CHANGING} | fresh
+        self._session.run(_UPDATE, {"task": row.id, **changes})
+        self._session.run(_INSERT_EVENT, {**values_of(change), "snapshot": row.snapshot})
+
+    def drop_snapshot(self, seq: int) -> None:
+        """Forget the snapshot of the change at `seq`: a later one has the next."""
+        self._session.run(_DROP_SNAPSHOT, {"at_seq": seq})
+
+    def head_by_id(self, task: str) -> TaskHead | None:
+        """The task with that id, without its snapshot, and with the beginning of its text."""
+        return self._session.first(TaskHead, _HEAD_BY_ID, task=task)
 
     def task_by_id(self, task: str) -> TaskRow | None:
         """The task with that id."""
-        return self._session.first(TaskRow, _BY_ID, task=task)
+        row = self._session.first(TaskRow, _BY_ID, task=task)
+        return None if row is None else self._composed(row)
 
     def tasks_by_ids(self, ids: Collection[str]) -> list[TaskRow]:
         """The tasks with those ids, in no order."""
-        return self._session.all(TaskRow, _BY_IDS, ids=ids)
+        return [self._composed(row) for row in self._session.all(TaskRow, _BY_IDS, ids=ids)]
+
+    def _composed(self, row: TaskRow) -> TaskRow:
+        """The task with the changes that follow its snapshot."""
+        if row.seq == row.snapshot_seq:
+            return row
+        found = self._session.rows(_SINCE, of=row.id, after=row.snapshot_seq, upto=row.seq)
+        changes = [
+            (json.loads(event), json.loads(answer) if answer else None) for event, answer in found
+        ]
+        task = compose(json.loads(row.snapshot), changes)
+        return replace(row, snapshot=json.dumps(task, separators=(",", ":"), ensure_ascii=False))
 
     def tasks_by_prefix(self, prefix: str, limit: int = 2) -> list[TaskHead]:
         """The first tasks whose id has that hexadecimal prefix."""
@@ -318,7 +373,8 @@ class TaskStore:
 
     def open_of(self, worker: str, after: int = 0) -> list[TaskRow]:
         """Open tasks that `worker` has taken, whose requests are past sequence `after` of INBOX."""
-        return self._session.all(TaskRow, _OPEN_OF, of=worker, after=after)
+        found = self._session.all(TaskRow, _OPEN_OF, of=worker, after=after)
+        return [self._composed(row) for row in found]
 
     def begun(self, tasks: Collection[str]) -> dict[str, float]:
         """The instant of each task's first attempt; a task without one is left out."""

@@ -22,6 +22,7 @@ class Waiting:
         stored: its last record; None if that is to be read when its turn comes.
         begun: an earlier attempt began and did not end with a question.
         heard: the answer with which it goes on.
+        started: its first record says that it has begun.
         why: how the earlier attempt ended.
     """
 
@@ -29,7 +30,13 @@ class Waiting:
     stored: StoredTask | None = None
     begun: bool = False
     heard: Message | None = None
+    started: bool = False
     why: str = ""
+
+    @property
+    def begins(self) -> bool:
+        """Whether its attempt begins without a further record."""
+        return self.started or self.heard is not None
 
 
 class Backlog:
@@ -46,14 +53,18 @@ class Backlog:
         return task_id in self._waiting
 
     def add(self, waiting: Waiting, *, first: bool = False) -> None:
-        """Queue a task; with `first` it is next."""
+        """Queue a task; with `first` it is next, or after one that has started."""
         if waiting.stored is not None and (first or self._held < HELD):
             self._held += 1
         else:
             waiting.stored = None
+        next_one = next(iter(self._waiting.values()), None)
+        started = next_one.id if next_one is not None and next_one.started else None
         self._waiting[waiting.id] = waiting
         if first:
             self._waiting.move_to_end(waiting.id, last=False)
+            if started is not None:
+                self._waiting.move_to_end(started, last=False)
 
     def next(self) -> Waiting:
         """Take out the next task."""
@@ -68,9 +79,7 @@ class Backlog:
     def begun(self) -> list[Waiting]:
         """Take out the tasks with an attempt that began."""
         ids = [
-            task_id
-            for task_id, waiting in self._waiting.items()
-            if waiting.begun or waiting.heard is not None
+            task_id for task_id, waiting in self._waiting.items() if waiting.begun or waiting.begins
         ]
         return [waiting for waiting in map(self.take, ids) if waiting is not None]
 

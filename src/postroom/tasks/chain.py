@@ -91,5 +91,5 @@ class Chain:
 
 def _do_not_count(store: Store, row: TaskRow, last: int) -> bool:
     """Whether the task is folded past `last` and is still as it was."""
-    now = store.tasks.task_by_id(row.id)
+    now = store.tasks.head_by_id(row.id)
     return now is not None and now.seq == row.seq and store.cursor("TASKS") >= last

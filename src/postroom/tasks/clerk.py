@@ -234,7 +234,7 @@ class TaskClerk:
         except LostUpdate:
             # Another writer was first. The fold decides whether its record counts, and may have done so meanwhile.
             self._contested = True
-            now = await self._database.read(lambda store: store.tasks.task_by_id(row.id))
+            now = await self._database.read(lambda store: store.tasks.head_by_id(row.id))
             if now is not None and now.seq > row.seq:
                 self._overtaken = True
             return
@@ -383,6 +383,8 @@ def _kept_waiting(store: Store, worker: Agent | None) -> bool:
 def _of_record(store: Store, event: TaskEventRow, row: TaskRow, requester: Agent | None) -> Follows:
     last = event.seq == row.seq
     asks = last and TaskState(row.state).interrupted
+    if asks and not row.snapshot and _hears(requester):
+        row = store.tasks.task_by_id(row.id) or row
     return Follows(
         row,
         told=_Told(event, row, requester),

@@ -2,8 +2,8 @@
 
 1. A request becomes a task when its first record is stored. A repeated request finds that record and changes nothing.
 2. Tasks wait in the order of their requests. Answered tasks go on before tasks that have not begun.
-3. An attempt begins with a `working` record. If its executor is gone, the engine begins a new attempt, `MAX_LOST`
-   times.
+3. An attempt begins with a `working` record, which is the task's first one if nothing waits or runs. If its executor is
+   gone, the engine begins a new attempt, `MAX_LOST` times.
 4. The log decides between two writers: the one that it refuses stops and writes no more.
 """
 
@@ -103,6 +103,9 @@ class TaskEngine:
         self._backlog = Backlog()
         self._executions: dict[str, Execution] = {}
         self._accepting = asyncio.Lock()
+        # Held by who chooses the next task: by a request that begins at once, until its record is stored.
+        self._choosing = asyncio.Lock()
+        self._busy = False
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -152,16 +155,33 @@ class TaskEngine:
         if new in self._executions or new in self._backlog:
             return
         record = self._first(new, ask)
-        try:
-            sequence = await self._log.append(record, 0)
-        except MessageTooLarge as error:
-            record = self._refused(replace(record, task=_without_text(record.task)), error.message)
-            sequence = await self._log.append(record, 0)
-        except LostUpdate:
-            await self._adopt(new)
+        if record.state.terminal or not self._free():
+            await self._store_first(record)
             return
-        if not record.state.terminal:
-            self._queue(Waiting(new, StoredTask(record, sequence)))
+        async with self._choosing:
+            await self._store_first(self._begun(record))
+
+    def _free(self) -> bool:
+        """Whether a new task would begin at once."""
+        taken = self._busy or self._choosing.locked() or len(self._backlog) > 0
+        return not (taken or self._stopping or self._gone) and self._executor.free()
+
+    async def _store_first(self, record: TaskRecord) -> None:
+        try:
+            stored = await self._log.append(record, 0)
+        except MessageTooLarge as error:
+            bare = replace(record, task=_without_text(record.task), attempt=0)
+            stored = await self._log.append(self._refused(bare, error.message), 0)
+        except LostUpdate:
+            await self._adopt(record.id)
+            return
+        if stored.record.state.terminal:
+            return
+        started = stored.record.state is TaskState.WORKING
+        if started and self._stopping:
+            await self._release(stored, STOPPED)
+        else:
+            self._queue(Waiting(record.id, stored, started=started), first=started)
 
     def _first(self, new: str, ask: Ask) -> TaskRecord:
         task = tasks.new_task(new, context_of(ask.message) or new, ask.message, self._now())
@@ -170,6 +190,10 @@ class TaskEngine:
         record = TaskRecord(task, ask.request, ask.requester, runner=self._log.run)
         refusal = context_fault(ask.message.get("contextId", "")) or self._refuse(ask)
         return self._refused(record, refusal) if refusal else record
+
+    def _begun(self, record: TaskRecord) -> TaskRecord:
+        event = self._status(record, TaskState.WORKING)
+        return replace(record, task=tasks.apply(record.task, event), attempt=1)
 
     def _refused(self, record: TaskRecord, why: str) -> TaskRecord:
         event = self._status(record, TaskState.REJECTED, why)
@@ -244,11 +268,11 @@ class TaskEngine:
         event = tasks.answer_update(record.task, self._now(), message)
         after = record.then(event, heard=message, runner=self._log.run, released=self._stopping)
         try:
-            sequence = await self._log.append(after, stored.sequence)
+            answered = await self._log.append(after, stored.sequence)
         except LostUpdate as error:
             _log.info("an answer came too late: %s", error)
             return
-        self._queue(Waiting(task, StoredTask(after, sequence), heard=message), first=True)
+        self._queue(Waiting(task, answered, heard=message), first=True)
 
     async def _find(self, task: str) -> StoredTask | None:
         try:
@@ -277,13 +301,16 @@ class TaskEngine:
                 return
             if self._stopping:
                 return  # the rest waits for the next start
-            if not len(self._backlog):
-                self._wake.clear()
-                continue
-            waiting = self._backlog.next()
-            if not len(self._backlog):
-                self._wake.clear()
-            await self._work(waiting)
+            async with self._choosing:
+                waiting = self._backlog.next() if len(self._backlog) else None
+                if not len(self._backlog):
+                    self._wake.clear()
+                self._busy = waiting is not None
+            if waiting is not None:
+                try:
+                    await self._work(waiting)
+                finally:
+                    self._busy = False
 
     def stop(self) -> None:
         """Count every later end of an attempt as intended."""
@@ -295,7 +322,9 @@ class TaskEngine:
         try:
             async with asyncio.timeout(timeout):
                 await self._idle.wait()
-                await self._release_answered()
+                for waiting in self._backlog.begun():
+                    if waiting.stored is not None and waiting.begins:
+                        await self._release(waiting.stored, STOPPED)
         except TimeoutError:
             _log.warning("a task could not be put down in time")
 
@@ -332,8 +361,8 @@ class TaskEngine:
 
     async def _begin(self, execution: Execution, waiting: Waiting) -> bool:
         """Store the begin of the attempt; False if there is no attempt."""
-        if waiting.heard is not None:
-            return True  # the answer's record has begun it
+        if waiting.begins:
+            return True
         record = execution.record
         lost = record.lost + (waiting.begun and not record.released)
         why = waiting.why or "its worker ended"
@@ -364,17 +393,12 @@ class TaskEngine:
         except Conflict:
             _log.debug("task %s had its result", execution.id)
 
-    async def _release_answered(self) -> None:
-        """Release answered tasks that were not reached: they go on at the next start, which must not count a lost
-        attempt.
-        """
-        for waiting in self._backlog.begun():
-            if waiting.heard is not None and waiting.stored is not None:
-                record, sequence = waiting.stored.record, waiting.stored.sequence
-                event = self._status(record, TaskState.WORKING, STOPPED)
-                after = record.then(event, runner=self._log.run, released=True)
-                with suppress(LostUpdate):  # canceled by another writer
-                    await self._log.append(after.fitting(), sequence)
+    async def _release(self, stored: StoredTask, why: str) -> None:
+        """Release a task that had begun and was not reached: its next attempt must not count a lost one."""
+        event = self._status(stored.record, TaskState.WORKING, why)
+        after = stored.record.then(event, runner=self._log.run, released=True)
+        with suppress(LostUpdate):  # canceled by another writer
+            await self._log.append(after, stored.sequence, fitting=True)
 
     async def _put_down(self, execution: Execution, why: str) -> None:
         if self._stopping:
@@ -388,7 +412,11 @@ class TaskEngine:
         self._gone = error.message
         for waiting in self._backlog.begun():
             stored = waiting.stored or await self._fetch(waiting.id)
-            if stored is not None and not stored.record.state.terminal:
+            if stored is None or stored.record.state.terminal:
+                continue
+            if waiting.started:  # no attempt has seen it
+                await self._release(stored, error.message)
+            else:
                 await self._end(stored, TaskState.FAILED, waiting.why or error.message)
 
     async def _fetch(self, task: str) -> StoredTask | None:
@@ -422,25 +450,27 @@ class TaskEngine:
         record = execution.record
         event = self._status(record, state, text)
         after = record.then(event, runner=self._log.run, **changes)
-        await self._write(execution, after.fitting())
+        await self._write(execution, after, fitting=True)
 
-    async def _write(self, execution: Execution, record: TaskRecord) -> None:
+    async def _write(
+        self, execution: Execution, record: TaskRecord, /, *, fitting: bool = False
+    ) -> None:
         try:
-            sequence = await self._log.append(record, execution.sequence)
+            stored = await self._log.append(record, execution.sequence, fitting=fitting)
         except LostUpdate:
             execution.lost = True
             execution.settled.set()
             raise
-        execution.record, execution.sequence = record, sequence
+        execution.record, execution.sequence = stored.record, stored.sequence
 
     async def _end(self, stored: StoredTask, state: TaskState, text: str) -> bool:
         """End a task that does not run here; False if it was changed meanwhile."""
         event = self._status(stored.record, state, text)
-        record = stored.record.then(event, runner=self._log.run).fitting()
+        record = stored.record.then(event, runner=self._log.run)
         if not stored.sequence:
             record = replace(record, event=None)  # a task's first record is the task itself
         try:
-            await self._log.append(record, stored.sequence)
+            await self._log.append(record, stored.sequence, fitting=True)
         except LostUpdate as error:
             _log.info("task %s was changed meanwhile: %s", record.id, error)
             return False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,7 +17,14 @@ from postroom_a2a import tasks
 from postroom_a2a.task_state import TaskState, allowed
 from postroom_a2a.tasks import Event, Message, Task
 
-Write = Callable[["Execution", TaskRecord], Awaitable[None]]
+
+class Write(Protocol):
+    """The writer of an execution's records."""
+
+    async def __call__(
+        self, execution: Execution, record: TaskRecord, /, *, fitting: bool = False
+    ) -> None:
+        """Store `record`, or a shorter one where that is `fitting`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -82,7 +89,7 @@ class Execution:
 
     async def say(self, state: TaskState, text: str = "", *, force: bool = False) -> None:
         """Change the state; another `working` is progress. With `force` a full task stores a shorter record
-        (`TaskRecord.fitting`).
+        (`TaskRecord.shortened`).
 
         Raises:
             Conflict: the task has ended or waits for an answer.
@@ -108,7 +115,7 @@ class Execution:
                 raise Conflict(
                     f"task {self.id} is {self.state.value}: it cannot be {record.state.value} next"
                 )
-            await self.write(self, record.fitting() if force else record)
+            await self.write(self, record, fitting=force)
             if record.state.terminal or record.state.interrupted:
                 self.settled.set()
 
@@ -122,6 +129,9 @@ class Executor(Protocol):
         Raises:
             ExecutorGone: no executor will come.
         """
+
+    def free(self) -> bool:
+        """Whether a task could be handed over now, without waiting."""
 
     async def execute(self, execution: Execution) -> None:
         """Work until the task is settled; a task that is not settled on return has failed.

@@ -1,5 +1,7 @@
 """Writes the records of tasks. Each names its predecessor, and no reader sees one before it is on disk.
 
+A record holds its event alone, until a snapshot is due; the first that this log writes of a task holds one, too.
+
 The server refuses a record with another predecessor. After a broken connection that predecessor may be our own
 record, whose confirmation was lost. So after a refusal the log tells us who wrote last.
 """
@@ -7,14 +9,16 @@ record, whose confirmation was lost. So after a refusal the log tells us who wro
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from postroom.bus.port import Stored
 from postroom.errors import (
     BusDisconnected,
     LostUpdate,
+    MessageTooLarge,
     NoResponders,
     NotFound,
     PostroomError,
@@ -25,10 +29,14 @@ from postroom.errors import (
 from postroom.observe import get_logger
 from postroom.protocol.tasks import chain_headers
 from postroom.tasks.records import TaskRecord
+from postroom.tasks.weight import Weight
 from postroom_a2a.retry import RetryPolicy
 
 RETRY = RetryPolicy(base=0.2, cap=3.0)
 """Pauses between attempts. The attempts never end: a worker's results must not be lost because the bus is away."""
+
+WEIGHED = 256
+"""Tasks whose weight is remembered; the next record of any other task holds a snapshot."""
 
 _log = get_logger(__name__)
 
@@ -100,29 +108,51 @@ class TaskLog:
         self._worker = worker
         self._policy = policy
         self._stored = stored
+        # Of each task the sequence of its last record, and what it weighs then.
+        self._weights: OrderedDict[str, tuple[int, Weight]] = OrderedDict()
         self.run = run
 
-    async def append(self, record: TaskRecord, after: int) -> int:
-        """Store `record` behind sequence `after`; returns its own. Waits for as long as the bus is away or full.
+    async def append(self, record: TaskRecord, after: int, *, fitting: bool = False) -> StoredTask:
+        """Store `record` behind sequence `after`. Waits for as long as the bus is away or full.
+
+        Args:
+            fitting: if the task has no room for it, store a shorter one (`TaskRecord.shortened`).
 
         Raises:
             LostUpdate: another record follows `after` already; nothing was stored.
             MessageTooLarge, InvalidInput: the record cannot be stored as it is.
             Forbidden: this worker may not write it.
         """
-        sequence = await self._append(record, after)
+        known, weight = self._weights.get(record.id, (0, None))
+        before = weight if known == after else None
+        try:
+            payload, weight = record.packed(before)
+        except MessageTooLarge:
+            if not fitting:
+                raise
+            record = record.shortened()
+            payload, weight = record.packed(None)
+        self._weights.pop(record.id, None)  # it is known again once the record is stored
+        sequence, first = await self._append(record, payload, after)
+        if first and not record.state.terminal:
+            self._weights[record.id] = sequence, weight
+            if len(self._weights) > WEIGHED:
+                self._weights.popitem(last=False)
         self._stored(record, after, sequence)
-        return sequence
+        return StoredTask(record, sequence)
 
-    async def _append(self, record: TaskRecord, after: int) -> int:
-        subject, payload = record.subject(self._worker), record.encode()
-        headers = chain_headers(self._worker, record.id, after)
+    async def _append(self, record: TaskRecord, payload: bytes, after: int) -> tuple[int, bool]:
+        """The sequence, and whether it is of this very payload; else of one that says the same."""
+        subject, headers = (
+            record.subject(self._worker),
+            chain_headers(self._worker, record.id, after),
+        )
         failures = 0
         while True:
             try:
                 stored = await self._bus.publish(subject, payload, metadata=headers)
             except LostUpdate:
-                return await self._own(TaskRecord.decode(payload), after)
+                return await self._own(record, after), False
             except (NoResponders, RequestTimeout, BusDisconnected, Refused) as error:
                 failures += 1
                 _log.warning("a record of task %s waits: %s", record.id, error)
@@ -130,7 +160,7 @@ class TaskLog:
             else:
                 if stored is None:
                     raise ProtocolViolation(f"nothing stores {subject}")
-                return stored.sequence
+                return stored.sequence, True
 
     async def _own(self, record: TaskRecord, after: int) -> int:
         """The sequence of the stored successor, if it is the record that we meant to write."""
@@ -146,8 +176,7 @@ class TaskLog:
                 _log.warning("nobody says who wrote task %s: %s", record.id, error)
                 await asyncio.sleep(self._policy.delay(failures))
         # Compare the whole record: an earlier one of this start, cut short, may also be stored.
-        same = replace(stored.record, event=None) == replace(record, event=None)
-        if stored.sequence > after and same:
+        if stored.sequence > after and stored.record.same_as(record):
             return stored.sequence
         raise LostUpdate(f"task {record.id} was changed by somebody else")
 

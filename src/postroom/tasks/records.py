@@ -1,9 +1,12 @@
-"""Records of TASKS: one change of a task each, with the snapshot after it (docs/architecture.md, Tasks).
+"""Records of TASKS: one change of a task each (docs/architecture.md, Tasks).
 
-    {"v": 1, "request", "requester", "attempt", "lost", "runner", "released"?, "task": {A2A Task},
-     "event"?: {A2A StreamResponse}}
+    {"v": 2, "request", "requester", "attempt", "lost", "runner", "released"?, "task"?: {A2A Task},
+     "event"?: {A2A StreamResponse}, "answer"?: {A2A Message}}
 
-The first record of a task has no event: the task itself is it.
+`event` is the change, and the task is what `postroom_a2a.tasks.apply` makes of it and of the task before. Where a
+snapshot is due (`tasks.weight`), `task` is the task after the change. The first record has no event: the task is it.
+`answer` is the message that the event brings into the history, unless a snapshot shows it. Version 1 had a snapshot in
+each record.
 """
 
 from __future__ import annotations
@@ -16,24 +19,107 @@ from postroom.errors import InvalidInput, MessageTooLarge, ProtocolViolation
 from postroom.protocol import subjects
 from postroom.protocol.ids import MESSAGE_ID, UID
 from postroom.protocol.limits import MAX_TASK_BYTES, TASK_DEPTH
-from postroom.protocol.records import read_record, too_deep
+from postroom.protocol.records import deeper_than, read_record, too_deep
+from postroom.tasks.weight import Weight
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message, Task, apply, state_of
 
 MAX_RUNNER = 64
 
+_ANSWER_DEPTH = TASK_DEPTH - 3
+"""Levels of an answer: in a snapshot it lies within record, task and history."""
+
 
 @dataclass(frozen=True, slots=True)
-class TaskRecord:
-    """One change of a task.
+class Link:
+    """A record of TASKS as it is read: without a snapshot, it makes sense only after the one before it.
 
     Attributes:
         event: the change; None for the first record.
+        task: the task after the change; None if the record holds no snapshot.
+        answer: the message that the change brings into the history.
         request: id of the message that asked for the task.
         attempt: number of attempts so far.
         lost: how many of them ended without a report.
         runner: the start of the worker that wrote it, or the control plane's uid.
         released: the runner has stopped working on it, so a new attempt counts no lost one.
+    """
+
+    request: str
+    requester: str
+    event: Event | None = field(default=None, hash=False)
+    task: Task | None = field(default=None, hash=False)
+    answer: Message | None = field(default=None, hash=False)
+    attempt: int = 0
+    lost: int = 0
+    runner: str = ""
+    released: bool = False
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Link:
+        """The record in a payload.
+
+        Raises:
+            ProtocolViolation: it is none, or it lacks the snapshot of a first or a last record.
+        """
+        record = read_record(payload, TASK_DEPTH)
+        version, task, event = record.get("v"), record.get("task"), record.get("event")
+        if version not in (1, 2) or not (task is None or _is_task(task)):
+            raise ProtocolViolation("not a task record of version 1 or 2")
+        if event is not None and not isinstance(event, dict):
+            raise ProtocolViolation("the event of a task record is no object")
+        if task is None and (version == 1 or event is None or _ends(event)):
+            raise ProtocolViolation("a task record without its snapshot")
+        answer = record.get("answer")
+        if answer is not None and (not isinstance(answer, dict) or _deep(answer)):
+            raise ProtocolViolation("the answer in a task record is no message")
+        request, requester = record.get("request"), record.get("requester")
+        if not isinstance(request, str) or MESSAGE_ID.fullmatch(request) is None:
+            raise ProtocolViolation("a task record names its request")
+        if not isinstance(requester, str) or UID.fullmatch(requester) is None:
+            raise ProtocolViolation("a task record names its requester")
+        return cls(
+            request=request,
+            requester=requester,
+            event=event,
+            task=task,
+            answer=answer if task is None else None,
+            attempt=_count(record, "attempt"),
+            lost=_count(record, "lost"),
+            runner=str(record.get("runner", ""))[:MAX_RUNNER],
+            released=record.get("released") is True,
+        )
+
+    def after(self, before: Task | None) -> TaskRecord:
+        """The record with its task, which it makes of the one before.
+
+        Raises:
+            ProtocolViolation: there is no task before it, and it holds no snapshot.
+        """
+        task = self.task
+        if task is None:
+            if before is None or self.event is None:
+                raise ProtocolViolation("a task record without the task that it changes")
+            task = apply(before, self.event, answer=self.answer)
+        return TaskRecord(
+            task,
+            self.request,
+            self.requester,
+            self.event,
+            self.attempt,
+            self.lost,
+            self.runner,
+            self.released,
+            self.answer,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """One change of a task, with the task after it.
+
+    Attributes:
+        event, answer, request, attempt, lost, runner, released: as in `Link`.
     """
 
     task: Task = field(hash=False)
@@ -44,6 +130,7 @@ class TaskRecord:
     lost: int = 0
     runner: str = ""
     released: bool = False
+    answer: Message | None = field(default=None, hash=False)
 
     @property
     def id(self) -> str:
@@ -58,37 +145,80 @@ class TaskRecord:
     def then(self, event: Event, *, heard: Message | None = None, **changes: Any) -> TaskRecord:
         """The record of `event`; `changes` are further fields of it, `heard` as in `tasks.apply`."""
         after = apply(self.task, event, answer=heard)
-        return replace(self, **{"task": after, "event": event, "released": False, **changes})
+        fields = {"task": after, "event": event, "answer": heard, "released": False, **changes}
+        return replace(self, **fields)
+
+    def same_as(self, other: TaskRecord) -> bool:
+        """Whether both say the same of the task, whatever the change was."""
+        bare = {"event": None, "answer": None}
+        mine = replace(self, task=json.loads(_json(self.task)), **bare)
+        return mine == replace(other, task=json.loads(_json(other.task)), **bare)
 
     def fitting(self) -> TaskRecord:
-        """This record or, if the task has no room for it, a shorter one.
-
-        That a task goes on, or is over, matters more than a line of text or, at its end, than its content, which
-        earlier records still hold.
-        """
+        """This record or, if the task has no room for it, `shortened`."""
         try:
             self.encode()
         except MessageTooLarge:
-            status = {key: value for key, value in self.task["status"].items() if key != "message"}
-            if self.state.terminal:
-                kept = {key: self.task[key] for key in ("id", "contextId", "status")}
-                return replace(self, task=kept)
-            return replace(self, task={**self.task, "status": status})
+            return self.shortened()
         return self
+
+    def shortened(self) -> TaskRecord:
+        """This record without its text or, at the task's end, without all else.
+
+        That a task goes on, or is over, matters more than a line of text or, at its end, than its content, which
+        earlier records still hold. Its snapshot is not what its event makes, so it has to be stored.
+        """
+        status = {key: value for key, value in self.task["status"].items() if key != "message"}
+        if self.state.terminal:
+            kept = {key: self.task[key] for key in ("id", "contextId", "status")}
+            return replace(self, task=kept)
+        return replace(self, task={**self.task, "status": status})
 
     def subject(self, worker: str) -> str:
         """The subject under which it is stored."""
         return subjects.task(worker, self.id, self.state.value)
 
     def encode(self) -> bytes:
-        """The payload.
+        """The payload with a snapshot. Raises as `packed`."""
+        return self.packed(None)[0]
+
+    def packed(self, before: Weight | None) -> tuple[bytes, Weight]:
+        """The payload, and what the task weighs then.
+
+        Args:
+            before: what it weighed before; None if nobody knows, so that a snapshot is needed.
 
         Raises:
             MessageTooLarge: the snapshot is over `MAX_TASK_BYTES`.
             InvalidInput: it holds a value that JSON cannot express.
         """
+        event = b"" if self.event is None else _json(self.event)
+        answer = b"" if self.answer is None else _json(self.answer)
+        weight = None
+        if before is not None and self.event is not None and not self.state.terminal:
+            weight = before.plus(
+                self.event, len(event), artifact_size(self.event, len(event)), len(answer)
+            )
+        snapshot = b""
+        if weight is None or weight.due:
+            snapshot, answer = _json(self.task), b""
+            weight = Weight(len(snapshot))
+        if len(snapshot) > MAX_TASK_BYTES:
+            raise MessageTooLarge(
+                f"the task would have {len(snapshot)} bytes, the limit is {MAX_TASK_BYTES}",
+                remedy="put large content into a file and name the file",
+            )
+        parts = {b"task": snapshot, b"event": event, b"answer": answer}
+        said = b"".join(b',"%s":%s' % part for part in parts.items() if part[1])
+        payload = _json(self._head())[:-1] + said + b"}"
+        shown = {"task": self.task if snapshot else None, "event": self.event}
+        if too_deep(shown, payload, TASK_DEPTH) or _deep(self.answer):
+            raise InvalidInput(f"the task is nested more than {TASK_DEPTH} deep")
+        return payload, weight
+
+    def _head(self) -> dict[str, Any]:
         head: dict[str, Any] = {
-            "v": 1,
+            "v": 2,
             "request": self.request,
             "requester": self.requester,
             "attempt": self.attempt,
@@ -97,45 +227,32 @@ class TaskRecord:
         }
         if self.released:
             head["released"] = True
-        task = _json(self.task)
-        if len(task) > MAX_TASK_BYTES:
-            raise MessageTooLarge(
-                f"the task would have {len(task)} bytes, the limit is {MAX_TASK_BYTES}",
-                remedy="put large content into a file and name the file",
-            )
-        event = b"" if self.event is None else b',"event":' + _json(self.event)
-        payload = _json(head)[:-1] + b',"task":' + task + event + b"}"
-        if too_deep({"task": self.task, "event": self.event}, payload, TASK_DEPTH):
-            raise InvalidInput(f"the task is nested more than {TASK_DEPTH} deep")
-        return payload
-
-    @classmethod
-    def decode(cls, payload: bytes) -> TaskRecord:
-        """The record in a payload."""
-        record = read_record(payload, TASK_DEPTH)
-        task, event = record.get("task"), record.get("event")
-        if record.get("v") != 1 or not isinstance(task, dict) or not _is_task(task):
-            raise ProtocolViolation("not a task record of version 1")
-        if event is not None and not isinstance(event, dict):
-            raise ProtocolViolation("the event of a task record is no object")
-        request, requester = record.get("request"), record.get("requester")
-        if not isinstance(request, str) or MESSAGE_ID.fullmatch(request) is None:
-            raise ProtocolViolation("a task record names its request")
-        if not isinstance(requester, str) or UID.fullmatch(requester) is None:
-            raise ProtocolViolation("a task record names its requester")
-        return cls(
-            task=task,
-            request=request,
-            requester=requester,
-            event=event,
-            attempt=_count(record, "attempt"),
-            lost=_count(record, "lost"),
-            runner=str(record.get("runner", ""))[:MAX_RUNNER],
-            released=record.get("released") is True,
-        )
+        return head
 
 
-def _is_task(task: dict[str, Any]) -> bool:
+def artifact_size(event: Event, size: int) -> int:
+    """The bytes of the artifact in an event of `size` bytes, 0 if it has none."""
+    update = event.get("artifactUpdate")
+    if update is None:
+        return 0
+    return size - len(_json({"artifactUpdate": {**update, "artifact": 0}})) + 1
+
+
+def _ends(event: dict[str, Any]) -> bool:
+    update = event.get("statusUpdate")
+    try:
+        return isinstance(update, dict) and state_of(update).terminal
+    except InvalidInput:
+        return False
+
+
+def _deep(answer: Message | None) -> bool:
+    return answer is not None and deeper_than(answer, _ANSWER_DEPTH)
+
+
+def _is_task(task: object) -> bool:
+    if not isinstance(task, dict):
+        return False
     try:
         state_of(task)
     except InvalidInput:
@@ -146,6 +263,7 @@ def _is_task(task: dict[str, Any]) -> bool:
         all(isinstance(text, str) for text in texts)
         and _objects(history)
         and _objects(artifacts)
+        and isinstance(task.get("metadata", {}), dict)
         and all(
             isinstance(each.get("artifactId"), str) and _objects(each.get("parts"))
             for each in artifacts

@@ -8,7 +8,6 @@ somebody requested from this worker; any other record has no effect.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 from postroom.bus.port import Message
@@ -24,8 +23,10 @@ from postroom.protocol.ids import UID
 from postroom.protocol.limits import MAX_EVENT_BYTES, MAX_SAID, MAX_TASK_BYTES
 from postroom.protocol.tasks import EXPECTED, follows, parse_task_subject, task_id
 from postroom.store.database import Store
-from postroom.store.tasks import TaskEventRow, TaskRow
-from postroom.tasks.records import TaskRecord
+from postroom.store.session import values_of
+from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
+from postroom.tasks.records import Link, artifact_size
+from postroom.tasks.weight import Weight
 from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.task_state import TaskState, allowed
 from postroom_a2a.tasks import new_task, state_of, status_text
@@ -84,37 +85,21 @@ def fold_record(store: Store, record: Message) -> list[Change]:
     if said is None:
         return []
     worker, task, state = said
-    row = store.tasks.task_by_id(task)
-    if row is None and record.metadata.get(EXPECTED) == "0":
+    head = store.tasks.head_by_id(task)
+    if head is None and record.metadata.get(EXPECTED) == "0":
         # Its request was stored before it, so it may be on its way here. A later record follows one that is folded.
         raise Early
-    if row is None or row.worker != worker or row.final:
+    if head is None or head.worker != worker or head.final:
         return []
-    before = TaskState(row.state) if row.seq else None
-    if not follows(record.metadata, worker, task, row.seq) or not allowed(before, state):
+    before = TaskState(head.state) if head.seq else None
+    if not follows(record.metadata, worker, task, head.seq) or not allowed(before, state):
         return []
     try:
-        change = TaskRecord.decode(record.payload)
-        snapshot = _text(change.task, MAX_TASK_BYTES)
-        event = "" if change.event is None else _text(change.event, MAX_EVENT_BYTES)
+        row, event, answer = _change_of(record, head, state)
     except (ProtocolViolation, RecursionError):
         return []
-    if not _is_of(change, row, state):
-        return []
-    row = replace(
-        row,
-        state=state.value,
-        seq=record.sequence,
-        attempt=change.attempt,
-        lost=change.lost,
-        runner=change.runner,
-        released=change.released,
-        said=status_text(change.task)[:MAX_SAID],
-        snapshot=snapshot,
-        final=state.terminal,
-        updated_at=record.timestamp,
-    )
-    store.tasks.update_task(row)
+    if row.snapshot and head.snapshot_seq:
+        store.tasks.drop_snapshot(head.snapshot_seq)
     counted = TaskEventRow(
         seq=row.seq,
         task=row.id,
@@ -124,9 +109,75 @@ def fold_record(store: Store, record: Message) -> list[Change]:
         runner=row.runner,
         at=row.updated_at,
         event=event,
+        answer=answer,
     )
-    store.tasks.insert_event(counted)
+    store.tasks.record_change(row, counted)
     return [_change(row, counted)]
+
+
+def _change_of(record: Message, head: TaskHead, state: TaskState) -> tuple[TaskRow, str, str]:
+    """The task after a record, with the record's snapshot or ""; its event and the answer as JSON texts, "" for none.
+
+    Raises:
+        ProtocolViolation: it is no change of this task.
+    """
+    link = Link.decode(record.payload)
+    if (link.request, link.requester) != (head.request, head.requester):
+        raise ProtocolViolation("a record of another task")
+    if link.event is not None and not _is_event(link.event, state):
+        raise ProtocolViolation("an event of another state, or of none")
+    event, answer, snapshot = (_text(each) for each in (link.event, link.answer, link.task))
+    if _size(event) > MAX_EVENT_BYTES:
+        raise ProtocolViolation("an event that is too large")
+    if link.task is None:
+        weight = _weight(link, head, _size(event), _size(answer))
+        snapshot_seq, said = head.snapshot_seq, _said(link, head, state)
+    else:
+        weight = Weight(_size(snapshot))
+        snapshot_seq, said = record.sequence, status_text(link.task)
+        if (link.task["id"], state_of(link.task)) != (head.id, state):
+            raise ProtocolViolation("a snapshot of another task, or of another state")
+        if weight.size > MAX_TASK_BYTES:
+            raise ProtocolViolation("a snapshot that is too large")
+    after: dict[str, Any] = values_of(head) | {
+        "state": state.value,
+        "seq": record.sequence,
+        "attempt": link.attempt,
+        "lost": link.lost,
+        "runner": link.runner,
+        "released": link.released,
+        "said": said[:MAX_SAID],
+        "snapshot_seq": snapshot_seq,
+        "weight": weight.size,
+        "since": weight.since,
+        "final": state.terminal,
+        "updated_at": record.timestamp,
+    }
+    return TaskRow(**after, snapshot=snapshot), event, answer
+
+
+def _weight(link: Link, head: TaskHead, event: int, answer: int) -> Weight:
+    """What the task weighs after a record without a snapshot; the arguments are bytes.
+
+    Raises:
+        ProtocolViolation: such a record cannot follow.
+    """
+    if link.event is None or not head.seq:
+        raise ProtocolViolation("the first record of a task is the task")
+    artifact = artifact_size(link.event, event)
+    weight = Weight(head.weight, head.since).plus(link.event, event, artifact, answer)
+    if not weight.bounded:
+        raise ProtocolViolation("a snapshot is missing")
+    return weight
+
+
+def _said(link: Link, head: TaskHead, state: TaskState) -> str:
+    update = (link.event or {}).get("statusUpdate")
+    if update is not None:
+        return status_text(update)
+    if state != head.state:
+        raise ProtocolViolation("an artifact changes no state")
+    return head.said
 
 
 def _builds(record: Message) -> bool:
@@ -134,36 +185,27 @@ def _builds(record: Message) -> bool:
     return PREFIX.encode() in record.payload
 
 
-def _is_of(change: TaskRecord, row: TaskRow, state: TaskState) -> bool:
-    named = (change.id, change.request, change.requester, change.state)
-    return named == (row.id, row.request, row.requester, state) and (
-        change.event is None or _is_event(change.event, state)
-    )
-
-
 def _is_event(event: dict[str, Any], state: TaskState) -> bool:
     """Whether it is one of the two kinds of event that a record may carry, with the fields that its readers need."""
     match event:
-        case {"statusUpdate": {"status": dict(status)}} if len(event) == 1:
+        case {"statusUpdate": {"status": dict(status)} as update} if len(event) == 1:
             try:
-                return state_of({"status": status}) is state
+                same = state_of({"status": status}) is state
             except InvalidInput:
                 return False
+            return same and isinstance(update.get("metadata", {}), dict)
         case {"artifactUpdate": {"artifact": {"artifactId": str(), "parts": list(parts)}}}:
             return len(event) == 1 and all(isinstance(part, dict) for part in parts)
     return False
 
 
-def _text(value: dict[str, Any], limit: int) -> str:
-    """JSON text.
+def _text(value: dict[str, Any] | None) -> str:
+    """JSON text, "" for None."""
+    return "" if value is None else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
-    Raises:
-        ProtocolViolation: it has more than `limit` bytes.
-    """
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    if len(text.encode()) > limit:
-        raise ProtocolViolation("a task that is too large")
-    return text
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _change(row: TaskRow, event: TaskEventRow | None = None) -> Change:
@@ -198,8 +240,8 @@ def _priority_over(store: Store, record: Message, before: float) -> bool:
     return record.timestamp < before - LONGER or _over(store, task, before)
 
 
-def _over(store: Store, task: str, before: float) -> bool:
-    row = store.tasks.task_by_id(task)
+def _over(copy: Store, task: str, before: float) -> bool:
+    row = copy.tasks.head_by_id(task)
     return row is None or (row.final and row.updated_at < before)
 
 

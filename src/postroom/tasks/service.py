@@ -348,7 +348,7 @@ class OrgTaskService:
     async def _past(self, row: TaskRow) -> TaskRow:
         """The task once a record after that of `row` is folded."""
         known = await self._until(row.id, lambda known: known.row.seq > row.seq, FOLD_WAIT)
-        return known.row
+        return known.row if known.row.snapshot else await self.find(row.id)
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -374,6 +374,8 @@ class OrgTaskService:
         return await self._changes.until(of_task(task), read, done, timeout, Known.then)
 
     async def _show(self, known: Known) -> TaskView:
+        if not known.row.snapshot:
+            return await self.get(known.row.id)
         shown = known.shown(self.blocker)
         if shown is not None:
             return shown
@@ -395,4 +397,5 @@ def _folded(found: tuple[Known, bool], change: Change) -> tuple[Known, bool]:
     if change.kind != "task":
         return found
     known, _ = found
-    return replace(known.then(change), row=change.row), True
+    new = change.event is None
+    return replace(known, row=change.row) if new else known.then(change), True

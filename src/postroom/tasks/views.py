@@ -203,7 +203,8 @@ class Known:
         began = self.begun
         if began is None and change.state == TaskState.WORKING:
             began = change.row.updated_at
-        return replace(self, row=change.row, begun=began)
+        # Of the text a change has the beginning.
+        return replace(self, row=replace(change.row, text=self.row.text), begun=began)
 
     def shown(self, blocker: Blocker) -> TaskView | None:
         """The task; None if that takes what only SQL has: the tasks ahead of it, or the sizes of its files."""

@@ -125,7 +125,9 @@ class TaskChanges:
 
     def stored(self, record: TaskRecord, after: int, sequence: int) -> None:
         """This worker has stored a record."""
-        self.put(record.id, TaskChange(after, sequence, record.state, record.event))
+        begun = record.event is None and record.state is not TaskState.SUBMITTED
+        event = _status(record.task) if begun else record.event
+        self.put(record.id, TaskChange(after, sequence, record.state, event))
 
     def put(self, task: str, change: TaskChange) -> None:
         """Pass on a change."""
