@@ -112,6 +112,7 @@ TABLES = {
 ONE, TWO = PEERS[0], PEERS[1]
 PAGES: dict[str, Callable[[Store, int], object]] = {
     "inbox": lambda store, _: store.messages.inbox(TWO, unread=False, limit=50),
+    "unread": lambda store, _: store.messages.inbox(TWO, unread=True, limit=50),
     "to": lambda store, last: store.messages.to_past(TWO, last // 2, 50),
     "chat": lambda store, _: store.messages.chat(ONE, TWO, limit=50),
     "chat before": lambda store, last: store.messages.chat(ONE, TWO, limit=50, before=last // 2),
@@ -121,6 +122,7 @@ PAGES: dict[str, Callable[[Store, int], object]] = {
     "dead letters": lambda store, _: store.records.dead_letters(50),
     "tasks": lambda store, _: store.tasks.list_tasks(limit=50),
     "tasks before": lambda store, last: store.tasks.list_tasks(limit=50, before=last // 2),
+    "open tasks": lambda store, _: store.tasks.list_tasks(open_only=True, limit=50),
     "tasks of a worker": lambda store, _: store.tasks.list_tasks(worker=ONE, limit=50),
     "tasks of a requester": lambda store, _: store.tasks.list_tasks(requester=TWO, limit=50),
     "final tasks": lambda store, _: store.tasks.list_tasks(open_only=False, limit=50),
