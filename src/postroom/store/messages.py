@@ -80,20 +80,8 @@ _UNREAD = and_(
 )
 _TO = select(*COLUMNS).where(messages.c.recipient == bindparam("to"))
 _INBOX = prepared(_TO.order_by(messages.c.seq.desc()).limit(bindparam("most")))
-_open = messages.alias("open_ones")
 _INBOX_UNREAD = prepared(
-    select(*COLUMNS)
-    # SQLite would read all messages to the agent: of two indexes that fit it takes the larger one.
-    .where(
-        messages.c.seq.in_(
-            select(_open.c.seq).where(
-                _open.c.recipient == bindparam("to"), _open.c.final == false()
-            )
-        ),
-        messages.c.state.in_((State.ACCEPTED.value, State.DELIVERED.value)),
-    )
-    .order_by(messages.c.seq.desc())
-    .limit(bindparam("most"))
+    _TO.where(_UNREAD).order_by(messages.c.seq.desc()).limit(bindparam("most"))
 )
 _PAIR = (
     select(*COLUMNS)

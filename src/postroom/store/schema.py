@@ -156,7 +156,8 @@ messages = Table(
     Index("ix_messages_pair", "sender", "recipient", "seq"),
     Index("ix_messages_reply_to", "reply_to", "sender", "recipient"),
     Index("ix_messages_requeue_of", "requeue_of", sqlite_where=text("requeue_of != ''")),
-    Index("ix_messages_open", "recipient", "seq", sqlite_where=text("final = 0")),
+    # `final` again, or SQLite may take an index over all messages that fits as well.
+    Index("ix_messages_open", "recipient", "final", "seq", sqlite_where=text("final = 0")),
     Index("ix_messages_expiry", "expires_at", sqlite_where=text("final = 0 AND expires_at > 0")),
     Index(
         "ix_messages_waiting", "stored_at", sqlite_where=text("final = 0 AND state = 'accepted'")
@@ -259,7 +260,7 @@ a2a_tasks = Table(
     Index("ix_a2a_tasks_worker", "worker", "requested_seq"),
     Index("ix_a2a_tasks_requester", "requester", "requested_seq"),
     Index("ix_a2a_tasks_open", "worker", "requested_seq", sqlite_where=text("final = 0")),
-    Index("ix_a2a_tasks_newest_open", "requested_seq", sqlite_where=text("final = 0")),
+    Index("ix_a2a_tasks_newest_open", "final", "requested_seq", sqlite_where=text("final = 0")),
     Index("ix_a2a_tasks_untaken", "requested_seq", sqlite_where=text("final = 0 AND seq = 0")),
     Index("ix_a2a_tasks_state", "state", "requested_seq", sqlite_where=text("final = 0")),
 )

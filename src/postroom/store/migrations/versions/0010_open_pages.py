@@ -23,5 +23,5 @@ def upgrade() -> None:
     if not holds("messages"):
         return
     op.drop_index("ix_messages_open", table_name="messages")
-    op.create_index("ix_messages_open", "messages", ["recipient", "seq"], **OPEN)
-    op.create_index("ix_a2a_tasks_newest_open", "a2a_tasks", ["requested_seq"], **OPEN)
+    op.create_index("ix_messages_open", "messages", ["recipient", "final", "seq"], **OPEN)
+    op.create_index("ix_a2a_tasks_newest_open", "a2a_tasks", ["final", "requested_seq"], **OPEN)
