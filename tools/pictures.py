@@ -90,7 +90,7 @@ MESSAGE = (
         AGENT,
         "message",
         "The adapter writes it as a line on the agent's standard input. When the line was read off the pipe, the "
-        "sidecar reports **delivered**.",
+        "sidecar reports **delivered**, unless the agent confirms it within a moment.",
         ("sidecar/adapters/jsonl.py", "sidecar/session.py", "sidecar/process.py"),
     ),
     Step(
@@ -104,8 +104,8 @@ MESSAGE = (
         SIDECAR,
         SERVER,
         "INBOX, RECEIPTS",
-        "The reply is a message of its own, stored in the sender's inbox. The journal notes the confirmation, the "
-        "receipt **seen** is stored, and the delivery is acknowledged, in this order.",
+        "The reply is a message of its own, stored in the sender's inbox. The journal notes the confirmation, "
+        "then the delivery is acknowledged. What is confirmed without a reply gets the receipt **seen** in between.",
         ("sidecar/outgoing.py", "sidecar/receipts.py"),
     ),
     Step(
@@ -168,7 +168,8 @@ TASK = (
         SIDECAR,
         AGENT,
         "task",
-        "In its turn the task is begun: a `working` record is stored, then the agent reads a line of type `task`.",
+        "In its turn the task is begun: a `working` record is stored (the first, if nothing waits), then the agent "
+        "reads a line of type `task`.",
         ("tasks/backlog.py", "tasks/execution.py", "sidecar/program.py"),
     ),
     Step(

@@ -123,7 +123,8 @@ def test_the_log_explains_each_act_of_a_worker_and_tells_no_content(
     assert given[0] == done["request"]
     # Its task, from the first record to the last.
     states = [a["subject"].rpartition(".")[2] for a in acts if a.get("task") == task]
-    assert (states[0], states[-1]) == ("submitted", "completed")
+    assert states[0] in ("submitted", "working")  # a worker that is free begins at once
+    assert states[-1] == "completed"
     # What it did for it: a message to another; a blob, then a request to the outside.
     [sent] = [a for a in acts if a.get("subject") == f"worker.{echo}.inbox.{uid}"]
     assert (sent["direction"], sent["verdict"]) == ("out", "allowed")
