@@ -1,7 +1,7 @@
-"""The event loop of the control plane: uvloop, which takes half of the processor time of asyncio's own for each read,
-write and wake-up.
+"""The event loop of the control plane: uvloop where it is installed (`postroom[fast]`), else asyncio's own.
 
-Windows has no uvloop, and a platform may come for which there is no wheel: there asyncio's own loop does.
+uvloop takes half of the processor time of asyncio's loop for each read, write and wake-up: a tenth of what a message
+costs. It is no part of the base install, since it takes 14 MB.
 """
 
 from __future__ import annotations
