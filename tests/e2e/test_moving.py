@@ -27,6 +27,7 @@ def everything(room: PostRoom) -> dict[str, Any]:
         }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_post_room_moves_to_postgresql_and_back(room: PostRoom, postgres: PostgresServer) -> None:
     url = postgres.new_database()
