@@ -17,9 +17,9 @@ from sqlalchemy import insert
 from postroom.protocol.receipts import State
 from postroom.protocol.tasks import task_id
 from postroom.store.messages import MessageRow
+from postroom.store.ports import TaskEventRow, TaskRow
 from postroom.store.schema import a2a_task_events, a2a_tasks, messages
 from postroom.store.session import Session, prepared, values_of
-from postroom.store.tasks import TaskEventRow, TaskRow
 from postroom_a2a.messages import text_message
 from postroom_a2a.task_state import TaskState
 

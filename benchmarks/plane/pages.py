@@ -19,12 +19,12 @@ from benchmarks.plane.inside import Watched, watched_room
 from benchmarks.plane.sides import Side
 from benchmarks.spread import percentile
 from postroom.settings import Settings
+from postroom.store.ports import TaskRow
 from postroom.store.postgres.connection import DIALECT
 from postroom.store.postgres.tables import quoted, schema_of
 from postroom.store.schema import PROJECTION
 from postroom.store.session import Driver, Session
 from postroom.store.sqlite import SQLitePlace
-from postroom.store.tasks import TaskRow
 
 T = TypeVar("T")
 

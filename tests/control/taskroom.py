@@ -40,7 +40,7 @@ from postroom.sandbox.port import ExitStatus, Level
 from postroom.settings import DEFAULT_ORG, Settings
 from postroom.store.agents import Agent
 from postroom.store.database import Store
-from postroom.store.tasks import TaskRow
+from postroom.store.ports import TaskRow
 from postroom.store.workers import RUNNING, STOPPED, WorkerRecord
 from postroom.tasks.records import TaskRecord
 from postroom.workers.runs import Run

@@ -12,7 +12,7 @@ import pytest
 from postroom.errors import LostUpdate
 from postroom.protocol.priority import Cancel, Input
 from postroom.protocol.tasks import chain_headers
-from postroom.store.tasks import TaskRow
+from postroom.store.ports import TaskRow
 from postroom.tasks.chain import Chain
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.service import OrgTaskService

@@ -20,9 +20,9 @@ from postroom.store.agents import Agent
 from postroom.store.database import Database, Place
 from postroom.store.messages import MessageRow
 from postroom.store.migrate import migrate
+from postroom.store.ports import TaskRow
 from postroom.store.records import DeadLetterRow
 from postroom.store.store import Store
-from postroom.store.tasks import TaskRow
 from postroom.store.workers import WorkerRecord
 from tests.mail.log import envelope, inbox
 

@@ -23,8 +23,8 @@ from postroom.protocol.receipts import Receipt, State
 from postroom.protocol.tasks import chain_headers, task_id
 from postroom.store.alerts import AlertRow
 from postroom.store.database import Database, Store
+from postroom.store.ports import TaskRow
 from postroom.store.schema import PROJECTION
-from postroom.store.tasks import TaskRow
 from postroom.tasks.chain import Chain
 from postroom.tasks.clerk import TOLD, TaskClerk
 from postroom.tasks.records import TaskRecord

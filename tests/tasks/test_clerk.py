@@ -17,8 +17,8 @@ from postroom.protocol.receipts import State
 from postroom.protocol.tasks import chain_headers, task_id
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
+from postroom.store.ports import TaskRow
 from postroom.store.schema import agents
-from postroom.store.tasks import TaskRow
 from postroom.tasks import clerk as module
 from postroom.tasks.chain import ended
 from postroom.tasks.records import TaskRecord

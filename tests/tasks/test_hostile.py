@@ -14,7 +14,7 @@ from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.records import MAX_DEPTH
 from postroom.protocol.tasks import chain_headers, task_id
-from postroom.store.tasks import TaskRow
+from postroom.store.ports import TaskRow
 from postroom_a2a.task_state import TaskState
 from tests.mail.desk import BACKENDS
 from tests.tasks.desk import TaskDesk, following, open_desk

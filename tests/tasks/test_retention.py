@@ -13,7 +13,7 @@ from postroom.projection.retention import Retention
 from postroom.protocol import priority, subjects
 from postroom.protocol.priority import Input
 from postroom.store import snapshot
-from postroom.store.tasks import TaskRow
+from postroom.store.ports import TaskRow
 from postroom.tasks.rules import LONGER, OVER
 from postroom_a2a.task_state import TaskState
 from tests.mail.desk import BACKENDS, SECONDS, running

@@ -49,7 +49,7 @@ def main() -> None:
     options = Options(**json.loads(sys.argv[2]))
     peer = (_serve if sys.argv[1] == "serve" else _call)(options)
     if options.uvloop:
-        import uvloop
+        import uvloop  # ty: ignore[import-not-found]
 
         uvloop.run(peer)
     else:

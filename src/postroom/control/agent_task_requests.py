@@ -20,7 +20,7 @@ from postroom.protocol.limits import (
     MAX_REASON,
     MAX_SHOWN_TEXT,
 )
-from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
+from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.views import TaskView
 from postroom_a2a.bounds import MAX_ID
 from postroom_a2a.task_state import TaskState

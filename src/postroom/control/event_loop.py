@@ -7,6 +7,7 @@ costs. It is no part of the base install, since it takes 14 MB.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -19,7 +20,7 @@ T = TypeVar("T")
 def run(main: Coroutine[Any, Any, T]) -> T:
     """As `asyncio.run`, on the fastest loop that is installed."""
     try:
-        import uvloop
+        uvloop = importlib.import_module("uvloop")
     except ImportError:
         return asyncio.run(main)
     _keep_descriptors()

@@ -8,6 +8,7 @@ from postroom.store.blobs import BlobStore
 from postroom.store.credentials import CredentialStore
 from postroom.store.messages import MessageStore
 from postroom.store.pending import PendingStore
+from postroom.store.ports import Tasks
 from postroom.store.records import RecordStore
 from postroom.store.session import Session
 from postroom.store.tasks import TaskStore
@@ -33,7 +34,7 @@ class Store:
         self.messages = MessageStore(session)
         self.pending = PendingStore(session)
         self.records = RecordStore(session)
-        self.tasks = TaskStore(session)
+        self.tasks: Tasks = TaskStore(session)
         # INBOX is in both projections: a message, and the task that it may request.
         mail, tasks = self.records.cursors, self.tasks.cursors
         self._cursors = {"INBOX": (mail, tasks), "TASKS": (tasks,)}

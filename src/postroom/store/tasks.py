@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from operator import attrgetter
 
 from sqlalchemy import (
@@ -20,6 +20,7 @@ from sqlalchemy import (
 
 from postroom.protocol.limits import MAX_PAGE, MAX_SHOWN_TEXT
 from postroom.store.messages import page
+from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
 from postroom.store.records import Cursors
 from postroom.store.schema import a2a_task_events, a2a_tasks
 from postroom.store.session import Session, among, insert_new, prepared, values_of
@@ -32,85 +33,6 @@ BATCH = 256
 
 MAX_ASKING = 20
 """Questions of one worker that lists show, so that no worker crowds out the others."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskHead:
-    """A task without its snapshot, which may be large; lists show it.
-
-    Attributes:
-        id: `protocol.tasks.task_id` of worker, requester and request.
-        worker, requester: uids.
-        request: id of the message that asked.
-        requested_seq: sequence of that message in INBOX.
-        skill: id of the wanted skill, "" for any.
-        stream: the requester wants to hear of every change.
-        text: of the request, in lists its first `MAX_SHOWN_TEXT` characters.
-        seq: sequence in TASKS of the last record that counted, 0 before the first.
-        attempt, lost, runner, released: as in that record (`tasks.records.TaskRecord`).
-        said: the beginning of the text with the present state.
-        snapshot_seq: sequence in TASKS of the last record with a snapshot, 0 for the request.
-        weight, since: as `tasks.weight.Weight` has them.
-        final: no further state follows.
-        created_at: when the request was stored.
-        updated_at: when the last record that counted was stored.
-    """
-
-    id: str
-    worker: str
-    requester: str
-    request: str
-    requested_seq: int
-    context_id: str
-    text: str
-    created_at: float
-    updated_at: float
-    skill: str = ""
-    stream: bool = False
-    state: str = TaskState.SUBMITTED.value
-    seq: int = 0
-    attempt: int = 0
-    lost: int = 0
-    runner: str = ""
-    released: bool = False
-    said: str = ""
-    snapshot_seq: int = 0
-    weight: int = 0
-    since: int = 0
-    final: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRow(TaskHead):
-    """A task with all that was said.
-
-    Attributes:
-        snapshot: the A2A Task as it is, as JSON text; in a change without a snapshot "".
-    """
-
-    snapshot: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskEventRow:
-    """A record of TASKS that counted.
-
-    Attributes:
-        worker: uid.
-        event: A2A StreamResponse, as JSON text; "" for the first record, which is the task itself.
-        answer: the A2A Message that the event brings into the history, as JSON text; "" for none, and where a snapshot
-            has it.
-    """
-
-    seq: int
-    task: str
-    worker: str
-    state: str
-    attempt: int
-    runner: str
-    at: float
-    event: str
-    answer: str = ""
 
 
 HEAD = [
@@ -224,15 +146,11 @@ class TaskStore:
         self.cursors = Cursors(session, "tasks")
 
     def insert_task(self, row: TaskRow) -> bool:
-        """Store a new task; False without effect if one has that id or request."""
+        """As `ports.Tasks`."""
         return self._session.run(_INSERT, values_of(row)) == 1
 
     def record_change(self, row: TaskRow, change: TaskEventRow) -> None:
-        """Store a change of a task, and the task after it; requester, worker and request stay.
-
-        Args:
-            row: its snapshot takes the place of the one before; "" if the change has none.
-        """
+        """As `ports.Tasks`."""
         # A row is written anew at each change, so nothing large may lie in it.
         fresh = {"snapshot": ""} if row.snapshot else {}
         changes = {name: getattr(row, name) for name in _CHANGING} | fresh
@@ -240,20 +158,20 @@ class TaskStore:
         self._session.run(_INSERT_EVENT, {**values_of(change), "snapshot": row.snapshot})
 
     def drop_snapshot(self, seq: int) -> None:
-        """Forget the snapshot of the change at `seq`: a later one has the next."""
+        """As `ports.Tasks`."""
         self._session.run(_DROP_SNAPSHOT, {"at_seq": seq})
 
     def head_by_id(self, task: str) -> TaskHead | None:
-        """The task with that id, without its snapshot, and with the beginning of its text."""
+        """As `ports.Tasks`."""
         return self._session.first(TaskHead, _HEAD_BY_ID, task=task)
 
     def task_by_id(self, task: str) -> TaskRow | None:
-        """The task with that id."""
+        """As `ports.Tasks`."""
         row = self._session.first(TaskRow, _BY_ID, task=task)
         return None if row is None else self._composed(row)
 
     def tasks_by_ids(self, ids: Collection[str]) -> list[TaskRow]:
-        """The tasks with those ids, in no order."""
+        """As `ports.Tasks`."""
         return [self._composed(row) for row in self._session.all(TaskRow, _BY_IDS, ids=ids)]
 
     def _composed(self, row: TaskRow) -> TaskRow:
@@ -268,17 +186,17 @@ class TaskStore:
         return replace(row, snapshot=json.dumps(task, separators=(",", ":"), ensure_ascii=False))
 
     def tasks_by_prefix(self, prefix: str, limit: int = 2) -> list[TaskHead]:
-        """The first tasks whose id has that hexadecimal prefix."""
+        """As `ports.Tasks`."""
         found = select(*HEAD).where(a2a_tasks.c.id >= prefix, a2a_tasks.c.id < prefix + "g")
         return self._session.all(TaskHead, found.order_by(a2a_tasks.c.id).limit(page(limit)))
 
     def events_of(self, task: str, after: int = 0, limit: int = 100) -> list[TaskEventRow]:
-        """Changes of a task past sequence `after`, in their order."""
+        """As `ports.Tasks`."""
         most = page(limit)
         return self._session.all(TaskEventRow, _EVENTS_OF, of=task, after=after, most=most)
 
     def events_at(self, seqs: Collection[int]) -> list[TaskEventRow]:
-        """The changes in those records of TASKS, in their order."""
+        """As `ports.Tasks`."""
         return sorted(self._session.all(TaskEventRow, _EVENTS_AT, seqs=seqs), key=attrgetter("seq"))
 
     def list_tasks(
@@ -291,14 +209,7 @@ class TaskStore:
         limit: int,
         before: int = 0,
     ) -> list[TaskHead]:
-        """Tasks, the newest request first.
-
-        Args:
-            worker, requester: uids; "" for any.
-            states: only tasks in one of them; empty for any.
-            open_only: only open (True) or final tasks (False).
-            before: only tasks requested before this sequence of INBOX (`requested_seq`).
-        """
+        """As `ports.Tasks`."""
         found = select(*HEAD).order_by(a2a_tasks.c.requested_seq.desc()).limit(page(limit))
         if worker:
             found = found.where(a2a_tasks.c.worker == worker)
@@ -315,24 +226,22 @@ class TaskStore:
     def open_tasks(
         self, worker: str, after: int = 0, limit: int = 500, *, taken: bool = True
     ) -> list[TaskHead]:
-        """A worker's open tasks past INBOX `after`, in the order of their requests: those that it has taken or, without
-        `taken`, those that it has not.
-        """
+        """As `ports.Tasks`."""
         whose = and_(a2a_tasks.c.worker == worker, a2a_tasks.c.seq > 0 if taken else _UNTAKEN)
         found = select(*HEAD).where(_OPEN, whose)
         found = found.where(a2a_tasks.c.requested_seq > after).order_by(a2a_tasks.c.requested_seq)
         return self._session.all(TaskHead, found.limit(page(limit)))
 
     def queue(self, worker: str, limit: int = 500) -> list[tuple[int, str]]:
-        """The tasks that a worker has taken and not ended: (`requested_seq`, state), in the order of the requests."""
+        """As `ports.Tasks`."""
         return self._session.rows(_QUEUE, of=worker, most=limit)
 
     def counts(self) -> dict[str, int]:
-        """The number of open tasks of each worker that has any, untaken ones too."""
+        """As `ports.Tasks`."""
         return dict(self._session.rows(_COUNTS))
 
     def current(self) -> dict[str, TaskHead]:
-        """The current task of each worker: the one that runs, else the oldest that waits for an answer."""
+        """As `ports.Tasks`."""
         working = a2a_tasks.c.state == TaskState.WORKING.value
         turn = func.row_number().over(
             partition_by=a2a_tasks.c.worker,
@@ -347,7 +256,7 @@ class TaskStore:
         return {task.worker: task for task in self._session.all(TaskHead, found)}
 
     def interrupted(self) -> list[TaskHead]:
-        """At most `MAX_PAGE` tasks that wait for an answer (`MAX_ASKING` of one worker), the oldest request first."""
+        """As `ports.Tasks`."""
         turn = func.row_number().over(
             partition_by=a2a_tasks.c.worker, order_by=a2a_tasks.c.requested_seq
         )
@@ -360,42 +269,37 @@ class TaskStore:
     def untaken_tasks(
         self, after: int = 0, *, seqs: Collection[int] | None = None
     ) -> list[TaskRow]:
-        """Open tasks that no worker has taken, in the order of their requests.
-
-        Args:
-            after: only requests past this sequence of INBOX.
-            seqs: only requests at these sequences; None for all.
-        """
+        """As `ports.Tasks`."""
         if seqs is None:
             return self._session.all(TaskRow, _UNTAKEN_ALL, after=after)
         found = self._session.all(TaskRow, _UNTAKEN_AMONG, after=after, seqs=seqs)
         return sorted(found, key=attrgetter("requested_seq"))
 
     def open_of(self, worker: str, after: int = 0) -> list[TaskRow]:
-        """Open tasks that `worker` has taken, whose requests are past sequence `after` of INBOX."""
+        """As `ports.Tasks`."""
         found = self._session.all(TaskRow, _OPEN_OF, of=worker, after=after)
         return [self._composed(row) for row in found]
 
     def begun(self, tasks: Collection[str]) -> dict[str, float]:
-        """The instant of each task's first attempt; a task without one is left out."""
+        """As `ports.Tasks`."""
         found = self._session.rows(_BEGUN, ids=tasks)
         return {task: at for task, at in found if at is not None}
 
     def heads_by_ids(self, ids: Collection[str]) -> list[TaskHead]:
-        """The tasks with those ids, without their snapshots, in no order."""
+        """As `ports.Tasks`."""
         return self._session.all(TaskHead, _HEADS_BY_IDS, ids=ids)
 
     def heads_by_requests(self, seqs: Collection[int]) -> list[TaskHead]:
-        """The tasks requested at those sequences of INBOX, without their snapshots, in no order."""
+        """As `ports.Tasks`."""
         return self._session.all(TaskHead, _HEADS_BY_REQUESTS, seqs=seqs)
 
     def events_past(self, after: int, limit: int) -> list[TaskEventRow]:
-        """The first changes of all tasks past sequence `after`, in their order."""
+        """As `ports.Tasks`."""
         found = select(*EVENT).where(a2a_task_events.c.seq > after).order_by(a2a_task_events.c.seq)
         return self._session.all(TaskEventRow, found.limit(page(limit)))
 
     def requested_past(self, after: int, limit: int) -> list[TaskHead]:
-        """The first tasks requested past sequence `after` of INBOX, in that order."""
+        """As `ports.Tasks`."""
         found = select(*HEAD).where(a2a_tasks.c.requested_seq > after)
         found = found.order_by(a2a_tasks.c.requested_seq)
         return self._session.all(TaskHead, found.limit(page(limit)))

@@ -10,7 +10,7 @@ from postroom.observe import get_logger
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.tasks import chain, chain_headers
 from postroom.store.database import Database, Store
-from postroom.store.tasks import TaskRow
+from postroom.store.ports import TaskRow
 from postroom.tasks.records import TaskRecord
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import agent_message, apply, status_update

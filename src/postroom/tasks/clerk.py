@@ -28,7 +28,7 @@ from postroom.store.agents import Agent
 from postroom.store.alerts import QUESTION
 from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
-from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
+from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.chain import Chain, ended
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import status_update

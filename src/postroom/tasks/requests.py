@@ -18,7 +18,7 @@ from postroom.protocol.tasks import task_id
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
-from postroom.store.tasks import TaskRow
+from postroom.store.ports import TaskRow
 from postroom.tasks.records import TaskRecord
 from postroom_a2a.messages import ROLE_USER, context_of, text_message, text_of
 from postroom_a2a.tasks import new_task

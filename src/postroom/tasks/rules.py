@@ -23,8 +23,8 @@ from postroom.protocol.ids import UID
 from postroom.protocol.limits import MAX_EVENT_BYTES, MAX_SAID, MAX_TASK_BYTES
 from postroom.protocol.tasks import EXPECTED, follows, parse_task_subject, task_id
 from postroom.store.database import Store
+from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
 from postroom.store.session import values_of
-from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.records import Link, artifact_size
 from postroom.tasks.weight import Weight
 from postroom_a2a.messages import context_of, text_of

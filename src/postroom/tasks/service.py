@@ -29,7 +29,7 @@ from postroom.protocol.priority import Cancel, Input
 from postroom.protocol.tasks import TASK_ID
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
-from postroom.store.tasks import TaskRow
+from postroom.store.ports import TaskRow
 from postroom.tasks import views
 from postroom.tasks.chain import Chain, ended
 from postroom.tasks.records import TaskRecord

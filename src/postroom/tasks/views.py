@@ -17,7 +17,7 @@ from postroom.protocol.blobs import PREFIX
 from postroom.protocol.limits import MAX_DETAIL, MAX_NAMED_BLOBS
 from postroom.store.database import Store
 from postroom.store.parties import Party
-from postroom.store.tasks import TaskEventRow, TaskHead, TaskRow
+from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import answer_in, artifacts_of, status_text
 from postroom_a2a.text import one_line

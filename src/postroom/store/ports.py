@@ -1,0 +1,211 @@
+"""The port of tasks: what rules and services see of them, and the rows in which it speaks.
+
+Tasks are the part of the state that a third store may hold, beside SQLite and PostgreSQL. So they have cursors of their
+own, and no query joins them with anything else (`store.tasks` is the port in SQL).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from postroom_a2a.task_state import TaskState
+
+
+@dataclass(frozen=True, slots=True)
+class TaskHead:
+    """A task without its snapshot, which may be large; lists show it.
+
+    Attributes:
+        id: `protocol.tasks.task_id` of worker, requester and request.
+        worker, requester: uids.
+        request: id of the message that asked.
+        requested_seq: sequence of that message in INBOX.
+        skill: id of the wanted skill, "" for any.
+        stream: the requester wants to hear of every change.
+        text: of the request, in lists its first `MAX_SHOWN_TEXT` characters.
+        seq: sequence in TASKS of the last record that counted, 0 before the first.
+        attempt, lost, runner, released: as in that record (`tasks.records.TaskRecord`).
+        said: the beginning of the text with the present state.
+        snapshot_seq: sequence in TASKS of the last record with a snapshot, 0 for the request.
+        weight, since: as `tasks.weight.Weight` has them.
+        final: no further state follows.
+        created_at: when the request was stored.
+        updated_at: when the last record that counted was stored.
+    """
+
+    id: str
+    worker: str
+    requester: str
+    request: str
+    requested_seq: int
+    context_id: str
+    text: str
+    created_at: float
+    updated_at: float
+    skill: str = ""
+    stream: bool = False
+    state: str = TaskState.SUBMITTED.value
+    seq: int = 0
+    attempt: int = 0
+    lost: int = 0
+    runner: str = ""
+    released: bool = False
+    said: str = ""
+    snapshot_seq: int = 0
+    weight: int = 0
+    since: int = 0
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow(TaskHead):
+    """A task with all that was said.
+
+    Attributes:
+        snapshot: the A2A Task as it is, as JSON text; in a change without a snapshot "".
+    """
+
+    snapshot: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEventRow:
+    """A record of TASKS that counted.
+
+    Attributes:
+        worker: uid.
+        event: A2A StreamResponse, as JSON text; "" for the first record, which is the task itself.
+        answer: the A2A Message that the event brings into the history, as JSON text; "" for none, and where a snapshot
+            has it.
+    """
+
+    seq: int
+    task: str
+    worker: str
+    state: str
+    attempt: int
+    runner: str
+    at: float
+    event: str
+    answer: str = ""
+
+
+class Cursor(Protocol):
+    """How far a projection has folded each stream: the sequence of the last record, 0 before the first."""
+
+    def get(self, stream: str) -> int:
+        """Sequence of the last folded record of `stream`."""
+
+    def set(self, stream: str, seq: int) -> None:
+        """Store the sequence up to which `stream` is folded."""
+
+
+class Tasks(Protocol):
+    """Tasks and their changes: a projection of its own, with its own cursors. No query of it joins another table.
+
+    Attributes:
+        cursors: of INBOX and TASKS.
+    """
+
+    @property
+    def cursors(self) -> Cursor:
+        """How far the streams are folded."""
+
+    def insert_task(self, row: TaskRow) -> bool:
+        """Store a new task; False without effect if one has that id or request."""
+
+    def record_change(self, row: TaskRow, change: TaskEventRow) -> None:
+        """Store a change of a task, and the task after it; requester, worker and request stay.
+
+        Args:
+            row: its snapshot takes the place of the one before; "" if the change has none.
+        """
+
+    def drop_snapshot(self, seq: int) -> None:
+        """Forget the snapshot of the change at `seq`: a later one has the next."""
+
+    def head_by_id(self, task: str) -> TaskHead | None:
+        """The task with that id, without its snapshot, and with the beginning of its text."""
+
+    def task_by_id(self, task: str) -> TaskRow | None:
+        """The task with that id."""
+
+    def tasks_by_ids(self, ids: Collection[str]) -> list[TaskRow]:
+        """The tasks with those ids, in no order."""
+
+    def tasks_by_prefix(self, prefix: str, limit: int = 2) -> list[TaskHead]:
+        """The first tasks whose id has that hexadecimal prefix."""
+
+    def events_of(self, task: str, after: int = 0, limit: int = 100) -> list[TaskEventRow]:
+        """Changes of a task past sequence `after`, in their order."""
+
+    def events_at(self, seqs: Collection[int]) -> list[TaskEventRow]:
+        """The changes in those records of TASKS, in their order."""
+
+    def list_tasks(
+        self,
+        *,
+        worker: str = "",
+        requester: str = "",
+        states: Collection[str] = (),
+        open_only: bool | None = None,
+        limit: int,
+        before: int = 0,
+    ) -> list[TaskHead]:
+        """Tasks, the newest request first.
+
+        Args:
+            worker, requester: uids; "" for any.
+            states: only tasks in one of them; empty for any.
+            open_only: only open (True) or final tasks (False).
+            before: only tasks requested before this sequence of INBOX (`requested_seq`).
+        """
+
+    def open_tasks(
+        self, worker: str, after: int = 0, limit: int = 500, *, taken: bool = True
+    ) -> list[TaskHead]:
+        """A worker's open tasks past INBOX `after`, in the order of their requests: those that it has taken or, without
+        `taken`, those that it has not.
+        """
+
+    def queue(self, worker: str, limit: int = 500) -> list[tuple[int, str]]:
+        """The tasks that a worker has taken and not ended: (`requested_seq`, state), in the order of the requests."""
+
+    def counts(self) -> dict[str, int]:
+        """The number of open tasks of each worker that has any, untaken ones too."""
+
+    def current(self) -> dict[str, TaskHead]:
+        """The current task of each worker: the one that runs, else the oldest that waits for an answer."""
+
+    def interrupted(self) -> list[TaskHead]:
+        """At most `MAX_PAGE` tasks that wait for an answer (`MAX_ASKING` of one worker), the oldest request first."""
+
+    def untaken_tasks(
+        self, after: int = 0, *, seqs: Collection[int] | None = None
+    ) -> list[TaskRow]:
+        """Open tasks that no worker has taken, in the order of their requests.
+
+        Args:
+            after: only requests past this sequence of INBOX.
+            seqs: only requests at these sequences; None for all.
+        """
+
+    def open_of(self, worker: str, after: int = 0) -> list[TaskRow]:
+        """Open tasks that `worker` has taken, whose requests are past sequence `after` of INBOX."""
+
+    def begun(self, tasks: Collection[str]) -> dict[str, float]:
+        """The instant of each task's first attempt; a task without one is left out."""
+
+    def heads_by_ids(self, ids: Collection[str]) -> list[TaskHead]:
+        """The tasks with those ids, without their snapshots, in no order."""
+
+    def heads_by_requests(self, seqs: Collection[int]) -> list[TaskHead]:
+        """The tasks requested at those sequences of INBOX, without their snapshots, in no order."""
+
+    def events_past(self, after: int, limit: int) -> list[TaskEventRow]:
+        """The first changes of all tasks past sequence `after`, in their order."""
+
+    def requested_past(self, after: int, limit: int) -> list[TaskHead]:
+        """The first tasks requested past sequence `after` of INBOX, in that order."""
