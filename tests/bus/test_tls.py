@@ -119,7 +119,7 @@ async def test_connections_come_back_after_the_server_was_killed(secured: Bench)
 
     # The server takes connections a moment before its supervisor has seen that it does.
     async with asyncio.timeout(PATIENCE):
-        while secured.supervisor.server.pid == pid:
+        while secured.supervisor.server.pid == pid:  # noqa: ASYNC110 (it tells nobody)
             await asyncio.sleep(0.01)
     await client.close()
 
