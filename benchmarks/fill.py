@@ -162,6 +162,7 @@ class Traffic:
             runner=last.runner,
             said=self._text,
             final=True,
+            snapshot_seq=last.seq,
             snapshot=json.dumps({"id": task, "contextId": task, "status": status}),
         )
 
