@@ -29,7 +29,7 @@ FULL = {
     "stored": 60,
     "starts": 5,
     "many": 100_000,
-    "waiters": (9_900, 3_000),
+    "waiters": (9_900, 1_000),
 }
 QUICK = {
     "rounds": 2,

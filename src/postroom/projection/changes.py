@@ -23,8 +23,8 @@ Topic = tuple[str, ...]
 FOLD_WAIT = 2.0
 """Seconds that a call waits for a record of its own to be folded, so that its answer shows it."""
 
-MAX_WATCHES = 10_000
-"""The most waiters at once; further ones are refused."""
+MAX_WATCHES = 32_768
+"""The most waiters at once; further ones are refused. The API takes more than 10,000 connections."""
 
 LISTENER_LIMIT = 64
 """Changes that wait for a slow listener; beyond that they are dropped, and the listener gets a gap."""

@@ -120,7 +120,9 @@ class OrgTaskService:
             found = await self._row(ref)
         elif ID_PREFIX.fullmatch(ref):
             limit = MAX_CANDIDATES + 1
-            heads = await self._database.read(lambda store: store.tasks.tasks_by_prefix(ref, limit))
+            heads = await self._database.point(
+                lambda store: store.tasks.tasks_by_prefix(ref, limit)
+            )
             one = only_one(ref, [head.id for head in heads], "tasks")
             found = await self._row(one) if one else None
         else:
