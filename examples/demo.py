@@ -38,7 +38,7 @@ TO_END = 12.0
 TO_TELL = 3.0
 """Seconds of these that are kept for `postroom status` if it came to nothing."""
 
-SHOWN = 14
+SHOWN = 22
 """Lines of a task that are shown."""
 
 

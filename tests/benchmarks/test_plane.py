@@ -54,6 +54,7 @@ def quick(
     return json.loads((results / "plane.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_both_sides_answer_and_each_measure_has_its_ratio(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
