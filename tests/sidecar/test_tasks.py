@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 import pytest
@@ -137,6 +138,7 @@ async def test_an_agent_that_does_not_stop_is_killed_and_works_on_the_next_task(
     program = """
     for line in lines():
         if line["type"] == "task" and line["text"] == "for ever":
+            say(type="artifact", text="begun")
             while True:
                 time.sleep(60)
         if line["type"] == "task":
@@ -145,6 +147,10 @@ async def test_an_agent_that_does_not_stop_is_killed_and_works_on_the_next_task(
     async with home.sidecar(program, cancel_grace=0.2):
         stuck = await home.request("for ever")
         await home.task(stuck, TaskState.WORKING)
+        # The task is working from its first record on, before the agent has it.
+        async with asyncio.timeout(10):
+            while not (await home.ledger.get(stuck)).record.task.get("artifacts"):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         following = await home.request("quick")
 
         await home.overtake(Cancel(stuck))
