@@ -89,8 +89,6 @@ QUESTION = MessageRow(1, "m", "a", "b", "", "{}", 0.0, 0.0, 0.0)
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda store: store.pending.unaddressable([1]),
-        lambda store: store.pending.answered([1]),
         lambda store: store.pending.expired(1.0),
         lambda store: store.pending.next_expiry(1.0),
         lambda store: store.pending.untaken(1.0),

@@ -92,14 +92,12 @@ def find(store: Store, changes: Sequence[Change]) -> list[Report]:
 def _lost(store: Store, new: Sequence[MessageRow]) -> list[Report]:
     open_ones = [row for row in new if not row.final]
     known = store.agents.agents_by_uid({row.recipient for row in open_ones})
-    lost = [row for row in open_ones if (to := known.get(row.recipient)) is None or to.retired]
-    if not lost:
-        return []
-    # Without the requests of tasks that were taken: they end with their tasks.
-    return [
-        (row, State.DEAD, _why(addressed))
-        for row, addressed in store.pending.unaddressable([row.seq for row in lost])
+    lost = [
+        (row, row.recipient in known)
+        for row in open_ones
+        if (to := known.get(row.recipient)) is None or to.retired
     ]
+    return [(row, State.DEAD, _why(addressed)) for row, addressed in _untaken(store, lost)]
 
 
 def _answered(store: Store, new: Sequence[MessageRow]) -> list[Report]:

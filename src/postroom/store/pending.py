@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from sqlalchemy import and_, bindparam, exists, false, func, literal_column, or_, select
 
 from postroom.protocol.ids import CONTROL_PLANE
@@ -11,7 +9,7 @@ from postroom.protocol.receipts import State
 from postroom.store.alerts import STALE
 from postroom.store.messages import COLUMNS, MessageRow
 from postroom.store.schema import agents, alerts, messages
-from postroom.store.session import Session, among, prepared
+from postroom.store.session import Session, prepared
 
 BATCH = 256
 """The most messages of one query (at least a batch of the fold); the next query finds the rest."""
@@ -26,14 +24,13 @@ _LIVE = (
     .where(and_(agents.c.uid == messages.c.recipient, agents.c.retired_at.is_(None)))
     .correlate(messages)
 )
-_PAST = messages.c.seq > bindparam("after")
 # By its bare key SQLite would read all messages in its order, a year of them at each start, instead of the open ones
 # by their index.
 _by_seq = messages.c.seq + literal_column("0")
 _PAST_OPEN = _by_seq > bindparam("after")
-_UNADDRESSABLE = select(*COLUMNS, _KNOWN).where(_OPEN, ~_LIVE)
-_UNADDRESSABLE_AMONG = prepared(_UNADDRESSABLE.where(_PAST, among(messages.c.seq, "seqs")))
-_UNADDRESSABLE_ALL = prepared(_UNADDRESSABLE.where(_PAST_OPEN).order_by(_by_seq).limit(BATCH))
+_UNADDRESSABLE = prepared(
+    select(*COLUMNS, _KNOWN).where(_OPEN, ~_LIVE, _PAST_OPEN).order_by(_by_seq).limit(BATCH)
+)
 
 _UNSEEN = messages.c.state.in_((State.ACCEPTED.value, State.DELIVERED.value))
 _KEEPS_WAITING = prepared(
@@ -50,12 +47,7 @@ _REPLY = and_(
     _replies.c.sender == messages.c.recipient,
     _replies.c.recipient == messages.c.sender,
 )
-_ANSWERED = select(*COLUMNS).join(_replies, _REPLY).where(_OPEN, _PAST).distinct()
-# Two queries, since SQLite uses no index for an OR over two tables.
-_ANSWERED_AMONG = tuple(
-    prepared(_ANSWERED.where(among(side.c.seq, "seqs"))) for side in (messages, _replies)
-)
-_ANSWERED_ALL = prepared(
+_ANSWERED = prepared(
     select(*COLUMNS)
     .where(_OPEN, _PAST_OPEN, exists().where(_REPLY).correlate(messages))
     .order_by(_by_seq)
@@ -148,38 +140,16 @@ class PendingStore:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def unaddressable(
-        self, seqs: Iterable[int] | None = None, *, after: int = 0
-    ) -> list[tuple[MessageRow, bool]]:
-        """Open messages whose recipient is unknown or retired, each with whether the directory knows it (then it is
-        retired).
-
-        Args:
-            seqs: only these messages; None for all.
-            after: only messages past this sequence.
+    def unaddressable(self, after: int = 0) -> list[tuple[MessageRow, bool]]:
+        """Open messages past sequence `after` whose recipient is unknown or retired, each with whether the directory
+        knows it (then it is retired).
         """
-        found = (
-            self._session.rows(_UNADDRESSABLE_ALL, after=after)
-            if seqs is None
-            else self._session.rows(_UNADDRESSABLE_AMONG, after=after, seqs=seqs)
-        )
-        return [(MessageRow(*row[:-1]), bool(row[-1])) for row in sorted(found)]
+        found = self._session.rows(_UNADDRESSABLE, after=after)
+        return [(MessageRow(*row[:-1]), bool(row[-1])) for row in found]
 
-    def answered(self, seqs: Iterable[int] | None = None, *, after: int = 0) -> list[MessageRow]:
-        """Open messages to which the log holds a reply of their recipient.
-
-        Args:
-            seqs: only these messages and those that they answer; None for all.
-            after: only messages past this sequence.
-        """
-        if seqs is None:
-            return self._session.all(MessageRow, _ANSWERED_ALL, after=after)
-        wanted = list(seqs)
-        return [
-            row
-            for side in _ANSWERED_AMONG
-            for row in self._session.all(MessageRow, side, after=after, seqs=wanted)
-        ]
+    def answered(self, after: int = 0) -> list[MessageRow]:
+        """Open messages past sequence `after` to which the log holds a reply of their recipient."""
+        return self._session.all(MessageRow, _ANSWERED, after=after)
 
     def keeps_waiting(self, recipient: str) -> bool:
         """Whether `recipient` has an unconfirmed message that requests no task: later messages may wait for it."""
