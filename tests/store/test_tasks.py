@@ -183,7 +183,6 @@ def test_untaken_tasks_are_found_in_the_order_of_their_requests(store: Store):
     keep(store, asked(1), asked(2), asked(3, seq=1), asked(4, final=True))
     assert store.tasks.untaken_tasks() == [asked(1), asked(2)]
     assert store.tasks.untaken_tasks(after=1) == [asked(2)]
-    assert store.tasks.untaken_tasks(seqs=[1, 3]) == [asked(1)]
 
 
 def test_open_tasks_of_a_worker_are_those_it_has_taken(store: Store):

@@ -17,7 +17,6 @@ To who asked for a task, from the control plane, after the record was stored and
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +25,7 @@ from postroom.protocol.ids import MESSAGE_ID, UID
 from postroom.protocol.limits import MAX_REASON
 from postroom.protocol.records import PRIORITY_DEPTH, read_record
 from postroom.protocol.tasks import TASK_ID
+from postroom_a2a import strict_json
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.text import one_line
 
@@ -101,8 +101,7 @@ def encode(record: PriorityRecord) -> bytes:
                 "state": record.state.value,
                 "update": record.update,
             }
-    text = json.dumps({"v": 1, **said}, separators=(",", ":"), ensure_ascii=False)
-    return text.encode("utf-8", errors="replace")
+    return strict_json.dumps({"v": 1, **said})
 
 
 def decode(payload: bytes) -> PriorityRecord:

@@ -182,15 +182,8 @@ class Tasks(Protocol):
     def interrupted(self) -> list[TaskHead]:
         """At most `MAX_PAGE` tasks that wait for an answer (`MAX_ASKING` of one worker), the oldest request first."""
 
-    def untaken_tasks(
-        self, after: int = 0, *, seqs: Collection[int] | None = None
-    ) -> list[TaskRow]:
-        """Open tasks that no worker has taken, in the order of their requests.
-
-        Args:
-            after: only requests past this sequence of INBOX.
-            seqs: only requests at these sequences; None for all.
-        """
+    def untaken_tasks(self, after: int = 0) -> list[TaskRow]:
+        """Open tasks that no worker has taken, whose requests are past sequence `after` of INBOX, in their order."""
 
     def open_of(self, worker: str, after: int = 0) -> list[TaskRow]:
         """Open tasks that `worker` has taken, whose requests are past sequence `after` of INBOX."""

@@ -24,6 +24,7 @@ from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
 from postroom.store.records import Cursors
 from postroom.store.schema import a2a_task_events, a2a_tasks
 from postroom.store.session import Session, among, insert_new, prepared, values_of
+from postroom_a2a import strict_json
 from postroom_a2a.task_state import INTERRUPTED, TaskState
 from postroom_a2a.tasks import compose
 
@@ -108,9 +109,9 @@ _QUEUE = prepared(
     .order_by(a2a_tasks.c.requested_seq)
     .limit(bindparam("most"))
 )
-_UNTAKEN_TASKS = select(*_NEW).where(_UNTAKEN, _PAST)
-_UNTAKEN_ALL = prepared(_UNTAKEN_TASKS.order_by(a2a_tasks.c.requested_seq).limit(BATCH))
-_UNTAKEN_AMONG = prepared(_UNTAKEN_TASKS.where(_REQUESTED_AT))
+_UNTAKEN_TASKS = prepared(
+    select(*_NEW).where(_UNTAKEN, _PAST).order_by(a2a_tasks.c.requested_seq).limit(BATCH)
+)
 _OPEN_OF = prepared(
     _WHOLE.where(_OPEN, a2a_tasks.c.worker == bindparam("of"), a2a_tasks.c.seq > 0, _PAST)
     .order_by(a2a_tasks.c.requested_seq)
@@ -183,7 +184,7 @@ class TaskStore:
             (json.loads(event), json.loads(answer) if answer else None) for event, answer in found
         ]
         task = compose(json.loads(row.snapshot), changes)
-        return replace(row, snapshot=json.dumps(task, separators=(",", ":"), ensure_ascii=False))
+        return replace(row, snapshot=strict_json.dumps(task).decode())
 
     def tasks_by_prefix(self, prefix: str, limit: int = 2) -> list[TaskHead]:
         """As `ports.Tasks`."""
@@ -266,14 +267,9 @@ class TaskStore:
         found = found.where(ranked.c.turn <= MAX_ASKING).order_by(a2a_tasks.c.requested_seq)
         return self._session.all(TaskHead, found.limit(MAX_PAGE))
 
-    def untaken_tasks(
-        self, after: int = 0, *, seqs: Collection[int] | None = None
-    ) -> list[TaskRow]:
+    def untaken_tasks(self, after: int = 0) -> list[TaskRow]:
         """As `ports.Tasks`."""
-        if seqs is None:
-            return self._session.all(TaskRow, _UNTAKEN_ALL, after=after)
-        found = self._session.all(TaskRow, _UNTAKEN_AMONG, after=after, seqs=seqs)
-        return sorted(found, key=attrgetter("requested_seq"))
+        return self._session.all(TaskRow, _UNTAKEN_TASKS, after=after)
 
     def open_of(self, worker: str, after: int = 0) -> list[TaskRow]:
         """As `ports.Tasks`."""

@@ -211,14 +211,12 @@ class TaskClerk:
 
     async def _fail(self, dead: Iterable[tuple[TaskRow, str]]) -> None:
         for row, reason in dead:
-            name = await self._name(row.worker)
+            name = _shown(await self._agent(row.worker), row.worker)
             await self._end(row, TaskState.FAILED, f"never reached {name}: {reason}")
 
     async def _reject(self, rows: Iterable[TaskRow]) -> None:
         for row in rows:
-            agent = await self._database.read(
-                lambda store, uid=row.worker: store.agents.agent_by_uid(uid)
-            )
+            agent = await self._agent(row.worker)
             if agent is not None and agent.kind == "human":
                 why = f"@{agent.nick} is a person, and tasks are for agents"
                 await self._end(row, TaskState.REJECTED, why)
@@ -251,9 +249,8 @@ class TaskClerk:
         if len(self._ended) > MOST_ENDED:
             del self._ended[next(iter(self._ended))]
 
-    async def _name(self, uid: str) -> str:
-        agent = await self._database.read(lambda store: store.agents.agent_by_uid(uid))
-        return _shown(agent, uid)
+    async def _agent(self, uid: str) -> Agent | None:
+        return await self._database.point(lambda store: store.agents.agent_by_uid(uid))
 
     # ── updates ───────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -21,6 +21,7 @@ from postroom.protocol.ids import MESSAGE_ID, UID
 from postroom.protocol.limits import MAX_TASK_BYTES, TASK_DEPTH
 from postroom.protocol.records import deeper_than, read_record, too_deep
 from postroom.tasks.weight import Weight
+from postroom_a2a import strict_json
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message, Task, apply, state_of
 
@@ -284,7 +285,6 @@ def _count(record: dict[str, Any], key: str) -> int:
 
 def _json(value: object) -> bytes:
     try:
-        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return strict_json.dumps(value)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"the task cannot be written as JSON: {error}") from error
-    return text.encode("utf-8", errors="replace")

@@ -7,7 +7,6 @@ somebody requested from this worker; any other record has no effect.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from postroom.bus.port import Message
@@ -27,6 +26,7 @@ from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
 from postroom.store.session import values_of
 from postroom.tasks.records import Link, artifact_size
 from postroom.tasks.weight import Weight
+from postroom_a2a import strict_json
 from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.task_state import TaskState, allowed
 from postroom_a2a.tasks import new_task, state_of, status_text
@@ -59,7 +59,7 @@ def fold_request(store: Store, record: Message) -> list[Change]:
     context = context_of(envelope.message) or named
     try:
         task = new_task(named, context, envelope.message, record.timestamp)
-        snapshot = json.dumps(task, separators=(",", ":"), ensure_ascii=False)
+        snapshot = _text(task)
     except RecursionError:
         return []  # nested so deep that no record of it could be stored either
     row = TaskRow(
@@ -201,7 +201,7 @@ def _is_event(event: dict[str, Any], state: TaskState) -> bool:
 
 def _text(value: dict[str, Any] | None) -> str:
     """JSON text, "" for None."""
-    return "" if value is None else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return "" if value is None else strict_json.dumps(value).decode()
 
 
 def _size(text: str) -> int:
