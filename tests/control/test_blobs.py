@@ -327,13 +327,13 @@ async def test_no_answer_about_ones_own_blob_or_task_tells_that_another_has_the_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     synced: list[str] = []
-    sync = folder_module._sync
+    sync = folder_module.sync
 
     def noted(folder: Path) -> None:
         synced.append(folder.name)
         sync(folder)
 
-    monkeypatch.setattr(folder_module, "_sync", noted)
+    monkeypatch.setattr(folder_module, "sync", noted)
     async with task_room(tmp_path) as room:
         hands = [await room.worker(nick) for nick in ("alice", "mallory")]
         async with doors(room, *hands) as (alice, mallory):

@@ -11,6 +11,8 @@ import re
 from pathlib import Path
 from typing import BinaryIO
 
+from postroom.disk import sync
+
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 _ATTEMPTS = 5
 
@@ -87,8 +89,4 @@ class Files:
 
     def sync_folder(self) -> None:
         """Bring the names of the files to the disk."""
-        descriptor = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync(self.path.parent)

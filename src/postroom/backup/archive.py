@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
+from postroom.disk import sync
 from postroom.errors import InvalidInput, StateUnwritable
 
 ABOUT = "backup.json"
@@ -104,10 +105,7 @@ class Writer:
 
     def finish(self) -> None:
         """Add the list of hashes."""
-        content = json.dumps({"files": self._files}).encode()
-        about = _info(MANIFEST, 0o600)
-        about.size = len(content)
-        self._tar.addfile(about, io.BytesIO(content))
+        self.document(MANIFEST, json.dumps({"files": self._files}).encode())
 
 
 def _info(name: str, mode: int) -> tarfile.TarInfo:
@@ -157,21 +155,13 @@ def writing(path: Path) -> Generator[Writer, None, None]:
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
-        _sync_folder(path.parent)
+        sync(path.parent)
     except OSError as error:
         raise StateUnwritable(
             f"cannot write {error.filename or path}: {error.strerror}", remedy="name another file"
         ) from error
     finally:
         new.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────

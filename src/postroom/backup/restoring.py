@@ -17,6 +17,7 @@ from pathlib import Path
 
 from postroom.backup import archive, sealed
 from postroom.backup.taking import FORMAT, KEYS, SNAPSHOTS
+from postroom.disk import sync
 from postroom.errors import Conflict, EnvironmentFault, InvalidInput, StateUnwritable
 from postroom.identity.privatefile import replace as write_private
 from postroom.protocol.ids import check_name
@@ -75,7 +76,7 @@ def restore(settings: Settings, file: Path, passphrase: str) -> Restored:
             (staging / KEYS).unlink()
             _sync_tree(staging)
             staging.replace(state)  # takes the place of an empty folder, and of no other
-            _sync(state.parent)
+            sync(state.parent)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     except OSError as error:
@@ -151,13 +152,5 @@ def _sync_tree(folder: Path) -> None:
         for name in names:
             path = Path(place) / name
             if path.is_file() and not path.is_symlink():
-                _sync(path)
-        _sync(Path(place))
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+                sync(path)
+        sync(Path(place))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
 
 from postroom.bus.space import check_space
+from postroom.disk import sync
 from postroom.errors import BlobsFull, BlobTooLarge, StateUnwritable
 from postroom.observe import get_logger
 from postroom.protocol.blobs import SHA256
@@ -157,7 +158,7 @@ class BlobFolder:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         upload.replace(path)
         for folder in (path.parent, self._folder):
-            _sync(folder)
+            sync(folder)
         return new
 
 
@@ -274,11 +275,3 @@ def typed_faults() -> Generator[None]:
             f"{what}; the blob was not stored",
             remedy="free space on the disk of the state folder, then upload the blob again",
         ) from error
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -6,6 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from postroom import disk
 from postroom.errors import StateUnwritable
 
 
@@ -42,8 +43,4 @@ def replace(path: Path, content: bytes, *, sync: bool = True) -> None:
         raise
     if not sync:
         return
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)  # the rename itself
-    finally:
-        os.close(folder)
+    disk.sync(path.parent)  # the rename itself

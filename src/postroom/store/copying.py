@@ -109,10 +109,14 @@ def load(session: Session, path: Path, tables: Sequence[Table]) -> None:
     Raises:
         EnvironmentFault: the snapshot is damaged, or of a newer Postroom.
     """
-    into = {table.name: prepared(insert(table)) for table in tables}
     with opened(path) as file:
-        for part in file.parts(tables):
-            session.run_many(into[part.table], part.rows)
+        _insert(session, file, tables)
+
+
+def _insert(session: Session, file: SnapshotReader, tables: Sequence[Table]) -> None:
+    into = {table.name: prepared(insert(table)) for table in tables}
+    for part in file.parts(tables):
+        session.run_many(into[part.table], part.rows)
 
 
 def verify(path: Path) -> SnapshotHeader:
@@ -204,10 +208,7 @@ def _fill(driver: sqlite3.Connection, path: Path) -> SnapshotHeader:
             tables.extend(metadata.tables.values())
 
         altering(driver, reflect)
-        session = Session(DIALECT, driver)
-        into = {table.name: prepared(insert(table)) for table in tables}
         driver.execute("BEGIN")
-        for part in found.parts(tables):
-            session.run_many(into[part.table], part.rows)
+        _insert(Session(DIALECT, driver), found, tables)
         driver.execute("COMMIT")
         return found.header

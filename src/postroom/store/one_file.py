@@ -5,11 +5,11 @@ Each step can be repeated after a crash. Identity is on disk in its own file bef
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from postroom.disk import sync
 from postroom.store.migrate import upgrade
 from postroom.store.sqlite import BUSY_TIMEOUT, IDENTITY_FILE, altering, typed_faults
 
@@ -40,7 +40,7 @@ def split(projection: Path) -> None:
         driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         driver.execute("PRAGMA journal_mode = DELETE")
     old.replace(projection)
-    _sync(projection.parent)
+    sync(projection.parent)
 
 
 def _copy(driver: sqlite3.Connection, identity: Path) -> None:
@@ -58,14 +58,6 @@ def _copy(driver: sqlite3.Connection, identity: Path) -> None:
         driver.execute(f"INSERT INTO identity.{table} SELECT * FROM main.{table}")  # noqa: S608 (our own names)
     driver.execute("COMMIT")
     driver.execute("DETACH identity")
-    _sync(new)
+    sync(new)
     new.replace(identity)
-    _sync(identity.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(identity.parent)

@@ -29,6 +29,7 @@ from typing import Any, BinaryIO
 
 from sqlalchemy import Boolean, LargeBinary, Table
 
+from postroom.disk import sync
 from postroom.errors import EnvironmentFault, StateUnwritable
 
 NAME = "projection.snapshot"
@@ -90,7 +91,7 @@ def write(path: Path, header: SnapshotHeader, tables: Sequence[Table], rows: Row
             os.fsync(file.fileno())
         verify(new)
         new.replace(path)
-        _sync_folder(path.parent)
+        sync(path.parent)
     except OSError as error:
         raise StateUnwritable(f"cannot write {path}: {error.strerror}") from error
     finally:
@@ -274,14 +275,6 @@ def opened(path: Path) -> Generator[SnapshotReader, None, None]:
         AttributeError,
     ) as error:
         raise EnvironmentFault(f"the snapshot {path} is damaged: {error}") from error
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def older(cursors: Mapping[str, int], held: Mapping[str, int]) -> bool:
