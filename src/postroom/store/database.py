@@ -74,11 +74,13 @@ class Place(Protocol):
 
     Attributes:
         shared: all connections are one, so reads take turns with writes.
+        inline: a call takes less time than a change of threads, so the event loop may make it itself.
         forgets: it may crash while we live, and undo what `fold` has committed last.
         parts: identity and projection, each with its tables: what has a version of its own.
     """
 
     shared: bool
+    inline: bool
     forgets: bool
     parts: Mapping[str, Sequence[sqlalchemy.Table]]
 
@@ -115,7 +117,7 @@ class Database:
             self._read_threads = ThreadPoolExecutor(READERS, "store-read")
         self._here: _Pool | None = None
         self._folding: _Pool | None = None
-        if isinstance(self.place, SQLitePlace) and not self.place.shared:
+        if self.place.inline:
             self._here = _Pool(partial(self.place.connect, writes=False, timeout=0.0))
             self._folding = _Pool(partial(self.place.connect, writes=True, timeout=0.0))
         self._waiting = 0

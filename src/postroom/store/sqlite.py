@@ -151,6 +151,7 @@ class SQLitePlace:
         self._timeout = timeout
         self.path = path
         self.shared = path is None
+        self.inline = path is not None
         self.forgets = False
         self.parts: Mapping[str, Sequence[Table]] = (
             {"": (*IDENTITY, *PROJECTION)}

@@ -49,6 +49,7 @@ class PostgresPlace:
     """Implements `database.Place`."""
 
     shared = False
+    inline = False
     forgets = True
 
     def __init__(self, address: Address, org: str) -> None:
