@@ -20,7 +20,6 @@ from benchmarks.plane.waiters import waiters
 from benchmarks.report import Sheet
 
 ROWS = ("costs", "sends", "stored", "transactions", "waiters", "pages", "starts")
-QUICK_ROWS = ("costs", "sends", "stored", "transactions", "waiters", "pages", "starts")
 
 FULL = {
     "rounds": 5,
@@ -67,7 +66,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 def run(sheet: Sheet, *, quick: bool, words: Sequence[str] = ()) -> None:
     """Measure."""
     chosen = parse(words)
-    rows = chosen.rows.split(",") if chosen.rows else QUICK_ROWS if quick else ROWS
+    rows = chosen.rows.split(",") if chosen.rows else ROWS
     plan: dict[str, Any] = dict(QUICK if quick else FULL)
     if chosen.rounds:
         plan["rounds"] = chosen.rounds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +87,13 @@ class Agent:
 
 
 @asynccontextmanager
-async def handing(folder: Path, receipts: Receipts) -> AsyncGenerator[Inbox]:
-    """An inbox that hands messages to `Agent`."""
-    parts: Any = (Agent(), Names(), receipts)
+async def living(agent: Any, names: Any, receipts: Any, journal: Journal) -> AsyncGenerator[Inbox]:
     never: Any = None
     inbox = Inbox(
-        *parts,
-        Journal(folder / "journal"),
+        agent,
+        names,
+        receipts,
+        journal,
         own=OWN,
         nick="echo",
         accept=never,
@@ -108,30 +108,16 @@ async def handing(folder: Path, receipts: Receipts) -> AsyncGenerator[Inbox]:
         await asyncio.wait({life})
 
 
-@asynccontextmanager
-async def running(folder: Path, receipts: Receipts) -> AsyncGenerator[Inbox]:
+def handing(folder: Path, receipts: Receipts) -> AbstractAsyncContextManager[Inbox]:
+    """An inbox that hands messages to `Agent`."""
+    return living(Agent(), Names(), receipts, Journal(folder / "journal"))
+
+
+def running(folder: Path, receipts: Receipts) -> AbstractAsyncContextManager[Inbox]:
     """An inbox whose agent has confirmed the message before."""
     journal = Journal(folder / "journal")
     journal.add(ID, SENDER)
-    unused: Any = None
-    reports: Any = receipts
-    inbox = Inbox(
-        unused,
-        unused,
-        reports,
-        journal,
-        own=OWN,
-        nick="echo",
-        accept=unused,
-        confirm_on_read=False,
-    )
-    life = asyncio.create_task(inbox.run())
-    await asyncio.sleep(0)
-    try:
-        yield inbox
-    finally:
-        life.cancel()
-        await asyncio.wait({life})
+    return living(None, None, receipts, journal)
 
 
 @pytest.mark.requirement("sidecar-message-handed")
