@@ -72,10 +72,10 @@ PASSING = (
 )
 """Faults that end by themselves, or when a person has made room."""
 
-FIRST_RETRY = 0.1
 WATCH = 5.0
 """Seconds between two looks for rows that the database has forgotten."""
 
+FIRST_RETRY = 0.1
 LAST_RETRY = 5.0
 """The longest pause in seconds while the disk is full or the bus is away. Nothing is lost meanwhile, so attempts
 never end.
@@ -283,10 +283,8 @@ class Fold:
                 await self._bring_on(stream)
             except StreamBroken as error:
                 log.info("%s is read again from %d on: %s", stream.name, stream.brought, error)
-            except (
-                *PASSING,
-                NotFound,
-            ) as error:  # a server that has just started may not know the stream yet
+            # NotFound: a server that has just started may not know the stream yet.
+            except (*PASSING, NotFound) as error:
                 self._note(stream.name, error)
             except EnvironmentFault as error:
                 if not stream.begun:

@@ -1,6 +1,6 @@
 """Rules of the fold, and applying all rules of a stream to some records.
 
-A rule is a plain function of a connection and a record: no clock, no bus. The rows depend on the log alone, so a
+A rule is a plain function of the store and a record: no clock, no bus. The rows depend on the log alone, so a
 second fold gives the same rows. Agents may store anything, so a rule records or ignores a malformed record and does
 not raise.
 """

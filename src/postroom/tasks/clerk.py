@@ -242,9 +242,8 @@ class TaskClerk:
             self._contested = True
             return
         except InvalidInput:
-            log.exception(
-                "task %s cannot be ended", row.id
-            )  # never possible, so not again until the next start
+            # It will never be possible, so not again until the next start.
+            log.exception("task %s cannot be ended", row.id)
         self._ended[row.id] = row.seq
         if len(self._ended) > MOST_ENDED:
             del self._ended[next(iter(self._ended))]
