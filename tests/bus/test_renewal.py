@@ -28,6 +28,8 @@ from tests.rig import Rig, new_uid, running_bus
 pytestmark = pytest.mark.anyio
 
 RENEWALS = 12
+PAUSE = 0.001
+"""Seconds between two messages of one sender: an inbox takes `INBOX_PER_PAIR` from it, and acknowledged ones count."""
 
 
 class Renewable:
@@ -110,6 +112,7 @@ class Traffic:
             payload = str(number).encode()
             await self.peer.publish(subjects.inbox(self.agent.uid, self.peer.uid), payload)
             self.sent.append(payload)
+            await asyncio.sleep(PAUSE)
 
     async def _ask(self) -> None:
         for number in itertools.count():
@@ -129,6 +132,7 @@ class Traffic:
             payload = f"r{number}".encode()
             await self.agent.publish(subjects.inbox(self.peer.uid, self.agent.uid), payload)
             self.told.append(payload)
+            await asyncio.sleep(PAUSE)
 
     async def finished(self) -> None:
         """Everything that was sent has been taken."""
