@@ -44,7 +44,7 @@ def router(parts: Parts) -> APIRouter:
     @routes.post("/projects/{project}/posts", status_code=201)
     @needs(Scope.SEND)
     async def post(project: str, body: PostBody, me: Caller) -> dict[str, Any]:
-        return (await office.post(me.uid, project, body.text, key=body.key)).as_json()
+        return (await office.post(me.uid, project, body.content, key=body.key)).as_json()
 
     @routes.get("/stream")
     @hot

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -35,13 +36,11 @@ def router(parts: Parts) -> APIRouter:
     @hot
     @needs(Scope.TASK)
     async def delegate(body: TaskBody, me: Caller) -> Mapping[str, Any]:
+        said = body.content
+        if body.context and not said.thread:
+            said = replace(said, thread=body.context)
         view = await parts.assigner.delegate(
-            me.uid,
-            to=body.to,
-            skill=body.skill,
-            text=body.text,
-            key=body.key,
-            context=body.context,
+            me.uid, to=body.to, skill=body.skill, said=said, key=body.key
         )
         return view.as_json()
 
@@ -102,7 +101,7 @@ def router(parts: Parts) -> APIRouter:
     @routes.post("/{task}/answer")
     @needs(Scope.TASK)
     async def answer(task: str, body: AnswerBody, me: Caller) -> Mapping[str, Any]:
-        return (await tasks.answer(task, me.uid, body.text)).as_json()
+        return (await tasks.answer(task, me.uid, body.content)).as_json()
 
     return routes
 
