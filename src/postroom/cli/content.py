@@ -53,7 +53,11 @@ def content_options(command: Decorated) -> Decorated:
         "--data", multiple=True, metavar="JSON|@FILE", help="A JSON value to send; repeatable."
     )
     kind = click.option(
-        "--type", "kind", default="", metavar="T", help="Media type of the file; by its name if not given."
+        "--type",
+        "kind",
+        default="",
+        metavar="T",
+        help="Media type of the file; by its name if not given.",
     )
     files = click.option(
         "--file", "files", multiple=True, metavar="PATH", help="A file to send; repeatable."
@@ -63,7 +67,9 @@ def content_options(command: Decorated) -> Decorated:
 
 def talk_options(command: Decorated) -> Decorated:
     """`--subject` and `--thread`."""
-    thread = click.option("--thread", default="", metavar="ID", help="Conversation that it belongs to.")
+    thread = click.option(
+        "--thread", default="", metavar="ID", help="Conversation that it belongs to."
+    )
     subject = click.option("--subject", default="", metavar="S", help="Subject, one line.")
     return subject(thread(command))
 

@@ -213,9 +213,7 @@ class BlobCalls(Calls):
         self.transport.call("DELETE", f"/v1/blobs/{sha256_of(url)}")
 
 
-def _pieces(
-    content: BinaryIO, moved: Callable[[int], None] = lambda _: None
-) -> Iterator[bytes]:
+def _pieces(content: BinaryIO, moved: Callable[[int], None] = lambda _: None) -> Iterator[bytes]:
     while data := content.read(CHUNK):
         yield data
         moved(len(data))
