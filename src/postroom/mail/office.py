@@ -27,7 +27,7 @@ from postroom.projection.submit import Submission, submit
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, check_name, only_one
-from postroom.protocol.receipts import Receipt, State, reached
+from postroom.protocol.receipts import State, reached
 from postroom.settings import DEFAULT_ORG, DEFAULT_PROJECT
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
@@ -195,24 +195,6 @@ class PostOffice:
         row = row or PostRow(done.sequence, done.id, project, sender, text, "", self._clock())
         return Post(row.seq, row.id, row.project, author.agent.party, row.text, row.at)
 
-    async def mark_seen(self, reader: str, message_id: str) -> Mail:
-        """Record that the person `reader` has read a message addressed to them.
-
-        Raises:
-            NotFound: `reader` has no such message.
-            StreamFull, RequestTimeout, BusDisconnected: perhaps not recorded; call again.
-        """
-        with self._changes.listen(of_message(message_id)) as listener:
-            mail = await self._until(listener, message_id, State.ACCEPTED, FOLD_WAIT)
-            if mail.recipient.uid != reader:
-                raise NotFound(f"there is no message {message_id!r} to you")
-            if not reached(mail.state, State.SEEN) and not mail.final:
-                receipt = Receipt(mail.id, reader, State.SEEN, self._clock())
-                # Stored under the reader's own uid, since the reader has seen it.
-                subject = subjects.receipts(mail.sender.uid, reader)
-                await self._bus.publish(subject, receipt.encode())
-            return await self._until(listener, message_id, State.SEEN, FOLD_WAIT, mail)
-
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def find(self, ref: str) -> str:
@@ -241,18 +223,11 @@ class PostOffice:
             mail = await self._until(listener, message_id, wanted, timeout)
         return replace(mail, timed_out=not _is(mail, wanted))
 
-    async def inbox(self, uid: str, *, unread: bool = False, limit: int = PAGE) -> list[Mail]:
-        """The newest messages to `uid`, oldest first."""
-        await self._catch_up()
-        return await self._database.read(
-            lambda store: views.mails(store, store.messages.inbox(uid, unread=unread, limit=limit))
-        )
-
     async def chat(
         self, one: str, other: str, *, limit: int = PAGE, before: int = 0, after: int = 0
     ) -> list[Mail]:
         """Messages between two uids, oldest first: the newest `limit`, or the first `limit` past `after`."""
-        await self._catch_up()
+        await self.catch_up()
 
         def find(store: Store) -> list[Mail]:
             rows = store.messages.chat(one, other, limit=limit, before=before, after=after)
@@ -324,7 +299,7 @@ class PostOffice:
         if change.kind == "mail":
             self._unfolded.pop(change.id, None)
 
-    async def _catch_up(self) -> None:
+    async def catch_up(self) -> None:
         """Wait until our own messages are folded, so that their sender finds them."""
         sent = list(self._unfolded)
         if not sent:

@@ -85,10 +85,15 @@ Mail = TypedDict(
         "answer": "Mail | None",
         "requeue_of": str | None,
         "attempts": int,
+        "task": str | None,
+        "redelivered": bool,
         "timed_out": NotRequired[bool],
     },
 )
-"""A message to one agent. `state` is a `receipts.State`; times are seconds since the epoch."""
+"""A message to one agent. `state` is a `receipts.State`; times are seconds since the epoch.
+
+`task` is the id of the task that it requests. `redelivered`: its reader may have been given it before.
+"""
 
 Post = TypedDict(
     "Post", {"seq": int, "id": str, "project": str, "from": Party, "text": str, "at": float}
