@@ -159,6 +159,8 @@ async def open_base(
     await fold.ready(FOLD_DEADLINE)
     space = _space(settings)
     office = PostOffice(bus, admin, database, changes, org=trust.org, space=space)
+    inboxes = Inboxes(bus, database, changes, office)
+    await inboxes.open()
     return Base(
         installation=installation,
         settings=settings,
@@ -170,7 +172,7 @@ async def open_base(
         owner=await _owner(directory),
         changes=changes,
         office=office,
-        inboxes=Inboxes(bus, database, changes, office),
+        inboxes=inboxes,
         deadletters=DeadLetterService(bus, database, changes),
         alerts=AlertService(bus, admin, database, changes, space=space),
         fold=fold,

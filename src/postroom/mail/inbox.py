@@ -62,9 +62,13 @@ class Inboxes:
         self._office = office
         self._given_before = given_before
         self._clock = clock
-        # The last sequence that each reader was given, and that of the log when this process began to give.
+        # The last sequence that each reader was given, and that of the log when this process began.
         self._given: dict[str, int] = {}
-        self._began: int | None = None
+        self._began = 0
+
+    async def open(self) -> None:
+        """Note which messages an earlier process may have given."""
+        self._began = await self._database.read(lambda store: store.cursor("INBOX"))
 
     async def newest(self, reader: str, *, unread: bool = False, limit: int = PAGE) -> list[Mail]:
         """The newest messages to `reader`, oldest first: a look at them, by which nothing is given."""
@@ -144,8 +148,6 @@ class Inboxes:
         self, find: Callable[[Store], list[MessageRow]]
     ) -> list[tuple[Mail, MessageRow]]:
         await self._office.catch_up()
-        if self._began is None:
-            self._began = await self._database.read(lambda store: store.cursor("INBOX"))
 
         def read(store: Store) -> list[tuple[Mail, MessageRow]]:
             rows = find(store)
@@ -162,7 +164,7 @@ class Inboxes:
             return False
         if row.seq <= self._given.get(reader, 0):
             return True
-        return row.seq <= (self._began or 0) and self._given_before(reader, row)
+        return row.seq <= self._began and self._given_before(reader, row)
 
     async def _rows(self, reader: str, ids: Sequence[str]) -> list[MessageRow]:
         return await self._database.point(lambda store: store.messages.named_to(reader, ids))

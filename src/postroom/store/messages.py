@@ -44,6 +44,7 @@ class MessageRow:
     reason: str = ""
     final: bool = False
     requests: bool = False
+    subject: str = ""
 
 
 COLUMNS = [messages.c[field.name] for field in fields(MessageRow)]
@@ -210,9 +211,7 @@ class MessageStore:
         """The first messages to `recipient` past sequence `after`, oldest first."""
         return self._session.all(MessageRow, _TO_PAST, to=recipient, after=after, most=page(limit))
 
-    def unread_past(
-        self, recipient: str, after: int, now: float, limit: int
-    ) -> list[MessageRow]:
+    def unread_past(self, recipient: str, after: int, now: float, limit: int) -> list[MessageRow]:
         """The first messages to `recipient` past sequence `after` that it has not seen and at `now` still can, oldest
         first.
         """

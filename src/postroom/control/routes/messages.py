@@ -1,4 +1,4 @@
-"""The operator's messages: send, wait, read."""
+"""Messages: send, show and wait, chats."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def router(parts: Parts) -> APIRouter:
         mail = await office.send(
             me,
             body.to,
-            body.text,
+            body.content,
             expects_reply=body.expects_reply,
             key=body.key,
             reply_to=await office.find(body.reply_to),
@@ -48,17 +48,6 @@ def router(parts: Parts) -> APIRouter:
         if not wait:
             return (await office.get(message_id)).as_json()
         return (await office.wait(message_id, State(wait), timeout)).as_json()
-
-    @routes.post("/messages/{message_id}/seen")
-    @hot
-    async def seen(message_id: str) -> dict[str, Any]:
-        return (await office.mark_seen(me, await office.find(message_id))).as_json()
-
-    @routes.get("/inbox")
-    @hot
-    async def inbox(limit: Limit = 50, *, unread: bool = False) -> dict[str, Any]:
-        found = await office.inbox(me, unread=unread, limit=limit)
-        return {"messages": [mail.as_json() for mail in found]}
 
     @routes.get("/chats/{ref}/messages")
     async def chat(ref: str, limit: Limit = 50, before: Sequence = 0) -> dict[str, Any]:
