@@ -56,7 +56,9 @@ def router(parts: Parts) -> APIRouter:
         async def read(past: int) -> list[Mail]:
             return await inboxes.past(me.uid, past, unread=True, limit=sse.PAGE)
 
-        events: AsyncIterator[str] = sse.follow(parts.changes, [of_agent(me.uid)], "mail", after, read)
+        events: AsyncIterator[str] = sse.follow(
+            parts.changes, [of_agent(me.uid)], "mail", after, read
+        )
         headers = {"Cache-Control": "no-store"}
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
