@@ -21,6 +21,7 @@ from postroom.protocol.intervals import STREAM_BEAT
 from postroom.store.database import Store
 from postroom.tasks import views as task_views
 from postroom_a2a import strict_json
+from postroom_a2a.times import format_time
 
 ALERTS_READ = 50
 """Newest alerts among which the stream looks for new ones."""
@@ -75,7 +76,9 @@ async def everything(parts: Parts, after: EventCursor | None) -> AsyncIterator[s
                     yield found.event()
             present = await parts.views.states()
             for worker in (worker for uid, worker in present.items() if known.get(uid) != worker):
-                yield StreamEvent("worker", worker | {"at": time.time()}, cursor).event()
+                yield StreamEvent(
+                    "worker", worker | {"at": format_time(time.time())}, cursor
+                ).event()
             known = present
             change = await listener.next(STREAM_BEAT)
             if change is Signal.CLOSED:

@@ -11,6 +11,7 @@ from postroom.audit.log import ClosedFile
 from postroom.control.parts import Parts
 from postroom.projection.pruning import Pruned
 from postroom.settings import DEFAULT_ORG
+from postroom_a2a.times import format_time
 
 
 def router(parts: Parts) -> APIRouter:
@@ -37,7 +38,7 @@ def _shown(rows: Iterable[Pruned], files: Iterable[ClosedFile]) -> dict[str, Any
             "project": found.project,
             "count": found.number,
             "bytes": found.size,
-            "oldest": found.oldest,
+            "oldest": format_time(found.oldest),
         }
         for found in rows
     ]
@@ -49,7 +50,7 @@ def _shown(rows: Iterable[Pruned], files: Iterable[ClosedFile]) -> dict[str, Any
                 "project": "",
                 "count": len(closed),
                 "bytes": sum(file.size for file in closed),
-                "oldest": closed[0].written_at,
+                "oldest": format_time(closed[0].written_at),
             }
         )
     return {"retention": shown}
