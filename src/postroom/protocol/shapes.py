@@ -79,6 +79,9 @@ Mail = TypedDict(
         "from": Party,
         "to": Party,
         "text": str,
+        "parts": list[dict[str, Any]],
+        "subject": str,
+        "thread": str | None,
         "state": str,
         "reason": str,
         "expects_reply": bool,
@@ -91,10 +94,19 @@ Mail = TypedDict(
         "timed_out": NotRequired[bool],
     },
 )
-"""A message to one agent. `state` is a `receipts.State`."""
+"""A message to one agent; `parts` are A2A's, `text` joins their texts. `state` is a `receipts.State`."""
 
 Post = TypedDict(
-    "Post", {"seq": int, "id": str, "project": str, "from": Party, "text": str, "at": Time}
+    "Post",
+    {
+        "seq": int,
+        "id": str,
+        "project": str,
+        "from": Party,
+        "text": str,
+        "parts": list[dict[str, Any]],
+        "at": Time,
+    },
 )
 """An entry in a project's feed."""
 
@@ -304,6 +316,7 @@ Dead = TypedDict(
         "from": Party,
         "to": Any,
         "text": str,
+        "parts": list[dict[str, Any]],
         "reason": str,
         "attempts": int,
         "at": Time,
