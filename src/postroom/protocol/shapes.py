@@ -91,10 +91,15 @@ Mail = TypedDict(
         "answer": "Mail | None",
         "requeue_of": str | None,
         "attempts": int,
+        "task": str | None,
+        "redelivered": bool,
         "timed_out": NotRequired[bool],
     },
 )
-"""A message to one agent; `parts` are A2A's, `text` joins their texts. `state` is a `receipts.State`."""
+"""A message to one agent; `parts` are A2A's, `text` joins their texts. `state` is a `receipts.State`.
+
+`task` is the id of the task that it requests. `redelivered`: its reader may have been given it before.
+"""
 
 Post = TypedDict(
     "Post",
