@@ -51,7 +51,7 @@ UNITS = ("systemd", "launchd")
     default=None,
     help="Print a unit that runs it at boot, and start nothing.",
 )
-@state_option(org=False)
+@state_option(org=False, here=True)
 def command(detach: bool, print_unit: str | None, **chosen: Any) -> int:
     """Run a post room until Ctrl-C, `postroom down` or SIGTERM.
 
