@@ -102,6 +102,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "directory-name-unique": "Equal, look-alike, reserved and uid-like names are refused, and a uid is never given twice.",
         "api-key-required": "The API requires the operator's key; a worker's own routes require the worker's own door.",
         "http-host-checked": "No web page and no foreign host name can use the API or a worker's server.",
+        "http-proxies-named": "Behind a proxy the API answers to its public names alone, and believes only the proxies that are named.",
         "http-flood-refused": "Beyond its limit of connections the API answers 503 and goes on serving the others.",
         "http-worker-unforgeable": "No route, path, header or framing makes a request one of another worker or of the operator.",
         "text-controls-stripped": "Hostile text cannot act on a terminal or forge a line.",

@@ -35,6 +35,7 @@ class ServerAddress:
         token: the API key; left out of `repr` so that no log shows it.
         listen: URLs for others, of the API and of the bus.
         notes: notes about this start for people, a sentence each.
+        logins: what others type to use it from their machines.
         authority: PEM of the only authority to trust, kept by `postroom login`; "" for what `ca` says.
     """
 
@@ -44,6 +45,7 @@ class ServerAddress:
     ca: str = ""
     listen: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    logins: tuple[str, ...] = ()
     authority: str = field(default="", repr=False)
 
     def context(self) -> ssl.SSLContext:
@@ -151,6 +153,7 @@ def _parse(path: Path, content: bytes) -> ServerAddress:
             os.environ.get("POSTROOM_CA") or str(record.get("ca", "")),
             tuple(map(str, record.get("listen", ()))),
             tuple(map(str, record.get("notes", ()))),
+            tuple(map(str, record.get("logins", ()))),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise EnvironmentFault(

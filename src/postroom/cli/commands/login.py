@@ -27,7 +27,7 @@ Examples:
   postroom login --use local
 """
 
-MAX_KEY = 512
+LONGEST_KEY = 512
 
 
 @click.command("login", epilog=EXAMPLES)
@@ -143,9 +143,15 @@ def _key(file: Path | None) -> str:
     elif sys.stdin.isatty():
         key, source = click.prompt("API key", hide_input=True, err=True), "the prompt"
     else:
-        key, source = sys.stdin.readline(MAX_KEY + 2), "standard input"
+        key, source = sys.stdin.readline(LONGEST_KEY + 2), "standard input"
     key = key.strip()
-    if not key or len(key) > MAX_KEY or not key.isascii() or not key.isprintable() or " " in key:
+    if (
+        not key
+        or len(key) > LONGEST_KEY
+        or not key.isascii()
+        or not key.isprintable()
+        or " " in key
+    ):
         raise InvalidInput(f"{source} has no API key", remedy="a2a_<agent id>_<64 hex digits>")
     return key
 
@@ -156,7 +162,7 @@ def _from_file(file: Path) -> str:
             mode = os.fstat(opened.fileno()).st_mode
             if stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise InvalidInput(f"others can read the key in {file}", remedy=f"chmod 600 {file}")
-            return opened.readline(MAX_KEY + 2).decode()
+            return opened.readline(LONGEST_KEY + 2).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"cannot read {file}: {error}") from error
 
