@@ -126,7 +126,12 @@ def completions(*words: str, state: str = "") -> list[str]:
 def test_the_shell_completes_commands():
     assert completions("s") == ["status", "spawn", "stop", "send"]
     assert completions("task", "") == ["answer", "cancel", "list", "show", "watch"]
-    assert completions("config", "set", "http.") == ["http.port", "http.listen"]
+    assert completions("config", "set", "http.") == [
+        "http.port",
+        "http.listen",
+        "http.public_url",
+        "http.trusted_proxies",
+    ]
 
 
 def test_the_shell_completes_agents_and_tasks(standin: Standin, tmp_path: Path):
