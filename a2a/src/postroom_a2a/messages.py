@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from postroom_a2a.bounds import MAX_CONTEXT
@@ -9,6 +10,12 @@ from postroom_a2a.errors import InvalidInput
 
 ROLE_USER = "ROLE_USER"
 ROLE_AGENT = "ROLE_AGENT"
+
+CONTENTS = ("text", "raw", "url", "data")
+"""Members of which a part has exactly one (section 4.1.6)."""
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
+"""Both alphabets, as ProtoJSON takes them."""
 
 
 def text_message(
@@ -66,6 +73,31 @@ def files_of(holder: dict[str, Any]) -> list[dict[str, str]]:
 def _word(part: dict[str, Any], key: str) -> str:
     value = part.get(key)
     return value if isinstance(value, str) else ""
+
+
+def part_fault(part: object) -> str:
+    """The fault of a part as text, "" for none. Members that A2A does not name are no fault."""
+    if not isinstance(part, dict):
+        return "a part has to be an object"
+    # In ProtoJSON null stands for a member that is not there, except where null is the data.
+    given = [name for name in CONTENTS if part.get(name) is not None]
+    given = given or [name for name in ("data",) if name in part]
+    if len(given) != 1:
+        return "a part has to have one of 'text', 'raw', 'url' and 'data', and only one"
+    (kind,) = given
+    content = part[kind]
+    if kind != "data" and not isinstance(content, str):
+        return f"the {kind!r} of a part has to be a text"
+    if kind == "raw" and _BASE64.fullmatch(content) is None:
+        return "the 'raw' of a part has to be base64"
+    if kind == "url" and not content:
+        return "the 'url' of a part cannot be empty"
+    for name in ("mediaType", "filename"):
+        if not isinstance(part.get(name) or "", str):
+            return f"the {name!r} of a part has to be a text"
+    if not isinstance(part.get("metadata") or {}, dict):
+        return "the 'metadata' of a part has to be an object"
+    return ""
 
 
 def context_fault(context: object) -> str:
