@@ -25,6 +25,7 @@ from postroom.projection.changes import (
 )
 from postroom.projection.submit import Submission, submit
 from postroom.protocol import subjects
+from postroom.protocol.content import Content, content, subject_of
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, check_name, only_one
 from postroom.protocol.receipts import Receipt, State, reached
@@ -33,7 +34,8 @@ from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
 from postroom.store.records import PostRow
-from postroom_a2a.messages import ROLE_AGENT, ROLE_USER, text_message
+from postroom_a2a import strict_json
+from postroom_a2a.messages import ROLE_AGENT, ROLE_USER, context_of, text_of
 
 MAX_UNFOLDED = 4096
 """Own messages that are remembered until the next read; older ones were folded long ago."""
@@ -85,7 +87,7 @@ class PostOffice:
         self,
         sender: str,
         recipient: str,
-        text: str,
+        said: Content | str,
         *,
         expects_reply: bool = True,
         key: str = "",
@@ -99,6 +101,7 @@ class PostOffice:
 
         Args:
             recipient: `@nick` or uid.
+            said: a text stands for a content of one part. A reply without a thread stays in that of its message.
             expects_reply: the message ends `answered` and not `seen`.
             key: idempotency key: one key and one recipient give one message. "" for a new message.
             reply_to: id of a message from `recipient` that this one answers.
@@ -108,18 +111,20 @@ class PostOffice:
         Raises:
             UnknownRecipient: no agent has that address.
             MessageTooLarge: the message is over the size limit.
-            InvalidInput: an empty text, a negative time, or no such message to reply to.
+            InvalidInput: nothing is said, a malformed part, a negative time, or no such message to reply to.
             StreamFull: the recipient's inbox is full.
             StateUnwritable: the disk is full.
             RequestTimeout, BusDisconnected: perhaps sent; send again with the same key.
         """
-        if not text.strip() or expires_in < 0:
-            raise InvalidInput("a message needs a text, and cannot expire before it is sent")
+        said = content(said)
+        if expires_in < 0:
+            raise InvalidInput("a message cannot expire before it is sent")
         author, to = await self._database.point(
             lambda store: (self._sender(store, sender), resolve(store, self._org, recipient))
         )
         if reply_to:
-            await self._check_reply(reply_to, author.agent.uid, to.uid)
+            thread = await self._check_reply(reply_to, author.agent.uid, to.uid)
+            said = said if said.thread else replace(said, thread=thread)
         now = self._clock()
 
         listening = self._changes.listen() if folded else nullcontext()
@@ -130,14 +135,14 @@ class PostOffice:
                 new = Envelope(
                     id=message_id,
                     to=to.uid,
-                    message=_message(author.agent, message_id, text),
+                    message=said.message(message_id, _role(author.agent)),
                     sent_at=now,
                     expects_reply=expects_reply,
                     reply_to=reply_to,
                     expires_at=now + expires_in if expires_in else 0.0,
                 )
                 # Before it is stored, since its fold may be faster than the answer of the log.
-                self._remember(_accepted(new, author.agent, to, text))
+                self._remember(_accepted(new, author.agent, to))
                 made.append(message_id)
                 if listener is not None:
                     listener.join((of_message(message_id),))
@@ -157,28 +162,28 @@ class PostOffice:
             if not done.sequence:
                 self._forget(made)
                 return await self.get(done.id)
-            mail = _accepted(done.envelope, author.agent, to, text, done.sequence)
+            mail = _accepted(done.envelope, author.agent, to, done.sequence)
             found, known = (mail, False) if not done.again else await self._read(done.id)
             if listener is None or known:
                 return found or mail
             return await self._with_its_fold(listener, mail)
 
-    async def post(self, sender: str, project: str, text: str, *, key: str = "") -> Post:
+    async def post(self, sender: str, project: str, said: Content | str, *, key: str = "") -> Post:
         """Post to a project's feed; on return the post is in the log, on disk. The caller checks that `sender` may.
 
         Raises:
-            InvalidName, InvalidInput: the project's name is not valid, or the text is empty.
+            InvalidName, InvalidInput: the project's name is not valid, nothing is said, or a part is malformed.
             MessageTooLarge: nothing was posted.
             RequestTimeout, BusDisconnected: perhaps posted; post again with the same key.
         """
         check_name(project, "project")
-        if not text.strip():
-            raise InvalidInput("a post needs a text")
+        said = content(said)
         author = await self._database.point(lambda store: self._sender(store, sender))
         to = f"#{project}"
 
         def envelope(post_id: str) -> Envelope:
-            return Envelope(post_id, to, _message(author.agent, post_id, text), self._clock())
+            message = said.message(post_id, _role(author.agent))
+            return Envelope(post_id, to, message, self._clock())
 
         def earlier(post_id: str) -> Awaitable[PostRow | None]:
             return self._database.point(lambda store: store.records.post_of(sender, post_id))
@@ -192,8 +197,11 @@ class PostOffice:
             FOLD_WAIT,
             lambda row, change: change.row if change.kind == "post" else row,
         )
-        row = row or PostRow(done.sequence, done.id, project, sender, text, "", self._clock())
-        return Post(row.seq, row.id, row.project, author.agent.party, row.text, row.at)
+        if row is None:
+            message = strict_json.dumps(done.envelope.message).decode()
+            now = self._clock()
+            row = PostRow(done.sequence, done.id, project, sender, said.text, message, now)
+        return views.post(row, author.agent.party)
 
     async def mark_seen(self, reader: str, message_id: str) -> Mail:
         """Record that the person `reader` has read a message addressed to them.
@@ -288,10 +296,12 @@ class PostOffice:
             raise NotFound(f"there is no agent with the uid {uid!r}")
         return _Sender(agent, secret)
 
-    async def _check_reply(self, message_id: str, answerer: str, asker: str) -> None:
+    async def _check_reply(self, message_id: str, answerer: str, asker: str) -> str:
+        """The thread of the message that is replied to."""
         row = await self._database.point(lambda store: store.messages.message_of(asker, message_id))
         if row is None or row.recipient != answerer:
             raise InvalidInput(f"there is no message {message_id!r} from them to you to reply to")
+        return row.context_id
 
     async def _submit(
         self,
@@ -427,21 +437,21 @@ def _not_yet(message_id: str) -> RequestTimeout:
     )
 
 
-def _message(author: Agent, message_id: str, text: str) -> dict[str, object]:
-    role = ROLE_USER if author.kind == "human" else ROLE_AGENT
-    return text_message(message_id, text, role=role)
+def _role(author: Agent) -> str:
+    return ROLE_USER if author.kind == "human" else ROLE_AGENT
 
 
-def _accepted(
-    envelope: Envelope, sender: Agent, recipient: Agent, text: str, sequence: int = 0
-) -> Mail:
+def _accepted(envelope: Envelope, sender: Agent, recipient: Agent, sequence: int = 0) -> Mail:
     """An accepted message, before anything else is known of it."""
     return Mail(
         seq=sequence,
         id=envelope.id,
         sender=sender.party,
         recipient=recipient.party,
-        text=text,
+        text=text_of(envelope.message),
+        message=envelope.message,
+        subject=subject_of(envelope.message),
+        thread=context_of(envelope.message),
         state=State.ACCEPTED,
         reason="",
         expects_reply=envelope.expects_reply,

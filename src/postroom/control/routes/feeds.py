@@ -39,7 +39,7 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.post("/projects/{project}/posts", status_code=201)
     async def post(project: str, body: PostBody) -> dict[str, Any]:
-        return (await office.post(me, project, body.text, key=body.key)).as_json()
+        return (await office.post(me, project, body.content, key=body.key)).as_json()
 
     @routes.get("/stream")
     @hot

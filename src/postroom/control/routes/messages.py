@@ -28,7 +28,7 @@ def router(parts: Parts) -> APIRouter:
         mail = await office.send(
             me,
             body.to,
-            body.text,
+            body.content,
             expects_reply=body.expects_reply,
             key=body.key,
             reply_to=await office.find(body.reply_to),

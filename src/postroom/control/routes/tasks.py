@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -32,8 +33,11 @@ def router(parts: Parts) -> APIRouter:
     @routes.post("", status_code=201)
     @hot
     async def delegate(body: TaskBody) -> Mapping[str, Any]:
+        said = body.content
+        if body.context and not said.thread:
+            said = replace(said, thread=body.context)
         view = await parts.assigner.delegate(
-            me, to=body.to, skill=body.skill, text=body.text, key=body.key, context=body.context
+            me, to=body.to, skill=body.skill, said=said, key=body.key
         )
         return view.as_json()
 
@@ -88,7 +92,7 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.post("/{task}/answer")
     async def answer(task: str, body: AnswerBody) -> Mapping[str, Any]:
-        return (await tasks.answer(task, me, body.text)).as_json()
+        return (await tasks.answer(task, me, body.content)).as_json()
 
     return routes
 
