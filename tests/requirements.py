@@ -279,6 +279,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "nats-config-accepted": "What `postroom nats config` prints is what a server needs, and holds no private key.",
         "server-death-reported": "A server that goes and comes back is reported and ends nothing; one that keeps crashing is given up, with its last words.",
     },
+    ("Announcements", "docs/api.md#announcements"): {
+        "announcements-reach-everybody": "An agent's announcement is kept on its outbox, and a follower who comes back reads each once.",
+    },
     ("Operation", "docs/operating.md#running-on-your-own-postgresql"): {
         "postgres-outage-survived": "PostgreSQL may be killed and started again while messages flow: nothing is lost, and the post room goes on.",
         "postgres-orgs-apart": "Organisations in one PostgreSQL see nothing of each other, and no two post rooms share one.",

@@ -15,16 +15,17 @@ from sqlalchemy import select
 from postroom.bus.memory import MemoryAdmin, MemoryBroker, MemoryBus
 from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider, Stored
 from postroom.directory.agents import Directory
-from postroom.mail import views
+from postroom.mail import outbox, projection, views
 from postroom.mail.alerts import AlertService
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletter_service import DeadLetterService
 from postroom.mail.deadletters import DeadLetterMover
 from postroom.mail.office import PostOffice
-from postroom.mail.projection import RULES
+from postroom.mail.outbox import Outbox
 from postroom.mail.views import Mail
 from postroom.projection.changes import Changes
 from postroom.projection.fold import Fold
+from postroom.projection.rules import together
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE
@@ -44,6 +45,8 @@ SECONDS = 10.0
 NOW = 1_700_000_000.0
 
 BACKENDS = ("memory", "nats")
+
+RULES = together(projection.RULES, outbox.RULES)
 
 
 @dataclass
@@ -86,6 +89,7 @@ class Desk:
         self.clerk = Clerk(self.bus, self.database)
         self.fold = self.new_fold()
         self.office = PostOffice(self.bus, self.admin, self.database, self.changes)
+        self.outbox = Outbox(self.bus, self.admin, self.database, self.changes)
         self.alerts = AlertService(self.bus, self.admin, self.database, self.changes)
         self.dead = DeadLetterService(self.bus, self.database, self.changes)
         self.mover = DeadLetterMover(self.bus, self.admin, self.database, self.clerk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from postroom_a2a.bounds import MAX_CONTEXT
@@ -11,11 +12,10 @@ from postroom_a2a.errors import InvalidInput
 ROLE_USER = "ROLE_USER"
 ROLE_AGENT = "ROLE_AGENT"
 
-CONTENTS = ("text", "raw", "url", "data")
+CONTENTS = ("text", "data", "url", "raw")
 """Members of which a part has exactly one (section 4.1.6)."""
 
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
-"""Both alphabets, as ProtoJSON takes them."""
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]*")
 
 
 def text_message(
@@ -76,28 +76,30 @@ def _word(part: dict[str, Any], key: str) -> str:
 
 
 def part_fault(part: object) -> str:
-    """The fault of a part as text, "" for none. Members that A2A does not name are no fault."""
-    if not isinstance(part, dict):
-        return "a part has to be an object"
+    """The fault of a part, as text that follows its number, "" for none. Members that A2A does not name are no fault."""
+    if not isinstance(part, Mapping):
+        return "is not an object"
     # In ProtoJSON null stands for a member that is not there, except where null is the data.
     given = [name for name in CONTENTS if part.get(name) is not None]
     given = given or [name for name in ("data",) if name in part]
     if len(given) != 1:
-        return "a part has to have one of 'text', 'raw', 'url' and 'data', and only one"
-    (kind,) = given
-    content = part[kind]
-    if kind != "data" and not isinstance(content, str):
-        return f"the {kind!r} of a part has to be a text"
-    if kind == "raw" and _BASE64.fullmatch(content) is None:
-        return "the 'raw' of a part has to be base64"
-    if kind == "url" and not content:
-        return "the 'url' of a part cannot be empty"
-    for name in ("mediaType", "filename"):
-        if not isinstance(part.get(name) or "", str):
-            return f"the {name!r} of a part has to be a text"
-    if not isinstance(part.get("metadata") or {}, dict):
-        return "the 'metadata' of a part has to be an object"
+        return f"needs exactly one of {', '.join(CONTENTS)}"
+    for name in ("text", "url", "raw", "mediaType", "filename"):
+        if not isinstance(part.get(name), str | None):
+            return f"has a {name} that is not a text"
+    if not isinstance(part.get("metadata"), Mapping | None):
+        return "has metadata that are not an object"
+    if given == ["url"] and not part["url"]:
+        return "has a url that is empty"
+    if given == ["raw"] and not _is_base64(part["raw"]):
+        return "has a raw that is not base64"
     return ""
+
+
+def _is_base64(text: str) -> bool:
+    # ProtoJSON takes both alphabets, with or without the padding.
+    bare = text.rstrip("=")
+    return len(text) - len(bare) <= 2 and len(bare) % 4 != 1 and _BASE64.fullmatch(bare) is not None
 
 
 def context_fault(context: object) -> str:

@@ -69,9 +69,10 @@ def check_message(params: Mapping[str, Any]) -> Message:
     parts = message.get("parts")
     if not isinstance(parts, list) or not parts:
         raise RpcError(Code.INVALID_PARAMS, "'parts' has to be a list of at least one part")
-    if fault := next(filter(None, map(part_fault, parts)), ""):
-        raise RpcError(Code.INVALID_PARAMS, fault)
-    if not isinstance(message.get("metadata") or {}, dict):
+    for number, part in enumerate(parts, 1):
+        if fault := part_fault(part):
+            raise RpcError(Code.INVALID_PARAMS, f"part {number} {fault}")
+    if not isinstance(message.get("metadata"), dict | None):
         raise RpcError(Code.INVALID_PARAMS, "'metadata' has to be an object")
     return message
 

@@ -18,6 +18,7 @@ from postroom.control.parts import Parts
 from postroom.control.routes import (
     agents,
     alerts,
+    announcements,
     audit,
     backup,
     blobs,
@@ -74,6 +75,7 @@ def build_api(
     routers = (
         workers,
         agents,
+        announcements,
         tasks,
         messages,
         feeds,

@@ -22,13 +22,14 @@ from postroom.identity.account_publisher import system_connection
 from postroom.identity.credential import Credential
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
-from postroom.mail import projection
+from postroom.mail import outbox, projection
 from postroom.mail.alerts import AlertService
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletter_service import DeadLetterService
 from postroom.mail.deadletters import DeadLetterMover
 from postroom.mail.due import Expiry, Stale, Watch
 from postroom.mail.office import PostOffice
+from postroom.mail.outbox import Outbox
 from postroom.observe import get_logger
 from postroom.projection.changes import Changes
 from postroom.projection.fold import Fold
@@ -52,10 +53,10 @@ from postroom.tasks.clerk import TaskClerk
 
 log = get_logger(__name__)
 
-RULES = together(projection.RULES, task_rules.RULES, blob_rules.RULES)
+RULES = together(projection.RULES, outbox.RULES, task_rules.RULES, blob_rules.RULES)
 """The rules of the fold for each stream, after those that they build on."""
 
-OVER = projection.OVER | task_rules.OVER
+OVER = projection.OVER | outbox.OVER | task_rules.OVER
 """The rules for what is deleted from the log."""
 
 COPY = BY_NAME["AUDIT"]
@@ -90,6 +91,7 @@ class Base:
     owner: Agent
     changes: Changes
     office: PostOffice
+    outbox: Outbox
     deadletters: DeadLetterService
     alerts: AlertService
     fold: Fold
@@ -167,6 +169,7 @@ async def open_base(
         owner=await _owner(directory),
         changes=changes,
         office=PostOffice(bus, admin, database, changes, org=trust.org, space=space),
+        outbox=Outbox(bus, admin, database, changes, space=space),
         deadletters=DeadLetterService(bus, database, changes),
         alerts=AlertService(bus, admin, database, changes, space=space),
         fold=fold,
@@ -186,6 +189,7 @@ def _retention(settings: Settings, trust: Trust, admin: NatsAdmin, database: Dat
         "tasks": settings.keep_tasks,
         "events": settings.keep_events,
         "posts": settings.keep_posts,
+        "announcements": settings.keep_announcements,
     }
     pruner = Pruner(database, keeping(kept, settings.keep_projects))
     return Retention(admin, database, settings.snapshots, OVER, org=trust.org, pruner=pruner)

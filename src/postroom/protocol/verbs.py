@@ -242,6 +242,16 @@ class Post(Action, verb="post", route="POST /v1/post", command="post", answer="r
     ref: _Ref = None
 
 
+class Announce(
+    Action, verb="announce", route="POST /v1/announce", command="announce", answer="receipt"
+):
+    """Say something to everybody of the organisation; prints the id."""
+
+    text: _Body
+    key: _Key = ""
+    ref: _Ref = None
+
+
 class Seen(Action, verb="seen", route="POST /v1/seen", command="seen"):
     """Confirm a message."""
 

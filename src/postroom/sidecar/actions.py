@@ -6,9 +6,11 @@ import asyncio
 from typing import Any
 
 from postroom.errors import InvalidInput, MessageTooLarge, PostroomError
+from postroom.protocol.envelope import EVERYBODY
 from postroom.protocol.verbs import (
     CURRENT,
     Action,
+    Announce,
     AnswerTask,
     Artifact,
     AskInput,
@@ -100,6 +102,8 @@ class Actions:
                 return _accepted(await self.reply(action))
             case Post():
                 return _accepted(await self.post(action))
+            case Announce():
+                return _accepted(await self.announce(action))
             case Seen():
                 self._inbox.confirm(action.id)
                 return {"id": action.id, "state": "seen"}
@@ -163,6 +167,11 @@ class Actions:
         project = action.project or self._outgoing.home
         key = self._key("post", action.key, f"#{project}", action.text)
         return await self._outgoing.post(project, action.text, key)
+
+    async def announce(self, action: Announce) -> str:
+        """Announce something; returns the id once it is on disk."""
+        key = self._key("announce", action.key, EVERYBODY, action.text)
+        return await self._outgoing.announce(action.text, key)
 
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
 
