@@ -12,9 +12,11 @@ from postroom.control import sse
 from postroom.control.bodies import AnnouncementBody
 from postroom.control.hot_routes import hot
 from postroom.control.parts import Parts
+from postroom.control.principals import Caller, needs
 from postroom.mail.outbox import Announcement
 from postroom.projection.changes import of_outbox
 from postroom.protocol.limits import MAX_PAGE
+from postroom.protocol.principal import Scope
 
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Before = Annotated[int, Query(ge=0)]
@@ -24,13 +26,15 @@ After = Annotated[int | None, Query(ge=0)]
 def router(parts: Parts) -> APIRouter:
     """The routes."""
     routes = APIRouter()
-    outbox, me = parts.outbox, parts.owner.uid
+    outbox = parts.outbox
 
     @routes.post("/announcements", status_code=201)
-    async def announce(body: AnnouncementBody) -> Mapping[str, Any]:
-        return (await outbox.announce(me, body.content, key=body.key)).as_json()
+    @needs(Scope.SEND)
+    async def announce(body: AnnouncementBody, me: Caller) -> Mapping[str, Any]:
+        return (await outbox.announce(me.uid, body.content, key=body.key)).as_json()
 
     @routes.get("/agents/{ref}/outbox")
+    @needs(Scope.READ)
     async def listing(
         ref: str, limit: Limit = 50, before: Before = 0, after: After = None
     ) -> dict[str, Any]:
@@ -42,6 +46,7 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get("/agents/{ref}/outbox/stream")
     @hot
+    @needs(Scope.READ)
     async def stream(ref: str, after: Before = 0) -> StreamingResponse:
         events = _events(parts, (await parts.directory.resolve(ref)).uid, after)
         headers = {"Cache-Control": "no-store"}
