@@ -76,7 +76,7 @@ def _word(part: dict[str, Any], key: str) -> str:
 
 
 def part_fault(part: object) -> str:
-    """The fault of a part, as text that follows its number, "" for none. Members that A2A does not name are no fault."""
+    """The fault of a part, as text that follows its number, "" for none. Unknown members are no fault."""
     if not isinstance(part, Mapping):
         return "is not an object"
     # In ProtoJSON null stands for a member that is not there, except where null is the data.
