@@ -10,7 +10,8 @@ STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 INSTALL := $(BIN)/python tools/install.py
 # The tests of a file share servers, so one worker runs them all; tests/conftest.py says how many workers, in what order.
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+# A test that failed is repeated once, at once; tests/conftest.py lists it, and bounds their number.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --reruns 1
 
 # Each of the thousand processes of a test run would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE

@@ -44,6 +44,9 @@ SLOWEST = (
 )
 """Folders whose files take longest; where one is missing a run is a little slower."""
 
+MOST_REPEATED = 3
+"""Tests of a run that may fail once and pass when they are repeated."""
+
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
@@ -85,6 +88,31 @@ class SkippedPromises:
             terminalreporter.write_line(f"CI: a promise was not checked: {nodeid}", red=True)
 
 
+class RepeatedTests:
+    """Lists the tests that failed and passed at once when repeated (`--reruns`), and fails a run with many of them.
+
+    The tests start some thousand processes on shared cores. One that meets a slow moment is a defect to mend, and no
+    reason to hold up a change; several are a reason.
+    """
+
+    def __init__(self) -> None:
+        self.nodeids: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.outcome == "rerun":
+            self.nodeids.append(report.nodeid)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if len(self.nodeids) > MOST_REPEATED:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for nodeid in self.nodeids:
+            terminalreporter.write_line(f"failed once, to be mended: {nodeid}", yellow=True)
+        if len(self.nodeids) > MOST_REPEATED:
+            terminalreporter.write_line(f"more than {MOST_REPEATED} tests failed once", red=True)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """`-n auto`: half of the time a test waits for servers and processes, so two cores have work for five."""
@@ -118,5 +146,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "requirement(id, ...): the promises of tests/requirements.py that this test proves",
     )
     is_worker = hasattr(config, "workerinput")  # pytest-xdist: the controller judges the run
+    if not is_worker:
+        config.pluginmanager.register(RepeatedTests(), "repeated-tests")
     if os.environ.get("CI") == "true" and not is_worker:
         config.pluginmanager.register(SkippedPromises(), "skipped-promises")

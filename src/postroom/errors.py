@@ -9,8 +9,9 @@ The tree says whose fault it is, so that a caller can decide without reading tex
     │   ├── InvalidInput
     │   │   ├── InvalidTemplate
     │   │   ├── InvalidName
-    │   │   └── MessageTooLarge
-    │   │       └── BlobTooLarge
+    │   │   ├── MessageTooLarge
+    │   │   │   └── BlobTooLarge
+    │   │   └── ContentNotTaken
     │   ├── NotFound
     │   │   └── UnknownRecipient
     │   ├── Conflict
@@ -53,6 +54,7 @@ from postroom_a2a.errors import (
     BusDisconnected,
     CallerError,
     Conflict,
+    ContentNotTaken,
     EnvironmentFault,
     Forbidden,
     InvalidInput,
@@ -82,6 +84,7 @@ __all__ = [
     "BusDisconnected",
     "CallerError",
     "Conflict",
+    "ContentNotTaken",
     "DatabaseAway",
     "EnvironmentFault",
     "Forbidden",
@@ -235,6 +238,7 @@ HTTP_STATUS: dict[type[PostroomError], int] = {
     CallerError: 400,
     InvalidInput: 422,
     MessageTooLarge: 413,
+    ContentNotTaken: 415,
     NotFound: 404,
     Conflict: 409,
     Forbidden: 403,

@@ -78,6 +78,12 @@ class MessageTooLarge(InvalidInput):
     code = "message-too-large"
 
 
+class ContentNotTaken(InvalidInput):
+    """The recipient does not take a part of this message; nothing was sent."""
+
+    code = "content-not-taken"
+
+
 class NotFound(CallerError):
     """The thing that the request names does not exist."""
 

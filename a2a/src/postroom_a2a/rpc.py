@@ -11,6 +11,7 @@ from typing import Any
 
 from postroom_a2a.errors import (
     Conflict,
+    ContentNotTaken,
     InvalidInput,
     NotFound,
     PostroomError,
@@ -70,7 +71,9 @@ class RpcError(Exception):
     def of(cls, error: PostroomError) -> RpcError:
         """The A2A error for an error of Postroom's."""
         code = Code.INTERNAL_ERROR
-        if isinstance(error, InvalidInput):
+        if isinstance(error, ContentNotTaken):
+            code = Code.CONTENT_TYPE_NOT_SUPPORTED
+        elif isinstance(error, InvalidInput):
             code = Code.INVALID_PARAMS
         elif isinstance(error, NotFound):
             code = Code.TASK_NOT_FOUND

@@ -6,7 +6,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from postroom.protocol.limits import MAX_CONTEXT, MAX_KEY, MAX_LABEL, MAX_PATH, MAX_REASON, MAX_WAIT
+from postroom.protocol.content import Content
+from postroom.protocol.limits import (
+    MAX_CONTEXT,
+    MAX_KEY,
+    MAX_LABEL,
+    MAX_PARTS,
+    MAX_PATH,
+    MAX_REASON,
+    MAX_WAIT,
+)
 
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(max_length=70)]
@@ -62,30 +71,41 @@ class CredentialBody(Body):
     replace: bool = False
 
 
-class MessageBody(Body):
+class ContentBody(Body):
+    """What is said: a text, parts (A2A 1.0), or both, the text first; with the context id of its thread."""
+
+    text: str = ""
+    parts: Annotated[list[dict[str, Any]], Field(max_length=MAX_PARTS)] = []
+    subject: Annotated[str, Field(max_length=MAX_LABEL)] = ""
+    thread: Annotated[str, Field(max_length=MAX_CONTEXT)] = ""
+
+    @property
+    def content(self) -> Content:
+        """Raises InvalidInput where it says nothing, or a part is malformed."""
+        return Content.given(self.text, self.parts, subject=self.subject, thread=self.thread)
+
+
+class MessageBody(ContentBody):
     """`POST /v1/messages`; `expires_in` in seconds."""
 
     to: Text
-    text: Text
     expects_reply: bool = True
     expires_in: Annotated[float, Field(gt=0)] | None = None
     key: Annotated[str, Field(max_length=MAX_KEY)] = ""
     reply_to: Annotated[str, Field(max_length=64)] = ""
 
 
-class PostBody(Body):
+class PostBody(ContentBody):
     """`POST /v1/projects/{id}/posts`."""
 
-    text: Text
     key: Annotated[str, Field(max_length=MAX_KEY)] = ""
 
 
-class TaskBody(Body):
-    """`POST /v1/tasks`: for the agent `to`, for an agent that has the skill, or both."""
+class TaskBody(ContentBody):
+    """`POST /v1/tasks`: for the agent `to`, for an agent that has the skill, or both; `context` is its thread."""
 
     to: Annotated[str, Field(max_length=70)] = ""
     skill: Annotated[str, Field(max_length=MAX_LABEL)] = ""
-    text: Text
     key: Annotated[str, Field(max_length=MAX_KEY)] = ""
     context: Annotated[str, Field(max_length=MAX_CONTEXT)] = ""
 
@@ -97,10 +117,8 @@ class CancelBody(Body):
     timeout: Annotated[float, Field(ge=0, le=MAX_WAIT)] = 15.0
 
 
-class AnswerBody(Body):
+class AnswerBody(ContentBody):
     """`POST /v1/tasks/{id}/answer`."""
-
-    text: Text
 
 
 class EventsBody(Body):

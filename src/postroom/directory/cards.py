@@ -34,6 +34,12 @@ SERVER_SOCKET = "a2a.sock"
 
 MODES = ("text/plain",)
 
+INPUT_MODES: dict[str, tuple[str, ...]] = {
+    "jsonl": ("text/plain", "application/json", "*/*"),
+    "text": MODES,
+}
+"""The media types that a worker takes, by its adapter: a line of JSON carries every part, a text only texts."""
+
 ANY_MESSAGE: dict[str, Any] = {
     "id": "messages",
     "name": "messages",
@@ -66,7 +72,7 @@ def build_card(uid: str, nick: str, template: Template, *, version: str) -> Card
                 }
             ],
         },
-        "defaultInputModes": list(MODES),
+        "defaultInputModes": list(INPUT_MODES[template.adapter]),
         "defaultOutputModes": list(MODES),
         "skills": _skills(template),
     }

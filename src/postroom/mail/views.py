@@ -5,12 +5,15 @@ The `as_json` shapes are those of the HTTP API (docs/api.md); instants are secon
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from postroom.errors import ProtocolViolation
 from postroom.protocol import priority
+from postroom.protocol.content import parts_of
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.priority import Input
 from postroom.protocol.receipts import State
@@ -26,6 +29,7 @@ class Mail:
     """A message and its state.
 
     Attributes:
+        message: A2A Message, as JSON text where it was read from the database.
         answer: the first reply of its recipient.
         attempts: known deliveries: those of its dead letter, else 1 once it was delivered.
         timed_out: the caller waited for it in vain.
@@ -36,6 +40,9 @@ class Mail:
     sender: Party
     recipient: Party
     text: str
+    message: dict[str, Any] | str
+    subject: str
+    thread: str
     state: State
     reason: str
     expects_reply: bool
@@ -56,6 +63,9 @@ class Mail:
             "from": self.sender.as_json(),
             "to": self.recipient.as_json(),
             "text": self.text,
+            "parts": _parts(self.message),
+            "subject": self.subject,
+            "thread": self.thread or None,
             "state": self.state.value,
             "reason": self.reason,
             "expects_reply": self.expects_reply,
@@ -80,6 +90,7 @@ class Post:
     project: str
     sender: Party
     text: str
+    message: str
     at: float
 
     def as_json(self) -> dict[str, Any]:
@@ -90,6 +101,7 @@ class Post:
             "project": self.project,
             "from": self.sender.as_json(),
             "text": self.text,
+            "parts": _parts(self.message),
             "at": self.at,
         }
 
@@ -103,6 +115,7 @@ class DeadLetter:
     sender: Party
     recipient: Party
     text: str
+    parts: list[dict[str, Any]]
     reason: str
     attempts: int
     at: float
@@ -117,6 +130,7 @@ class DeadLetter:
             "from": self.sender.as_json(),
             "to": self.recipient.as_json(),
             "text": self.text,
+            "parts": self.parts,
             "reason": self.reason,
             "attempts": self.attempts,
             "at": self.at,
@@ -152,6 +166,9 @@ def shown(
         sender=sender,
         recipient=recipient,
         text=row.text,
+        message=row.message,
+        subject=row.subject,
+        thread=row.context_id,
         state=State(row.state),
         reason=row.reason,
         expects_reply=row.expects_reply,
@@ -180,40 +197,56 @@ def changed(mail: Mail, row: MessageRow) -> Mail:
 def posts(store: Store, rows: Sequence[PostRow]) -> list[Post]:
     """The posts of `rows` in their order."""
     known = store.agents.parties(row.sender for row in rows)
-    return [Post(row.seq, row.id, row.project, known[row.sender], row.text, row.at) for row in rows]
+    return [post(row, known[row.sender]) for row in rows]
+
+
+def post(row: PostRow, sender: Party) -> Post:
+    """One post."""
+    return Post(row.seq, row.id, row.project, sender, row.text, row.message, row.at)
 
 
 def dead_letters(store: Store, rows: Sequence[DeadLetterRow]) -> list[DeadLetter]:
     """The dead letters of `rows` in their order."""
     known = store.agents.parties(uid for row in rows for uid in (row.sender, row.recipient))
     requeued = store.messages.requeues(row.message_id for row in rows)
-    return [
-        DeadLetter(
+
+    def of(row: DeadLetterRow) -> DeadLetter:
+        message = _message(row.payload)
+        return DeadLetter(
             id=row.id,
             message_id=row.message_id,
             sender=known[row.sender],
             recipient=known[row.recipient],
-            text=_text(row.payload),
+            text=_text(row.payload) if message is None else text_of(message),
+            parts=[] if message is None else parts_of(message),
             reason=row.reason,
             attempts=row.attempts,
             at=row.at,
             subject=row.subject,
             requeued_as=requeued.get((row.sender, row.message_id), ""),
         )
-        for row in rows
-    ]
+
+    return [of(row) for row in rows]
+
+
+def _parts(message: dict[str, Any] | str) -> list[dict[str, Any]]:
+    return parts_of(json.loads(message) if isinstance(message, str) else message)
+
+
+def _message(payload: bytes) -> dict[str, Any] | None:
+    """The A2A Message in a payload that may be anything, None for none."""
+    with suppress(ProtocolViolation):
+        return Envelope.decode(payload).message
+    with suppress(ProtocolViolation):
+        said = priority.decode(payload)
+        return said.message if isinstance(said, Input) else None
+    return None
 
 
 def _text(payload: bytes) -> str:
-    """The text of a payload that may be anything."""
-    try:
-        return text_of(Envelope.decode(payload).message)
-    except ProtocolViolation:
-        pass
+    """A payload without a message, for a person."""
     try:
         said = priority.decode(payload)
     except ProtocolViolation:
         return payload[:500].decode("utf-8", errors="replace")
-    if isinstance(said, Input):
-        return text_of(said.message)
     return f"{type(said).__name__.lower()} of task {said.task}"

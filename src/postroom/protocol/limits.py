@@ -35,6 +35,12 @@ MAX_CONTEXT = bounds.MAX_CONTEXT
 MAX_NAMED_BLOBS = 256
 """Blobs of a message or a task that its readers may fetch: further ones are left out."""
 
+MAX_PARTS = 64
+"""Parts of a message: a list of mail shows each of them."""
+
+MAX_LINK = 2048
+"""Characters of a URL in a part: what is longer most programs refuse, and it stands in lists."""
+
 INBOX_PER_PAIR = 10_000
 """Messages of one sender that wait for one recipient: nobody fills an inbox alone."""
 

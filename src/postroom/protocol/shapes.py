@@ -76,6 +76,9 @@ Mail = TypedDict(
         "from": Party,
         "to": Party,
         "text": str,
+        "parts": list[dict[str, Any]],
+        "subject": str,
+        "thread": str | None,
         "state": str,
         "reason": str,
         "expects_reply": bool,
@@ -88,10 +91,22 @@ Mail = TypedDict(
         "timed_out": NotRequired[bool],
     },
 )
-"""A message to one agent. `state` is a `receipts.State`; times are seconds since the epoch."""
+"""A message to one agent; `parts` are A2A's, `text` joins their texts. `state` is a `receipts.State`.
+
+Times are seconds since the epoch.
+"""
 
 Post = TypedDict(
-    "Post", {"seq": int, "id": str, "project": str, "from": Party, "text": str, "at": float}
+    "Post",
+    {
+        "seq": int,
+        "id": str,
+        "project": str,
+        "from": Party,
+        "text": str,
+        "parts": list[dict[str, Any]],
+        "at": float,
+    },
 )
 """An entry in a project's feed."""
 
@@ -301,6 +316,7 @@ Dead = TypedDict(
         "from": Party,
         "to": Any,
         "text": str,
+        "parts": list[dict[str, Any]],
         "reason": str,
         "attempts": int,
         "at": float,

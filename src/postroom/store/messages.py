@@ -44,6 +44,7 @@ class MessageRow:
     reason: str = ""
     final: bool = False
     requests: bool = False
+    subject: str = ""
 
 
 COLUMNS = [messages.c[field.name] for field in fields(MessageRow)]

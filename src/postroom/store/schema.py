@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import Integer as AnyInteger
 
-REVISION = "0010"
+REVISION = "0011"
 """The migration that leads to exactly these tables (a test compares them)."""
 
 Integer = AnyInteger().with_variant(BigInteger(), "postgresql")
@@ -52,6 +52,7 @@ agents = Table(
     Column("message_secret", LargeBinary, nullable=False),
     Column("created_at", Float, nullable=False),
     Column("retired_at", Float),
+    Column("seen_at", Float),  # its last call of the API, to the minute
     Index("ix_agents_nick", "org", "nick", unique=True, sqlite_where=text("retired_at IS NULL")),
     Index(
         "ix_agents_skeleton",
@@ -95,6 +96,20 @@ api_keys = Table(
     Column("sha256", Text, nullable=False, unique=True),
     Column("created_at", Float, nullable=False),
     Column("revoked_at", Float),
+    Column("name", Text, nullable=False, server_default=text("''")),
+    Column("scopes", Text, nullable=False, server_default=text("''")),  # names, separated by spaces
+    Column("expires_at", Float),
+    Column("used_at", Float),  # to the minute
+    Column("made_by", Text, nullable=False, server_default=text("''")),  # uid
+    Index("ix_api_keys_uid", "uid"),
+)
+
+agent_cards = Table(
+    "agent_cards",
+    metadata,
+    Column("uid", Text, ForeignKey("agents.uid"), primary_key=True),
+    Column("card", Text, nullable=False),  # JSON: A2A AgentCard, as it was given
+    Column("updated_at", Float, nullable=False),
 )
 
 credentials = Table(
@@ -150,11 +165,13 @@ messages = Table(
     Column("final", Boolean, nullable=False),
     Column("updated_at", Float, nullable=False),
     Column("requests", Boolean, nullable=False, server_default=text("0")),
+    Column("subject", Text, nullable=False, server_default=text("''")),
     UniqueConstraint("sender", "id"),
     Index("ix_messages_id", "id"),
     Index("ix_messages_recipient", "recipient", "seq"),
     Index("ix_messages_pair", "sender", "recipient", "seq"),
     Index("ix_messages_reply_to", "reply_to", "sender", "recipient"),
+    Index("ix_messages_context_id", "context_id", "seq", sqlite_where=text("context_id != ''")),
     Index("ix_messages_requeue_of", "requeue_of", sqlite_where=text("requeue_of != ''")),
     # `final` again, or SQLite may take an index over all messages that fits as well.
     Index("ix_messages_open", "recipient", "final", "seq", sqlite_where=text("final = 0")),
@@ -189,6 +206,19 @@ posts = Table(
     Column("at", Float, nullable=False),
     UniqueConstraint("sender", "id"),
     Index("ix_posts_project", "project", "seq"),
+)
+
+announcements = Table(
+    "announcements",
+    metadata,
+    Column("seq", Integer, primary_key=True),  # of OUTBOX
+    Column("id", Text, nullable=False),
+    Column("sender", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("message", Text, nullable=False),  # JSON: A2A Message
+    Column("at", Float, nullable=False),
+    UniqueConstraint("sender", "id"),
+    Index("ix_announcements_sender", "sender", "seq"),
 )
 
 deadletters = Table(
@@ -290,13 +320,23 @@ cursors = Table(
     Column("seq", Integer, nullable=False),
 )
 
-IDENTITY = (agents, workers, memberships, api_keys, credentials, blobs, blob_readers)
+IDENTITY = (
+    agents,
+    workers,
+    memberships,
+    api_keys,
+    agent_cards,
+    credentials,
+    blobs,
+    blob_readers,
+)
 """The tables whose origin is here, in the order of their foreign keys."""
 
 PROJECTION = (
     messages,
     early_receipts,
     posts,
+    announcements,
     deadletters,
     alerts,
     a2a_tasks,

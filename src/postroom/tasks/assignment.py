@@ -5,6 +5,7 @@ from __future__ import annotations
 from postroom.directory.agents import Directory
 from postroom.directory.search import AgentSearch
 from postroom.errors import InvalidInput, NotFound, StreamFull
+from postroom.protocol.content import Content
 from postroom.store.agents import Agent
 from postroom.tasks.requests import Requests, request_key
 from postroom.tasks.service import OrgTaskService
@@ -36,9 +37,8 @@ class TaskAssigner:
         *,
         to: str,
         skill: str,
-        text: str,
+        said: Content | str,
         key: str = "",
-        context: str = "",
     ) -> TaskView:
         """Request a task from the agent `to` or, with `skill` alone, from the least busy agent that has the skill.
 
@@ -54,9 +54,7 @@ class TaskAssigner:
         named = request_key(key)
         worker = await (self._directory.resolve(to) if to else self.choose(requester, skill, named))
         try:
-            return await self._office.delegate(
-                requester, worker, text, skill=skill, key=key, context=context
-            )
+            return await self._office.delegate(requester, worker, said, skill=skill, key=key)
         except StreamFull:
             self._chosen.pop(
                 (requester, named), None

@@ -11,6 +11,7 @@ from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.errors import InvalidInput, NotFound
 from postroom.projection.submit import submit
 from postroom.protocol import subjects
+from postroom.protocol.content import Content, content
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.ids import message_id
 from postroom.protocol.limits import MAX_LABEL
@@ -20,7 +21,7 @@ from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
 from postroom.store.ports import TaskRow
 from postroom.tasks.records import TaskRecord
-from postroom_a2a.messages import ROLE_USER, context_of, text_message, text_of
+from postroom_a2a.messages import ROLE_USER, context_of, text_of
 from postroom_a2a.tasks import new_task
 
 
@@ -53,11 +54,10 @@ class Requests:
         self,
         requester: str,
         worker: Agent,
-        text: str,
+        said: Content | str,
         request: TaskRequest,
         *,
         key: str = "",
-        context: str = "",
         named: Callable[[str], None] = lambda _: None,
     ) -> tuple[TaskRow, Agent]:
         """Request a task from `worker`; on return the request is in the log, on disk.
@@ -66,19 +66,18 @@ class Requests:
         nothing was stored.
 
         Args:
+            said: what is to be done; its thread is the context of the task, which has one of its own without it.
             named: called with the id of the task before its request is stored.
             key: idempotency key: one key and one worker give one task. "" for a new task.
-            context: id of the conversation that the task belongs to, "" for one of its own.
 
         Raises:
-            InvalidInput: an empty text, a person as the worker, or a name that is too long.
+            InvalidInput: nothing is said, a malformed part, a person as the worker, or a name that is too long.
             MessageTooLarge: the task would be too large.
             StreamFull: the worker's inbox is full.
             StateUnwritable: the disk is full.
             RequestTimeout, BusDisconnected: perhaps stored; ask again with the same key.
         """
-        if not text.strip():
-            raise InvalidInput("a task needs a text that says what is to be done")
+        said = content(said)
         if worker.kind == "human":
             raise InvalidInput(
                 f"@{worker.nick} is a person: people are given messages, not tasks",
@@ -93,7 +92,7 @@ class Requests:
             return Envelope(
                 id=made,
                 to=worker.uid,
-                message=text_message(made, text, role=ROLE_USER, context_id=context),
+                message=said.message(made, ROLE_USER),
                 sent_at=now,
                 expects_reply=True,
                 request=request,

@@ -15,7 +15,6 @@ from dataclasses import replace
 from postroom.bus.port import MessageBusProvider
 from postroom.errors import (
     Conflict,
-    InvalidInput,
     LostUpdate,
     NotFound,
     RequestTimeout,
@@ -23,6 +22,7 @@ from postroom.errors import (
 )
 from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_task
 from postroom.protocol import priority, subjects
+from postroom.protocol.content import Content, content
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, only_one
 from postroom.protocol.priority import Cancel, Input
@@ -35,7 +35,7 @@ from postroom.tasks.chain import Chain, ended
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.requests import Requests
 from postroom.tasks.views import Blocker, Known, TaskEvent, TaskView
-from postroom_a2a.messages import ROLE_USER, text_message
+from postroom_a2a.messages import ROLE_USER
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Message, answer_in, status_update
 
@@ -80,11 +80,10 @@ class OrgTaskService:
         self,
         requester: str,
         worker: Agent,
-        text: str,
+        said: Content | str,
         *,
         skill: str = "",
         key: str = "",
-        context: str = "",
     ) -> TaskView:
         """Request a task from `worker`; on return the request is in the log, on disk (`Requests.store`)."""
         request = TaskRequest(skill)
@@ -92,10 +91,9 @@ class OrgTaskService:
             row, author = await self._requests.store(
                 requester,
                 worker,
-                text,
+                said,
                 request,
                 key=key,
-                context=context,
                 named=lambda task: listener.join((of_task(task),)),
             )
             known = Known(row, {each.uid: each.party for each in (author, worker)})
@@ -253,17 +251,16 @@ class OrgTaskService:
             raise RequestTimeout("the task is changed all the time", remedy="cancel it again")
         return await self.wait(row.id, timeout)
 
-    async def answer(self, ref: str, by: str, text: str, named: str = "") -> TaskView:
+    async def answer(self, ref: str, by: str, said: Content | str, named: str = "") -> TaskView:
         """Give a task its answer; on return the answer is in the log, on disk. `named` is its `messageId`.
 
         Raises:
             Conflict: several ids begin with `ref`, the task waits for no answer, or another answer was first.
-            InvalidInput: an empty text.
+            InvalidInput: nothing is said, or a malformed part.
             MessageTooLarge: nothing was answered.
             RequestTimeout, BusDisconnected, StreamFull: perhaps not answered; answer again.
         """
-        if not text.strip():
-            raise InvalidInput("an answer needs a text")
+        said = content(said)
         row = await self.find(ref)
         if not TaskState(row.state).interrupted:
             raise Conflict(
@@ -271,14 +268,14 @@ class OrgTaskService:
                 remedy=f"postroom task show {row.id[:8]}",
             )
         new = named or self._new_id()
-        said = text_message(new, text, role=ROLE_USER, context_id=row.context_id)
-        message = {**said, "taskId": row.id}
+        message = replace(said, thread=row.context_id).message(new, ROLE_USER)
+        message["taskId"] = row.id
         self._check_answer(row, message)
         payload = priority.encode(Input(row.id, message))
         await self._bus.publish(subjects.priority(row.worker, by), payload)
         running = self._running(row.worker)
         if running and (await self._past(row)).seq > row.seq:
-            await self._check_taken(row, text)
+            await self._check_taken(row, said.text)
             return await self.get(row.id)
         view = await self.get(row.id)
         nick = view.worker.nick

@@ -1,6 +1,6 @@
 """The tables of `store.schema` as PostgreSQL has them.
 
-    identity     agents, workers, memberships, api_keys, credentials of all organisations; each row has its `org`
+    identity     agents, workers, memberships, keys, cards, credentials of all organisations; a row has its `org`
     org_<name>   everything else of one organisation, and for each table of `identity` a view of its own rows
 
 Every connection of an organisation has the latter as its search path, so that statements name no schema. The views
@@ -43,7 +43,9 @@ SHARED = "identity"
 ORGS = "orgs"
 """Table in it: each organisation with its schema."""
 
-SHARED_TABLES = frozenset({"agents", "workers", "memberships", "api_keys", "credentials"})
+SHARED_TABLES = frozenset(
+    {"agents", "workers", "memberships", "api_keys", "agent_cards", "credentials"}
+)
 """Tables of identity whose keys are unique over all organisations; blobs are each organisation's own."""
 
 _LONGEST = 63

@@ -1,0 +1,153 @@
+"""What somebody says: the parts of an A2A Message, its subject and its thread (A2A 1.0, section 4.1.4 to 4.1.6). Pure.
+
+A part is A2A JSON with exactly one of `text`, `data`, `url` and `raw`; unknown keys are kept. The thread is the
+Message's `contextId`; the subject, one line, is in its metadata, since A2A has no field for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from postroom.errors import InvalidInput
+from postroom.protocol.limits import MAX_LABEL, MAX_LINK, MAX_PARTS
+from postroom_a2a.messages import ROLE_AGENT, context_fault, context_of, texts_of
+from postroom_a2a.text import one_line
+
+SUBJECT = "urn:postroom:subject"
+"""Key of the subject in a Message's metadata."""
+
+KINDS = ("text", "data", "url", "raw")
+"""The keys of which each part has exactly one."""
+
+Part = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What somebody says.
+
+    Attributes:
+        subject: one line, "" for none.
+        thread: id of the conversation, "" for none.
+    """
+
+    parts: tuple[Part, ...]
+    subject: str = ""
+    thread: str = ""
+
+    @classmethod
+    def of_text(cls, text: str, *, subject: str = "", thread: str = "") -> Content:
+        """One text part."""
+        return cls(({"text": text},), subject, thread)
+
+    @classmethod
+    def given(
+        cls, text: str = "", parts: Iterable[Part] = (), *, subject: str = "", thread: str = ""
+    ) -> Content:
+        """`text`, if any, before `parts`: as a caller of the API or an agent gives them.
+
+        Raises:
+            InvalidInput: as `check`.
+        """
+        said = cls((*([{"text": text}] if text else []), *parts), subject, thread)
+        said.check()
+        return said
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> Content:
+        """The content of a Message that anyone may have made: what is malformed in it is left out."""
+        return cls(tuple(parts_of(message)), subject_of(message), context_of(dict(message)))
+
+    @property
+    def text(self) -> str:
+        """The text parts, one per line."""
+        return "\n".join(texts_of({"parts": list(self.parts)}))
+
+    @property
+    def empty(self) -> bool:
+        """Whether it says nothing: no part, or blank texts alone."""
+        return all("text" in part and not str(part["text"]).strip() for part in self.parts)
+
+    def check(self) -> None:
+        """Raise InvalidInput, which names the part and what is wrong, unless it is well-formed and says something."""
+        if self.empty:
+            raise InvalidInput("a message needs a text, data or a file")
+        if len(self.parts) > MAX_PARTS:
+            raise InvalidInput(f"a message has at most {MAX_PARTS} parts")
+        if self.subject != one_line(self.subject, MAX_LABEL):
+            raise InvalidInput(
+                f"a subject is one line of at most {MAX_LABEL} characters, without control characters"
+            )
+        if fault := context_fault(self.thread):
+            raise InvalidInput(fault)
+        for number, part in enumerate(self.parts, 1):
+            if fault := part_fault(part):
+                raise InvalidInput(f"part {number} {fault}")
+
+    def message(self, message_id: str, role: str = ROLE_AGENT) -> dict[str, Any]:
+        """The A2A Message."""
+        said: dict[str, Any] = {
+            "messageId": message_id,
+            "role": role,
+            "parts": [dict(part) for part in self.parts],
+        }
+        if self.thread:
+            said["contextId"] = self.thread
+        if self.subject:
+            said["metadata"] = {SUBJECT: self.subject}
+        return said
+
+
+def content(said: Content | str) -> Content:
+    """`said`, checked; a text is a content of one text part.
+
+    Raises:
+        InvalidInput: as `Content.check`.
+    """
+    made = Content.of_text(said) if isinstance(said, str) else said
+    made.check()
+    return made
+
+
+def part_fault(part: object) -> str:
+    """What is wrong with a part, "" for nothing."""
+    if not isinstance(part, Mapping):
+        return "is not an object"
+    kinds = [kind for kind in KINDS if kind in part]
+    if len(kinds) != 1:
+        return f"needs exactly one of {', '.join(KINDS)}"
+    for key in ("text", "url", "raw", "mediaType", "filename"):
+        if not isinstance(part.get(key, ""), str):
+            return f"has a {key} that is not a text"
+    for key in ("mediaType", "filename"):
+        if len(part.get(key, "")) > MAX_LABEL:
+            return f"has a {key} of more than {MAX_LABEL} characters"
+    if not isinstance(part.get("metadata", {}), Mapping):
+        return "has metadata that are not an object"
+    if "url" in part and not 0 < len(part["url"]) <= MAX_LINK:
+        return f"has a url that is empty or has more than {MAX_LINK} characters"
+    if "raw" in part:
+        try:
+            base64.b64decode(part["raw"], validate=True)
+        except (binascii.Error, ValueError):
+            return "has a raw that is not base64"
+    return ""
+
+
+def parts_of(holder: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The well-formed parts of a Message or an Artifact that anyone may have made."""
+    parts = holder.get("parts")
+    if not isinstance(parts, list):
+        return []
+    return [part for part in parts if not part_fault(part)]
+
+
+def subject_of(message: Mapping[str, Any]) -> str:
+    """The subject of a Message, cut to one line; "" for none."""
+    metadata = message.get("metadata")
+    subject = metadata.get(SUBJECT) if isinstance(metadata, Mapping) else None
+    return one_line(subject, MAX_LABEL) if isinstance(subject, str) else ""

@@ -1,0 +1,81 @@
+"""The parts of an A2A 1.0 message (specification, section 4.1.6): kind, media type, name and size of each. Pure.
+
+Agents write parts, and a newer A2A may bring kinds that this version does not know. So every function here takes any
+JSON value, and a kind that is unknown is an answer, not an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from postroom.protocol.blobs import DEFAULT_MEDIA_TYPE
+from postroom_a2a.text import one_line
+
+TEXT, DATA, FILE, UNKNOWN = "text", "data", "file", ""
+"""Kinds of a part."""
+
+TEXT_TYPE = "text/plain"
+DATA_TYPE = "application/json"
+"""Media types of a text and of data that name no other."""
+
+MAX_FILE_NAME = 120
+"""Bytes of the name that a part's content gets on disk: a file system takes 255, and a copy's number must fit too."""
+
+
+def kind_of(part: object) -> str:
+    """`TEXT`, `DATA` or `FILE` (by URL or with its bytes), `UNKNOWN` for anything else."""
+    if not isinstance(part, Mapping):
+        return UNKNOWN
+    if isinstance(part.get("text"), str):
+        return TEXT
+    if "data" in part:
+        return DATA
+    if isinstance(part.get("url"), str) or isinstance(part.get("raw"), str):
+        return FILE
+    return UNKNOWN
+
+
+def media_type_of(part: object) -> str:
+    """The media type that a part states, in small letters and without parameters, else that of its kind."""
+    stated = part.get("mediaType") if isinstance(part, Mapping) else None
+    if isinstance(stated, str) and (word := stated.partition(";")[0].strip().lower()):
+        return word
+    return {TEXT: TEXT_TYPE, DATA: DATA_TYPE}.get(kind_of(part), DEFAULT_MEDIA_TYPE)
+
+
+def name_in(part: object) -> str:
+    """The file name that a part states, made harmless (`file_name`); "" for none."""
+    stated = part.get("filename") if isinstance(part, Mapping) else None
+    return file_name(stated) if isinstance(stated, str) else ""
+
+
+def size_in(part: object) -> int | None:
+    """Bytes of the content that a part holds itself; None where only its URL is there, or the kind is unknown."""
+    match kind_of(part), part:
+        case "text", {"text": str(text)}:
+            return len(text.encode(errors="replace"))
+        case "data", {"data": data}:
+            return len(json.dumps(data, ensure_ascii=False).encode(errors="replace"))
+        case "file", {"raw": str(encoded)}:
+            return len(encoded) * 3 // 4 - encoded[-2:].count("=")
+    return None
+
+
+def file_name(stated: str) -> str:
+    """A name that stays in its folder, acts on no terminal, and is neither hidden nor an option; "" if nothing is left.
+
+    An agent chose it. The end of the name stays, since it says of what kind the file is.
+    """
+    name = one_line(stated.replace("/", "_").replace("\\", "_")).lstrip("-. ").rstrip(". ")
+    if len(name.encode()) <= MAX_FILE_NAME:
+        return name
+    stem, dot, end = name.rpartition(".")
+    if not stem or len(end.encode()) > MAX_FILE_NAME // 4:
+        return _cut(name, MAX_FILE_NAME)
+    return _cut(stem, MAX_FILE_NAME - len(end.encode()) - 1) + dot + end
+
+
+def _cut(text: str, most: int) -> str:
+    """The beginning of `text` that has at most so many bytes."""
+    return text.encode()[:most].decode(errors="ignore")
