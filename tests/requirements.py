@@ -209,6 +209,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "blob-artifact-reference": "A worker gives an artifact of any size by reference, in bounded memory.",
     },
     ("A2A", "docs/architecture.md#local-api"): {
+        "a2a-parts-pass": "Parts of every kind, with metadata that nobody here knows, pass unchanged from an A2A client to the task and back.",
         "a2a-server-speaks": "An A2A client gives this worker, or another, a task at the worker's port, follows it and has the result.",
         "ephemeral-streams": "A stream of another's task shows each change once, in order, also when workers are away or killed.",
         "ephemeral-own-tasks": "Over rpc a requester reads, follows and cancels its own tasks; others look as if they did not exist.",

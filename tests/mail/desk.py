@@ -46,8 +46,6 @@ NOW = 1_700_000_000.0
 
 BACKENDS = ("memory", "nats")
 
-RULES = together(projection.RULES, outbox.RULES)
-
 
 @dataclass
 class Worker:
@@ -98,7 +96,8 @@ class Desk:
         """A fold as a restart makes it; of an other database where one is given."""
         target = database or self.database
         clerk = Clerk(self.bus, target) if database else self.clerk
-        return Fold(self.admin, target, self.changes, RULES, (clerk.after,))
+        rules = together(projection.RULES, outbox.RULES)
+        return Fold(self.admin, target, self.changes, rules, (clerk.after,))
 
     async def worker(self, nick: str, projects: tuple[str, ...] = ()) -> Worker:
         agent = await self.directory.register(nick, "worker", projects=projects)
@@ -130,7 +129,7 @@ class Desk:
     async def folded(self) -> None:
         """Return when everything that is in the log now, and what follows from it, is folded."""
         # Twice, since folding INBOX may append to RECEIPTS.
-        for stream in (*RULES, *RULES):
+        for stream in (*projection.RULES, *projection.RULES, *outbox.RULES):
             last = await self.admin.last_sequence(stream)
             await self.fold.reached(stream, last, SECONDS)
             if stream == "INBOX":
