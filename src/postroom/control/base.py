@@ -28,6 +28,7 @@ from postroom.mail.clerk import Clerk
 from postroom.mail.deadletter_service import DeadLetterService
 from postroom.mail.deadletters import DeadLetterMover
 from postroom.mail.due import Expiry, Stale, Watch
+from postroom.mail.inbox import Inboxes
 from postroom.mail.office import PostOffice
 from postroom.mail.outbox import Outbox
 from postroom.observe import get_logger
@@ -92,6 +93,7 @@ class Base:
     changes: Changes
     office: PostOffice
     outbox: Outbox
+    inboxes: Inboxes
     deadletters: DeadLetterService
     alerts: AlertService
     fold: Fold
@@ -158,6 +160,9 @@ async def open_base(
     background.start(Watch(Stale(bus, database, settings.stale_after), changes).run(), "stale")
     await fold.ready(FOLD_DEADLINE)
     space = _space(settings)
+    office = PostOffice(bus, admin, database, changes, org=trust.org, space=space)
+    inboxes = Inboxes(bus, database, changes, office)
+    await inboxes.open()
     return Base(
         installation=installation,
         settings=settings,
@@ -168,8 +173,9 @@ async def open_base(
         directory=directory,
         owner=await _owner(directory),
         changes=changes,
-        office=PostOffice(bus, admin, database, changes, org=trust.org, space=space),
         outbox=Outbox(bus, admin, database, changes, space=space),
+        office=office,
+        inboxes=inboxes,
         deadletters=DeadLetterService(bus, database, changes),
         alerts=AlertService(bus, admin, database, changes, space=space),
         fold=fold,

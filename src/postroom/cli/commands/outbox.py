@@ -14,7 +14,6 @@ from postroom.cli.output import address, block, clock, print_json
 from postroom.cli.tasks.lines import short
 from postroom.protocol.limits import MAX_PAGE
 from postroom_a2a.text import one_line
-from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:
     from postroom.protocol.shapes import Announcement
@@ -58,7 +57,7 @@ def _print(said: Announcement, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(said, ensure_ascii=True))
         return
-    when = click.style(clock(parse_time(said["at"]), time.time()), dim=True)
+    when = click.style(clock(said["at"], time.time()), dim=True)
     subject = f"  {one_line(said['subject'])}" if said["subject"] else ""
     sender = click.style(address(said["from"]), bold=True)
     click.echo(f"{when} {sender} {click.style(short(said['id']), dim=True)}{subject}")
