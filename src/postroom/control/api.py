@@ -20,6 +20,7 @@ from postroom.control.principals import admitted, demand_of
 from postroom.control.routes import (
     agents,
     alerts,
+    announcements,
     audit,
     backup,
     blobs,
@@ -91,6 +92,7 @@ def build_api(
         agents,
         keys,
         people,
+        announcements,
         tasks,
         messages,
         inbox,
