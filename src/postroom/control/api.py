@@ -28,8 +28,10 @@ from postroom.control.routes import (
     deadletters,
     feeds,
     inbox,
+    keys,
     messages,
     orgs,
+    people,
     retention,
     room,
     tasks,
@@ -82,13 +84,15 @@ def build_api(
 
     # The workers' own route comes first: it has other callers than `/workers/{ref}`.
     include(workers.events_router(parts))
-    include(agents.keys_router(parts))
+    include(agents.keys_router(parts), "")
     include(blobs.operator_router(parts))
     routers = (
         blobs,
         workers,
         agents,
         announcements,
+        keys,
+        people,
         tasks,
         messages,
         inbox,
