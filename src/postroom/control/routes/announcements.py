@@ -11,6 +11,7 @@ from fastapi.responses import StreamingResponse
 from postroom.control import sse
 from postroom.control.bodies import AnnouncementBody
 from postroom.control.hot_routes import hot
+from postroom.control.in_flight import acted_on
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.mail.outbox import Announcement
@@ -31,7 +32,9 @@ def router(parts: Parts) -> APIRouter:
     @routes.post("/announcements", status_code=201)
     @needs(Scope.SEND)
     async def announce(body: AnnouncementBody, me: Caller) -> Mapping[str, Any]:
-        return (await outbox.announce(me.uid, body.content, key=body.key)).as_json()
+        said = await outbox.announce(me.uid, body.content, key=body.key)
+        acted_on(message=said.id)
+        return said.as_json()
 
     @routes.get("/agents/{ref}/outbox")
     @needs(Scope.READ)
