@@ -1,4 +1,4 @@
-"""Messages: send, wait, read."""
+"""Messages: send, show and wait, chats."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 
 from postroom.control.bodies import MessageBody
 from postroom.control.hot_routes import hot
+from postroom.control.in_flight import acted_on
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.errors import NotFound
@@ -39,6 +40,7 @@ def router(parts: Parts) -> APIRouter:
             expires_in=body.expires_in or 0.0,
             folded=False,
         )
+        acted_on(message=mail.id)
         return mail.as_json()
 
     @routes.get("/messages/{message_id}")
@@ -57,19 +59,6 @@ def router(parts: Parts) -> APIRouter:
         if wait:
             mail = await office.wait(message_id, State(wait), timeout)
         return mail.as_json()
-
-    @routes.post("/messages/{message_id}/seen")
-    @hot
-    @needs(Scope.SEND)
-    async def seen(message_id: str, me: Caller) -> dict[str, Any]:
-        return (await office.mark_seen(me.uid, await office.find(message_id))).as_json()
-
-    @routes.get("/inbox")
-    @hot
-    @needs(Scope.READ)
-    async def inbox(me: Caller, limit: Limit = 50, *, unread: bool = False) -> dict[str, Any]:
-        found = await office.inbox(me.uid, unread=unread, limit=limit)
-        return {"messages": [mail.as_json() for mail in found]}
 
     @routes.get("/chats/{ref}/messages")
     @needs(Scope.READ)
