@@ -90,6 +90,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Delivery", "docs/architecture.md#sidecar"): {
         "sidecar-message-handed": "A message is handed to the agent, and its reply reaches the sender.",
         "sidecar-crash-restarted": "A crashed agent is started again or given up with an alert; all that it had not confirmed comes again.",
+        "sidecar-several-at-once": "An agent may hold eight messages; after any kill all come again, what names its message has no second effect, and a line that waits holds back no other message's.",
+        "sidecar-whole-messages": "Parts of every kind, subject and thread reach an agent and leave it as they are; what its card does not take is refused, and the sender learns why.",
         "sidecar-unconfirmed-told": "A message that its agent does not read or confirm in time holds up no other; its sender is told.",
         "sidecar-outage-survived": "What an agent sends while the bus is away, or as it is stopped, is stored.",
         "sidecar-lines-survive": "No line that an agent prints can end its sidecar; a flood of lines is held back and loses no post.",
