@@ -185,7 +185,9 @@ def _convert(old: Path, new: Path, *, legacy: bool) -> None:
         altering(driver, upgrade)
         session = Session(ONE_FILE, driver)
         header = SnapshotHeader(REVISION, header.org, header.created, cursors(session))
-        tables = (*IDENTITY, *PROJECTION)
+        held = "SELECT name FROM sqlite_master WHERE type = 'table'"  # an old copy has the projection's alone
+        names = {name for (name,) in driver.execute(held)}
+        tables = [table for table in (*IDENTITY, *PROJECTION) if table.name in names]
         snapshot.write(new, header, tables, lambda table: rows(session, table))
 
 

@@ -54,9 +54,7 @@ class StoreConnection(Protocol):
 
     session: Session
 
-    def run(
-        self, work: Callable[[Session], T], *, flush: bool = True, accounts: bool = True
-    ) -> T:
+    def run(self, work: Callable[[Session], T], *, flush: bool = True, accounts: bool = True) -> T:
         """Run `work` in one transaction.
 
         Args:

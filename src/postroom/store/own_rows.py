@@ -58,13 +58,14 @@ def _statements(org: str) -> Iterator[str]:
             f"CREATE TEMP VIEW {table.name} AS SELECT {columns}"  # noqa: S608 (our own names)
             f" FROM {SHARED}.{table.name} WHERE +org = {org}"
         )
-        for when, row, does in (
-            ("INSERT", "NEW", f"ABORT, '{REFUSED}'"),
-            ("UPDATE", "OLD", "IGNORE"),
-            ("UPDATE", "NEW", f"ABORT, '{REFUSED}'"),
-            ("DELETE", "OLD", "IGNORE"),
+        own, new = f"OLD.org IS {org}", f"NEW.org IS {org}"
+        for when, wrong, does in (
+            ("INSERT", f"NOT {new}", f"ABORT, '{REFUSED}'"),
+            ("UPDATE", f"NOT {own}", "IGNORE"),
+            ("UPDATE", f"{own} AND NOT {new}", f"ABORT, '{REFUSED}'"),
+            ("DELETE", f"NOT {own}", "IGNORE"),
         ):
             yield (
-                f"CREATE TEMP TRIGGER {table.name}_{when}_{row} BEFORE {when} ON {SHARED}.{table.name}"
-                f" WHEN {row}.org IS NOT {org} BEGIN SELECT RAISE({does}); END"
+                f"CREATE TEMP TRIGGER {table.name}_{when}_{does[:5]} BEFORE {when}"
+                f" ON {SHARED}.{table.name} WHEN {wrong} BEGIN SELECT RAISE({does}); END"
             )

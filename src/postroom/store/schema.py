@@ -47,6 +47,7 @@ metadata = MetaData(
     }
 )
 
+
 class OwnOrg(ColumnElement[str]):
     """The organisation of the session; each database has it in another way."""
 
@@ -64,7 +65,9 @@ orgs = Table(
     "orgs",
     metadata,
     Column("org", Text, primary_key=True),
-    Column("schema", Text, nullable=False, unique=True),  # or folder: where the rest of its state is
+    Column(
+        "schema", Text, nullable=False, unique=True
+    ),  # or folder: where the rest of its state is
 )
 """Whose rows are in the tables of accounts. Which organisations there are says the keyring (`identity.trust`)."""
 

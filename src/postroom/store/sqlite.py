@@ -173,9 +173,7 @@ class SQLiteConnection:
         self._locks = writes and bool(timeout)
         self.session = Session(DIALECT, self._driver)
 
-    def run(
-        self, work: Callable[[Session], T], *, flush: bool = True, accounts: bool = True
-    ) -> T:
+    def run(self, work: Callable[[Session], T], *, flush: bool = True, accounts: bool = True) -> T:
         """As `StoreConnection`; which file changed decides whether the commit is flushed."""
         with typed_faults():
             self._driver.execute("BEGIN")
@@ -342,7 +340,7 @@ class SQLitePlace:
         """
         if self.files is not None and not self.files.accounts.exists():
             return
-        kept = f"{self.org}~{int(at)}"
+        kept = f"{self.org}~{int(at * 1000)}"
         with self._accounts() as (driver, schema):
             known = driver.execute(f"SELECT 1 FROM {schema}.sqlite_master WHERE name = 'orgs'")  # noqa: S608
             if not known.fetchone():

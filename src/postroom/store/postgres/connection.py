@@ -93,9 +93,7 @@ class PostgresConnection:
         self._driver: psycopg.Connection | None = None
         self.session = Session(DIALECT, cast("Driver", _Closed()))
 
-    def run(
-        self, work: Callable[[Session], T], *, flush: bool = True, accounts: bool = True
-    ) -> T:
+    def run(self, work: Callable[[Session], T], *, flush: bool = True, accounts: bool = True) -> T:
         """As `StoreConnection`; a row is what others wait for here.
 
         Raises:
