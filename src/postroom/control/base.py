@@ -28,6 +28,7 @@ from postroom.mail.clerk import Clerk
 from postroom.mail.deadletter_service import DeadLetterService
 from postroom.mail.deadletters import DeadLetterMover
 from postroom.mail.due import Expiry, Stale, Watch
+from postroom.mail.inbox import Inboxes
 from postroom.mail.office import PostOffice
 from postroom.observe import get_logger
 from postroom.projection.changes import Changes
@@ -90,6 +91,7 @@ class Base:
     owner: Agent
     changes: Changes
     office: PostOffice
+    inboxes: Inboxes
     deadletters: DeadLetterService
     alerts: AlertService
     fold: Fold
@@ -156,6 +158,9 @@ async def open_base(
     background.start(Watch(Stale(bus, database, settings.stale_after), changes).run(), "stale")
     await fold.ready(FOLD_DEADLINE)
     space = _space(settings)
+    office = PostOffice(bus, admin, database, changes, org=trust.org, space=space)
+    inboxes = Inboxes(bus, database, changes, office)
+    await inboxes.open()
     return Base(
         installation=installation,
         settings=settings,
@@ -166,7 +171,8 @@ async def open_base(
         directory=directory,
         owner=await _owner(directory),
         changes=changes,
-        office=PostOffice(bus, admin, database, changes, org=trust.org, space=space),
+        office=office,
+        inboxes=inboxes,
         deadletters=DeadLetterService(bus, database, changes),
         alerts=AlertService(bus, admin, database, changes, space=space),
         fold=fold,
@@ -254,10 +260,10 @@ async def open_bus(
 
 
 async def _owner(directory: Directory) -> Agent:
-    """The operator, made at the first start and named like the user of this machine."""
-    for agent in await directory.all():
-        if agent.kind == "human":
-            return agent
+    """The operator, the first person of all: made at the first start and named like the user of this machine."""
+    people = [agent for agent in await directory.all() if agent.kind == "human"]
+    if people:
+        return min(people, key=lambda agent: (agent.created_at, agent.uid))
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a uid that this machine has no name for, as in a container

@@ -1,6 +1,6 @@
 """Messages, posts and dead letters as people and the API see them, with the names of their parties.
 
-The `as_json` shapes are those of the HTTP API (docs/api.md); instants are seconds since the epoch.
+The `as_json` shapes are those of the HTTP API (docs/api.md).
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from postroom.protocol.content import parts_of
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.priority import Input
 from postroom.protocol.receipts import State
+from postroom.protocol.tasks import task_id
 from postroom.store.database import Store
 from postroom.store.messages import MessageRow
 from postroom.store.parties import Party
 from postroom.store.records import DeadLetterRow, PostRow
 from postroom_a2a.messages import text_of
+from postroom_a2a.times import format_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class Mail:
         answer: the first reply of its recipient.
         attempts: known deliveries: those of its dead letter, else 1 once it was delivered.
         timed_out: the caller waited for it in vain.
+        task: id of the task that it requests, "" for none.
+        redelivered: its reader may have been given it before, and has not acknowledged it.
     """
 
     seq: int
@@ -54,6 +58,8 @@ class Mail:
     attempts: int = 0
     answer: Mail | None = None
     timed_out: bool = False
+    task: str = ""
+    redelivered: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Shape of the API."""
@@ -71,10 +77,12 @@ class Mail:
             "expects_reply": self.expects_reply,
             "reply_to": self.reply_to or None,
             "requeue_of": self.requeue_of or None,
-            "sent_at": self.sent_at,
-            "updated_at": self.updated_at,
+            "sent_at": format_time(self.sent_at),
+            "updated_at": format_time(self.updated_at),
             "attempts": self.attempts,
             "answer": self.answer.as_json() if self.answer else None,
+            "task": self.task or None,
+            "redelivered": self.redelivered,
         }
         if self.timed_out:
             document["timed_out"] = True
@@ -102,7 +110,7 @@ class Post:
             "from": self.sender.as_json(),
             "text": self.text,
             "parts": _parts(self.message),
-            "at": self.at,
+            "at": format_time(self.at),
         }
 
 
@@ -133,7 +141,7 @@ class DeadLetter:
             "parts": self.parts,
             "reason": self.reason,
             "attempts": self.attempts,
-            "at": self.at,
+            "at": format_time(self.at),
             "subject": self.subject,
             "requeued_as": self.requeued_as or None,
         }
@@ -179,6 +187,7 @@ def shown(
         final=row.final,
         attempts=attempts or int(handed_over),
         answer=answer,
+        task=task_id(row.recipient, row.sender, row.id) if row.requests else "",
     )
 
 

@@ -9,8 +9,11 @@ from fastapi import APIRouter
 
 from postroom.audit.log import ClosedFile
 from postroom.control.parts import Parts
+from postroom.control.principals import needs
 from postroom.projection.pruning import Pruned
+from postroom.protocol.principal import Scope
 from postroom.settings import DEFAULT_ORG
+from postroom_a2a.times import format_time
 
 
 def router(parts: Parts) -> APIRouter:
@@ -19,10 +22,12 @@ def router(parts: Parts) -> APIRouter:
     audit = parts.installation.audit if parts.trust.org == DEFAULT_ORG else None
 
     @routes.get("")
+    @needs(Scope.ADMIN)
     async def due() -> dict[str, Any]:
         return _shown(await parts.retention.due(), audit.too_old() if audit else ())
 
     @routes.delete("")
+    @needs(Scope.ADMIN)
     async def prune() -> dict[str, Any]:
         found = await parts.retention.prune()
         return _shown(found, await audit.delete_too_old() if audit else ())
@@ -37,7 +42,7 @@ def _shown(rows: Iterable[Pruned], files: Iterable[ClosedFile]) -> dict[str, Any
             "project": found.project,
             "count": found.number,
             "bytes": found.size,
-            "oldest": found.oldest,
+            "oldest": format_time(found.oldest),
         }
         for found in rows
     ]
@@ -49,7 +54,7 @@ def _shown(rows: Iterable[Pruned], files: Iterable[ClosedFile]) -> dict[str, Any
                 "project": "",
                 "count": len(closed),
                 "bytes": sum(file.size for file in closed),
-                "oldest": closed[0].written_at,
+                "oldest": format_time(closed[0].written_at),
             }
         )
     return {"retention": shown}
