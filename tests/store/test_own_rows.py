@@ -16,6 +16,7 @@ from postroom.errors import Conflict
 from postroom.store import moving
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Place
+from postroom.store.keys import ApiKey
 from postroom.store.migrate import migrate
 from postroom.store.postgres.address import Address
 from postroom.store.postgres.place import PostgresPlace
@@ -68,7 +69,8 @@ async def both(installation: Installation) -> AsyncGenerator[tuple[Database, Dat
 def fill(store: Store, agent: Agent) -> None:
     store.agents.add_agent(agent, agent.nick, b"secret")
     store.agents.set_memberships(agent.uid, ["main"])
-    store.agents.add_api_key(f"key of {agent.nick}", agent.uid, f"hash of {agent.nick}", 1.0)
+    key = ApiKey(f"key of {agent.nick}", agent.uid, "", "read", 1.0)
+    store.keys.add(key, f"hash of {agent.nick}")
     store.workers.add_worker(worker_of(agent))
     store.credentials.add_credential(f"U{agent.nick}", agent.uid, 9.0)
     store.session.run(PUT_CARD, {"uid": agent.uid, "card": agent.nick, "updated_at": 1.0})
@@ -100,6 +102,7 @@ async def test_each_sees_its_own_rows_of_every_table_and_no_others(
     assert await ours.point(lambda store: store.agents.agent_by_nick("other", "eve")) is None
     assert await theirs.read(lambda store: store.agents.members_of("main")) == (EVE.uid,)
     assert await theirs.read(lambda store: store.workers.worker_by_token("token of bob")) == ""
+    assert await theirs.read(lambda store: store.keys.bearer("hash of bob")) is None
     assert await theirs.write(lambda store: store.credentials.keys_out(now=2.0)) == {"Ueve": 9.0}
 
 
@@ -129,7 +132,7 @@ async def test_what_names_the_row_of_another_changes_nothing(both: tuple[Databas
     before = await theirs.read(everything)
     for work in (
         lambda store: store.agents.retire_agent(EVE.uid, 2.0),
-        lambda store: store.agents.revoke_api_key("key of eve", 2.0),
+        lambda store: store.keys.revoke("key of eve", 2.0),
         lambda store: store.workers.set_desired(EVE.uid, "stopped"),
         lambda store: store.workers.remove_worker(EVE.uid),
         lambda store: store.credentials.prolong("Ueve", EVE.uid, 99.0),
@@ -207,7 +210,7 @@ async def test_a_removed_organisation_leaves_its_name_and_nothing_under_it(
     async with Database(installation("other")) as database:
         await migrate(database)
         assert not any((await database.read(everything)).values())
-        assert await database.read(lambda store: store.agents.api_key_owner("hash of eve")) == ""
+        assert await database.read(lambda store: store.keys.bearer("hash of eve")) is None
         new = replace(EVE, uid="f" * 32)
         await database.write(lambda store: store.agents.add_agent(new, "eve", b"secret"))
     assert len((await ours.read(everything))["agents"]) == 1
