@@ -381,7 +381,7 @@ class OrgTaskService:
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
 
     def _voice(self, row: TaskRow, by: str) -> str:
-        """The uid under which the worker hears `by`: it takes orders of its owner, of who asked, and of the post room."""
+        """The uid under which the worker hears `by`: it obeys its owner, who asked, and the post room."""
         return by if by in (row.requester, self._owner) else CONTROL_PLANE
 
     async def _requested(self, ref: str, only: str) -> TaskRow:
