@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from postroom.client.async_stream import follow
@@ -285,8 +286,8 @@ class OwnTask:
         while True:
             seq = self.json["seq"]
             try:
-                said_so = {**body, "seq": seq}
-                self.json = await self._agent.surely(lambda: self._agent.post(path, said_so))
+                known = {**body, "seq": seq}
+                self.json = await self._agent.surely(partial(self._agent.post, path, known))
                 return
             except Conflict:
                 # Somebody else's change came between, such as an answer.
