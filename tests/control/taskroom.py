@@ -28,6 +28,7 @@ from postroom.control.parts import Parts
 from postroom.control.statefile import Announcement
 from postroom.directory.card_signatures import verify_card
 from postroom.directory.cards import build_card
+from postroom.identity.operator_key import OperatorKey
 from postroom.identity.tokens import digest, new_token
 from postroom.protocol import priority, subjects
 from postroom.protocol.ids import CONTROL_PLANE
@@ -409,7 +410,7 @@ async def room_on(folder: Path, rig: Rig) -> AsyncGenerator[TaskRoom]:
     """An organisation on the server of `rig`."""
     settings = Settings(state=folder, memory=True, blob_limit=LARGEST_BLOB, blobs_limit=ALL_BLOBS)
     announcement = Announcement(
-        url="", pid=1, token="", nats_url="", nats_pid=1, started_at=0.0, version="", state=""
+        url="", pid=1, token="", nats_url="", nats_pid=1, started_at="", version="", state=""
     )
     headers = {"Authorization": f"Bearer {KEY}"}
     async with serving() as site, AsyncExitStack() as stack:
@@ -425,7 +426,9 @@ async def room_on(folder: Path, rig: Rig) -> AsyncGenerator[TaskRoom]:
                 endpoints=plan(settings),
                 certificate=None,
             )
-            org = await Organisation.open(installation, settings, rig.trust, stack, key=KEY)
+            org = await Organisation.open(
+                installation, settings, rig.trust, stack, key=OperatorKey(Path(), KEY)
+            )
         rig.core, rig.admin = org.parts.bus, org.parts.admin
         rig.edge = await rig.connect(rig.trust.edge_credential(), CONTROL_PLANE)
         await org.go(lambda: announcement)
