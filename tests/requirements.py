@@ -87,6 +87,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "snapshot-older-copy": "Put older files of the database back under a newer log, or none: the next start shows everything again.",
         "client-stream-resumes": "After a loss a live view goes on behind the last record, without duplicates; a slow reader is told of a gap.",
     },
+    ("Delivery", "docs/howto.md#write-an-agent-of-your-own"): {
+        "agent-library": "A program with a key sends, receives, asks, delegates and does tasks; what it has not confirmed comes again, and nothing else does.",
+    },
     ("Delivery", "docs/architecture.md#sidecar"): {
         "sidecar-message-handed": "A message is handed to the agent, and its reply reaches the sender.",
         "sidecar-crash-restarted": "A crashed agent is started again or given up with an alert; all that it had not confirmed comes again.",
@@ -256,6 +259,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "cli-errors-one-line": "An error is one line with its remedy; Ctrl-C and a closed pipe leave no traceback.",
         "errors-exit-codes": "The exit status tells what kind of error it was, and how a message or a task ended.",
         "login-names-the-room": "What is typed says which post room a command is for, else the environment, else the login; what works here alone never works there.",
+        "login-used-as-owner": "With a key and TLS, people and agents of another machine use a post room, each as themself; a revoked key is dead on the next call.",
         "cli-json-everywhere": "Every command that answers takes `--json`.",
         "cli-send-waits-answered": "`send` and `delegate` print an id that is on disk, and with `--wait` the answer alone on the output.",
         "cli-spawn-starts-up": "`spawn` with nothing running starts one post room and says so.",
