@@ -54,6 +54,14 @@ class RestartBody(Body):
     wait: Wait = 0.0
 
 
+class AgentBody(Body):
+    """`POST /v1/agents`: an agent that Postroom does not run; `card` is what its Agent Card says of it."""
+
+    nick: Name
+    kind: Literal["external", "service"] = "external"
+    card: dict[str, Any] | None = None
+
+
 class RotateBody(Body):
     """`POST /v1/trust/rotate`."""
 

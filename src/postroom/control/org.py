@@ -37,6 +37,8 @@ from postroom.control.rotation import Rotation
 from postroom.control.statefile import Announcement
 from postroom.control.task_trouble import watch_bus
 from postroom.directory.announcements import Announcements
+from postroom.directory.cards import Card
+from postroom.directory.outside import OutsideAgents
 from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import CardRegistry
 from postroom.directory.search import AgentSearch
@@ -137,14 +139,24 @@ async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
     issuer = Issuer(base.database, trust, accounts, base.settings.jwt_lifetime)
     workers = _open_workers(base, issuer, changed, stack)
     states = WorkerStates(workers, presence)
-    registry = CardRegistry(base.admin.jetstream, states.cards, trust.card_key, trust.org)
-    search = AgentSearch(base.directory, workers.cards, states.online, registry.signed)
+    outside = OutsideAgents(base.database, base.directory, base.callers, changed)
+    await outside.open()
+
+    def live_cards() -> dict[str, Card | None]:
+        return states.cards() | outside.live_cards()
+
+    async def cards(uid: str) -> dict[str, Card]:
+        return await workers.cards(uid) | outside.cards(uid)
+
+    registry = CardRegistry(base.admin.jetstream, live_cards, trust.card_key, trust.org)
+    search = AgentSearch(base.directory, cards, states, base.callers, registry.signed)
 
     def tell() -> None:
         registry.wake()
         base.changes.publish([Change("worker", 0)])
 
     changed.tell = tell
+    base.callers.changed = changed
     renew_edge = await _open_edge(base, workers, stack)
     base.background.start(watch_bus(base.bus, base.changes), "outages")
     base.background.start(registry.run(), "registry")
@@ -156,6 +168,7 @@ async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
         base.chain,
         requests,
         running=workers.running,
+        there=lambda uid: workers.running(uid) or base.callers.there(uid),
         blocker=states.blocker,
     )
     workers.on_limit(partial(_fail_at_work, base, tasks))
@@ -168,12 +181,13 @@ async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
         views=WorkerViews(workers, states, presence, base.admin, tasks, base.alerts, changed),
         registry=registry,
         search=search,
+        outside=outside,
         tasks=tasks,
         assigner=TaskAssigner(tasks, requests, base.directory, search),
         rotation=Rotation(trust, installation.host, accounts, renew_edge),
         blobs=await _open_blobs(base, stack),
         audit=await _open_audit(base, stack),
-        gate=Gate(digest(key), base.owner, base.database),
+        gate=Gate(digest(key), base.owner, base.database, base.callers.called),
     )
     services = AgentRequests(parts, AgentTaskRequests(parts))
     await services.open()

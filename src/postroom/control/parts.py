@@ -9,6 +9,7 @@ from postroom.blobs.service import BlobService
 from postroom.control.base import Base
 from postroom.control.principals import Gate
 from postroom.control.rotation import Rotation
+from postroom.directory.outside import OutsideAgents
 from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import CardRegistry
 from postroom.directory.search import AgentSearch
@@ -30,6 +31,7 @@ class Parts(Base):
     views: WorkerViews
     registry: CardRegistry
     search: AgentSearch
+    outside: OutsideAgents
     tasks: OrgTaskService
     assigner: TaskAssigner
     rotation: Rotation

@@ -81,11 +81,13 @@ class Gate:
     Attributes:
         operator_sha256: digest of the operator's API key.
         owner: whom the operator's key makes its bearer in this organisation.
+        called: told of each caller (uid) that is no worker.
     """
 
     operator_sha256: str
     owner: Agent
     database: Database
+    called: Callable[[str], None] = lambda _: None
 
     async def admit(self, scope: AsgiScope, endpoint: Callable[..., Any]) -> Principal | None:
         """The principal of a request for `endpoint`, None where that demands none.
@@ -103,6 +105,8 @@ class Gate:
         if principal is None:
             principal = scope[PRINCIPAL] = await self._resolve(scope)
         principal.require(demand.scope)
+        if principal.method != DOOR:
+            self.called(principal.uid)
         return principal
 
     async def _resolve(self, scope: AsgiScope) -> Principal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from postroom.store.agents import AgentStore
 from postroom.store.alerts import AlertStore
 from postroom.store.blobs import BlobStore
+from postroom.store.cards import CardStore
 from postroom.store.credentials import CredentialStore
 from postroom.store.messages import MessageStore
 from postroom.store.pending import PendingStore
@@ -19,7 +20,7 @@ class Store:
     """One transaction or one consistent view, as the runner gives it to a piece of work (`store.database`).
 
     Attributes:
-        agents, blobs, credentials, workers: identity, whose origin is here.
+        agents, blobs, cards, credentials, workers: identity, whose origin is here.
         alerts, messages, pending, records: folded from the log.
         tasks: folded from the log, as a projection of their own.
     """
@@ -28,6 +29,7 @@ class Store:
         self.session = session
         self.agents = AgentStore(session)
         self.blobs = BlobStore(session)
+        self.cards = CardStore(session)
         self.credentials = CredentialStore(session)
         self.workers = WorkerStore(session)
         self.alerts = AlertStore(session)

@@ -50,7 +50,9 @@ class OrgTaskService:
 
     Args:
         requests: stores requests for tasks.
-        blocker: returns why a running worker does nothing for its tasks, "" for no known reason.
+        running: whether that worker runs, so that its sidecar hears of cancels and answers.
+        there: whether that agent, of whatever kind, works or calls.
+        blocker: returns why an agent that is there does nothing for its tasks, "" for no known reason.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class OrgTaskService:
         requests: Requests,
         *,
         running: Callable[[str], bool],
+        there: Callable[[str], bool],
         blocker: Blocker = lambda _: "",
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: secrets.token_hex(16),
@@ -72,6 +75,7 @@ class OrgTaskService:
         self._chain = chain
         self._requests = requests
         self._running = running
+        self._there = there
         self._kept_by = blocker
         self._clock = clock
         self._new_id = new_id
@@ -382,7 +386,7 @@ class OrgTaskService:
 
     def blocker(self, worker: str) -> str:
         """Why a worker does nothing for its tasks now, "" for no known reason."""
-        return self._kept_by(worker) if self._running(worker) else "is offline"
+        return self._kept_by(worker) if self._there(worker) else "is offline"
 
 
 def _unknown(ref: str) -> NotFound:

@@ -2,31 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
+from postroom.control.bodies import AgentBody
 from postroom.control.parts import Parts
-from postroom.control.principals import anyone, needs
+from postroom.control.principals import Caller, anyone, needs
 from postroom.protocol.limits import MAX_LABEL
 from postroom.protocol.principal import Scope
 
 Words = Annotated[str, Query(max_length=MAX_LABEL)]
+Kind = Literal["", "human", "worker", "external", "service"]
 
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/agents")
+    search, outside = parts.search, parts.outside
 
     @routes.get("")
     @needs(Scope.READ)
-    async def agents(skill: Words = "", text: Words = "") -> dict[str, Any]:
-        return {"agents": await parts.search.find(skill, text)}
+    async def agents(skill: Words = "", text: Words = "", kind: Kind = "") -> dict[str, Any]:
+        return {"agents": await search.find(skill, text, kind)}
+
+    @routes.post("", status_code=201)
+    @needs(Scope.ADMIN)
+    async def add(body: AgentBody) -> dict[str, Any]:
+        agent = await outside.add(body.nick, body.kind, body.card)
+        return await search.entry(agent.uid)
+
+    @routes.get("/{ref}")
+    @needs(Scope.READ)
+    async def show(ref: str) -> dict[str, Any]:
+        return await search.entry(ref)
+
+    @routes.delete("/{ref}")
+    @needs(Scope.ADMIN)
+    async def remove(ref: str) -> dict[str, Any]:
+        agent = await outside.remove(ref)
+        await parts.sweep()  # what waits for it ends, and whoever waits hears of that
+        return {"uid": agent.uid, "nick": agent.nick}
 
     @routes.get("/{ref}/card")
     @needs(Scope.READ)
     async def card(ref: str) -> dict[str, Any]:
-        return (await parts.search.get(ref))["card"]
+        return (await search.get(ref))["card"]
+
+    @routes.put("/{ref}/card")
+    @needs(Scope.SEND)
+    async def set_card(ref: str, card: dict[str, Any], me: Caller) -> dict[str, Any]:
+        agent = await outside.resolve(ref)
+        if agent.uid != me.uid:
+            me.require(Scope.ADMIN)
+        await outside.set_card(agent.uid, card)
+        return (await search.get(agent.uid))["card"]
 
     return routes
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -56,11 +56,14 @@ def router(parts: Parts) -> APIRouter:
         async def read(past: int) -> list[Mail]:
             return await inboxes.past(me.uid, past, unread=True, limit=sse.PAGE)
 
-        events: AsyncIterator[str] = sse.follow(
-            parts.changes, [of_agent(me.uid)], "mail", after, read
-        )
+        async def events() -> AsyncGenerator[str]:
+            found = sse.follow(parts.changes, [of_agent(me.uid)], "mail", after, read)
+            with parts.callers.waiting(me.uid):
+                async for event in found:
+                    yield event
+
         headers = {"Cache-Control": "no-store"}
-        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+        return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
     @routes.post("/inbox/ack")
     @hot
