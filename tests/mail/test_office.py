@@ -299,7 +299,8 @@ async def test_a_lost_answer_of_the_log_makes_no_second_message_and_no_alert(des
 async def test_before_the_fold_a_sent_message_is_returned_as_it_is_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("postroom.mail.office.FOLD_WAIT", 0.01)
+    for module in ("office", "reading"):
+        monkeypatch.setattr(f"postroom.mail.{module}.FOLD_WAIT", 0.01)
     async with running_desk(tmp_path, fold=False) as desk:
         maria, _ = await desk.person(), await desk.worker("bob")
         sent = await desk.office.send(maria.uid, "@bob", "hello")

@@ -158,10 +158,16 @@ BLOB_SILENCE = 60.0
 class BlobCalls(Calls):
     """Content that is too large for messages, for its operator. It is never held in memory as a whole."""
 
-    def put_blob(self, content: BinaryIO, media_type: str) -> str:
+    def put_blob(
+        self,
+        content: BinaryIO,
+        media_type: str,
+        *,
+        moved: Callable[[int], None] = lambda _: None,
+    ) -> str:
         """Store a content; returns its URL when it is on disk.
 
-        Every agent that gets the URL may read it.
+        Every agent that gets the URL may read it. `moved` is called with the bytes of each piece that goes.
         """
         path, method = "/v1/blobs", "POST"
         if content.seekable():
@@ -173,7 +179,7 @@ class BlobCalls(Calls):
             content.seek(start)
         headers = {"Content-Type": media_type}
         with self.transport.exchange(
-            method, path, silence=BLOB_SILENCE, content=_pieces(content), headers=headers
+            method, path, silence=BLOB_SILENCE, content=_pieces(content, moved), headers=headers
         ) as response:
             return str(self.transport.decoded(response)["url"])
 
@@ -207,9 +213,10 @@ class BlobCalls(Calls):
         self.transport.call("DELETE", f"/v1/blobs/{sha256_of(url)}")
 
 
-def _pieces(content: BinaryIO) -> Iterator[bytes]:
+def _pieces(content: BinaryIO, moved: Callable[[int], None] = lambda _: None) -> Iterator[bytes]:
     while data := content.read(CHUNK):
         yield data
+        moved(len(data))
 
 
 class CredentialCalls(Calls):

@@ -21,6 +21,7 @@ from postroom.observe import get_logger
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.settings import Settings
 from postroom.tls import client_context, rehearse, server_context, show
+from postroom_a2a.times import format_time
 
 log = get_logger(__name__)
 
@@ -99,7 +100,7 @@ class CertificateKeeper:
         """The certificate's entry in `postroom status`."""
         return {
             "names": list(self.certificate.names),
-            "not_after": self.certificate.not_after,
+            "not_after": format_time(self.certificate.not_after),
             "fingerprint": self.certificate.fingerprint,
             "local": self._files.local,
             "ca": self.ca,

@@ -10,6 +10,7 @@ from typing import Any
 
 from postroom.errors import AlreadyRunning, StateUnwritable
 from postroom.identity.privatefile import write_private
+from postroom.protocol.shapes import Time
 from postroom.settings import Settings
 
 
@@ -34,7 +35,7 @@ class Announcement:
     token: str = field(repr=False)
     nats_url: str
     nats_pid: int
-    started_at: float
+    started_at: Time
     version: str
     state: str
     me: dict[str, str] = field(default_factory=dict)

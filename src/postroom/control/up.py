@@ -47,6 +47,7 @@ from postroom.settings import (
 )
 from postroom.store.place import shown_place
 from postroom.workers.compiled import compile_modules
+from postroom_a2a.times import format_time
 
 log = get_logger(__name__)
 
@@ -224,7 +225,7 @@ class _PostRoom:
                 certificate=certificate,
             )
             org = await module.Organisation.open(installation, self._settings, trust, stack)
-            started_at = time.time()
+            started_at = format_time(time.time())
             notes_shown = tuple(self._notes(host))
 
             def announcement() -> Announcement:

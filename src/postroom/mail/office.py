@@ -1,4 +1,4 @@
-"""The post office for people, services and the API: send, post, read, wait.
+"""The post office for people, services and the API: send and post; it reads and waits as a `MailReader`.
 
 Agents in sandboxes do not call it: their sidecars publish on the bus, and the fold treats both alike.
 """
@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.directory.agents import resolve
-from postroom.errors import InvalidInput, NotFound, RequestTimeout
+from postroom.errors import InvalidInput, NotFound
 from postroom.mail import views
+from postroom.mail.reading import MailReader
 from postroom.mail.views import Mail, Post
 from postroom.projection.changes import (
     FOLD_WAIT,
-    Change,
-    ChangeListener,
     Changes,
     of_message,
 )
@@ -27,21 +26,15 @@ from postroom.projection.submit import Submission, submit
 from postroom.protocol import subjects
 from postroom.protocol.content import Content, content, subject_of
 from postroom.protocol.envelope import Envelope
-from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, check_name, only_one
-from postroom.protocol.receipts import State, reached
-from postroom.settings import DEFAULT_ORG, DEFAULT_PROJECT
+from postroom.protocol.ids import check_name
+from postroom.protocol.receipts import State
+from postroom.settings import DEFAULT_ORG
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
 from postroom.store.records import PostRow
 from postroom_a2a import strict_json
 from postroom_a2a.messages import ROLE_AGENT, ROLE_USER, context_of, text_of
-
-MAX_UNFOLDED = 4096
-"""Own messages that are remembered until the next read; older ones were folded long ago."""
-
-PAGE = 50
-"""Messages or posts of one answer where the caller names no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +43,7 @@ class _Sender:
     secret: bytes
 
 
-class PostOffice:
+class PostOffice(MailReader):
     """Send, read and wait, in the name of an agent that the caller has authenticated.
 
     Args:
@@ -69,19 +62,13 @@ class PostOffice:
         new_key: Callable[[], str] = lambda: secrets.token_hex(16),
         space: Callable[[], None] = lambda: None,
     ) -> None:
+        super().__init__(database, changes)
         self._bus = bus
         self._admin = admin
-        self._database = database
-        self._changes = changes
         self._org = org
         self._clock = clock
         self._new_key = new_key
         self._space = space
-        # Own messages that are accepted and perhaps not folded yet: who lists messages waits for them.
-        self._unfolded: dict[str, Mail] = {}
-        changes.tap(self._folded)
-
-    # ── writing ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def send(
         self,
@@ -203,67 +190,6 @@ class PostOffice:
             row = PostRow(done.sequence, done.id, project, sender, said.text, message, now)
         return views.post(row, author.agent.party)
 
-    # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
-
-    async def find(self, ref: str) -> str:
-        """The id of a message, from that id or from at least four leading digits; `ref` itself if no message fits."""
-        if ref in self._unfolded or ID_PREFIX.fullmatch(ref) is None:
-            return ref
-        limit = MAX_CANDIDATES + 1
-        # First, since a message may be folded while the database is read.
-        sent = {one for one in self._unfolded if one.startswith(ref)}
-        known = await self._database.point(lambda store: store.messages.ids_by_prefix(ref, limit))
-        return ref if ref in known else only_one(ref, sent.union(known), "messages") or ref
-
-    async def get(self, message_id: str) -> Mail:
-        """The message with that id."""
-        with self._changes.listen(of_message(message_id)) as listener:
-            return await self._until(listener, message_id, State.ACCEPTED, FOLD_WAIT)
-
-    async def wait(self, message_id: str, wanted: State, timeout: float) -> Mail:
-        """The message once it has reached `wanted` or is final; after `timeout` seconds as it is, with `timed_out`.
-
-        Raises:
-            RequestTimeout: the message was accepted, but the log cannot be read now.
-            Refused: too many callers wait.
-        """
-        with self._changes.listen(of_message(message_id)) as listener:
-            mail = await self._until(listener, message_id, wanted, timeout)
-        return replace(mail, timed_out=not _is(mail, wanted))
-
-    async def chat(
-        self, one: str, other: str, *, limit: int = PAGE, before: int = 0, after: int = 0
-    ) -> list[Mail]:
-        """Messages between two uids, oldest first: the newest `limit`, or the first `limit` past `after`."""
-        await self.catch_up()
-
-        def find(store: Store) -> list[Mail]:
-            rows = store.messages.chat(one, other, limit=limit, before=before, after=after)
-            return views.mails(store, rows)
-
-        return await self._database.read(find)
-
-    async def posts(
-        self, project: str, *, limit: int = PAGE, before: int = 0, after: int = 0
-    ) -> list[Post]:
-        """Posts of a project, oldest first: the newest `limit`, or the first `limit` past `after`."""
-
-        def find(store: Store) -> list[Post]:
-            rows = store.records.project_posts(project, limit=limit, before=before, after=after)
-            return views.posts(store, rows)
-
-        return await self._database.read(find)
-
-    async def projects(self) -> list[str]:
-        """The names of all projects: those of every agent, removed ones too, and those of every post."""
-        return await self._database.read(lambda store: store.records.projects(DEFAULT_PROJECT))
-
-    async def unread(self, uids: Sequence[str]) -> dict[str, int]:
-        """The number of messages that each of `uids` has not seen and still could."""
-        return await self._database.read(lambda store: store.messages.unread_counts(uids))
-
-    # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
-
     def _sender(self, store: Store, uid: str) -> _Sender:
         agent = store.agents.agent_by_uid(uid)
         secret = store.agents.message_secret(uid)
@@ -299,117 +225,6 @@ class PostOffice:
             earlier=earlier,
             new_key=self._new_key,
         )
-
-    def _remember(self, sent: Mail) -> None:
-        self._unfolded[sent.id] = sent
-        while len(self._unfolded) > MAX_UNFOLDED:
-            del self._unfolded[next(iter(self._unfolded))]
-
-    def _folded(self, change: Change) -> None:
-        if change.kind == "mail":
-            self._unfolded.pop(change.id, None)
-
-    async def catch_up(self) -> None:
-        """Wait until our own messages are folded, so that their sender finds them."""
-        sent = list(self._unfolded)
-        if not sent:
-            return
-        # The fold keeps the order of the log, so the last message sent is the last one to arrive, or next to it.
-        with self._changes.listen(of_message(sent[-1])) as listener, suppress(RequestTimeout):
-            await self._until(listener, sent[-1], State.ACCEPTED, FOLD_WAIT)
-            self._forget(sent)
-
-    def _forget(self, ids: Sequence[str]) -> None:
-        for message_id in ids:
-            self._unfolded.pop(message_id, None)
-
-    async def _with_its_fold(self, listener: ChangeListener, mail: Mail) -> Mail:
-        """A message of ours as its fold has made it; as it is if that takes too long."""
-
-        async def first() -> tuple[Mail | None, bool]:
-            return mail, False
-
-        found, _ = await listener.until(first, _is_folded, FOLD_WAIT, _brought)
-        return found or mail
-
-    async def _until(
-        self,
-        listener: ChangeListener,
-        message_id: str,
-        wanted: State,
-        timeout: float,
-        known: Mail | None = None,
-    ) -> Mail:
-        """The message once it has reached `wanted` or is final; after `timeout` seconds as it is.
-
-        Args:
-            listener: hears of that message.
-            known: the message as it was when the listening had begun, None to read it.
-        """
-
-        async def read() -> tuple[Mail | None, bool]:
-            nonlocal known
-            if known is not None:
-                first, known = known, None
-                return first, True
-            # What is not folded is not in SQL, and its fold wakes the listener.
-            sent = self._unfolded.get(message_id)
-            return (sent, False) if sent is not None else await self._read(message_id)
-
-        def done(found: tuple[Mail | None, bool]) -> bool:
-            mail, folded = found
-            return folded and mail is not None and _is(mail, wanted)
-
-        mail, folded = await listener.until(read, done, timeout, _brought)
-        if not folded:
-            mail, folded = await self._read(message_id)
-        if mail is None or not folded:
-            raise _not_yet(message_id)
-        if mail.state is State.DEAD or (mail.state is State.ANSWERED and mail.answer is None):
-            mail, _ = await self._read(message_id)  # with the attempts of its dead letter
-        if mail is None:
-            raise _not_yet(message_id)
-        return mail
-
-    async def _read(self, message_id: str) -> tuple[Mail | None, bool]:
-        """The message, and whether it is folded; raises NotFound where nobody knows it."""
-        sent = self._unfolded.get(message_id)
-
-        def find(store: Store) -> Mail | None:
-            row = store.messages.message_by_id(message_id)
-            return None if row is None else views.mails(store, [row])[0]
-
-        mail = await self._database.point(find)
-        if mail is not None:
-            self._unfolded.pop(message_id, None)
-            return mail, True
-        if sent is None:
-            raise NotFound(f"there is no message {message_id!r}")
-        return sent, False
-
-
-def _is(mail: Mail, wanted: State) -> bool:
-    return mail.final or reached(mail.state, wanted)
-
-
-def _is_folded(found: tuple[Mail | None, bool]) -> bool:
-    return found[1]
-
-
-def _brought(found: tuple[Mail | None, bool], change: Change) -> tuple[Mail | None, bool]:
-    mail, folded = found
-    if mail is None or change.kind not in ("mail", "receipt"):
-        return found
-    now = views.changed(mail, change.row)
-    own = change.id == mail.id and change.sender == mail.sender.uid
-    return now, folded or own
-
-
-def _not_yet(message_id: str) -> RequestTimeout:
-    return RequestTimeout(
-        f"message {message_id!r} was accepted, and nothing more is known of it yet",
-        remedy="ask again",
-    )
 
 
 def _role(author: Agent) -> str:

@@ -1,6 +1,6 @@
 """Messages, posts and dead letters as people and the API see them, with the names of their parties.
 
-The `as_json` shapes are those of the HTTP API (docs/api.md); instants are seconds since the epoch.
+The `as_json` shapes are those of the HTTP API (docs/api.md).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from postroom.store.messages import MessageRow
 from postroom.store.parties import Party
 from postroom.store.records import DeadLetterRow, PostRow
 from postroom_a2a.messages import text_of
+from postroom_a2a.times import format_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,8 @@ class Mail:
             "expects_reply": self.expects_reply,
             "reply_to": self.reply_to or None,
             "requeue_of": self.requeue_of or None,
-            "sent_at": self.sent_at,
-            "updated_at": self.updated_at,
+            "sent_at": format_time(self.sent_at),
+            "updated_at": format_time(self.updated_at),
             "attempts": self.attempts,
             "answer": self.answer.as_json() if self.answer else None,
             "task": self.task or None,
@@ -109,7 +110,7 @@ class Post:
             "from": self.sender.as_json(),
             "text": self.text,
             "parts": _parts(self.message),
-            "at": self.at,
+            "at": format_time(self.at),
         }
 
 
@@ -140,7 +141,7 @@ class DeadLetter:
             "parts": self.parts,
             "reason": self.reason,
             "attempts": self.attempts,
-            "at": self.at,
+            "at": format_time(self.at),
             "subject": self.subject,
             "requeued_as": self.requeued_as or None,
         }

@@ -1,7 +1,7 @@
 """Tasks as people and the API see them, with the names of their parties.
 
-The `as_json` shapes are those of the HTTP API (docs/api.md); instants are seconds since the epoch. A view shows the
-parts of an agent's task that have the form of A2A, and leaves out the rest.
+The `as_json` shapes are those of the HTTP API (docs/api.md). A view shows the parts of an agent's task that have
+the form of A2A, and leaves out the rest.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import answer_in, artifacts_of, status_text
 from postroom_a2a.text import one_line
+from postroom_a2a.times import format_time
 
 Blocker = Callable[[str], str]
 """Returns why a worker does nothing for its tasks now, such as `is offline`; "" for no known reason."""
@@ -76,10 +77,10 @@ class TaskView:
             "skill": self.skill,
             "text": self.text,
             "attempt": self.attempt,
-            "created_at": self.created_at,
-            "updated_at": self.updated_at,
+            "created_at": format_time(self.created_at),
+            "updated_at": format_time(self.updated_at),
             "status_text": self.status_text,
-            "started_at": self.started_at,
+            "started_at": None if self.started_at is None else format_time(self.started_at),
         }
         if self.artifacts is not None:
             document["artifacts"] = [
@@ -134,7 +135,7 @@ class TaskEvent:
             "state": self.state.value,
             "attempt": self.attempt,
             "runner": self.runner,
-            "at": self.at,
+            "at": format_time(self.at),
             "kind": self.kind,
             "text": self.text,
             "artifact": self.artifact.as_json() if self.artifact else None,

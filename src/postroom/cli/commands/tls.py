@@ -154,6 +154,7 @@ def _described(folder: CertificateFolder, settings: Settings) -> dict[str, Any]:
 
 def _record(kind: str, path: str, certificate: Certificate) -> dict[str, Any]:
     from postroom.identity.certificates import warning_due
+    from postroom_a2a.times import format_time
 
     now = time.time()
     state = "expiring" if warning_due(certificate, now) else "valid"
@@ -164,8 +165,8 @@ def _record(kind: str, path: str, certificate: Certificate) -> dict[str, Any]:
         "subject": certificate.subject,
         "issuer": certificate.issuer,
         "names": list(certificate.names),
-        "not_before": certificate.not_before,
-        "not_after": certificate.not_after,
+        "not_before": format_time(certificate.not_before),
+        "not_after": format_time(certificate.not_after),
         "days_left": round(certificate.days_left(now), 1),
         "fingerprint": certificate.fingerprint,
     }
