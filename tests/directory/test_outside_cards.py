@@ -38,7 +38,7 @@ def test_a_card_that_was_served_may_be_given_back():
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    "given, says",
     [
         ({"name": "maria"}, "claims the name 'maria'"),
         ({"supportedInterfaces": [{"url": "https://elsewhere"}]}, "claims an address"),

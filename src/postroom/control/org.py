@@ -55,6 +55,7 @@ from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.tasks.assignment import TaskAssigner
 from postroom.tasks.requests import Requests
+from postroom.tasks.reports import TaskReports
 from postroom.tasks.service import OrgTaskService
 from postroom.workers.issuer import Issuer
 from postroom.workers.lifecycle import Workers
@@ -183,6 +184,7 @@ async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
         search=search,
         outside=outside,
         tasks=tasks,
+        reports=TaskReports(tasks, base.database, base.chain),
         assigner=TaskAssigner(tasks, requests, base.directory, search),
         rotation=Rotation(trust, installation.host, accounts, renew_edge),
         blobs=await _open_blobs(base, stack),

@@ -14,6 +14,7 @@ from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import CardRegistry
 from postroom.directory.search import AgentSearch
 from postroom.tasks.assignment import TaskAssigner
+from postroom.tasks.reports import TaskReports
 from postroom.tasks.service import OrgTaskService
 from postroom.workers.issuer import Issuer
 from postroom.workers.lifecycle import Workers
@@ -33,6 +34,7 @@ class Parts(Base):
     search: AgentSearch
     outside: OutsideAgents
     tasks: OrgTaskService
+    reports: TaskReports
     assigner: TaskAssigner
     rotation: Rotation
     blobs: BlobService
