@@ -224,7 +224,13 @@ class _PostRoom:
                 endpoints=self._endpoints,
                 certificate=certificate,
             )
-            org = await module.Organisation.open(installation, self._settings, trust, stack)
+            org = await module.Organisation.open(
+                installation,
+                self._settings,
+                trust,
+                stack,
+                rotated=self._key_rotated,
+            )
             started_at = format_time(time.time())
             notes_shown = tuple(self._notes(host))
 
@@ -232,7 +238,7 @@ class _PostRoom:
                 return Announcement(
                     url=urls[0],
                     pid=os.getpid(),
-                    token=org.key,
+                    token=org.key.text,
                     nats_url=",".join(host.address.servers),
                     nats_pid=host.pid,
                     started_at=started_at,
@@ -246,7 +252,7 @@ class _PostRoom:
                     database=shown_place(self._settings),
                 )
 
-            orgs = module.open_orgs(installation, org, trust, announcement)
+            orgs = module.open_orgs(installation, org, trust, announcement, self._key_rotated)
             await org.go(announcement, orgs)
             await orgs.open(stack)
             self._announce = lambda: announce(self._settings, announcement())
@@ -256,6 +262,12 @@ class _PostRoom:
             await self._until_the_end(host, org.alert)
             say("  ending")
             router.shut()
+
+    def _key_rotated(self) -> None:
+        try:
+            self._announce()
+        except StateUnwritable as error:
+            log.error("local commands still have the former key until the next start: %s", error)
 
     def _notes(self, host: BusHost) -> Iterator[str]:
         """The notes for the operator, printed and logged."""

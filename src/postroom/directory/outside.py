@@ -105,18 +105,12 @@ class OutsideAgents:
         self._changed()
         return agent
 
-    async def remove(self, ref: str) -> Agent:
-        """Take an agent's address away for ever; its keys are worth nothing from then on.
-
-        The caller ends what waits for it (`Base.sweep`).
-        """
-        agent = await self.resolve(ref)
-        await self._directory.retire(agent.uid)
+    async def forget(self, agent: Agent) -> None:
+        """Drop the card of an agent that is retired."""
         await self._database.write(lambda store: store.cards.remove_card(agent.uid))
         self._callers.forget(agent.uid)
         self._cards.pop(agent.uid, None)
         self._changed()
-        return agent
 
     def cards(self, uid: str = "") -> dict[str, Card]:
         """The cards by uid, of one agent or of all."""

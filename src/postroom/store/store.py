@@ -7,6 +7,7 @@ from postroom.store.alerts import AlertStore
 from postroom.store.blobs import BlobStore
 from postroom.store.cards import CardStore
 from postroom.store.credentials import CredentialStore
+from postroom.store.keys import KeyStore
 from postroom.store.messages import MessageStore
 from postroom.store.pending import PendingStore
 from postroom.store.ports import Tasks
@@ -20,7 +21,7 @@ class Store:
     """One transaction or one consistent view, as the runner gives it to a piece of work (`store.database`).
 
     Attributes:
-        agents, blobs, cards, credentials, workers: identity, whose origin is here.
+        agents, blobs, cards, credentials, keys, workers: identity, whose origin is here.
         alerts, messages, pending, records: folded from the log.
         tasks: folded from the log, as a projection of their own.
     """
@@ -31,6 +32,7 @@ class Store:
         self.blobs = BlobStore(session)
         self.cards = CardStore(session)
         self.credentials = CredentialStore(session)
+        self.keys = KeyStore(session)
         self.workers = WorkerStore(session)
         self.alerts = AlertStore(session)
         self.messages = MessageStore(session)

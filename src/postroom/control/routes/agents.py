@@ -7,10 +7,15 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 
 from postroom.control.bodies import AgentBody
+from postroom.control.in_flight import acted_on
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, anyone, needs
+from postroom.control.routes.keys import expiry, told
 from postroom.protocol.limits import MAX_LABEL
-from postroom.protocol.principal import Scope
+from postroom.protocol.principal import USUAL_SCOPES, Scope
+
+JWKS = "/.well-known/jwks.json"
+"""Where verifiers look for public keys, below the address of an organisation."""
 
 Words = Annotated[str, Query(max_length=MAX_LABEL)]
 Kind = Literal["", "human", "worker", "external", "service"]
@@ -28,9 +33,14 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.post("", status_code=201)
     @needs(Scope.ADMIN)
-    async def add(body: AgentBody) -> dict[str, Any]:
-        agent = await outside.add(body.nick, body.kind, body.card)
-        return await search.entry(agent.uid)
+    async def add(body: AgentBody, me: Caller) -> dict[str, Any]:
+        agent = await outside.add(body.nick.removeprefix("@"), body.kind, body.card)
+        acted_on(about=agent.uid)
+        scopes = frozenset(body.scopes) or USUAL_SCOPES
+        made = await parts.iam.create_key(
+            me, agent.uid, scopes=scopes, expires_at=expiry(body.expires_in)
+        )
+        return await search.entry(agent.uid) | {"key": await told(parts, made)}
 
     @routes.get("/{ref}")
     @needs(Scope.READ)
@@ -39,8 +49,11 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.delete("/{ref}")
     @needs(Scope.ADMIN)
-    async def remove(ref: str) -> dict[str, Any]:
-        agent = await outside.remove(ref)
+    async def remove(ref: str, me: Caller) -> dict[str, Any]:
+        agent = await outside.resolve(ref)
+        await parts.iam.retire(me, agent.uid)
+        acted_on(about=agent.uid)
+        await outside.forget(agent)
         await parts.sweep()  # what waits for it ends, and whoever waits hears of that
         return {"uid": agent.uid, "nick": agent.nick}
 
@@ -56,6 +69,7 @@ def router(parts: Parts) -> APIRouter:
         if agent.uid != me.uid:
             me.require(Scope.ADMIN)
         await outside.set_card(agent.uid, card)
+        acted_on(about=agent.uid)
         return (await search.get(agent.uid))["card"]
 
     return routes
@@ -65,7 +79,7 @@ def keys_router(parts: Parts) -> APIRouter:
     """The route of the public key: a verifier of cards has no API key."""
     routes = APIRouter()
 
-    @routes.get("/keys")
+    @routes.get(JWKS)
     @anyone
     async def keys() -> dict[str, Any]:
         return {"keys": [parts.trust.card_key.jwk]}

@@ -11,6 +11,7 @@ from fastapi.responses import StreamingResponse
 from postroom.control import sse
 from postroom.control.bodies import AckBody
 from postroom.control.hot_routes import hot
+from postroom.control.in_flight import acted_on
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.errors import NotFound
@@ -24,6 +25,9 @@ Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Past = Annotated[int | None, Query(ge=0)]
 Sequence = Annotated[int, Query(ge=0)]
 Seconds = Annotated[float, Query(ge=0, le=LONGEST_WAIT)]
+
+AUDITED = 16
+"""Ids of one acknowledgement that the audit log shows."""
 
 
 def router(parts: Parts) -> APIRouter:
@@ -70,6 +74,7 @@ def router(parts: Parts) -> APIRouter:
     @needs(Scope.SEND)
     async def acknowledge(body: AckBody, me: Caller) -> dict[str, Any]:
         done = await inboxes.acknowledge(me.uid, body.ids, State(body.state))
+        acted_on(about=" ".join(body.ids[:AUDITED]))
         return {"messages": [mail.as_json() for mail in done.mails], "unknown": done.unknown}
 
     @routes.post("/messages/{message_id}/seen")
@@ -80,6 +85,7 @@ def router(parts: Parts) -> APIRouter:
         done = await inboxes.acknowledge(me.uid, [named], State.SEEN)
         if not done.mails:
             raise NotFound(f"there is no message {named!r} to you")
+        acted_on(message=named)
         return done.mails[0].as_json()
 
     return routes

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 
 from postroom.control.bodies import ArtifactBody, StatusBody
 from postroom.control.hot_routes import hot
+from postroom.control.in_flight import acted_on
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.protocol.principal import Scope
@@ -25,6 +26,7 @@ def router(parts: Parts) -> APIRouter:
     @needs(Scope.TASK)
     async def status(task: str, body: StatusBody, me: Caller) -> Mapping[str, Any]:
         view = await reports.status(me.uid, task, TaskState(body.state), body.said, body.seq)
+        acted_on(task=view.id)
         return view.as_json()
 
     @routes.post("/{task}/artifacts")
@@ -34,6 +36,7 @@ def router(parts: Parts) -> APIRouter:
         view = await reports.artifact(
             me.uid, task, body.artifact, append=body.append, last=body.last, seq=body.seq
         )
+        acted_on(task=view.id)
         return view.as_json()
 
     return routes
