@@ -116,6 +116,9 @@ class TaskReports:
             row = await self._own(agent, ref)
             task: Task = json.loads(row.snapshot)
             event = make(task)
+            begins = _is_begin(event)
+            if begins and seq == 0 and row.attempt:
+                return await self._office.get(row.id)
             if later := await self._later(row, seq):
                 if _same(later[0], event, task):
                     return await self._office.get(row.id)
@@ -123,9 +126,6 @@ class TaskReports:
                     f"the task has changed since {seq}: it is {row.state}, at {row.seq}",
                     remedy="read it again, then decide",
                 )
-            begins = _is_begin(event)
-            if begins and seq == 0 and row.seq:
-                return await self._office.get(row.id)
             if not row.seq and state not in FIRST_ENDS:
                 stored = await self._store(row, _begun(row, agent, self._clock()))
                 view = await self._office.reached(row.id, stored or 1, FOLD_WAIT)
