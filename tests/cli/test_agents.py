@@ -13,21 +13,29 @@ NASTY = "\x1b[31mred\x07 \u202ereversed\nbob 12:00 forged"
 def test_agents_show_says_who_it_is_and_what_it_can_do(postroom: Run, standin: Standin):
     skills = [{"id": "read", "description": NASTY}]
     card = {"name": "bob", "description": NASTY, "skills": skills, "defaultInputModes": ["a/b"]}
-    standin.answer("GET /v1/agents/bob", BOB | {"online": True, "card": card, "seen_at": "2026-01-02T03:04:05Z"})
+    standin.answer(
+        "GET /v1/agents/bob",
+        BOB | {"online": True, "card": card, "seen_at": "2026-01-02T03:04:05Z"},
+    )
     lines = postroom("agents", "show", "@bob").out.splitlines()
     assert lines[0] == "@bob: worker, online"
     assert lines[2:] == [
         "last seen    2026-01-02T03:04:05Z",
-        "description  bob 12:00 forged",
+        "description  red reversed bob 12:00 forged",
         "takes        a/b",
-        "skill        read: bob 12:00 forged",
+        "skill        read: red reversed bob 12:00 forged",
     ]
 
 
 def test_the_key_of_an_added_agent_is_shown_once_or_kept_in_a_private_file(
     postroom: Run, standin: Standin, tmp_path: Path
 ):
-    made = {"uid": "ab" * 16, "nick": "otto", "kind": "external", "key": {"id": "1", "key": "a2a_x"}}
+    made = {
+        "uid": "ab" * 16,
+        "nick": "otto",
+        "kind": "external",
+        "key": {"id": "1", "key": "a2a_x"},
+    }
     standin.answer("POST /v1/agents", made)
     card, file = tmp_path / "card.json", tmp_path / "otto.key"
     card.write_text('{"description": "Knows words."}')

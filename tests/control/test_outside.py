@@ -16,7 +16,7 @@ from postroom.directory.card_signatures import verify_card
 from postroom.projection.changes import ALERTS
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
-from postroom.protocol.priority import Update
+from postroom.protocol.priority import Input, Update
 from postroom.protocol.tasks import task_id
 from postroom_a2a.messages import text_message
 from postroom_a2a.task_state import TaskState
@@ -39,7 +39,7 @@ class Outsider:
         assert answer.status_code == status, answer.text
         return answer.json()
 
-    async def post(self, path: str, status: int = 200, **body: Any) -> dict[str, Any]:
+    async def post(self, path: str, status: int = 200, /, **body: Any) -> dict[str, Any]:
         answer = await self.api.post(f"/v1{path}", json=body)
         assert answer.status_code == status, answer.text
         return answer.json()
@@ -322,7 +322,7 @@ async def test_a_report_may_be_repeated_under_the_sequence_that_it_knows(house: 
     first = await otto.post(f"/tasks/{task}/artifacts", text="a", seq=0)
     again = await otto.post(f"/tasks/{task}/artifacts", text="a", seq=0)
     assert (first["seq"], first["artifacts"]) == (again["seq"], again["artifacts"])
-    piece = {"id": "result", "text": "b", "append": True, "seq": first["seq"]}
+    piece: dict[str, Any] = {"id": "result", "text": "b", "append": True, "seq": first["seq"]}
     more = [await otto.post(f"/tasks/{task}/artifacts", **piece) for _ in range(2)]
     assert [view["artifacts"][0]["text"] for view in more] == ["ab", "ab"]
     await otto.post(f"/tasks/{task}/artifacts", 409, **piece | {"text": "c"})
@@ -428,6 +428,7 @@ async def test_it_gives_a_worker_a_task_answers_and_reads_the_result(house: Hous
     assert seen["status_text"] == "for whom?"
     answering = asyncio.create_task(otto.post(f"/tasks/{task}/answer", text="for you"))
     _, told = await alice.next()
+    assert isinstance(told, Input)
     await alice.answered(task, told.message)
     await answering
     await alice.make(task, "here it is")
@@ -465,7 +466,7 @@ async def test_a_large_course_of_reports_is_stored_by_its_changes(house: House):
     otto = await house.outsider("otto")
     task = (await house.room.delegate("@otto"))["id"]
     for n in range(6):
-        body = {"id": "log", "text": "x" * 20_000, "append": n > 0, "last": n == 5}
+        body: dict[str, Any] = {"id": "log", "text": "x" * 20_000, "append": n > 0, "last": n == 5}
         view = await otto.post(f"/tasks/{task}/artifacts", **body)
     assert len(view["artifacts"][0]["text"]) == 120_000
     stored = [m async for m in house.room.rig.admin.replay("TASKS") if task in m.subject]

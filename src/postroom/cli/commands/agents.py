@@ -95,7 +95,11 @@ def show(agent: str, as_json: bool) -> None:
     help="What its Agent Card says of it (JSON).",
 )
 @click.option(
-    "--scope", "scopes", multiple=True, type=click.Choice(SCOPES), help="Of its key; may be repeated."
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice(SCOPES),
+    help="Of its key; may be repeated.",
 )
 @click.option(
     "--key-file",
