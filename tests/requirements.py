@@ -93,6 +93,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Delivery", "docs/architecture.md#sidecar"): {
         "sidecar-message-handed": "A message is handed to the agent, and its reply reaches the sender.",
         "sidecar-crash-restarted": "A crashed agent is started again or given up with an alert; all that it had not confirmed comes again.",
+        "sidecar-several-at-once": "An agent may hold eight messages; after any kill all come again, what names its message has no second effect, and a line that waits holds back no other message's.",
+        "sidecar-whole-messages": "Parts of every kind, subject and thread reach an agent and leave it as they are; what its card does not take is refused, and the sender learns why.",
         "sidecar-unconfirmed-told": "A message that its agent does not read or confirm in time holds up no other; its sender is told.",
         "sidecar-outage-survived": "What an agent sends while the bus is away, or as it is stopped, is stored.",
         "sidecar-lines-survive": "No line that an agent prints can end its sidecar; a flood of lines is held back and loses no post.",
@@ -217,6 +219,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "blob-artifact-reference": "A worker gives an artifact of any size by reference, in bounded memory.",
     },
     ("A2A", "docs/architecture.md#local-api"): {
+        "a2a-parts-pass": "Parts of every kind, with metadata that nobody here knows, pass unchanged from an A2A client to the task and back.",
         "a2a-server-speaks": "An A2A client gives this worker, or another, a task at the worker's port, follows it and has the result.",
         "ephemeral-streams": "A stream of another's task shows each change once, in order, also when workers are away or killed.",
         "ephemeral-own-tasks": "Over rpc a requester reads, follows and cancels its own tasks; others look as if they did not exist.",
@@ -289,10 +292,15 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "nats-config-accepted": "What `postroom nats config` prints is what a server needs, and holds no private key.",
         "server-death-reported": "A server that goes and comes back is reported and ends nothing; one that keeps crashing is given up, with its last words.",
     },
+    ("Announcements", "docs/api.md#announcements"): {
+        "announcements-reach-everybody": "An agent's announcement is kept on its outbox, and a follower who comes back reads each once.",
+    },
     ("Operation", "docs/operating.md#running-on-your-own-postgresql"): {
         "postgres-outage-survived": "PostgreSQL may be killed and started again while messages flow: nothing is lost, and the post room goes on.",
         "postgres-orgs-apart": "Organisations in one PostgreSQL see nothing of each other, and no two post rooms share one.",
         "store-contract-kept": "SQLite and PostgreSQL keep the same rules: a batch and its cursors are stored together, identity before the answer.",
+        "store-accounts-moved": "What a version before has in files of each organisation moves into the accounts of the installation; a kill at any step loses and doubles nothing.",
+        "store-orgs-apart": "Organisations share one database of accounts and see, change and take nothing of each other's, on every database.",
         "store-pages-indexed": "A page of a long list costs hardly more than one of a short list, on both databases.",
     },
     ("Installation", "docs/binding.md#installation"): {

@@ -405,8 +405,8 @@ async def test_a_worker_that_asked_is_told_of_a_question_and_of_the_end(house: H
     _, told = await alice.next()
     assert isinstance(told, Update)
     assert (told.task, told.state) == (task, TaskState.INPUT_REQUIRED)
-    answered = await alice.ask("answer", task=task, text="the first")
-    assert answered["view"]["state"] == "working"
+    answered = await alice.ask("answer", task=task, parts=[{"text": "the first"}])
+    assert answered.get("view", {}).get("state") == "working", answered
     await otto.say(task, "completed", text="done")
     _, told = await alice.next()
     assert isinstance(told, Update)

@@ -129,6 +129,8 @@ class Settings:
     """The same for the progress of tasks that have ended."""
     keep_posts: str = "for ever"
     """The same for posts."""
+    keep_announcements: str = "for ever"
+    """The same for announcements."""
     keep_audit: str = "for ever"
     """How long closed files of the audit log are kept."""
     keep_projects: tuple[str, ...] = ()
@@ -213,8 +215,13 @@ class Settings:
         return self.state / "nats"
 
     @property
+    def accounts(self) -> Path:
+        """Agents, keys, cards and workers of all organisations."""
+        return self.state / "accounts.db"
+
+    @property
     def database(self) -> Path:
-        """The projection."""
+        """The projection; the rows of blobs lie beside it."""
         return self.home / "projection.db"
 
     @property
