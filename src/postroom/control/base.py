@@ -17,6 +17,7 @@ from postroom.bus.space import check_space
 from postroom.control import nats_server
 from postroom.control.app import BackgroundTasks, Installation, background_tasks
 from postroom.directory.agents import Directory
+from postroom.directory.input_modes import Takers
 from postroom.errors import ServersBehind
 from postroom.identity.account_publisher import system_connection
 from postroom.identity.credential import Credential
@@ -75,6 +76,7 @@ class Base:
     Attributes:
         bus, admin: the control plane's connection to the account with the streams.
         chain: ends tasks whose worker cannot.
+        takers: says what each agent takes.
         space: raises `StateUnwritable` while the disk is full.
         background: an error in one of these tasks ends the organisation.
         behind: whether a server of the cluster has not got the accounts yet.
@@ -89,6 +91,7 @@ class Base:
     directory: Directory
     owner: Agent
     changes: Changes
+    takers: Takers
     office: PostOffice
     deadletters: DeadLetterService
     alerts: AlertService
@@ -156,6 +159,7 @@ async def open_base(
     background.start(Watch(Stale(bus, database, settings.stale_after), changes).run(), "stale")
     await fold.ready(FOLD_DEADLINE)
     space = _space(settings)
+    takers = Takers()
     return Base(
         installation=installation,
         settings=settings,
@@ -166,7 +170,8 @@ async def open_base(
         directory=directory,
         owner=await _owner(directory),
         changes=changes,
-        office=PostOffice(bus, admin, database, changes, org=trust.org, space=space),
+        takers=takers,
+        office=PostOffice(bus, admin, database, changes, org=trust.org, space=space, takers=takers),
         deadletters=DeadLetterService(bus, database, changes),
         alerts=AlertService(bus, admin, database, changes, space=space),
         fold=fold,

@@ -172,8 +172,10 @@ class MailReader:
             mail, folded = await self._read(message_id)
         if mail is None or not folded:
             raise _not_yet(message_id)
-        if mail.state is State.DEAD or (mail.state is State.ANSWERED and mail.answer is None):
-            mail, _ = await self._read(message_id)  # with the attempts of its dead letter
+        unanswered = mail.state is State.ANSWERED and mail.answer is None
+        if mail.state is State.DEAD or unanswered or mail.unsized:
+            # With the attempts of its dead letter, and the sizes of its files.
+            mail, _ = await self._read(message_id)
         if mail is None:
             raise _not_yet(message_id)
         return mail

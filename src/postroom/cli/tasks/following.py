@@ -209,4 +209,4 @@ class _Terminal:
 
 def _as_result(text: str) -> list[Artifact]:
     """The agent's last text is the result of a task without artifacts."""
-    return [{"id": "", "name": "", "text": text}] if text.strip() else []
+    return [{"id": "", "name": "", "text": text, "parts": []}] if text.strip() else []
