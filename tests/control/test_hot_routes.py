@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -16,8 +16,10 @@ from postroom.control.bodies import MessageBody
 from postroom.control.hot_routes import HotRoutes, hot
 from postroom.control.http_listener import WorkerDialer
 from postroom.control.org_router import OrgRouter, Receive, Scope, Send
+from postroom.control.principals import PRINCIPAL, Caller
 from postroom.errors import NotFound, Unauthorized
 from postroom.protocol.limits import MAX_BODY
+from postroom.protocol.principal import USUAL_SCOPES, Principal
 from tests.control.serving import DEADLINE
 
 pytestmark = pytest.mark.anyio
@@ -32,11 +34,11 @@ class Twice:
         self.closed = asyncio.Event()
         self.waiting = asyncio.Event()
         self.slow = 0
-        self._app = FastAPI()
+        self._app = FastAPI(dependencies=[Depends(_admitted)])
         _answer_problems(self._app)
-        self._hot = HotRoutes(_is_operator, _failure)
+        self._hot = HotRoutes(_admit, _failure)
         routes = self._routes()
-        self._app.include_router(routes, prefix="/v1", dependencies=[Depends(_operator)])
+        self._app.include_router(routes, prefix="/v1")
         self._hot.add(routes, "/v1")
 
     def front(self, *, hot: bool) -> WorkerDialer:
@@ -55,8 +57,8 @@ class Twice:
 
         @routes.post("/messages", status_code=201)
         @hot
-        async def send(body: MessageBody) -> dict[str, Any]:
-            self.calls.append(("send", body))
+        async def send(body: MessageBody, me: Caller) -> dict[str, Any]:
+            self.calls.append(("send", body, me))
             return body.model_dump() | {"none": None, "far": float("inf"), "half": 0.5}
 
         @routes.get("/messages/{message}")
@@ -98,13 +100,15 @@ class Twice:
         return routes
 
 
-def _is_operator(scope: Scope) -> bool:
-    return (b"authorization", b"Bearer key") in scope["headers"]
-
-
-async def _operator(request: Request) -> None:
-    if not _is_operator(request.scope):
+async def _admit(scope: Scope, _endpoint: Callable[..., Any]) -> Principal:
+    if (b"authorization", b"Bearer key") not in scope["headers"]:
         raise Unauthorized("the API key is not valid")
+    scope[PRINCIPAL] = Principal(UID, "default", "ann", "human", USUAL_SCOPES, "key")
+    return scope[PRINCIPAL]
+
+
+async def _admitted(request: Request) -> None:
+    await _admit(request.scope, _admitted)
 
 
 KEY = "Authorization: Bearer key"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from postroom import __version__
@@ -15,6 +16,7 @@ from postroom.control.hot_routes import HotRoutes
 from postroom.control.org_router import Scope
 from postroom.control.orgs import Orgs
 from postroom.control.parts import Parts
+from postroom.control.principals import admitted, demand_of
 from postroom.control.routes import (
     agents,
     alerts,
@@ -63,15 +65,25 @@ def build_api(
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
+        dependencies=[Depends(admitted)],
     )
+    app.state.gate = parts.gate
     _answer_problems(app)
-    only_operator = [Depends(parts.gate.operator)]
+    hot = HotRoutes(parts.gate.admit, _failure)
+
+    def include(routes: APIRouter, prefix: str = "/v1") -> None:
+        for route in routes.routes:
+            if isinstance(route, APIRoute):
+                _state(route)
+        app.include_router(routes, prefix=prefix)
+        hot.add(routes, prefix)
+
     # The workers' own route comes first: it has other callers than `/workers/{ref}`.
-    app.include_router(workers.events_router(parts), prefix="/v1")
-    app.include_router(agents.keys_router(parts), prefix="/v1")
-    app.include_router(blobs.router(parts), prefix="/v1")
-    app.include_router(blobs.operator_router(parts), prefix="/v1", dependencies=only_operator)
+    include(workers.events_router(parts))
+    include(agents.keys_router(parts))
+    include(blobs.operator_router(parts))
     routers = (
+        blobs,
         workers,
         agents,
         tasks,
@@ -84,20 +96,22 @@ def build_api(
         trust,
         retention,
     )
-    hot = HotRoutes(parts.gate.is_operator, _failure)
     for part in routers:
-        routes = part.router(parts)
-        app.include_router(routes, prefix="/v1", dependencies=only_operator)
-        hot.add(routes, "/v1")
-    app.include_router(workers.leftovers_router(parts), prefix="/v1", dependencies=only_operator)
-    status = room.router(parts, announcement)
-    app.include_router(status, prefix="/v1", dependencies=only_operator)
+        include(part.router(parts))
+    include(workers.leftovers_router(parts))
+    include(room.router(parts, announcement))
     if managed is not None:
-        app.include_router(orgs.router(managed), prefix="/v1", dependencies=only_operator)
-        saving = backup.router(parts, managed)
-        app.include_router(saving, prefix="/v1", dependencies=only_operator)
-        app.include_router(orgs.absent_router(managed), dependencies=only_operator)
+        include(orgs.router(managed))
+        include(backup.router(parts, managed))
+        include(orgs.absent_router(managed), "")
     return app, hot
+
+
+def _state(route: APIRoute) -> None:
+    """Say in the route's documentation what it demands (OpenAPI 3.1, Security Requirement: names of roles)."""
+    demand = demand_of(route.endpoint)
+    demanded = [] if demand.scope is None else [{"key": [demand.scope.value]}]
+    route.openapi_extra = (route.openapi_extra or {}) | {"security": demanded}
 
 
 def _answer_problems(app: FastAPI) -> None:

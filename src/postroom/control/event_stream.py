@@ -18,6 +18,7 @@ from postroom.errors import InvalidInput
 from postroom.mail import views as mail_views
 from postroom.projection.changes import ALERTS, MAIL, POSTS, TASKS, WORKERS, Signal
 from postroom.protocol.intervals import STREAM_BEAT
+from postroom.protocol.principal import Principal
 from postroom.store.database import Store
 from postroom.tasks import views as task_views
 from postroom_a2a import strict_json
@@ -61,7 +62,7 @@ class StreamEvent:
         return f"id: {self.cursor}\nevent: {self.kind}\ndata: {data}\n\n"
 
 
-async def everything(parts: Parts, after: EventCursor | None) -> AsyncIterator[str]:
+async def everything(parts: Parts, me: Principal, after: EventCursor | None) -> AsyncIterator[str]:
     """Events from now on, or past `after`, until the reader goes or the post room ends."""
     # One waiting change is enough: the next read shows everything.
     with parts.changes.listen(TASKS, MAIL, POSTS, ALERTS, WORKERS, limit=1) as listener:
@@ -69,7 +70,7 @@ async def everything(parts: Parts, after: EventCursor | None) -> AsyncIterator[s
         known = {} if after else await parts.views.states()
         yield StreamEvent("open", {}, cursor).event()
         while True:
-            while page := await _past(parts, cursor):
+            while page := await _past(parts, me, cursor):
                 for found in page:
                     cursor = found.cursor
                     yield found.event()
@@ -89,12 +90,11 @@ def _present(store: Store) -> EventCursor:
     return EventCursor(*(store.cursor(name) for name in ("TASKS", "INBOX", "FEED", "ALERTS")))
 
 
-async def _past(parts: Parts, cursor: EventCursor) -> list[StreamEvent]:
+async def _past(parts: Parts, me: Principal, cursor: EventCursor) -> list[StreamEvent]:
     """The events past `cursor`, at most a page of each kind."""
-    me = parts.owner.uid
 
     def find(store: Store) -> list[StreamEvent]:
-        return list(_of_log(store, cursor, me, parts.tasks.blocker))
+        return list(_of_log(store, cursor, me.uid, parts.tasks.blocker))
 
     found = await parts.database.read(find)
     behind = found[-1].cursor if found else cursor

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from fastapi import APIRouter
 from fastapi.params import Query
@@ -22,7 +22,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from postroom.control.http_protocol import ABANDONED
 from postroom.control.org_router import Receive, Scope, Send
+from postroom.errors import PostroomError
 from postroom.protocol.limits import MAX_BODY
+from postroom.protocol.principal import Principal
 from postroom_a2a import strict_json
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
@@ -40,8 +42,8 @@ class _Unusual(Exception):
 def hot(endpoint: F) -> F:
     """Mark the function of a route that is called often.
 
-    Its parameters are those of the path, which are texts, at most one `Body`, and single values of the query. The
-    operator alone may call it.
+    Its parameters are those of the path, which are texts, at most one `Body`, a `Caller`, and single values of the
+    query.
     """
     setattr(endpoint, _HOT, True)
     return endpoint
@@ -57,6 +59,7 @@ class HotRoute:
         query: how to check each parameter of the query, by the name that it has there.
         names: names of the function's parameters, where the query has another.
         body: name and model of the body.
+        caller: name of the parameter for the principal, "" without one.
         changes: whether a call may change anything, so that it goes on when its caller is gone.
     """
 
@@ -67,6 +70,7 @@ class HotRoute:
     query: dict[str, TypeAdapter[Any]] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     body: tuple[str, type[BaseModel]] | None = None
+    caller: str = ""
     changes: bool = False
 
     @classmethod
@@ -80,9 +84,10 @@ class HotRoute:
             template=tuple(None if at in places else name for at, name in enumerate(segments)),
             places=places,
             body=_body_of(route.endpoint),
+            caller=_caller_of(route.endpoint),
             changes="GET" not in (route.methods or ()),
         )
-        given = {*places.values(), *([made.body[0]] if made.body else ())}
+        given = {*places.values(), made.caller, *([made.body[0]] if made.body else ())}
         for name, hint in _parameters(route.endpoint).items():
             if name not in given:
                 shown = _shown(name, hint)
@@ -117,11 +122,11 @@ class HotRoutes:
     """The hot routes of one API.
 
     Args:
-        admits: whether the request of a scope is the operator's.
+        admits: the principal of a request for a function; refuses it with an error.
         failure: the answer for an error of a route.
     """
 
-    admits: Callable[[Scope], bool]
+    admits: Callable[[Scope, Callable[..., Any]], Awaitable[Principal | None]]
     failure: Callable[[Scope, Exception], Response]
     _routes: dict[tuple[str, int], list[HotRoute]] = field(default_factory=dict)
 
@@ -145,12 +150,15 @@ class HotRoutes:
         came: list[MutableMapping[str, Any]] = []
         try:
             size = self._size(scope, route)
+            me = await self.admits(scope, route.call)
             values = route.values(segments, scope["query_string"])
+            if route.caller:
+                values[route.caller] = me
             if route.body is not None:
                 name, model = route.body
                 document = strict_json.loads(await _body(receive, came, size))
                 values[name] = model.model_validate(document)
-        except (_Unusual, ValidationError, ValueError):
+        except (_Unusual, ValidationError, ValueError, PostroomError):
             return _replayed(came, receive)
         if not route.changes:
             scope[ABANDONED] = False
@@ -163,7 +171,7 @@ class HotRoutes:
         return None
 
     def _size(self, scope: Scope, route: HotRoute) -> int:
-        """The announced size of the body of an admitted request."""
+        """The announced size of the body of a plain request."""
         size, plain = 0, route.body is None
         for name, value in scope["headers"]:
             if name == b"content-length":
@@ -172,7 +180,7 @@ class HotRoutes:
                 plain = plain or value == _JSON
             elif name in {b"transfer-encoding", b"expect"}:
                 raise _Unusual
-        if not plain or size > MAX_BODY or (size and route.body is None) or not self.admits(scope):
+        if not plain or size > MAX_BODY or (size and route.body is None):
             raise _Unusual
         return size
 
@@ -207,6 +215,13 @@ def _body_of(endpoint: Callable[..., Any]) -> tuple[str, type[BaseModel]] | None
         if isinstance(hint, type) and issubclass(hint, BaseModel):
             return name, hint
     return None
+
+
+def _caller_of(endpoint: Callable[..., Any]) -> str:
+    for name, hint in _parameters(endpoint).items():
+        if get_origin(hint) is Annotated and get_args(hint)[0] is Principal:
+            return name
+    return ""
 
 
 def _shown(name: str, hint: Any) -> str:

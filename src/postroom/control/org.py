@@ -174,7 +174,7 @@ async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
         rotation=Rotation(trust, installation.host, accounts, renew_edge),
         blobs=await _open_blobs(base, stack),
         audit=await _open_audit(base, stack),
-        gate=Gate(digest(key), base.database),
+        gate=Gate(digest(key), base.owner, base.database),
     )
     services = AgentRequests(parts, AgentTaskRequests(parts))
     await services.open()

@@ -1,63 +1,159 @@
-"""The callers of the HTTP API: the operator by API key, or a worker through its own door with its own token."""
+"""The callers of the HTTP API: resolved to a principal once for every request, and held to the scope of the route.
+
+A person or an external agent comes with an API key, a worker through its own door with its own token. Every route says
+with `needs` what it demands, or with `anyone` that it demands nothing; an API with another route is not built.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Request
+from fastapi import Depends, Request
 
-from postroom.control.org_router import WORKER, Scope
+from postroom.control.org_router import WORKER
+from postroom.control.org_router import Scope as AsgiScope
 from postroom.errors import Forbidden, Unauthorized
 from postroom.identity.tokens import digest, matches
-from postroom.store.database import Database
+from postroom.protocol.principal import (
+    ALL_SCOPES,
+    DOOR,
+    KEY,
+    OPERATOR_KEY,
+    USUAL_SCOPES,
+    Principal,
+    Scope,
+)
+from postroom.settings import DEFAULT_ORG
+from postroom.store.agents import Agent
+from postroom.store.database import Database, Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PRINCIPAL = "postroom.principal"
+"""Scope key: the principal of an admitted request."""
+
+_DEMAND = "postroom_demand"
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a route demands of its callers.
+
+    Attributes:
+        scope: None for a route that everybody may call, without a key.
+        door: workers may call it through their doors.
+    """
+
+    scope: Scope | None
+    door: bool = False
+
+
+def needs(scope: Scope, *, door: bool = False) -> Callable[[F], F]:
+    """State that the function of a route is for principals with `scope`; with `door` for workers, too."""
+
+    def state(endpoint: F) -> F:
+        setattr(endpoint, _DEMAND, Demand(scope, door))
+        return endpoint
+
+    return state
+
+
+def anyone(endpoint: F) -> F:
+    """State that the function of a route is for everybody, also without a key."""
+    setattr(endpoint, _DEMAND, Demand(None))
+    return endpoint
+
+
+def demand_of(endpoint: Callable[..., Any]) -> Demand:
+    """What the function of a route demands."""
+    stated: Demand | None = getattr(endpoint, _DEMAND, None)
+    if stated is None:
+        raise TypeError(f"the route {endpoint} states no scope: see `needs`")
+    return stated
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Checks the credentials of callers.
+    """Admits callers to the API of one organisation.
 
     Attributes:
-        operator_sha256: digest of the operator's API key of this start.
+        operator_sha256: digest of the operator's API key.
+        owner: whom the operator's key makes its bearer in this organisation.
     """
 
     operator_sha256: str
+    owner: Agent
     database: Database
 
-    def is_operator(self, scope: Scope) -> bool:
-        """Whether a request is the operator's; `operator` says why it is not."""
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        if WORKER in scope or len(given) != 1:
-            return False
-        kind, _, token = given[0].decode("latin-1").partition(" ")
-        return kind.lower() == "bearer" and matches(token, self.operator_sha256)
+    async def admit(self, scope: AsgiScope, endpoint: Callable[..., Any]) -> Principal | None:
+        """The principal of a request for `endpoint`, None where that demands none.
 
-    async def operator(self, request: Request) -> None:
-        """Let the operator in; Unauthorized without the key, Forbidden for a worker."""
-        if WORKER in request.scope:
+        Raises:
+            Unauthorized: the key or the token is missing or not valid.
+            Forbidden: the principal has not the scope, or is a worker where only others may call.
+        """
+        demand = demand_of(endpoint)
+        if demand.scope is None:
+            return None
+        if WORKER in scope and not demand.door:
             raise Forbidden("workers may not call this")
-        if not matches(_bearer(request), self.operator_sha256):
+        principal: Principal | None = scope.get(PRINCIPAL)
+        if principal is None:
+            principal = scope[PRINCIPAL] = await self._resolve(scope)
+        principal.require(demand.scope)
+        return principal
+
+    async def _resolve(self, scope: AsgiScope) -> Principal:
+        token = _bearer(scope)
+        if WORKER in scope:
+            return await self._worker(scope[WORKER], digest(token))
+        if not matches(token, self.operator_sha256):
             raise Unauthorized(
                 "the API key is not valid", remedy="the key is in server.json of the state folder"
             )
+        who = self.owner
+        return Principal(who.uid, who.org, who.nick, who.kind, ALL_SCOPES, KEY, OPERATOR_KEY)
 
-    async def caller(self, request: Request) -> str:
-        """Let the operator or a worker in; returns the worker's uid, "" for the operator."""
-        uid = request.scope.get(WORKER, "")
-        await (self.worker(request, uid) if uid else self.operator(request))
-        return uid
+    async def _worker(self, uid: str, token: str) -> Principal:
+        """The worker whose door a request came through, with its own token."""
 
-    async def worker(self, request: Request, uid: str) -> None:
-        """Let worker `uid` in: Forbidden unless through its own door, Unauthorized without its own token."""
-        if request.scope.get(WORKER) != uid:
-            raise Forbidden("only the worker itself may call this")
-        token = digest(_bearer(request))
-        owner = await self.database.point(lambda store: store.workers.worker_by_token(token))
-        if owner != uid:
+        def find(store: Store) -> Agent | None:
+            known = store.workers.worker_by_token(token) == uid
+            return store.agents.agent_by_uid(uid) if known else None
+
+        who = await self.database.point(find)
+        if who is None:
             raise Unauthorized("the token is not this worker's")
+        return Principal(who.uid, who.org, who.nick, who.kind, USUAL_SCOPES, DOOR)
 
 
-def _bearer(request: Request) -> str:
-    kind, _, value = request.headers.get("authorization", "").partition(" ")
-    if kind.lower() != "bearer" or not value:
+async def admitted(request: Request) -> None:
+    """Admit a request, or answer why not: the dependency of every route of an API."""
+    gate: Gate = request.app.state.gate
+    await gate.admit(request.scope, request.scope["endpoint"])
+
+
+def _caller(request: Request) -> Principal:
+    return request.scope[PRINCIPAL]
+
+
+Caller = Annotated[Principal, Depends(_caller)]
+"""The type of a route's parameter that gets the principal."""
+
+
+def for_installation(me: Principal) -> None:
+    """Raise Forbidden unless `me` may do what concerns all organisations: the operator, or one of the default one."""
+    if me.org != DEFAULT_ORG and me.key_id != OPERATOR_KEY:
+        raise Forbidden("this concerns every organisation: it is for the operator")
+
+
+def _bearer(scope: AsgiScope) -> str:
+    given = [value for name, value in scope["headers"] if name == b"authorization"]
+    if len(given) > 1:
+        raise Unauthorized("a request has one Authorization header")
+    kind, _, token = given[0].decode("latin-1").partition(" ") if given else ("", "", "")
+    if kind.lower() != "bearer" or not token:
         raise Unauthorized("a bearer token is missing")
-    return value
+    return token

@@ -7,20 +7,24 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from postroom.control.parts import Parts
+from postroom.control.principals import anyone, needs
 from postroom.protocol.limits import MAX_LABEL
+from postroom.protocol.principal import Scope
 
 Words = Annotated[str, Query(max_length=MAX_LABEL)]
 
 
 def router(parts: Parts) -> APIRouter:
-    """The routes of the operator."""
+    """The routes."""
     routes = APIRouter(prefix="/agents")
 
     @routes.get("")
+    @needs(Scope.READ)
     async def agents(skill: Words = "", text: Words = "") -> dict[str, Any]:
         return {"agents": await parts.search.find(skill, text)}
 
     @routes.get("/{ref}/card")
+    @needs(Scope.READ)
     async def card(ref: str) -> dict[str, Any]:
         return (await parts.search.get(ref))["card"]
 
@@ -28,10 +32,11 @@ def router(parts: Parts) -> APIRouter:
 
 
 def keys_router(parts: Parts) -> APIRouter:
-    """The route without a caller's check: the key is public, and a verifier of cards has no API key."""
+    """The route of the public key: a verifier of cards has no API key."""
     routes = APIRouter()
 
     @routes.get("/keys")
+    @anyone
     async def keys() -> dict[str, Any]:
         return {"keys": [parts.trust.card_key.jwk]}
 

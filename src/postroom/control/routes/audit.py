@@ -10,20 +10,23 @@ from fastapi.responses import StreamingResponse
 from postroom.audit.query import Query as Wanted
 from postroom.audit.query import parse_since
 from postroom.control.parts import Parts
+from postroom.control.principals import needs
 from postroom.errors import NotFound
 from postroom.protocol.ids import UID
 from postroom.protocol.limits import MAX_LABEL, MAX_LINES
+from postroom.protocol.principal import Scope
 
 Limit = Annotated[int, Query(ge=0, le=MAX_LINES)]
 Ref = Annotated[str, Query(max_length=MAX_LABEL)]
 
 
 def router(parts: Parts) -> APIRouter:
-    """The route of the operator."""
+    """The route."""
     routes = APIRouter(prefix="/audit")
     view = parts.audit
 
     @routes.get("")
+    @needs(Scope.OPERATE)
     async def audit(
         worker: Ref = "",
         task: Ref = "",

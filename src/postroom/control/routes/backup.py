@@ -10,6 +10,8 @@ from postroom.control.backup import back_up_running
 from postroom.control.bodies import BackupBody
 from postroom.control.orgs import Orgs
 from postroom.control.parts import Parts
+from postroom.control.principals import needs
+from postroom.protocol.principal import Scope
 
 
 def router(parts: Parts, orgs: Orgs) -> APIRouter:
@@ -17,6 +19,7 @@ def router(parts: Parts, orgs: Orgs) -> APIRouter:
     routes = APIRouter(prefix="/backup")
 
     @routes.post("")
+    @needs(Scope.ADMIN)
     async def back_up(body: BackupBody) -> dict[str, Any]:
         installation = parts.installation
         taken = await back_up_running(

@@ -1,4 +1,4 @@
-"""Blobs: upload, fetch, and for the operator list and remove. Bodies pass as streams, in bounded memory."""
+"""Blobs: upload, fetch, and for who operates list and remove. Bodies pass as streams, in bounded memory."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Annotated, Any, BinaryIO
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
 from postroom.blobs.service import pieces
-from postroom.control.org_router import Receive, Scope, Send
+from postroom.control.org_router import Receive, Send
+from postroom.control.org_router import Scope as AsgiScope
 from postroom.control.parts import Parts
+from postroom.control.principals import Caller, needs
 from postroom.errors import PeerError
 from postroom.protocol.blobs import (
     DEFAULT_MEDIA_TYPE,
@@ -22,6 +24,7 @@ from postroom.protocol.blobs import (
     media_type_of,
 )
 from postroom.protocol.limits import MAX_PAGE
+from postroom.protocol.principal import Scope
 from postroom.store.blobs import BlobRow
 
 READ_TIMEOUT = 30.0
@@ -31,20 +34,22 @@ Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 
 
 def router(parts: Parts) -> APIRouter:
-    """The routes of the operator and of workers."""
+    """The routes for everybody, workers included."""
     routes = APIRouter(prefix="/blobs")
-    blobs, caller = parts.blobs, Depends(parts.gate.caller)
+    blobs = parts.blobs
 
     @routes.put("/{sha256}")
-    async def put(sha256: str, request: Request, uid: str = caller) -> Response:
+    @needs(Scope.SEND, door=True)
+    async def put(sha256: str, request: Request, me: Caller) -> Response:
         check_sha256(sha256)
-        if (row := await blobs.there(sha256, uid)) is not None:
+        if (row := await blobs.there(sha256, me.only)) is not None:
             return JSONResponse(_stored(row))
-        return await take(request, uid, sha256)
+        return await take(request, me.only, sha256)
 
     @routes.post("")
-    async def post(request: Request, uid: str = caller) -> Response:
-        return await take(request, uid)
+    @needs(Scope.SEND, door=True)
+    async def post(request: Request, me: Caller) -> Response:
+        return await take(request, me.only)
 
     async def take(request: Request, uid: str, expected: str = "") -> Response:
         media_type = media_type_of(request.headers.get("content-type", ""))
@@ -58,8 +63,9 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get("/{sha256}")
     @routes.head("/{sha256}")
-    async def get(sha256: str, request: Request, uid: str = caller) -> Response:
-        row = await blobs.get(check_sha256(sha256), uid)
+    @needs(Scope.READ, door=True)
+    async def get(sha256: str, request: Request, me: Caller) -> Response:
+        row = await blobs.get(check_sha256(sha256), me.only)
         headers = _headers(row)
         if headers["etag"] in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers={"etag": headers["etag"]})
@@ -69,14 +75,16 @@ def router(parts: Parts) -> APIRouter:
 
 
 def operator_router(parts: Parts) -> APIRouter:
-    """The routes of the operator alone."""
+    """The routes for all blobs."""
     routes = APIRouter(prefix="/blobs")
 
     @routes.get("")
+    @needs(Scope.OPERATE)
     async def listing(limit: Limit = 100) -> dict[str, Any]:
         return {"blobs": [_shown(row) for row in await parts.blobs.largest(limit)]}
 
     @routes.delete("/{sha256}", status_code=204)
+    @needs(Scope.OPERATE)
     async def remove(sha256: str) -> None:
         await parts.blobs.remove(check_sha256(sha256))
 
@@ -117,7 +125,7 @@ class ContentResponse(Response):
         self._file = file
         self._empty = empty
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Handle one request (ASGI 3)."""
         try:
             start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}

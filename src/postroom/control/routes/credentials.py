@@ -8,15 +8,18 @@ from fastapi import APIRouter
 
 from postroom.control.bodies import CredentialBody
 from postroom.control.parts import Parts
+from postroom.control.principals import needs
 from postroom.gateway.credentials import DEFAULT_HEADER, BoundCredential
+from postroom.protocol.principal import Scope
 
 
 def router(parts: Parts) -> APIRouter:
-    """The routes of the operator."""
+    """The routes."""
     routes = APIRouter(prefix="/credentials")
     credentials, org = parts.installation.credentials, parts.directory.org
 
     @routes.post("", status_code=201)
+    @needs(Scope.ADMIN)
     async def add(body: CredentialBody) -> dict[str, Any]:
         workers = [(await parts.workers.record(ref))[0].uid for ref in body.workers]
         credential = BoundCredential.bind(
@@ -32,10 +35,12 @@ def router(parts: Parts) -> APIRouter:
         return await shown(credential)
 
     @routes.get("")
+    @needs(Scope.ADMIN)
     async def listing() -> dict[str, Any]:
         return {"credentials": [await shown(credential) for credential in credentials.of(org)]}
 
     @routes.delete("/{name}", status_code=204)
+    @needs(Scope.ADMIN)
     async def remove(name: str) -> None:
         credentials.remove(org, name)
 

@@ -7,6 +7,8 @@ from typing import Any
 from fastapi import APIRouter
 
 from postroom.control.parts import Parts
+from postroom.control.principals import needs
+from postroom.protocol.principal import Scope
 
 
 def router(parts: Parts) -> APIRouter:
@@ -15,18 +17,22 @@ def router(parts: Parts) -> APIRouter:
     letters = parts.deadletters
 
     @routes.get("")
+    @needs(Scope.READ)
     async def deadletters() -> dict[str, Any]:
         return {"deadletters": [letter.as_json() for letter in await letters.all()]}
 
     @routes.get("/{letter}")
+    @needs(Scope.READ)
     async def show(letter: str) -> dict[str, Any]:
         return (await letters.get(await letters.find(letter))).as_json()
 
     @routes.post("/{letter}/requeue", status_code=201)
+    @needs(Scope.OPERATE)
     async def requeue(letter: str) -> dict[str, Any]:
         return {"id": await letters.requeue(await letters.find(letter))}
 
     @routes.delete("/{letter}", status_code=204)
+    @needs(Scope.OPERATE)
     async def drop(letter: str) -> None:
         await letters.drop(await letters.find(letter))
 

@@ -12,11 +12,13 @@ from postroom.control import event_stream, sse
 from postroom.control.bodies import PostBody
 from postroom.control.hot_routes import hot
 from postroom.control.parts import Parts
+from postroom.control.principals import Caller, needs
 from postroom.errors import InvalidInput, PostroomError
 from postroom.mail.views import Mail
 from postroom.projection.changes import Change, of_chat, of_project
 from postroom.protocol.ids import check_name
 from postroom.protocol.limits import MAX_PAGE
+from postroom.protocol.principal import Principal, Scope
 
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Sequence = Annotated[int, Query(ge=0)]
@@ -25,25 +27,31 @@ Sequence = Annotated[int, Query(ge=0)]
 def router(parts: Parts) -> APIRouter:
     """The routes."""
     routes = APIRouter()
-    office, me = parts.office, parts.owner.uid
+    office = parts.office
 
     @routes.get("/projects")
+    @needs(Scope.READ)
     async def projects() -> dict[str, Any]:
         return {"projects": await office.projects()}
 
     @routes.get("/projects/{project}/posts")
+    @needs(Scope.READ)
     async def posts(project: str, limit: Limit = 50, before: Sequence = 0) -> dict[str, Any]:
         check_name(project, "project")
         found = await office.posts(project, limit=limit, before=before)
         return {"posts": [post.as_json() for post in found]}
 
     @routes.post("/projects/{project}/posts", status_code=201)
-    async def post(project: str, body: PostBody) -> dict[str, Any]:
-        return (await office.post(me, project, body.content, key=body.key)).as_json()
+    @needs(Scope.SEND)
+    async def post(project: str, body: PostBody, me: Caller) -> dict[str, Any]:
+        return (await office.post(me.uid, project, body.content, key=body.key)).as_json()
 
     @routes.get("/stream")
     @hot
-    async def stream(project: str = "", chat: str = "", after: Sequence = 0) -> StreamingResponse:
+    @needs(Scope.READ)
+    async def stream(
+        me: Caller, project: str = "", chat: str = "", after: Sequence = 0
+    ) -> StreamingResponse:
         if bool(project) == bool(chat):
             raise InvalidInput(
                 "a stream is of one project or one chat", remedy="?project=ID or ?chat=@NICK"
@@ -51,15 +59,16 @@ def router(parts: Parts) -> APIRouter:
         if project:
             events = _project_events(parts, check_name(project, "project"), after)
         else:
-            events = _chat_events(parts, (await parts.directory.resolve(chat)).uid, after)
+            events = _chat_events(parts, me, (await parts.directory.resolve(chat)).uid, after)
         headers = {"Cache-Control": "no-store"}
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
     @routes.get("/events")
     @hot
-    async def events(after: str = "") -> StreamingResponse:
+    @needs(Scope.OPERATE)
+    async def events(me: Caller, after: str = "") -> StreamingResponse:
         found = event_stream.everything(
-            parts, event_stream.EventCursor.parse(after) if after else None
+            parts, me, event_stream.EventCursor.parse(after) if after else None
         )
         headers = {"Cache-Control": "no-store"}
         return StreamingResponse(found, media_type="text/event-stream", headers=headers)
@@ -76,13 +85,11 @@ def _project_events(parts: Parts, project: str, after: int) -> AsyncIterator[str
     return sse.follow(parts.changes, [of_project(project)], "post", after, read)
 
 
-def _chat_events(parts: Parts, other: str, after: int) -> AsyncIterator[str]:
-    me = parts.owner.uid
-
+def _chat_events(parts: Parts, me: Principal, other: str, after: int) -> AsyncIterator[str]:
     async def read(past: int) -> list[Any]:
         if past == 0:
-            return await parts.office.chat(me, other, limit=sse.PAGE)
-        return await parts.office.chat(me, other, limit=sse.PAGE, after=past)
+            return await parts.office.chat(me.uid, other, limit=sse.PAGE)
+        return await parts.office.chat(me.uid, other, limit=sse.PAGE, after=past)
 
     async def show(change: Change) -> tuple[str, Mail] | None:
         try:
@@ -90,4 +97,4 @@ def _chat_events(parts: Parts, other: str, after: int) -> AsyncIterator[str]:
         except PostroomError:
             return None  # the message was deleted since
 
-    return sse.follow(parts.changes, [of_chat(me, other)], "mail", after, read, show)
+    return sse.follow(parts.changes, [of_chat(me.uid, other)], "mail", after, read, show)

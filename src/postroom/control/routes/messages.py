@@ -1,4 +1,4 @@
-"""The operator's messages: send, wait, read."""
+"""Messages: send, wait, read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from fastapi import APIRouter, Query
 from postroom.control.bodies import MessageBody
 from postroom.control.hot_routes import hot
 from postroom.control.parts import Parts
+from postroom.control.principals import Caller, needs
+from postroom.errors import NotFound
 from postroom.protocol.limits import LONGEST_WAIT, MAX_PAGE
+from postroom.protocol.principal import Scope
 from postroom.protocol.receipts import State
 
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
@@ -20,13 +23,14 @@ Seconds = Annotated[float, Query(ge=0, le=LONGEST_WAIT)]
 def router(parts: Parts) -> APIRouter:
     """The routes."""
     routes = APIRouter()
-    office, me = parts.office, parts.owner.uid
+    office = parts.office
 
     @routes.post("/messages", status_code=201)
     @hot
-    async def send(body: MessageBody) -> dict[str, Any]:
+    @needs(Scope.SEND)
+    async def send(body: MessageBody, me: Caller) -> dict[str, Any]:
         mail = await office.send(
-            me,
+            me.uid,
             body.to,
             body.content,
             expects_reply=body.expects_reply,
@@ -39,31 +43,39 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get("/messages/{message_id}")
     @hot
+    @needs(Scope.READ)
     async def show(
         message_id: str,
+        me: Caller,
         wait: Literal["", "accepted", "delivered", "seen", "answered"] = "",
         timeout: Seconds = 30.0,
     ) -> dict[str, Any]:
         message_id = await office.find(message_id)
-        if not wait:
-            return (await office.get(message_id)).as_json()
-        return (await office.wait(message_id, State(wait), timeout)).as_json()
+        mail = await office.get(message_id)
+        if not me.sees(mail.sender.uid, mail.recipient.uid):
+            raise NotFound(f"there is no message {message_id!r}")
+        if wait:
+            mail = await office.wait(message_id, State(wait), timeout)
+        return mail.as_json()
 
     @routes.post("/messages/{message_id}/seen")
     @hot
-    async def seen(message_id: str) -> dict[str, Any]:
-        return (await office.mark_seen(me, await office.find(message_id))).as_json()
+    @needs(Scope.SEND)
+    async def seen(message_id: str, me: Caller) -> dict[str, Any]:
+        return (await office.mark_seen(me.uid, await office.find(message_id))).as_json()
 
     @routes.get("/inbox")
     @hot
-    async def inbox(limit: Limit = 50, *, unread: bool = False) -> dict[str, Any]:
-        found = await office.inbox(me, unread=unread, limit=limit)
+    @needs(Scope.READ)
+    async def inbox(me: Caller, limit: Limit = 50, *, unread: bool = False) -> dict[str, Any]:
+        found = await office.inbox(me.uid, unread=unread, limit=limit)
         return {"messages": [mail.as_json() for mail in found]}
 
     @routes.get("/chats/{ref}/messages")
-    async def chat(ref: str, limit: Limit = 50, before: Sequence = 0) -> dict[str, Any]:
+    @needs(Scope.READ)
+    async def chat(ref: str, me: Caller, limit: Limit = 50, before: Sequence = 0) -> dict[str, Any]:
         other = await parts.directory.resolve(ref)
-        found = await office.chat(me, other.uid, limit=limit, before=before)
+        found = await office.chat(me.uid, other.uid, limit=limit, before=before)
         return {"messages": [mail.as_json() for mail in found]}
 
     return routes

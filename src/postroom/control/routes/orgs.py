@@ -8,6 +8,8 @@ from fastapi import APIRouter
 
 from postroom.control.bodies import OrgBody
 from postroom.control.orgs import Orgs
+from postroom.control.principals import needs
+from postroom.protocol.principal import Scope
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -17,14 +19,17 @@ def router(orgs: Orgs) -> APIRouter:
     routes = APIRouter(prefix="/orgs")
 
     @routes.get("")
+    @needs(Scope.ADMIN)
     async def listed() -> dict[str, Any]:
         return {"orgs": await orgs.listed()}
 
     @routes.post("", status_code=201)
+    @needs(Scope.ADMIN)
     async def create(body: OrgBody) -> dict[str, Any]:
         return await orgs.create(body.name)
 
     @routes.delete("/{name}")
+    @needs(Scope.ADMIN)
     async def remove(name: str) -> dict[str, Any]:
         return {"name": name, "folder": await orgs.remove(name)}
 
@@ -36,6 +41,7 @@ def absent_router(orgs: Orgs) -> APIRouter:
     routes = APIRouter(include_in_schema=False)
 
     @routes.api_route("/orgs/{name}/{rest:path}", methods=METHODS)
+    @needs(Scope.ADMIN)
     async def absent(name: str) -> None:
         raise orgs.missing(name)
 

@@ -9,7 +9,9 @@ from fastapi import APIRouter
 
 from postroom.audit.log import ClosedFile
 from postroom.control.parts import Parts
+from postroom.control.principals import needs
 from postroom.projection.pruning import Pruned
+from postroom.protocol.principal import Scope
 from postroom.settings import DEFAULT_ORG
 
 
@@ -19,10 +21,12 @@ def router(parts: Parts) -> APIRouter:
     audit = parts.installation.audit if parts.trust.org == DEFAULT_ORG else None
 
     @routes.get("")
+    @needs(Scope.ADMIN)
     async def due() -> dict[str, Any]:
         return _shown(await parts.retention.due(), audit.too_old() if audit else ())
 
     @routes.delete("")
+    @needs(Scope.ADMIN)
     async def prune() -> dict[str, Any]:
         found = await parts.retention.prune()
         return _shown(found, await audit.delete_too_old() if audit else ())

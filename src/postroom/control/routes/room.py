@@ -10,29 +10,32 @@ from fastapi import APIRouter
 
 from postroom import __version__
 from postroom.control.parts import Parts
+from postroom.control.principals import Caller, for_installation, needs
 from postroom.control.statefile import Announcement
 from postroom.control.task_trouble import BUS_AWAY
 from postroom.errors import StateUnwritable
+from postroom.protocol.principal import Scope
 
 ALERTS_SHOWN = 10
 
 
 def router(parts: Parts, announcement: Callable[[], Announcement]) -> APIRouter:
-    """The routes of the operator; `announcement` returns the present content of `server.json`."""
+    """The routes; `announcement` returns the present content of `server.json`."""
     routes = APIRouter()
 
     @routes.get("/status")
-    async def status() -> dict[str, Any]:
+    @needs(Scope.READ)
+    async def status(me: Caller) -> dict[str, Any]:
         said = asdict(announcement())
         del said["token"]
         return {
             "version": __version__,
             "server": {key: said[key] for key in said if key not in ("me", "version")},
-            "org": parts.owner.org,
-            "me": said["me"],
+            "org": me.org,
+            "me": {"uid": me.uid, "nick": me.nick},
             "workers": await parts.views.all(),
             "deadletters": await parts.deadletters.count(),
-            "inbox": (await parts.office.unread([parts.owner.uid])).get(parts.owner.uid, 0),
+            "inbox": (await parts.office.unread([me.uid])).get(me.uid, 0),
             "attention": [task.as_json() for task in await parts.tasks.attention()],
             "audit": parts.audit.trouble,
             "bus": _bus(parts),
@@ -40,7 +43,9 @@ def router(parts: Parts, announcement: Callable[[], Announcement]) -> APIRouter:
         }
 
     @routes.post("/shutdown", status_code=202)
-    async def shutdown() -> dict[str, Any]:
+    @needs(Scope.ADMIN)
+    async def shutdown(me: Caller) -> dict[str, Any]:
+        for_installation(me)
         parts.installation.shut_down()
         return {"ending": True}
 

@@ -13,9 +13,11 @@ from postroom.control import sse
 from postroom.control.bodies import AnswerBody, CancelBody, TaskBody
 from postroom.control.hot_routes import hot
 from postroom.control.parts import Parts
+from postroom.control.principals import Caller, needs
 from postroom.control.task_trouble import troubles
 from postroom.projection.changes import BUS, WORKERS, Change, of_task
 from postroom.protocol.limits import LONGEST_WAIT, MAX_PAGE
+from postroom.protocol.principal import Scope
 from postroom.tasks.views import Known, TaskEvent, event
 from postroom_a2a.task_state import TaskState
 
@@ -28,20 +30,22 @@ Open = Annotated[bool | None, Query(alias="open")]
 def router(parts: Parts) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/tasks")
-    tasks, me = parts.tasks, parts.owner.uid
+    tasks = parts.tasks
 
     @routes.post("", status_code=201)
     @hot
-    async def delegate(body: TaskBody) -> Mapping[str, Any]:
+    @needs(Scope.TASK)
+    async def delegate(body: TaskBody, me: Caller) -> Mapping[str, Any]:
         said = body.content
         if body.context and not said.thread:
             said = replace(said, thread=body.context)
         view = await parts.assigner.delegate(
-            me, to=body.to, skill=body.skill, said=said, key=body.key
+            me.uid, to=body.to, skill=body.skill, said=said, key=body.key
         )
         return view.as_json()
 
     @routes.get("")
+    @needs(Scope.READ)
     async def listing(
         state: TaskState | None = None,
         worker: str = "",
@@ -63,6 +67,7 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get("/{task}")
     @hot
+    @needs(Scope.READ)
     async def show(
         task: str, wait: Literal["", "final", "settled"] = "", timeout: Seconds = 30.0
     ) -> Mapping[str, Any]:
@@ -72,12 +77,14 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get("/{task}/events")
     @hot
+    @needs(Scope.READ)
     async def events(task: str, after: Sequence = 0, limit: Limit = 50) -> dict[str, Any]:
         found = await tasks.events(task, after=after, limit=limit)
         return {"events": [event.as_json() for event in found]}
 
     @routes.get("/{task}/stream")
     @hot
+    @needs(Scope.READ)
     async def stream(task: str, after: Sequence = 0) -> StreamingResponse:
         named = (await tasks.find(task)).id
         headers = {"Cache-Control": "no-store"}
@@ -85,14 +92,16 @@ def router(parts: Parts) -> APIRouter:
         return StreamingResponse(updates, media_type="text/event-stream", headers=headers)
 
     @routes.post("/{task}/cancel")
-    async def cancel(task: str, body: CancelBody | None = None) -> Mapping[str, Any]:
+    @needs(Scope.TASK)
+    async def cancel(task: str, me: Caller, body: CancelBody | None = None) -> Mapping[str, Any]:
         wish = body or CancelBody()
-        view = await tasks.cancel(task, me, reason=wish.reason, timeout=wish.timeout)
+        view = await tasks.cancel(task, me.uid, reason=wish.reason, timeout=wish.timeout)
         return view.as_json()
 
     @routes.post("/{task}/answer")
-    async def answer(task: str, body: AnswerBody) -> Mapping[str, Any]:
-        return (await tasks.answer(task, me, body.content)).as_json()
+    @needs(Scope.TASK)
+    async def answer(task: str, body: AnswerBody, me: Caller) -> Mapping[str, Any]:
+        return (await tasks.answer(task, me.uid, body.content)).as_json()
 
     return routes
 

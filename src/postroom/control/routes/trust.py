@@ -8,18 +8,24 @@ from fastapi import APIRouter
 
 from postroom.control.bodies import RotateBody
 from postroom.control.parts import Parts
+from postroom.control.principals import Caller, for_installation, needs
+from postroom.protocol.principal import Scope
 
 
 def router(parts: Parts) -> APIRouter:
-    """The routes of the operator."""
+    """The routes."""
     routes = APIRouter(prefix="/trust")
 
     @routes.get("/keys")
+    @needs(Scope.ADMIN)
     async def listing() -> dict[str, Any]:
         return {"keys": parts.trust.key_list()}
 
     @routes.post("/rotate")
-    async def rotate(body: RotateBody) -> dict[str, Any]:
+    @needs(Scope.ADMIN)
+    async def rotate(body: RotateBody, me: Caller) -> dict[str, Any]:
+        if body.kind in {"operator", "proxy"}:
+            for_installation(me)
         return (await parts.rotation.rotate(body.kind)).as_json()
 
     return routes

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Response
 
 from postroom.control.bodies import EventsBody, RestartBody, SpawnBody
 from postroom.control.parts import Parts
+from postroom.control.principals import Caller, needs
 from postroom.errors import Conflict, Forbidden
 from postroom.protocol import subjects
+from postroom.protocol.principal import DOOR, Scope
 from postroom.workers.launch import SpawnRequest
 from postroom.workers.leftovers import Leftover
 from postroom.workers.served_card import fetch_card, fetch_far_card
 
 
 def router(parts: Parts) -> APIRouter:
-    """The routes of the operator."""
+    """The routes for who operates workers."""
     routes = APIRouter(prefix="/workers")
     workers, views = parts.workers, parts.views
 
@@ -28,6 +30,7 @@ def router(parts: Parts) -> APIRouter:
         return await views.one(uid) | {"started": started}
 
     @routes.post("", status_code=201)
+    @needs(Scope.OPERATE)
     async def spawn(body: SpawnBody) -> dict[str, Any]:
         request = SpawnRequest(
             template=body.template,
@@ -42,14 +45,17 @@ def router(parts: Parts) -> APIRouter:
         return await begun((await workers.spawn(request)).uid, body.wait)
 
     @routes.get("")
+    @needs(Scope.OPERATE)
     async def listing() -> dict[str, Any]:
         return {"workers": await views.all()}
 
     @routes.get("/{ref}")
+    @needs(Scope.OPERATE)
     async def show(ref: str) -> dict[str, Any]:
         return await views.one(ref)
 
     @routes.get("/{ref}/agent-card.json")
+    @needs(Scope.READ)
     async def own_card(ref: str) -> Response:
         agent, _ = await workers.record(ref)
         run = workers.run_of(agent.uid)
@@ -62,26 +68,31 @@ def router(parts: Parts) -> APIRouter:
         return Response(card, media_type="application/json")
 
     @routes.post("/{ref}/stop")
+    @needs(Scope.OPERATE)
     async def stop(ref: str) -> dict[str, Any]:
         return await views.one((await workers.stop(ref)).uid)
 
     @routes.post("/{ref}/restart")
+    @needs(Scope.OPERATE)
     async def restart(ref: str, body: RestartBody | None = None) -> dict[str, Any]:
         asked = body or RestartBody()
         agent, changed = await workers.restart(ref, asked.template, asked.files)
         return await begun(agent.uid, asked.wait) | {"changed": list(changed)}
 
     @routes.post("/{ref}/revoke")
+    @needs(Scope.OPERATE)
     async def revoke(ref: str) -> dict[str, Any]:
         (agent,) = await workers.revoke(ref)
         return await views.one(agent.uid)
 
     @routes.post("/revoke")
+    @needs(Scope.OPERATE)
     async def revoke_all() -> dict[str, Any]:
         await workers.revoke()
         return {"workers": await views.all()}
 
     @routes.delete("/{ref}")
+    @needs(Scope.OPERATE)
     async def remove(ref: str, purge: bool = False) -> dict[str, Any]:
         try:
             agent, folder = await workers.remove(ref, purge=purge)
@@ -99,10 +110,12 @@ def leftovers_router(parts: Parts) -> APIRouter:
     routes = APIRouter(prefix="/leftovers")
 
     @routes.get("")
+    @needs(Scope.OPERATE)
     async def listing() -> dict[str, Any]:
         return _shown(await parts.workers.left())
 
     @routes.delete("")
+    @needs(Scope.OPERATE)
     async def prune() -> dict[str, Any]:
         return _shown(await parts.workers.prune())
 
@@ -122,14 +135,16 @@ def events_router(parts: Parts) -> APIRouter:
     """The route for the workers themselves."""
     routes = APIRouter(prefix="/workers")
 
-    async def admitted(uid: str, request: Request) -> None:
-        await parts.gate.worker(request, uid)
+    async def own(uid: str, me: Caller) -> None:
+        if me.method != DOOR or me.uid != uid:
+            raise Forbidden("only the worker itself may call this")
         if not await parts.workers.interactive(uid):
             raise Forbidden(
                 "this worker may not report events", remedy="give its template a [sidecar] table"
             )
 
-    @routes.post("/{uid}/sdk-events", status_code=202, dependencies=[Depends(admitted)])
+    @routes.post("/{uid}/sdk-events", status_code=202, dependencies=[Depends(own)])
+    @needs(Scope.SEND, door=True)
     async def report(uid: str, body: EventsBody) -> dict[str, Any]:
         stored = []
         for event in body.events:

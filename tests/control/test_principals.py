@@ -1,0 +1,92 @@
+"""Who is let in at the API, route by route."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from postroom.control.org_router import WORKER
+from postroom.control.principals import Gate, anyone, needs
+from postroom.directory.agents import Directory
+from postroom.errors import Forbidden, Unauthorized
+from postroom.identity.tokens import digest
+from postroom.protocol.principal import ALL_SCOPES, KEY, Scope
+from postroom.store.database import Database
+from postroom.store.migrate import migrate
+
+pytestmark = pytest.mark.anyio
+
+
+@needs(Scope.ADMIN)
+async def _administer() -> None: ...
+
+
+@needs(Scope.READ, door=True)
+async def _read() -> None: ...
+
+
+@anyone
+async def _open() -> None: ...
+
+
+@pytest.fixture
+async def gate() -> AsyncGenerator[Gate]:
+    async with Database() as database:
+        await migrate(database)
+        owner = await Directory(database).register("ann", "human")
+        yield Gate(digest("the key"), owner, database)
+
+
+def _asked(*authorization: bytes, worker: str = "") -> dict[str, Any]:
+    headers = [(b"authorization", value) for value in authorization]
+    return {"headers": headers} | ({WORKER: worker} if worker else {})
+
+
+async def test_the_operators_key_makes_its_bearer_the_owner(gate: Gate) -> None:
+    for word in (b"Bearer", b"bearer", b"BEARER"):
+        me = await gate.admit(_asked(word + b" the key"), _administer)
+
+        assert me is not None
+        assert (me.nick, me.scopes, me.method) == ("ann", ALL_SCOPES, KEY)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (),
+        (b"",),
+        (b"Bearer",),
+        (b"Bearer ",),
+        (b"Bearer  the key",),
+        (b"Bearer the key ",),
+        (b"Basic the key",),
+        (b"the key",),
+        (b"Bearer the key\0",),
+        (b"Bearer \xff\xfe",),
+        (b"Bearer the key", b"Bearer the key"),
+        (b"Bearer the key", b"Bearer another"),
+    ],
+)
+async def test_no_other_header_is_taken(gate: Gate, given: tuple[bytes, ...]) -> None:
+    with pytest.raises(Unauthorized):
+        await gate.admit(_asked(*given), _read)
+
+
+async def test_a_key_is_worth_nothing_at_a_workers_door(gate: Gate) -> None:
+    with pytest.raises(Forbidden, match="workers may not"):
+        await gate.admit(_asked(b"Bearer the key", worker="a" * 32), _administer)
+    with pytest.raises(Unauthorized, match="this worker's"):
+        await gate.admit(_asked(b"Bearer the key", worker="a" * 32), _read)
+
+
+async def test_an_open_route_asks_for_nothing(gate: Gate) -> None:
+    assert await gate.admit(_asked(), _open) is None
+
+
+async def test_a_route_that_states_nothing_admits_nobody(gate: Gate) -> None:
+    async def unstated() -> None: ...
+
+    with pytest.raises(TypeError, match="states no scope"):
+        await gate.admit(_asked(b"Bearer the key"), unstated)
