@@ -15,7 +15,7 @@ import click
 
 from postroom.cli.arguments import text_argument
 from postroom.cli.options import Decorated
-from postroom.cli.tasks.lines import size_of
+from postroom.cli.output import size_of
 from postroom.cli.waiting import SLOW
 from postroom.client.files import media_type_for
 from postroom.errors import InvalidInput, MessageTooLarge

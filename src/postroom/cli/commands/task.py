@@ -11,13 +11,13 @@ from postroom.cli.arguments import text_argument
 from postroom.cli.completion import agents, tasks
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import address, block, clock, print_json, print_table
+from postroom.cli.parts import fetch_lines, part_lines
 from postroom.cli.tasks.following import follow, timeout_option
 from postroom.cli.tasks.lines import (
     HEAD,
     Updates,
     answer_hint,
     colour_of,
-    file_lines,
     is_question,
     row,
     short,
@@ -196,9 +196,10 @@ def _print(task: Task, events: list[TaskEvent], now: float) -> None:
         click.echo(updates.line(event))
     for artifact in task.get("artifacts", []):
         click.echo(f"artifact {one_line(artifact['name'] or artifact['id'], 60)}:")
-        if artifact["text"] or not artifact.get("files"):
+        lines = part_lines(artifact)
+        if artifact["text"] or not lines:
             click.echo(block("    | ", artifact["text"]))
-        for line in file_lines(artifact):
+        for line in [*lines, *fetch_lines(artifact)]:
             click.echo(f"    {line}")
     if is_question(task["state"]):
         click.echo(f"answer it: {answer_hint(task['id'])}")
