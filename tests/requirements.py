@@ -66,6 +66,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "sidecar-delivered-read": "`delivered` means that the agent's process has read it, `seen` that the agent has confirmed it.",
         "mail-unknown-refused": "A message to nobody is refused at once; one to a retired agent, or past its time, is dead with that reason.",
     },
+    ("Delivery", "docs/api.md#inbox"): {
+        "inbox-confirmed-only": "A polled inbox gives a message again, flagged, until its reader acknowledges it; nothing is lost because nobody called.",
+    },
     ("Delivery", "docs/architecture.md#streams"): {
         "mail-full-typed": "A message that is too large, or finds a stream full, is refused; what was accepted is never dropped.",
         "bus-consume-redelivered": "Records come in order, and what was not acknowledged comes again, also when its consumer was killed.",

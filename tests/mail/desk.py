@@ -20,6 +20,7 @@ from postroom.mail.alerts import AlertService
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletter_service import DeadLetterService
 from postroom.mail.deadletters import DeadLetterMover
+from postroom.mail.inbox import Inboxes
 from postroom.mail.office import PostOffice
 from postroom.mail.projection import RULES
 from postroom.mail.views import Mail
@@ -86,6 +87,7 @@ class Desk:
         self.clerk = Clerk(self.bus, self.database)
         self.fold = self.new_fold()
         self.office = PostOffice(self.bus, self.admin, self.database, self.changes)
+        self.inboxes = Inboxes(self.bus, self.database, self.changes, self.office)
         self.alerts = AlertService(self.bus, self.admin, self.database, self.changes)
         self.dead = DeadLetterService(self.bus, self.database, self.changes)
         self.mover = DeadLetterMover(self.bus, self.admin, self.database, self.clerk)

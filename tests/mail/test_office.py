@@ -215,25 +215,6 @@ async def test_the_post_of_an_agent_is_folded(desk: Desk):
     assert bob.uid not in {post.sender.uid for post in await desk.office.posts("main")}
 
 
-@pytest.mark.requirement("sidecar-delivered-read")
-async def test_a_person_says_that_a_message_was_read(desk: Desk):
-    maria, bob = await desk.person(), await desk.worker("bob")
-    sent = await bob.send(maria.uid, "done")
-    await desk.mail(sent.id, State.ACCEPTED)
-    assert await desk.office.unread([maria.uid]) == {maria.uid: 1}
-    assert (await desk.office.mark_seen(maria.uid, sent.id)).state is State.SEEN
-    assert await desk.office.unread([maria.uid]) == {maria.uid: 0}
-    assert await desk.office.inbox(maria.uid, unread=True) == []
-    assert [mail.id for mail in await desk.office.inbox(maria.uid)] == [sent.id]
-
-
-async def test_nobody_can_mark_the_message_of_another_as_seen(desk: Desk):
-    maria, bob = await desk.person(), await desk.worker("bob")
-    sent = await desk.office.send(maria.uid, bob.uid, "hello")
-    with pytest.raises(NotFound):
-        await desk.office.mark_seen(maria.uid, sent.id)
-
-
 async def test_a_chat_holds_what_the_two_said_and_nothing_else(desk: Desk):
     maria, bob, eve = await desk.person(), await desk.worker("bob"), await desk.worker("eve")
     sent = await desk.office.send(maria.uid, "@bob", "hello")

@@ -127,7 +127,7 @@ async def test_an_answer_stays_as_long_as_its_question(tmp_path: Path):
         asked = await desk.office.send(maria.uid, bob.uid, "well?")
         answer = await bob.send(maria.uid, "yes", reply_to=asked.id)
         await desk.office.wait(asked.id, State.ANSWERED, SECONDS)
-        await desk.office.mark_seen(maria.uid, answer.id)
+        await desk.inboxes.acknowledge(maria.uid, [answer.id], State.SEEN)
         await desk.folded()
         # The question's end is stored after the answer, and here long after.
         await desk.database.write(

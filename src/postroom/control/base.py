@@ -29,6 +29,7 @@ from postroom.mail.clerk import Clerk
 from postroom.mail.deadletter_service import DeadLetterService
 from postroom.mail.deadletters import DeadLetterMover
 from postroom.mail.due import Expiry, Stale, Watch
+from postroom.mail.inbox import Inboxes
 from postroom.mail.office import PostOffice
 from postroom.observe import get_logger
 from postroom.projection.changes import Changes
@@ -93,6 +94,7 @@ class Base:
     changes: Changes
     takers: Takers
     office: PostOffice
+    inboxes: Inboxes
     deadletters: DeadLetterService
     alerts: AlertService
     fold: Fold
@@ -160,6 +162,9 @@ async def open_base(
     await fold.ready(FOLD_DEADLINE)
     space = _space(settings)
     takers = Takers()
+    office = PostOffice(bus, admin, database, changes, org=trust.org, space=space, takers=takers)
+    inboxes = Inboxes(bus, database, changes, office)
+    await inboxes.open()
     return Base(
         installation=installation,
         settings=settings,
@@ -171,7 +176,8 @@ async def open_base(
         owner=await _owner(directory),
         changes=changes,
         takers=takers,
-        office=PostOffice(bus, admin, database, changes, org=trust.org, space=space, takers=takers),
+        office=office,
+        inboxes=inboxes,
         deadletters=DeadLetterService(bus, database, changes),
         alerts=AlertService(bus, admin, database, changes, space=space),
         fold=fold,

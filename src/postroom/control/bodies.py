@@ -11,6 +11,7 @@ from postroom.protocol.limits import (
     MAX_CONTEXT,
     MAX_KEY,
     MAX_LABEL,
+    MAX_PAGE,
     MAX_PARTS,
     MAX_PATH,
     MAX_REASON,
@@ -93,6 +94,16 @@ class MessageBody(ContentBody):
     expires_in: Annotated[float, Field(gt=0)] | None = None
     key: Annotated[str, Field(max_length=MAX_KEY)] = ""
     reply_to: Annotated[str, Field(max_length=64)] = ""
+
+
+class AckBody(Body):
+    """`POST /v1/inbox/ack`."""
+
+    ids: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=64)]],
+        Field(min_length=1, max_length=MAX_PAGE),
+    ]
+    state: Literal["delivered", "seen"]
 
 
 class PostBody(ContentBody):

@@ -28,7 +28,7 @@ from postroom.protocol import subjects
 from postroom.protocol.content import Content, content, subject_of
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import check_name
-from postroom.protocol.receipts import Receipt, State, reached
+from postroom.protocol.receipts import State
 from postroom.settings import DEFAULT_ORG
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
@@ -202,24 +202,6 @@ class PostOffice(MailReader):
             now = self._clock()
             row = PostRow(done.sequence, done.id, project, sender, said.text, message, now)
         return views.post(row, author.agent.party, sizes)
-
-    async def mark_seen(self, reader: str, message_id: str) -> Mail:
-        """Record that the person `reader` has read a message addressed to them.
-
-        Raises:
-            NotFound: `reader` has no such message.
-            StreamFull, RequestTimeout, BusDisconnected: perhaps not recorded; call again.
-        """
-        with self._changes.listen(of_message(message_id)) as listener:
-            mail = await self._until(listener, message_id, State.ACCEPTED, FOLD_WAIT)
-            if mail.recipient.uid != reader:
-                raise NotFound(f"there is no message {message_id!r} to you")
-            if not reached(mail.state, State.SEEN) and not mail.final:
-                receipt = Receipt(mail.id, reader, State.SEEN, self._clock())
-                # Stored under the reader's own uid, since the reader has seen it.
-                subject = subjects.receipts(mail.sender.uid, reader)
-                await self._bus.publish(subject, receipt.encode())
-            return await self._until(listener, message_id, State.SEEN, FOLD_WAIT, mail)
 
     def _sender(self, store: Store, uid: str) -> _Sender:
         agent = store.agents.agent_by_uid(uid)

@@ -68,18 +68,11 @@ class MailReader:
             mail = await self._until(listener, message_id, wanted, timeout)
         return replace(mail, timed_out=not _is(mail, wanted))
 
-    async def inbox(self, uid: str, *, unread: bool = False, limit: int = PAGE) -> list[Mail]:
-        """The newest messages to `uid`, oldest first."""
-        await self._catch_up()
-        return await self._database.read(
-            lambda store: views.mails(store, store.messages.inbox(uid, unread=unread, limit=limit))
-        )
-
     async def chat(
         self, one: str, other: str, *, limit: int = PAGE, before: int = 0, after: int = 0
     ) -> list[Mail]:
         """Messages between two uids, oldest first: the newest `limit`, or the first `limit` past `after`."""
-        await self._catch_up()
+        await self.catch_up()
 
         def find(store: Store) -> list[Mail]:
             rows = store.messages.chat(one, other, limit=limit, before=before, after=after)
@@ -106,7 +99,7 @@ class MailReader:
         words = text.split()
         if len(words) > MAX_WORDS:
             raise InvalidInput(f"a search has at most {MAX_WORDS} words")
-        await self._catch_up()
+        await self.catch_up()
         parties = {uid for uid in (other, seer) if uid}
 
         def find(store: Store) -> list[Mail]:
@@ -147,7 +140,7 @@ class MailReader:
         if change.kind == "mail":
             self._unfolded.pop(change.id, None)
 
-    async def _catch_up(self) -> None:
+    async def catch_up(self) -> None:
         """Wait until our own messages are folded, so that their sender finds them."""
         sent = list(self._unfolded)
         if not sent:

@@ -19,6 +19,7 @@ from postroom.protocol.content import said, subject_of
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.priority import Input
 from postroom.protocol.receipts import State
+from postroom.protocol.tasks import task_id
 from postroom.store.database import Store
 from postroom.store.messages import MessageRow
 from postroom.store.parties import Party
@@ -36,6 +37,8 @@ class Mail:
         answer: the first reply of its recipient.
         attempts: known deliveries: those of its dead letter, else 1 once it was delivered.
         timed_out: the caller waited for it in vain.
+        task: id of the task that it requests, "" for none.
+        redelivered: its reader may have been given it before, and has not acknowledged it.
     """
 
     seq: int
@@ -58,6 +61,8 @@ class Mail:
     answer: Mail | None = None
     timed_out: bool = False
     sizes: Mapping[str, int] | None = None
+    task: str = ""
+    redelivered: bool = False
 
     @property
     def unsized(self) -> bool:
@@ -85,6 +90,8 @@ class Mail:
             "updated_at": self.updated_at,
             "attempts": self.attempts,
             "answer": self.answer.as_json() if self.answer else None,
+            "task": self.task or None,
+            "redelivered": self.redelivered,
         }
         if self.timed_out:
             document["timed_out"] = True
@@ -204,6 +211,7 @@ def shown(
         final=row.final,
         attempts=attempts or int(handed_over),
         answer=answer,
+        task=task_id(row.recipient, row.sender, row.id) if row.requests else "",
     )
 
 

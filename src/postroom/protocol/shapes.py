@@ -98,12 +98,15 @@ Mail = TypedDict(
         "answer": "Mail | None",
         "requeue_of": str | None,
         "attempts": int,
+        "task": str | None,
+        "redelivered": bool,
         "timed_out": NotRequired[bool],
     },
 )
 """A message to one agent; `parts` are A2A's, `text` joins their texts. `state` is a `receipts.State`.
 
-Times are seconds since the epoch.
+`task` is the id of the task that it requests. `redelivered`: its reader may have been given it before. Times are
+seconds since the epoch.
 """
 
 Post = TypedDict(

@@ -108,6 +108,16 @@ _REQUEUES = prepared(
 _TO_PAST = prepared(
     _TO.where(messages.c.seq > bindparam("after")).order_by(messages.c.seq).limit(bindparam("most"))
 )
+_UNREAD_PAST = prepared(
+    _TO.where(
+        messages.c.seq > bindparam("after"),
+        _UNREAD,
+        or_(messages.c.expires_at == 0, messages.c.expires_at > bindparam("now")),
+    )
+    .order_by(messages.c.seq)
+    .limit(bindparam("most"))
+)
+_NAMED_TO = prepared(_TO.where(among(messages.c.id, "ids")))
 
 
 _SEQ = attrgetter("seq")
@@ -230,6 +240,19 @@ class MessageStore:
         if before:
             found = found.where(messages.c.seq < before)
         return self._session.all(MessageRow, found)
+
+    def unread_past(self, recipient: str, after: int, now: float, limit: int) -> list[MessageRow]:
+        """The first messages to `recipient` past sequence `after` that it has not seen and at `now` still can, oldest
+        first.
+        """
+        return self._session.all(
+            MessageRow, _UNREAD_PAST, to=recipient, after=after, now=now, most=page(limit)
+        )
+
+    def named_to(self, recipient: str, ids: Iterable[str]) -> list[MessageRow]:
+        """The messages to `recipient` with those ids, in their order; several senders may have used one id."""
+        found = self._session.all(MessageRow, _NAMED_TO, to=recipient, ids=set(ids))
+        return sorted(found, key=_SEQ)
 
     def requeues(self, ids: Iterable[str]) -> dict[tuple[str, str], str]:
         """(sender, id) of each dead message in `ids` to the message that repeats it."""

@@ -1,4 +1,4 @@
-"""Messages: send, wait, read."""
+"""Messages: send, show and wait, chats."""
 
 from __future__ import annotations
 
@@ -81,19 +81,6 @@ def router(parts: Parts) -> APIRouter:
         if wait:
             mail = await office.wait(message_id, State(wait), timeout)
         return mail.as_json()
-
-    @routes.post("/messages/{message_id}/seen")
-    @hot
-    @needs(Scope.SEND)
-    async def seen(message_id: str, me: Caller) -> dict[str, Any]:
-        return (await office.mark_seen(me.uid, await office.find(message_id))).as_json()
-
-    @routes.get("/inbox")
-    @hot
-    @needs(Scope.READ)
-    async def inbox(me: Caller, limit: Limit = 50, *, unread: bool = False) -> dict[str, Any]:
-        found = await office.inbox(me.uid, unread=unread, limit=limit)
-        return {"messages": [mail.as_json() for mail in found]}
 
     @routes.get("/chats/{ref}/messages")
     @needs(Scope.READ)

@@ -1,0 +1,180 @@
+"""The inbox of an agent that calls the API: people, and agents that Postroom does not run.
+
+A reader asks for what is past a sequence. Nothing that it was given changes a state: only what it acknowledges does.
+So whoever asks again from an earlier sequence is given again what it has not acknowledged, and is told so
+(`Mail.redelivered`). Nothing counts attempts: a message waits until it is acknowledged, expires, or its recipient is
+removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from postroom.bus.port import MessageBusProvider
+from postroom.mail import views
+from postroom.mail.office import PostOffice
+from postroom.mail.reading import PAGE
+from postroom.mail.views import Mail
+from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_agent, of_message
+from postroom.protocol import subjects
+from postroom.protocol.receipts import Receipt, State, reached
+from postroom.store.database import Database, Store
+from postroom.store.messages import MessageRow
+
+TOGETHER = 32
+"""Receipts of one call that are on their way to the log at once."""
+
+GivenBefore = Callable[[str, MessageRow], bool]
+"""Whether a reader may have been given a message by an earlier process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """What an acknowledgement has done: the messages as they are now, and the ids of which the reader has none."""
+
+    mails: Sequence[Mail]
+    unknown: Sequence[str]
+
+
+class Inboxes:
+    """Reads and acknowledges, in the name of an agent that the caller has authenticated.
+
+    Args:
+        office: knows which messages are accepted and not folded yet.
+        given_before: asked for messages that are older than this process.
+    """
+
+    def __init__(
+        self,
+        bus: MessageBusProvider,
+        database: Database,
+        changes: Changes,
+        office: PostOffice,
+        *,
+        given_before: GivenBefore = lambda _uid, _row: True,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._bus = bus
+        self._database = database
+        self._changes = changes
+        self._office = office
+        self._given_before = given_before
+        self._clock = clock
+        # The last sequence that each reader was given, and that of the log when this process began.
+        self._given: dict[str, int] = {}
+        self._began = 0
+
+    async def open(self) -> None:
+        """Note which messages an earlier process may have given."""
+        self._began = await self._database.read(lambda store: store.cursor("INBOX"))
+
+    async def newest(self, reader: str, *, unread: bool = False, limit: int = PAGE) -> list[Mail]:
+        """The newest messages to `reader`, oldest first: a look at them, by which nothing is given."""
+        found = await self._read(
+            lambda store: store.messages.inbox(reader, unread=unread, limit=limit)
+        )
+        return [self._flagged(reader, *each) for each in found]
+
+    async def past(
+        self,
+        reader: str,
+        after: int,
+        *,
+        unread: bool = False,
+        limit: int = PAGE,
+        wait: float = 0.0,
+    ) -> list[Mail]:
+        """Give `reader` its first messages past sequence `after`, oldest first.
+
+        Args:
+            unread: only those that it has not seen and still can; else all.
+            wait: seconds to wait for the first one, if there is none.
+
+        Raises:
+            Refused: too many callers wait.
+        """
+
+        def find(store: Store) -> list[MessageRow]:
+            if not unread:
+                return store.messages.to_past(reader, after, limit)
+            return store.messages.unread_past(reader, after, self._clock(), limit)
+
+        def came(change: Change) -> bool:
+            return change.kind == "mail" and change.recipient == reader
+
+        with self._changes.listen(of_agent(reader), limit=1, only=came) as listener:
+            found = await listener.until(lambda: self._read(find), bool, wait, None)
+        given = [self._flagged(reader, *each) for each in found]
+        # Without a pause since the flags were set: of two readers at once, the second is told.
+        if given:
+            self._given[reader] = max(self._given.get(reader, 0), given[-1].seq)
+        return given
+
+    async def acknowledge(self, reader: str, ids: Iterable[str], state: State) -> Acknowledged:
+        """Record that `reader` was handed these messages (`delivered`), or has read them (`seen`).
+
+        Doing it again has no second effect, and a state never goes back.
+
+        Raises:
+            StreamFull, RequestTimeout, BusDisconnected: perhaps not recorded; acknowledge again.
+        """
+        wanted = list(dict.fromkeys(ids))
+        rows = await self._rows(reader, wanted)
+        if len({row.id for row in rows}) < len(wanted):
+            await self._office.catch_up()
+            rows = await self._rows(reader, wanted)
+        with self._changes.listen(*(of_message(row.id) for row in rows), limit=1) as listener:
+            behind = [row for row in rows if not _is(row, state)]
+            for at in range(0, len(behind), TOGETHER):
+                some = behind[at : at + TOGETHER]
+                await asyncio.gather(*(self._report(row, state) for row in some))
+            rows = await listener.until(
+                lambda: self._rows(reader, wanted),
+                lambda now: all(_is(row, state) for row in now),
+                FOLD_WAIT if behind else 0.0,
+                None,
+            )
+        known = {row.id for row in rows}
+        return Acknowledged(
+            await self._database.read(lambda store: views.mails(store, rows)),
+            [one for one in wanted if one not in known],
+        )
+
+    # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _read(
+        self, find: Callable[[Store], list[MessageRow]]
+    ) -> list[tuple[Mail, MessageRow]]:
+        await self._office.catch_up()
+
+        def read(store: Store) -> list[tuple[Mail, MessageRow]]:
+            rows = find(store)
+            return list(zip(views.mails(store, rows), rows, strict=True))
+
+        return await self._database.read(read)
+
+    def _flagged(self, reader: str, mail: Mail, row: MessageRow) -> Mail:
+        return replace(mail, redelivered=True) if self._is_again(reader, row) else mail
+
+    def _is_again(self, reader: str, row: MessageRow) -> bool:
+        """Whether `reader` may have been given a message before that it has not acknowledged as seen."""
+        if _is(row, State.SEEN):
+            return False
+        if row.seq <= self._given.get(reader, 0):
+            return True
+        return row.seq <= self._began and self._given_before(reader, row)
+
+    async def _rows(self, reader: str, ids: Sequence[str]) -> list[MessageRow]:
+        return await self._database.point(lambda store: store.messages.named_to(reader, ids))
+
+    async def _report(self, row: MessageRow, state: State) -> None:
+        # Stored under the reader's own uid, since the reader is who knows.
+        receipt = Receipt(row.id, row.recipient, state, self._clock())
+        await self._bus.publish(subjects.receipts(row.sender, row.recipient), receipt.encode())
+
+
+def _is(row: MessageRow, state: State) -> bool:
+    return row.final or reached(State(row.state), state)
