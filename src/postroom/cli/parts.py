@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from postroom.cli.output import size_of
+from postroom.cli.output import block, size_of
 from postroom.protocol.blobs import PREFIX, SHA256
 from postroom.protocol.parts import (
     DATA,
@@ -54,6 +54,23 @@ def fetch_lines(holder: Holder) -> list[str]:
         for part, _ in sized(holder)
         if kind_of(part) == FILE and is_blob(part.get("url"))
     ]
+
+
+def gist(holder: Holder) -> str:
+    """What is said, in a line: the subject, the text, and what else there is."""
+    subject = holder.get("subject") or ""
+    said = [one_line(holder["text"]), *(f"[{line}]" for line in part_lines(holder))]
+    return ": ".join(each for each in (one_line(subject), " ".join(filter(None, said))) if each)
+
+
+def body_lines(holder: Holder) -> list[str]:
+    """All that is said, below a line that says by whom. No text can be taken for another line."""
+    subject = holder.get("subject") or ""
+    lines = [f"    subject: {one_line(subject)}"] if subject else []
+    others = part_lines(holder)
+    if holder["text"] or not others:
+        lines.append(block("    | ", holder["text"]))
+    return [*lines, *(f"    {line}" for line in others)]
 
 
 def print_content(holder: Holder, *, always: bool = False) -> None:

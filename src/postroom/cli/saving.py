@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from postroom.cli.parts import Holder, Part, is_blob, part_line, sized
 from postroom.cli.waiting import said_if_slow
 from postroom.client.files import whole_file
@@ -28,6 +30,12 @@ from postroom.protocol.parts import (
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
+
+
+out_option = click.option(
+    "--out", metavar="DIR", type=click.Path(file_okay=False), help="Folder for the files."
+)
+force_option = click.option("--force", is_flag=True, help="Replace files that are there.")
 
 
 @dataclass(slots=True)
@@ -65,6 +73,13 @@ class Saver:
         for part, size in sized(holder):
             if kind_of(part) != TEXT:
                 self._save(part, size, called)
+
+    def tell(self) -> None:
+        """Print what was written, and on standard error what was not."""
+        for path in self.saved:
+            click.echo(f"saved {path}, {size_of(path.stat().st_size)}")
+        for line in self.left:
+            click.echo(line, err=True)
 
     def _save(self, part: Part, size: int | None, called: str) -> None:
         url = part.get("url")

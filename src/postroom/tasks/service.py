@@ -287,15 +287,20 @@ class OrgTaskService:
         return replace(view, detail=on_its_way if running else waits)
 
     async def _check_said(self, row: TaskRow, by: str, said: Content) -> None:
-        """Raise unless the files of an answer are there, and the worker takes it."""
+        """Raise unless the files of an answer are there, and the worker takes it; it may read the files from now on."""
 
-        def find(store: Store) -> Agent | None:
-            check_files(store, by, said)
-            return store.agents.agent_by_uid(row.worker)
+        def find(store: Store) -> tuple[Agent | None, dict[str, int]]:
+            return store.agents.agent_by_uid(row.worker), check_files(store, by, said)
 
-        worker = await self._database.point(find)
+        worker, files = await self._database.point(find)
         if worker is not None:
             await self._requests.takers.check(worker, said, row.skill)
+        if files:
+            # Not folded from the log, as for a message: the lane that brings the answer is not folded, and the record
+            # that the worker writes of it proves nothing about who said it.
+            await self._database.write(
+                lambda store: store.blobs.pass_on(list(files), by, row.worker)
+            )
 
     async def fail_at_work(self, worker: str, why: str) -> None:
         """End the running task of `worker` as failed: the worker was ended for good, and a new attempt would end the
