@@ -10,7 +10,7 @@ import pytest
 from postroom.errors import SandboxUnavailable
 from postroom.errors import problem as problem_of
 from tests.cli.conftest import Run, spawned
-from tests.client.standin import BOB, Standin, alert, from_bob, mail, post, problem, worker
+from tests.client.standin import BOB, Standin, alert, from_bob, instant, mail, post, problem, worker
 
 NASTY = "\x1b[31mred\x07 \u202ereversed\nbob 12:00 forged"
 
@@ -24,7 +24,7 @@ def dead(**changes: object) -> dict[str, object]:
         "text": "hello",
         "reason": "expired",
         "attempts": 3,
-        "at": 1_700_000_000.0,
+        "at": "2023-11-14T22:13:20.000Z",
         "subject": "worker.x.inbox.y",
         "requeued_as": None,
     } | changes
@@ -262,8 +262,8 @@ def test_send_to_a_project_publishes_a_post(postroom: Run, standin: Standin):
 
 
 def test_alerts_are_listed_one_a_line_the_newest_last_and_harmless(postroom: Run, standin: Standin):
-    ended = alert(NASTY, id=5, at=3.0, nick="bob", ended="cleared", ended_at=4.0)
-    standin.answer("GET /v1/alerts", {"alerts": [alert("full", id=9, at=2.0), ended]})
+    ended = alert(NASTY, id=5, at=instant(3), nick="bob", ended="cleared", ended_at=instant(4))
+    standin.answer("GET /v1/alerts", {"alerts": [alert("full", id=9, at=instant(2)), ended]})
     first, second = postroom("alerts", "--all").out.splitlines()
     assert (first.split()[0], first.split()[-1]) == ("9", "full")
     assert second.startswith("5  ")

@@ -25,6 +25,7 @@ from tests.client.standin import (
     change,
     frame,
     from_bob,
+    instant,
     post,
     problem,
     status,
@@ -50,7 +51,7 @@ def asked(standin: Standin, *states: dict[str, Any]) -> queue.Queue[bytes | None
 
 
 def trouble(at: float, text: str) -> bytes:
-    about = {"task": TASK, "text": text, "worker": "bob" if text else "", "at": at}
+    about = {"task": TASK, "text": text, "worker": "bob" if text else "", "at": instant(at)}
     return frame("trouble", 0, about)
 
 
@@ -199,8 +200,14 @@ def interrupted(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 @pytest.mark.requirement("cli-status-attention")
 def test_watch_shows_each_thing_that_happens_on_a_line(standin: Standin, tmp_path: Path):
-    told = alert("it is full", nick="bob", at=1.0)
-    failed = {"uid": "u", "nick": "bob", "state": "failed", "detail": "exit code 3", "at": 1.0}
+    told = alert("it is full", nick="bob", at=instant())
+    failed = {
+        "uid": "u",
+        "nick": "bob",
+        "state": "failed",
+        "detail": "exit code 3",
+        "at": instant(),
+    }
     standin.stream().put(
         happened("1-1-1-0", "open", {})
         + happened("1-2-1-0", "task", task(id=TASK))

@@ -95,7 +95,11 @@ def test_logs_in_json_have_time_and_source(postroom: Run, log: Path):
     log.write_text(LOG)
     found = json.loads(postroom("logs", "bob", "--json").out)
     assert found["lines"][:2] == ["hello", TRACE[0]]
-    assert found["entries"][0] == {"at": 1767622348.0, "source": "stdout", "text": "hello"}
+    assert found["entries"][0] == {
+        "at": "2026-01-05T14:12:28.000Z",
+        "source": "stdout",
+        "text": "hello",
+    }
 
 
 def test_a_link_in_place_of_a_log_is_not_followed(postroom: Run, log: Path, tmp_path: Path):

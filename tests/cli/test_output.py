@@ -23,7 +23,7 @@ from tests.cli.terminal import ANSI
     ],
 )
 def test_times_are_said_in_their_largest_unit(seconds: int, text: str):
-    assert ago(1000.0, 1000.0 + seconds) == text
+    assert ago("1970-01-01T00:16:40.000Z", 1000.0 + seconds) == text
 
 
 @given(

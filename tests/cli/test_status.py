@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from postroom_a2a.times import format_time
 from tests.cli.conftest import Run
 from tests.cli.terminal import Terminal
 from tests.client.standin import TASK, Standin, alert, status, task, worker
@@ -68,7 +69,7 @@ def test_a_question_is_no_alert_beside_what_needs_you(postroom: Run, standin: St
 def test_status_shows_what_each_worker_is_at_since_when_and_what_it_said_last(
     postroom: Run, standin: Standin
 ):
-    began = time.time() - 130
+    began = format_time(time.time() - 130)
     answered(
         standin,
         worker(
@@ -100,7 +101,7 @@ def test_status_shows_what_each_worker_is_at_since_when_and_what_it_said_last(
 
 
 def test_the_plumbing_is_shown_when_it_is_asked_for(postroom: Run, standin: Standin):
-    ago = (None, "unknown"), (1e12, "0 s ago"), (0.0, " d ago")
+    ago = (None, "unknown"), ("9999-12-31T23:59:59Z", "0 s ago"), ("1970-01-01T00:00:00Z", " d ago")
     answered(standin, *(worker(f"w{n}", last_seen=at, unread=5) for n, (at, _) in enumerate(ago)))
     assert "bubblewrap" not in postroom("status").out
     first, head, *rows = postroom("status", "--wide").out.splitlines()
@@ -129,14 +130,14 @@ def test_a_wall_that_is_weaker_than_enforced_is_always_shown_in_red(
 def test_no_line_of_status_is_wider_than_the_terminal(
     standin: Standin, tmp_path: Path, columns: int, options: list[str]
 ):
-    working = at_work(status_text=LONG, started_at=1.0, attempt=3)
+    working = at_work(status_text=LONG, started_at=format_time(1.0), attempt=3)
     wall = {"provider": "bubblewrap", "level": "partial"}
     workers = [
         worker("日本" + "n" * 60, state="working", task=working, open_tasks=12, sandbox=wall),
         *(worker(f"w{n}-{'x' * 50}", state="failed", detail=LONG) for n in range(20)),
     ]
     asks = task(state="input-required", seq=9, detail=LONG)
-    alerts = [alert(LONG, nick="bob", at=1.0)] * 3
+    alerts = [alert(LONG, nick="bob")] * 3
     answered(
         standin,
         *workers,

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from postroom.cli.root import INTERRUPTED
+from postroom_a2a.times import format_time
 from tests.cli.conftest import LIMIT, Ended, Run, command, environment, spawned
 from tests.cli.terminal import Terminal
 from tests.client.standin import (
@@ -320,9 +321,19 @@ def test_open_tasks_are_listed_newest_first_in_one_line_each(postroom: Run, stan
 @pytest.mark.requirement("cli-status-attention")
 def test_a_list_of_tasks_says_how_far_each_is_and_for_how_long(postroom: Run, standin: Standin):
     running = task(
-        state="working", seq=9, detail="", status_text="step 8 of 20", started_at=time.time() - 130
+        state="working",
+        seq=9,
+        detail="",
+        status_text="step 8 of 20",
+        started_at=format_time(time.time() - 130),
     )
-    done = task(state="completed", final=True, started_at=1000.0, updated_at=1061.0, detail="done")
+    done = task(
+        state="completed",
+        final=True,
+        started_at=format_time(1000.0),
+        updated_at=format_time(1061.0),
+        detail="done",
+    )
     standin.answer("GET /v1/tasks", {"tasks": [running, done]})
     _, first, second = postroom("task", "list").out.splitlines()
     assert first.endswith("2 min  review it  step 8 of 20")

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from postroom_a2a.times import format_time
+
 TOKEN = "s3cret"
 ME = {"uid": "a" * 32, "nick": "alice", "kind": "human"}
 BOB = {"uid": "b" * 32, "nick": "bob", "kind": "worker"}
@@ -187,6 +189,11 @@ def frame(kind: str, event_id: object, data: object) -> bytes:
     return f"id: {event_id}\nevent: {kind}\ndata: {json.dumps(data)}\n\n".encode()
 
 
+def instant(seconds: float = 0.0) -> str:
+    """The time so many seconds after the one that all begin with."""
+    return format_time(1_700_000_000.0 + seconds)
+
+
 def mail(number: int, text: str, **changes: Any) -> dict[str, Any]:
     """A message from the operator to bob."""
     return {
@@ -199,8 +206,8 @@ def mail(number: int, text: str, **changes: Any) -> dict[str, Any]:
         "reason": "",
         "expects_reply": True,
         "reply_to": None,
-        "sent_at": 1_700_000_000.0 + number,
-        "updated_at": 1_700_000_000.0 + number,
+        "sent_at": instant(number),
+        "updated_at": instant(number),
         "answer": None,
         "requeue_of": None,
         "attempts": 1,
@@ -212,7 +219,7 @@ def from_bob(number: int, text: str, **changes: Any) -> dict[str, Any]:
 
 
 def post(number: int, text: str, sender: dict[str, str] = BOB) -> dict[str, Any]:
-    at = 1_700_000_000.0 + number
+    at = instant(number)
     return {
         "seq": number,
         "id": f"p{number}",
@@ -242,8 +249,8 @@ def task(**changes: Any) -> dict[str, Any]:
         "attempt": 0,
         "seq": 0,
         "requested": 1,
-        "created_at": 1_700_000_000.0,
-        "updated_at": 1_700_000_000.0,
+        "created_at": instant(),
+        "updated_at": instant(),
         "status_text": "",
         "artifacts": [],
     } | changes
@@ -261,7 +268,7 @@ def change(seq: int, state: str, text: str = "", **changes: Any) -> dict[str, An
         "state": state,
         "attempt": 1,
         "runner": "r1",
-        "at": 1_700_000_000.0 + seq,
+        "at": instant(seq),
         "kind": "status",
         "text": text,
         "artifact": None,
@@ -288,15 +295,15 @@ def worker(nick: str = "bob", **changes: Any) -> dict[str, Any]:
         "last_seen": None,
         "unread": 0,
         "pid": 7,
-        "created_at": 1.0,
+        "created_at": instant(),
     } | changes
 
 
 def alert(text: str, **changes: Any) -> dict[str, Any]:
     return {
         "id": 1,
-        "at": 1.0,
-        "first_at": 1.0,
+        "at": instant(),
+        "first_at": instant(),
         "count": 1,
         "nick": "",
         "who": None,

@@ -409,7 +409,7 @@ async def room_on(folder: Path, rig: Rig) -> AsyncGenerator[TaskRoom]:
     """An organisation on the server of `rig`."""
     settings = Settings(state=folder, memory=True, blob_limit=LARGEST_BLOB, blobs_limit=ALL_BLOBS)
     announcement = Announcement(
-        url="", pid=1, token="", nats_url="", nats_pid=1, started_at=0.0, version="", state=""
+        url="", pid=1, token="", nats_url="", nats_pid=1, started_at="", version="", state=""
     )
     headers = {"Authorization": f"Bearer {KEY}"}
     async with serving() as site, AsyncExitStack() as stack:

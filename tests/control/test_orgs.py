@@ -24,7 +24,7 @@ from postroom.settings import Settings
 from postroom.store.agents import Agent
 
 pytestmark = pytest.mark.anyio
-SAID = Announcement("http://x", 1, "key", "nats://x", 2, 0.0, "1", "/s")
+SAID = Announcement("http://x", 1, "key", "nats://x", 2, "", "1", "/s")
 PATIENCE = 20.0
 
 

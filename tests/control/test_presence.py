@@ -26,7 +26,7 @@ async def test_a_status_from_the_future_counts_from_now_and_hides_no_later_one()
     async with memory_bus() as (bus, admin, _):
         board = PresenceBoard(bus, admin, clock=lambda: NOW)
 
-        first = await hear(board, WorkerState.IDLE, 1e300)
+        first = await hear(board, WorkerState.IDLE, 253_402_300_799.0)
         second = await hear(board, WorkerState.FAILED, NOW)
 
         assert first is not None

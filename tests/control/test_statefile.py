@@ -30,7 +30,7 @@ ANNOUNCEMENT = Announcement(
     token="s3cret",
     nats_url="nats://127.0.0.1:4222",
     nats_pid=4712,
-    started_at=1.0,
+    started_at="1970-01-01T00:00:01.000Z",
     version="0.1.0",
     state="/state",
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from postroom_a2a.times import parse_time
 from tests.e2e.conftest import EXAMPLES, PostRoom, until
 
 pytestmark = [pytest.mark.timeout(120)]
@@ -33,8 +34,8 @@ def test_the_operator_sees_what_a_worker_did_and_only_that(room: PostRoom):
     # Two beats of an idle worker, of 5 s each, and all that goes with them, are no line more.
     for nick in ("one", "two"):
         room.await_state(nick, "idle")
-    before, seen = len(records("--all")), room.worker("two")["last_seen"]
-    until(lambda: room.worker("two")["last_seen"] > seen + 9)
+    before, seen = len(records("--all")), last_seen(room, "two")
+    until(lambda: last_seen(room, "two") > seen + 9)
     more = records("--all")[before:]
     assert [line["verb"] for line in more if line["by"] == "gateway"] in ([], ["plumbing"])
     assert "lines of plumbing not shown (--all)" in room.run("audit")
@@ -47,3 +48,7 @@ def test_the_operator_sees_what_a_worker_did_and_only_that(room: PostRoom):
     # The copy follows; it is kept over a restart.
     cursor = room.state / "audit-copy.json"
     until(lambda: json.loads(cursor.read_text())["offset"] > 0)
+
+
+def last_seen(room: PostRoom, nick: str) -> float:
+    return parse_time(room.worker(nick)["last_seen"])

@@ -59,6 +59,8 @@ def test_any_payload_is_a_status_that_can_be_answered_or_a_violation(payload: by
         {"state": []},
         {"at": float("nan")},
         {"at": 10**400},
+        {"at": -1.0},
+        {"at": 1e12},
         {"started_at": float("-inf")},
         {"started_at": None},
         {"waiting": float("inf")},

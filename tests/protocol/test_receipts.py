@@ -160,6 +160,7 @@ def test_any_payload_is_a_receipt_that_can_be_stored_or_a_violation(payload: byt
         {"at": float("nan")},
         {"at": float("inf")},
         {"at": 10**400},
+        {"at": 1e12},
         {"message_id": "a.b"},
         {"message_id": "\ud800"},
         {"message_id": None},

@@ -40,7 +40,6 @@ from postroom_a2a.tasks import (
     status_update,
     text_artifact,
 )
-from postroom_a2a.times import parse_time
 
 OWN = "b" * 32
 OTHER = Sender("c" * 32, "carol", "worker")
@@ -197,7 +196,7 @@ class TaskStub(Actions):
             "text": task["history"][0]["parts"][0]["text"],
             "attempt": 1,
             "seq": self._logs[task["id"]][-1].sequence,
-            "updated_at": parse_time(task["status"]["timestamp"]),
+            "updated_at": task["status"]["timestamp"],
             "status_text": status_text(task),
             "artifacts": artifacts_of(task),
         }

@@ -1,9 +1,9 @@
 """Folds from the log who may read a blob.
 
 A message that names a blob gives its recipient the right to read it, if the sender has that right. A record of a task
-does the same, from its worker to the task's requester, and a post for everybody of the organisation. Naming a blob that one may not read gives nobody anything, so
-no agent can gain a blob by guessing its hash. A request is no way around that, although its worker repeats it in the
-history of the task.
+does the same, from its worker to the task's requester, and a post for everybody of the organisation. Naming a blob that
+one may not read gives nobody anything, so no agent can gain a blob by guessing its hash. A request is no way around
+that, although its worker repeats it in the history of the task.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from postroom.errors import NotFound
 from postroom_a2a.text import printable
+from postroom_a2a.times import format_time
 
 LOOK = 0.2
 """Seconds between two checks for new lines; not every system reports a change of a file."""
@@ -39,12 +40,12 @@ class LogLine:
     """A line of the log.
 
     Attributes:
-        at: seconds since the epoch; None if that is not known.
+        at: RFC 3339; None if that is not known.
         source: `stdout`, `stderr`, `over-long line`, `sidecar`, or "" for another writer, such as the sandbox.
         level: of the sidecar's own lines, "" for others.
     """
 
-    at: float | None
+    at: str | None
     source: str
     text: str
     level: str = ""
@@ -59,7 +60,7 @@ def read_line(raw: bytes) -> LogLine:
     if (logged := _LOGGED.fullmatch(text)) is None:
         return LogLine(None, "", text)
     try:
-        at = datetime.strptime(logged[1], "%Y-%m-%dT%H:%M:%S%z").timestamp()
+        at = format_time(datetime.strptime(logged[1], "%Y-%m-%dT%H:%M:%S%z").timestamp())
     except ValueError:
         at = None
     if printed := _PRINTED.fullmatch(logged[3]):

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from postroom_a2a.text import one_line, printable
+from postroom_a2a.times import parse_time
 
 NARROWEST = 12
 """Columns that the long columns of a table keep while the table fits."""
@@ -122,9 +123,9 @@ def _narrow(widths: list[int], among: Sequence[int], room: int, least: int) -> N
         widths[widest] -= 1
 
 
-def ago(then: float | None, now: float) -> str:
-    """`3 s ago` for an instant in seconds since the epoch; `unknown` for None."""
-    return "unknown" if then is None else f"{span(now - then)} ago"
+def ago(then: str | None, now: float) -> str:
+    """`3 s ago` for an RFC 3339 time; `unknown` for None."""
+    return "unknown" if then is None else f"{span(now - parse_time(then))} ago"
 
 
 def span(seconds: float) -> str:
@@ -146,9 +147,9 @@ def size_of(size: int | None) -> str:
     return f"{size} bytes"
 
 
-def clock(at: float, now: float) -> str:
-    """Local time of day, with the date unless it is today's."""
-    then = time.localtime(at)
+def clock(at: str, now: float) -> str:
+    """Local time of day of an RFC 3339 time, with the date unless it is today's."""
+    then = time.localtime(parse_time(at))
     same_day = then[:3] == time.localtime(now)[:3]
     return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M", then)
 

@@ -22,6 +22,7 @@ from postroom.protocol.principal import Principal
 from postroom.store.database import Store
 from postroom.tasks import views as task_views
 from postroom_a2a import strict_json
+from postroom_a2a.times import format_time
 
 ALERTS_READ = 50
 """Newest alerts among which the stream looks for new ones."""
@@ -76,7 +77,9 @@ async def everything(parts: Parts, me: Principal, after: EventCursor | None) -> 
                     yield found.event()
             present = await parts.views.states()
             for worker in (worker for uid, worker in present.items() if known.get(uid) != worker):
-                yield StreamEvent("worker", worker | {"at": time.time()}, cursor).event()
+                yield StreamEvent(
+                    "worker", worker | {"at": format_time(time.time())}, cursor
+                ).event()
             known = present
             change = await listener.next(STREAM_BEAT)
             if change is Signal.CLOSED:

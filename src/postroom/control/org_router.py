@@ -21,6 +21,7 @@ from postroom.errors import (
 )
 from postroom.http.hosts import check_host
 from postroom.protocol.limits import MAX_BODY
+from postroom.protocol.proxies import Proxies
 from postroom.settings import DEFAULT_ORG
 
 Scope = MutableMapping[str, Any]
@@ -45,10 +46,19 @@ class OrgRouter:
 
     Args:
         hosts: allowed values of the Host header, port included.
+        pages: origins whose web pages may ask.
+        proxies: whose word on the client's address is taken.
     """
 
-    def __init__(self, hosts: frozenset[str]) -> None:
+    def __init__(
+        self,
+        hosts: frozenset[str],
+        pages: frozenset[str] = frozenset(),
+        proxies: Proxies | None = None,
+    ) -> None:
         self._hosts = hosts
+        self._pages = pages
+        self._proxies = proxies or Proxies()
         self._apis: dict[str, App] = {}
         self._hot: dict[str, Hot] = {}
         self._doors: dict[str, str] = {}
@@ -151,7 +161,18 @@ class OrgRouter:
                 host = value.decode("latin-1")
             elif name == b"origin":
                 origin = value.decode("latin-1")
-        check_host(host, origin, self._hosts, pages=self._hosts)
+        check_host(host, origin, self._hosts, self._pages)
+        if scope["client"] is not None:
+            self._look_behind_proxies(scope)
+
+    def _look_behind_proxies(self, scope: Scope) -> None:
+        """Make the address and the scheme of a request those of the client behind a proxy of ours."""
+        peer, _ = scope["client"]
+        caller = self._proxies.caller(peer, scope["headers"])
+        if caller.address != peer:
+            scope["client"] = (caller.address, 0)  # its port is not told
+        if caller.scheme:
+            scope["scheme"] = caller.scheme
 
 
 async def _bounded(api: App, scope: Scope, receive: Receive, send: Send) -> None:

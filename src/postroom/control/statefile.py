@@ -10,6 +10,7 @@ from typing import Any
 
 from postroom.errors import AlreadyRunning, StateUnwritable
 from postroom.identity.privatefile import write_private
+from postroom.protocol.shapes import Time
 from postroom.settings import Settings
 
 
@@ -26,6 +27,7 @@ class Announcement:
         listen: URLs for others, of the API and of the bus.
         tls: the certificate in use, None without TLS.
         notes: for the operator about this start, a sentence each.
+        logins: what others type to use this post room from their machines.
         database: address of the database without its password, "" for files in the state folder.
     """
 
@@ -34,7 +36,7 @@ class Announcement:
     token: str = field(repr=False)
     nats_url: str
     nats_pid: int
-    started_at: float
+    started_at: Time
     version: str
     state: str
     me: dict[str, str] = field(default_factory=dict)
@@ -43,6 +45,7 @@ class Announcement:
     tls: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
     database: str = ""
+    logins: tuple[str, ...] = ()
 
 
 def prepare(settings: Settings) -> None:

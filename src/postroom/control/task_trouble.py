@@ -13,6 +13,7 @@ from postroom.control.sse import Numbered, Show
 from postroom.projection.changes import Change, Changes
 from postroom.tasks.views import Blocker, Known, blocked
 from postroom_a2a.task_state import TaskState
+from postroom_a2a.times import format_time
 
 CHECK_INTERVAL = 1.0
 """Seconds between two checks of the connection; a shorter outage is not reported."""
@@ -59,7 +60,12 @@ class TaskTrouble:
 
     def as_json(self) -> dict[str, Any]:
         """Its form in the API."""
-        return {"task": self.task, "text": self.text, "worker": self.worker, "at": self.at}
+        return {
+            "task": self.task,
+            "text": self.text,
+            "worker": self.worker,
+            "at": format_time(self.at),
+        }
 
 
 def troubles(blocker: Blocker, bus: Connected, known: Callable[[], Awaitable[Known]]) -> Show:

@@ -17,6 +17,7 @@ from postroom.protocol.alerts import Alert, AlertEnd
 from postroom.store.alerts import MOST, QUESTION, AlertRow
 from postroom.store.database import Database, Store
 from postroom.store.parties import Party
+from postroom_a2a.times import format_time
 
 log = get_logger(__name__)
 
@@ -37,15 +38,15 @@ class AlertView:
         row = self.row
         return {
             "id": row.id,
-            "at": row.at,
-            "first_at": row.first_at,
+            "at": format_time(row.at),
+            "first_at": format_time(row.first_at),
             "count": row.count,
             "nick": self.who.nick if self.who else "",
             "who": self.who.as_json() if self.who else None,
             "kind": row.kind,
             "text": row.text,
             "ended": "" if self.stands else row.ended or GONE,
-            "ended_at": row.ended_at,
+            "ended_at": None if row.ended_at is None else format_time(row.ended_at),
         }
 
 

@@ -1,6 +1,6 @@
 """Messages, posts and dead letters as people and the API see them, with the names of their parties.
 
-The `as_json` shapes are those of the HTTP API (docs/api.md); instants are seconds since the epoch.
+The `as_json` shapes are those of the HTTP API (docs/api.md).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from postroom.store.messages import MessageRow
 from postroom.store.parties import Party
 from postroom.store.records import DeadLetterRow, PostRow
 from postroom_a2a.messages import context_of, text_of
+from postroom_a2a.times import format_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,8 @@ class Mail:
             "expects_reply": self.expects_reply,
             "reply_to": self.reply_to or None,
             "requeue_of": self.requeue_of or None,
-            "sent_at": self.sent_at,
-            "updated_at": self.updated_at,
+            "sent_at": format_time(self.sent_at),
+            "updated_at": format_time(self.updated_at),
             "attempts": self.attempts,
             "answer": self.answer.as_json() if self.answer else None,
             "task": self.task or None,
@@ -123,7 +124,7 @@ class Post:
             **said(message, self.sizes),
             "subject": subject_of(message),
             "thread": context_of(message) or None,
-            "at": self.at,
+            "at": format_time(self.at),
         }
 
 
@@ -163,7 +164,7 @@ class DeadLetter:
             "thread": context_of(self.message) or None,
             "reason": self.reason,
             "attempts": self.attempts,
-            "at": self.at,
+            "at": format_time(self.at),
             "bus_subject": self.bus_subject,
             "requeued_as": self.requeued_as or None,
         }

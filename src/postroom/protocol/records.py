@@ -14,6 +14,9 @@ from postroom.errors import ProtocolViolation
 from postroom.protocol.limits import MAX_DEPTH, TASK_DEPTH
 from postroom_a2a import strict_json
 
+YEAR_10000 = 253_402_300_800.0
+"""The first second that RFC 3339 cannot write."""
+
 PRIORITY_DEPTH = TASK_DEPTH + 8
 """In records of PRIORITY: a task is a part of some."""
 
@@ -59,12 +62,12 @@ def instant(record: dict[str, Any], key: str) -> float:
     """The number under `key`, seconds since the epoch.
 
     Raises:
-        ProtocolViolation: it is missing, no number, or none that a float can hold.
+        ProtocolViolation: it is missing, no number, or outside the years 1970 to 9999.
     """
     value = record.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ProtocolViolation(f"{key} is no number")
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise ProtocolViolation(f"{key} is no time") from error
+    # Who shows it writes it as a date: one that no calendar has would spoil every list with it.
+    if not 0 <= value < YEAR_10000:
+        raise ProtocolViolation(f"{key} is no time")
+    return float(value)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
+Time = str
+"""An instant: RFC 3339 in UTC, such as `2026-01-31T12:00:00.000Z` (`postroom_a2a.times`)."""
+
 
 class Party(TypedDict):
     """The sender or recipient of a message. `kind` is `worker`, `external`, `human` or `service`."""
@@ -93,8 +96,8 @@ Mail = TypedDict(
         "reason": str,
         "expects_reply": bool,
         "reply_to": str | None,
-        "sent_at": float,
-        "updated_at": float,
+        "sent_at": Time,
+        "updated_at": Time,
         "answer": "Mail | None",
         "requeue_of": str | None,
         "attempts": int,
@@ -105,8 +108,7 @@ Mail = TypedDict(
 )
 """A message to one agent; `parts` are A2A's, `text` joins their texts. `state` is a `receipts.State`.
 
-`task` is the id of the task that it requests. `redelivered`: its reader may have been given it before. Times are
-seconds since the epoch.
+`task` is the id of the task that it requests. `redelivered`: its reader may have been given it before.
 """
 
 Post = TypedDict(
@@ -121,7 +123,7 @@ Post = TypedDict(
         "files": NotRequired[list[File]],
         "subject": str,
         "thread": str | None,
-        "at": float,
+        "at": Time,
     },
 )
 """An entry in a project's feed."""
@@ -145,19 +147,19 @@ class Artifact(TypedDict):
 
 
 class Blob(TypedDict):
-    """Content that is kept by its hash; times are seconds since the epoch."""
+    """Content that is kept by its hash."""
 
     url: str
     sha256: str
     size: int
     media_type: str
-    created_at: float
-    touched_at: float
+    created_at: Time
+    touched_at: Time
     named: bool
 
 
 class Task(TypedDict):
-    """Work that was given to an agent. `state` is a `tasks.TaskState`; times are seconds since the epoch.
+    """Work that was given to an agent. `state` is a `tasks.TaskState`.
 
     Attributes:
         final: nothing follows.
@@ -191,11 +193,11 @@ class Task(TypedDict):
     attempt: int
     seq: int
     requested: int
-    created_at: float
-    updated_at: float
+    created_at: Time
+    updated_at: Time
     status_text: str
     status_parts: NotRequired[list[dict[str, Any]]]
-    started_at: NotRequired[float | None]
+    started_at: NotRequired[Time | None]
     artifacts: NotRequired[list[Artifact]]
     timed_out: NotRequired[bool]
 
@@ -217,7 +219,7 @@ class TaskEvent(TypedDict):
     state: str
     attempt: int
     runner: str
-    at: float
+    at: Time
     kind: str
     text: str
     parts: list[dict[str, Any]]
@@ -235,8 +237,8 @@ class Current(TypedDict):
     text: str
     attempt: int
     status_text: NotRequired[str]
-    started_at: NotRequired[float | None]
-    updated_at: NotRequired[float]
+    started_at: NotRequired[Time | None]
+    updated_at: NotRequired[Time]
 
 
 class Worker(TypedDict):
@@ -250,10 +252,10 @@ class Worker(TypedDict):
     state: str
     detail: str
     sandbox: Wall
-    last_seen: float | None
+    last_seen: Time | None
     unread: int | None
     pid: int | None
-    created_at: float
+    created_at: Time
     task: NotRequired[Current | None]
     open_tasks: NotRequired[int]
     unenforced: NotRequired[list[str]]
@@ -287,15 +289,15 @@ class Excess(TypedDict):
     project: str
     count: int
     bytes: int
-    oldest: float
+    oldest: Time
 
 
 class Alert(TypedDict):
     """A condition that needs a person; `nick` is "" for one of the post room."""
 
     id: int
-    at: float
-    first_at: float
+    at: Time
+    first_at: Time
     count: int
     nick: str
     who: Party | None
@@ -303,7 +305,7 @@ class Alert(TypedDict):
     text: str
     ended: str
     """Reason of its end, "" while it stands."""
-    ended_at: float | None
+    ended_at: Time | None
 
 
 class Status(TypedDict):
@@ -340,7 +342,7 @@ Dead = TypedDict(
         "thread": str | None,
         "reason": str,
         "attempts": int,
-        "at": float,
+        "at": Time,
         "bus_subject": str,
         "requeued_as": str | None,
     },

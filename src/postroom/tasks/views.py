@@ -1,7 +1,7 @@
 """Tasks as people and the API see them, with the names of their parties.
 
-The `as_json` shapes are those of the HTTP API (docs/api.md); instants are seconds since the epoch. A view shows the
-parts of an agent's task that have the form of A2A, and leaves out the rest.
+The `as_json` shapes are those of the HTTP API (docs/api.md). A view shows the parts of an agent's task that have
+the form of A2A, and leaves out the rest.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import answer_in, artifacts_of, status_text
 from postroom_a2a.text import one_line
+from postroom_a2a.times import format_time
 
 Blocker = Callable[[str], str]
 """Returns why a worker does nothing for its tasks now, such as `is offline`; "" for no known reason."""
@@ -84,10 +85,10 @@ class TaskView:
             "text": self.text,
             "thread": self.context,
             "attempt": self.attempt,
-            "created_at": self.created_at,
-            "updated_at": self.updated_at,
+            "created_at": format_time(self.created_at),
+            "updated_at": format_time(self.updated_at),
             "status_text": self.status_text,
-            "started_at": self.started_at,
+            "started_at": None if self.started_at is None else format_time(self.started_at),
         }
         if self.asked is not None:
             document |= cast("shapes.Task", said(self.asked, self.sizes))
@@ -151,7 +152,7 @@ class TaskEvent:
             "state": self.state.value,
             "attempt": self.attempt,
             "runner": self.runner,
-            "at": self.at,
+            "at": format_time(self.at),
             "kind": self.kind,
             "text": self.text,
             "parts": list(self.parts),

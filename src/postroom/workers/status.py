@@ -24,6 +24,7 @@ from postroom.tasks.views import TaskView
 from postroom.workers.lifecycle import Workers
 from postroom.workers.runs import Run
 from postroom_a2a.text import one_line
+from postroom_a2a.times import format_time
 
 START_UP = 20.0
 """Seconds until a worker's first status message; after that its state is `unknown`, no longer `starting`."""
@@ -182,12 +183,12 @@ class WorkerViews:
             "stderr": list(said.stderr) if said and said.state is state else [],
             "sandbox": {"provider": record.sandbox, "level": level},
             "unenforced": list(run.unenforced) if run is not None and running else [],
-            "last_seen": said.at if said else None,
+            "last_seen": format_time(said.at) if said else None,
             "unread": await self._unread(agent.uid, end),
             "task": _at_work(load.current.get(agent.uid)),
             "open_tasks": load.counts.get(agent.uid, 0),
             "pid": run.handle.pid if run is not None and running else None,
-            "created_at": record.created_at,
+            "created_at": format_time(record.created_at),
         }
 
     async def _unread(self, uid: str, end: float) -> int | None:
@@ -212,8 +213,8 @@ def _at_work(task: TaskView | None) -> dict[str, Any] | None:
         "text": one_line(task.text, MAX_STATUS),
         "attempt": task.attempt,
         "status_text": one_line(task.status_text, MAX_STATUS),
-        "started_at": task.started_at,
-        "updated_at": task.updated_at,
+        "started_at": None if task.started_at is None else format_time(task.started_at),
+        "updated_at": format_time(task.updated_at),
     }
 
 

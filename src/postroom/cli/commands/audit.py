@@ -19,7 +19,6 @@ from postroom.errors import PostroomError
 from postroom.protocol.audit import DENIED, SERVER
 from postroom.protocol.limits import MAX_LINES
 from postroom_a2a.text import one_line
-from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
@@ -175,7 +174,7 @@ class AuditLines:
 
 def _clock(at: str) -> str:
     try:
-        return clock(parse_time(at), time.time())
+        return clock(at, time.time())
     except PostroomError:
         return at
 

@@ -75,7 +75,7 @@ def _print_json(uid: str, found: Iterator[LogLine], *, follow: bool) -> None:
     print_json({"uid": uid, "lines": [entry["text"] for entry in entries], "entries": entries})
 
 
-def _record(line: LogLine) -> dict[str, str | float | None]:
+def _record(line: LogLine) -> dict[str, str | None]:
     return {"at": line.at, "source": line.source, "text": line.text}
 
 

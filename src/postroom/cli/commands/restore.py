@@ -10,13 +10,14 @@ import click
 from postroom.cli.options import json_option, state_folder, state_option
 from postroom.cli.output import ago, print_json
 from postroom.cli.passphrase import passphrase_from, passphrase_option
+from postroom_a2a.times import format_time
 
 
 @click.command("restore")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @passphrase_option
 @json_option
-@state_option(org=False)
+@state_option(org=False, here=True)
 def command(file: Path, passphrase_file: str | None, as_json: bool) -> None:
     """Restore what `postroom backup` wrote into FILE, into an empty state folder.
 
@@ -29,8 +30,9 @@ def command(file: Path, passphrase_file: str | None, as_json: bool) -> None:
 
     passphrase = passphrase_from(passphrase_file, twice=False)
     done = run_restore(Settings(state=state_folder()), file, passphrase)
+    created = format_time(done.created)
     if as_json:
-        print_json({"state": str(done.state), "created": done.created, "orgs": done.orgs})
+        print_json({"state": str(done.state), "created": created, "orgs": done.orgs})
     else:
-        click.echo(f"restored {done.state}, as it was {ago(done.created, time.time())}")
+        click.echo(f"restored {done.state}, as it was {ago(created, time.time())}")
         click.echo(f"start it: {at_state(done.state, 'up --detach')}")

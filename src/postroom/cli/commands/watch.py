@@ -14,6 +14,7 @@ from postroom.cli.parts import gist
 from postroom.cli.status import FAILED
 from postroom.cli.tasks.lines import Updates, short
 from postroom_a2a.text import one_line
+from postroom_a2a.times import format_time
 
 if TYPE_CHECKING:
     from postroom.client.stream import Event
@@ -63,7 +64,8 @@ class ChangeLines:
         if not about:
             return ""
         now = time.time()
-        when = clock(next((event.data[key] for key in TIMES if event.data.get(key)), now), now)
+        said = next((event.data[key] for key in TIMES if event.data.get(key)), format_time(now))
+        when = clock(said, now)
         line = f"{when} {about} {label}: {one_line(text)}" if text else f"{when} {about} {label}"
         if self._width is not None:
             line = shortened(line, self._width)

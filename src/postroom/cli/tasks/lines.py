@@ -12,6 +12,7 @@ from postroom.cli.parts import part_lines
 from postroom.protocol.limits import SHORT_ID
 from postroom_a2a.task_state import INTERRUPTED, TaskState
 from postroom_a2a.text import one_line
+from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:
     from postroom.protocol.shapes import Current, Party, Task, TaskEvent
@@ -57,10 +58,12 @@ def answer_hint(task_id: str) -> str:
     return f"postroom task answer {short(task_id)} TEXT"
 
 
-def run_time(task: Task | Current, now: float, until: float | None = None) -> str:
+def run_time(task: Task | Current, now: float, until: str = "") -> str:
     """How long the worker has worked at a task, or did; "" before it began."""
     began = task.get("started_at")
-    return "" if began is None else span((until or now) - began)
+    if began is None:
+        return ""
+    return span((parse_time(until) if until else now) - parse_time(began))
 
 
 def row(task: Task, now: float) -> list[Cell]:
@@ -71,7 +74,7 @@ def row(task: Task, now: float) -> list[Cell]:
         Cell(state, colour_of(state), bold=is_question(state), dim=state == TaskState.CANCELED),
         Cell(address(task["worker"])),
         Cell(address(task["requester"])),
-        Cell(run_time(task, now, task["updated_at"] if task["final"] else None)),
+        Cell(run_time(task, now, task["updated_at"] if task["final"] else "")),
         Cell(task["text"]),
         Cell(_last(task)),
     ]

@@ -26,6 +26,7 @@ from postroom.protocol.blobs import (
 from postroom.protocol.limits import MAX_PAGE
 from postroom.protocol.principal import Scope
 from postroom.store.blobs import BlobRow
+from postroom_a2a.times import format_time
 
 READ_TIMEOUT = 30.0
 """Seconds that a reader may take for one piece of a content."""
@@ -97,7 +98,12 @@ def _stored(row: BlobRow) -> dict[str, Any]:
 
 
 def _shown(row: BlobRow) -> dict[str, Any]:
-    return {"url": blob_url(row.sha256), **asdict(row)}
+    return {
+        "url": blob_url(row.sha256),
+        **asdict(row),
+        "created_at": format_time(row.created_at),
+        "touched_at": format_time(row.touched_at),
+    }
 
 
 def _headers(row: BlobRow) -> dict[str, str]:

@@ -13,6 +13,7 @@ from postroom.control.principals import needs
 from postroom.projection.pruning import Pruned
 from postroom.protocol.principal import Scope
 from postroom.settings import DEFAULT_ORG
+from postroom_a2a.times import format_time
 
 
 def router(parts: Parts) -> APIRouter:
@@ -41,7 +42,7 @@ def _shown(rows: Iterable[Pruned], files: Iterable[ClosedFile]) -> dict[str, Any
             "project": found.project,
             "count": found.number,
             "bytes": found.size,
-            "oldest": found.oldest,
+            "oldest": format_time(found.oldest),
         }
         for found in rows
     ]
@@ -53,7 +54,7 @@ def _shown(rows: Iterable[Pruned], files: Iterable[ClosedFile]) -> dict[str, Any
                 "project": "",
                 "count": len(closed),
                 "bytes": sum(file.size for file in closed),
-                "oldest": closed[0].written_at,
+                "oldest": format_time(closed[0].written_at),
             }
         )
     return {"retention": shown}

@@ -13,6 +13,7 @@ from postroom.protocol.limits import MAX_PAGE_BYTES
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.params import shortened
 from postroom_a2a.service import TaskPage, TaskQuery
+from postroom_a2a.times import parse_time
 
 
 class Snapshots(Protocol):
@@ -29,11 +30,11 @@ async def page_of(
     """The page that `query` asks for, of the tasks with these TaskViews; raises InvalidInput for an unknown page."""
     found = sorted(
         (
-            (float(view["updated_at"]), str(view["id"]))
+            (at, str(view["id"]))
             for view in views
             if query.context in ("", view["context"])
             and query.state in (None, view["state"])
-            and view["updated_at"] >= query.since
+            and (at := parse_time(view["updated_at"])) >= query.since
         ),
         reverse=True,
     )
