@@ -92,9 +92,9 @@ def print_content(holder: Holder, *, always: bool = False) -> None:
 
 
 def sized(holder: Holder) -> Iterator[tuple[Part, int | None]]:
-    """The parts, each with its size in bytes where that is known."""
+    """The parts, each with its size in bytes where that is known; none from a post room that is older than parts."""
     sizes = {file["url"]: file["size"] for file in holder.get("files", ())}
-    for part in holder["parts"]:
+    for part in holder.get("parts", ()):
         size = size_in(part)
         yield part, sizes.get(part.get("url")) if size is None else size
 

@@ -80,6 +80,7 @@ SUMMARIES = {
     "task": "List, watch, answer and cancel tasks.",
     "receipt": "Show how far a message has come, or wait for it.",
     "inbox": "Show the messages to you.",
+    "search": "Find messages by words, thread or agent.",
     "chat": "Talk in a project or with one agent, line by line.",
     "blob": "Store and fetch content that is too large for a message.",
     "credential": "Keep keys that workers use without ever seeing them.",

@@ -75,10 +75,10 @@ class Saver:
             if kind_of(part) != TEXT:
                 self._save(part, size, called)
 
-    def tell(self) -> None:
-        """Print what was written, and on standard error what was not."""
+    def tell(self, *, quiet: bool = False) -> None:
+        """Print what was written (if `quiet` on standard error), and on standard error what was not."""
         for path in self.saved:
-            click.echo(f"saved {path}, {size_of(path.stat().st_size)}")
+            click.echo(f"saved {path}, {size_of(path.stat().st_size)}", err=quiet)
         for line in self.left:
             click.echo(line, err=True)
 

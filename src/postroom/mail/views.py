@@ -9,7 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from postroom.errors import ProtocolViolation
@@ -61,7 +61,7 @@ class Mail:
     attempts: int = 0
     answer: Mail | None = None
     timed_out: bool = False
-    sizes: Mapping[str, int] | None = None
+    sizes: Mapping[str, int] | None = field(default=None, compare=False)
     task: str = ""
     redelivered: bool = False
 
@@ -221,7 +221,7 @@ def changed(mail: Mail, row: MessageRow) -> Mail:
     sender, recipient = mail.sender, mail.recipient
     if (row.id, row.sender) == (mail.id, sender.uid):
         new = shown(row, sender, recipient, 0, mail.answer)
-        return replace(new, attempts=max(mail.attempts, new.attempts))
+        return replace(new, attempts=max(mail.attempts, new.attempts), sizes=mail.sizes)
     answers = (row.reply_to, row.sender, row.recipient) == (mail.id, recipient.uid, sender.uid)
     if answers and mail.answer is None:
         return replace(mail, answer=shown(row, recipient, sender))

@@ -235,7 +235,7 @@ def _print(task: Task, events: list[TaskEvent], now: float) -> None:
     click.echo(f"given {clock(task['created_at'], now)}, message {short(task['request'])}")
     if task["detail"] and not (task["final"] or is_question(task["state"])):
         click.echo(one_line(task["detail"], 300))
-    for line in body_lines({"parts": [], **task}):
+    for line in body_lines(task):
         click.echo(line)
     updates = Updates(task["worker"], now)
     for event in events:

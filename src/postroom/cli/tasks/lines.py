@@ -124,7 +124,7 @@ class Updates:
             # The text of an artifact without one is the URL of its file.
             text = (
                 ""
-                if others and not any("text" in part for part in event["parts"])
+                if others and not any("text" in part for part in event.get("parts", ()))
                 else event["text"]
             )
             return f"artifact {name}{more}", _with(one_line(text, PIECE), others)
