@@ -114,7 +114,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
 
     def keys(self) -> list[dict[str, str]]:
         """The public keys (JWK) that cards are signed with."""
-        return self._get("/v1/keys")["keys"]
+        return self._get("/.well-known/jwks.json")["keys"]
 
     def orgs(self) -> list[Org]:
         """All organisations, the default one first."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 
 from postroom.errors import (
     PROBLEM_TYPE,
@@ -16,6 +16,7 @@ from postroom.errors import (
     Forbidden,
     MessageTooLarge,
     PostroomError,
+    Unauthorized,
     http_status,
     problem,
 )
@@ -30,6 +31,16 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Hot = Callable[[Scope, Receive, Send], Awaitable[Receive | None]]
 """As `App`, but returns None if it has answered, otherwise from where the request is to be received."""
+
+
+class GuardPort(Protocol):
+    """Stands before the API of one organisation (`control.in_flight`)."""
+
+    async def serve(
+        self, scope: Scope, receive: Receive, send: Send, serve: App, refused: App
+    ) -> None:
+        """Serve one request by `serve`, or let `refused` answer it."""
+
 
 STREAMED = "/v1/blobs"
 """Paths whose bodies are not held in memory; their routes bound them."""
@@ -61,15 +72,25 @@ class OrgRouter:
         self._proxies = proxies or Proxies()
         self._apis: dict[str, App] = {}
         self._hot: dict[str, Hot] = {}
+        self._guards: dict[str, GuardPort] = {}
         self._doors: dict[str, str] = {}
 
-    def open(self, api: App, org: str = DEFAULT_ORG, hot: Hot | None = None) -> None:
+    def open(
+        self,
+        api: App,
+        org: str = DEFAULT_ORG,
+        hot: Hot | None = None,
+        guard: GuardPort | None = None,
+    ) -> None:
         """Hand requests for `org` to `api`; with the default one `/readyz` reports ready.
 
         Args:
             hot: answers requests before `api` sees them, or leaves them to it.
+            guard: stands before both.
         """
         self._apis[org] = api
+        if guard is not None:
+            self._guards[org] = guard
         if hot is not None:
             self._hot[org] = hot
 
@@ -77,6 +98,7 @@ class OrgRouter:
         """Stop handing requests to `org`."""
         self._apis.pop(org, None)
         self._hot.pop(org, None)
+        self._guards.pop(org, None)
 
     def shut(self) -> None:
         """Answer only `/livez` from now on."""
@@ -119,15 +141,24 @@ class OrgRouter:
                 if org and WORKER not in scope:
                     # The prefix before the API's own paths (ASGI 3, root_path).
                     scope["root_path"] = ORGS + org
-                if hot := self._hot.get(org or DEFAULT_ORG):
-                    left = await hot(scope, receive, send)
-                    if left is None:
-                        return
-                    receive = left
-                if scope["path"].removeprefix(scope.get("root_path", "")).startswith(STREAMED):
-                    await api(scope, receive, send)
+                hot = self._hot.get(org or DEFAULT_ORG)
+                guard = self._guards.get(org or DEFAULT_ORG)
+
+                async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+                    if hot is not None:
+                        left = await hot(scope, receive, send)
+                        if left is None:
+                            return
+                        receive = left
+                    if scope["path"].removeprefix(scope.get("root_path", "")).startswith(STREAMED):
+                        await api(scope, receive, send)
+                    else:
+                        await _bounded(api, scope, receive, send)
+
+                if guard is None:
+                    await serve(scope, receive, send)
                 else:
-                    await _bounded(api, scope, receive, send)
+                    await guard.serve(scope, receive, send, serve, _ended)
 
     def _org_of(self, scope: Scope) -> str:
         """The organisation that a request is for, "" for the default one's plain paths.
@@ -175,6 +206,11 @@ class OrgRouter:
             scope["scheme"] = caller.scheme
 
 
+async def _ended(scope: Scope, receive: Receive, send: Send) -> None:
+    error = Unauthorized("the API key is not valid any more")
+    await _answer(scope, receive, send, http_status(error), problem(error))
+
+
 async def _bounded(api: App, scope: Scope, receive: Receive, send: Send) -> None:
     """Call `api`, and refuse a body over `MAX_BODY`, whatever its headers promised.
 
@@ -212,5 +248,7 @@ async def _answer(scope: Scope, receive: Receive, send: Send, status: int, body:
     headers = [(b"content-type", kind.encode()), (b"content-length", str(len(content)).encode())]
     if status == 503:
         headers.append((b"retry-after", b"1"))
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})

@@ -240,7 +240,13 @@ class _PostRoom:
                 endpoints=self._endpoints,
                 certificate=certificate,
             )
-            org = await module.Organisation.open(installation, self._settings, trust, stack)
+            org = await module.Organisation.open(
+                installation,
+                self._settings,
+                trust,
+                stack,
+                rotated=self._key_rotated,
+            )
             started_at = format_time(time.time())
             notes_shown = tuple(self._notes(host))
 
@@ -248,7 +254,7 @@ class _PostRoom:
                 return Announcement(
                     url=urls[0],
                     pid=os.getpid(),
-                    token=org.key,
+                    token=org.key.text,
                     nats_url=",".join(host.address.servers),
                     nats_pid=host.pid,
                     started_at=started_at,
@@ -263,7 +269,7 @@ class _PostRoom:
                     logins=tuple(login_commands(self._settings, urls[1:], certificate)),
                 )
 
-            orgs = module.open_orgs(installation, org, trust, announcement)
+            orgs = module.open_orgs(installation, org, trust, announcement, self._key_rotated)
             await org.go(announcement, orgs)
             await orgs.open(stack)
             self._announce = lambda: announce(self._settings, announcement())
@@ -273,6 +279,12 @@ class _PostRoom:
             await self._until_the_end(host, org.alert)
             say("  ending")
             router.shut()
+
+    def _key_rotated(self) -> None:
+        try:
+            self._announce()
+        except StateUnwritable as error:
+            log.error("local commands still have the former key until the next start: %s", error)
 
     def _notes(self, host: BusHost) -> Iterator[str]:
         """The notes for the operator, printed and logged."""

@@ -166,6 +166,9 @@ MAX_ORGS = 50
 MAX_PROJECTS = 256
 """Projects of one agent: with the longest names its credential still fits a line of the bus."""
 
+MAX_API_KEYS = 100
+"""Keys of one agent: each of them is one more that may be lost."""
+
 MAX_CERTIFICATE_DAYS = 397
 """Days of a certificate's validity: browsers take no more."""
 

@@ -173,6 +173,11 @@ class Settings:
         return self.keys / "credentials.json"
 
     @property
+    def operator_key_file(self) -> Path:
+        """The operator's API key, 0600."""
+        return self.keys / "operator.key"
+
+    @property
     def audit_file(self) -> Path:
         """The audit log's current file; closed ones lie beside it."""
         return self.logs / "audit.jsonl"
