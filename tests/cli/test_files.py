@@ -52,7 +52,7 @@ def test_the_inbox_shows_each_part_on_a_line_of_its_own(postroom: Run, standin: 
         {"text": "see these"},
         file("report.pdf"),
         {"data": {"n": 1}},
-        {"raw": "AAECAw==", "filename": NASTY, "mediaType": NASTY},
+        {"raw": "AAECAw==", "filename": NASTY, "mediaType": "a\x1b[31mb\nc"},
         {"hologram": NASTY},
         {"url": "https://elsewhere.example/x\x1b[2J", "filename": "x"},
     )
@@ -67,7 +67,7 @@ def test_the_inbox_shows_each_part_on_a_line_of_its_own(postroom: Run, standin: 
         "    | see these",
         "    file report.pdf, 24 bytes, application/pdf",
         "    data, 8 bytes, application/json",
-        "    file ab forged line, 4 bytes, ab forged line",
+        "    file ab forged line, 4 bytes, ab c",
         "    a part of a kind that this version does not know (hologram), application/octet-stream",
         "    file x, 24 bytes, application/octet-stream, at https://elsewhere.example/x",
     ]

@@ -1,9 +1,9 @@
 """Folds from the log who may read a blob.
 
 A message that names a blob gives its recipient the right to read it, if the sender has that right. A record of a task
-does the same, from its worker to the task's requester, and a post for everybody of the organisation. Naming a blob that
-one may not read gives nobody anything, so no agent can gain a blob by guessing its hash. A request is no way around
-that, although its worker repeats it in the history of the task.
+does the same, from its worker to the task's requester; a post and an announcement, for everybody of the organisation.
+Naming a blob that one may not read gives nobody anything, so no agent can gain a blob by guessing its hash. A request
+is no way around that, although its worker repeats it in the history of the task.
 """
 
 from __future__ import annotations
@@ -47,6 +47,14 @@ def _fold_post(store: Store, record: Message) -> Sequence[Change]:
     return ()
 
 
+def _fold_announcement(store: Store, record: Message) -> Sequence[Change]:
+    """An announcement, if it counted: then a row has its sequence."""
+    if _NAME in record.payload and store.announcements.has(record.sequence):
+        named = named_in(Envelope.decode(record.payload).message)
+        store.blobs.pass_on(named, subjects.parse(record.subject).sender, EVERYBODY)
+    return ()
+
+
 def _fold_record(store: Store, record: Message) -> Sequence[Change]:
     """A record of TASKS, if it counted: then an event has its sequence."""
     if _NAME not in record.payload:
@@ -70,5 +78,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "INBOX": (_fold_message,),
     "FEED": (_fold_post,),
     "TASKS": (_fold_record,),
+    "OUTBOX": (_fold_announcement,),
 }
-"""These run after the rules of posts and tasks, which decide whether a record counts."""
+"""These run after the rules of posts, tasks and announcements, which decide whether a record counts."""

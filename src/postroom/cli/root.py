@@ -81,6 +81,8 @@ SUMMARIES = {
     "receipt": "Show how far a message has come, or wait for it.",
     "inbox": "Show the messages to you.",
     "search": "Find messages by words, thread or agent.",
+    "announce": "Announce something to everybody.",
+    "outbox": "Show or follow what an agent has announced.",
     "chat": "Talk in a project or with one agent, line by line.",
     "blob": "Store and fetch content that is too large for a message.",
     "credential": "Keep keys that workers use without ever seeing them.",

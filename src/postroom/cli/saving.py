@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import mimetypes
 import unicodedata
@@ -23,6 +22,7 @@ from postroom.protocol.parts import (
     FILE,
     MAX_FILE_NAME,
     TEXT,
+    bytes_of,
     file_name,
     kind_of,
     media_type_of,
@@ -93,7 +93,7 @@ class Saver:
             with said_if_slow(f"fetching {name} ..."):
                 self._write(name, self.client.get_blob(url))
         elif kind_of(part) == FILE:
-            self._write(name, [base64.b64decode(part["raw"])])
+            self._write(name, [bytes_of(part["raw"])])
         else:
             said = part["data"] if kind_of(part) == DATA else part
             self._write(
