@@ -87,9 +87,14 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "snapshot-older-copy": "Put older files of the database back under a newer log, or none: the next start shows everything again.",
         "client-stream-resumes": "After a loss a live view goes on behind the last record, without duplicates; a slow reader is told of a gap.",
     },
+    ("Delivery", "docs/howto.md#write-an-agent-of-your-own"): {
+        "agent-library": "A program with a key sends, receives, asks, delegates and does tasks; what it has not confirmed comes again, and nothing else does.",
+    },
     ("Delivery", "docs/architecture.md#sidecar"): {
         "sidecar-message-handed": "A message is handed to the agent, and its reply reaches the sender.",
         "sidecar-crash-restarted": "A crashed agent is started again or given up with an alert; all that it had not confirmed comes again.",
+        "sidecar-several-at-once": "An agent may hold eight messages; after any kill all come again, what names its message has no second effect, and a line that waits holds back no other message's.",
+        "sidecar-whole-messages": "Parts of every kind, subject and thread reach an agent and leave it as they are; what its card does not take is refused, and the sender learns why.",
         "sidecar-unconfirmed-told": "A message that its agent does not read or confirm in time holds up no other; its sender is told.",
         "sidecar-outage-survived": "What an agent sends while the bus is away, or as it is stopped, is stored.",
         "sidecar-lines-survive": "No line that an agent prints can end its sidecar; a flood of lines is held back and loses no post.",
@@ -103,7 +108,11 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "identity-credential-required": "Nobody connects or stays connected without a valid credential.",
         "identity-keys-private": "Keys, credentials, sockets, state and audit log are closed to other users.",
         "directory-name-unique": "Equal, look-alike, reserved and uid-like names are refused, and a uid is never given twice.",
-        "api-key-required": "The API requires the operator's key; a worker's own routes require the worker's own door.",
+        "api-key-required": "The API requires a key; a worker's own routes require the worker's own door.",
+        "key-scopes-demanded": "A key does what its scopes allow and no more, and makes no key that may more or lives longer.",
+        "key-ends-at-once": "Once a key is revoked, replaced or expired, it opens nothing, and what it had opened has ended.",
+        "key-sees-own-alone": "To who does not operate the post room, what is another's looks as if it were not there.",
+        "key-acts-recorded": "Whatever somebody changes over the API is in the audit log, with who it was and with which key.",
         "http-host-checked": "No web page and no foreign host name can use the API or a worker's server.",
         "http-proxies-named": "Behind a proxy the API answers to its public names alone, and believes only the proxies that are named.",
         "http-flood-refused": "Beyond its limit of connections the API answers 503 and goes on serving the others.",
@@ -214,6 +223,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "blob-artifact-reference": "A worker gives an artifact of any size by reference, in bounded memory.",
     },
     ("A2A", "docs/architecture.md#local-api"): {
+        "a2a-parts-pass": "Parts of every kind, with metadata that nobody here knows, pass unchanged from an A2A client to the task and back.",
         "a2a-server-speaks": "An A2A client gives this worker, or another, a task at the worker's port, follows it and has the result.",
         "ephemeral-streams": "A stream of another's task shows each change once, in order, also when workers are away or killed.",
         "ephemeral-own-tasks": "Over rpc a requester reads, follows and cancels its own tasks; others look as if they did not exist.",
@@ -249,6 +259,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "cli-errors-one-line": "An error is one line with its remedy; Ctrl-C and a closed pipe leave no traceback.",
         "errors-exit-codes": "The exit status tells what kind of error it was, and how a message or a task ended.",
         "login-names-the-room": "What is typed says which post room a command is for, else the environment, else the login; what works here alone never works there.",
+        "login-used-as-owner": "With a key and TLS, people and agents of another machine use a post room, each as themself; a revoked key is dead on the next call.",
         "cli-json-everywhere": "Every command that answers takes `--json`.",
         "cli-send-waits-answered": "`send` and `delegate` print an id that is on disk, and with `--wait` the answer alone on the output.",
         "cli-spawn-starts-up": "`spawn` with nothing running starts one post room and says so.",
@@ -284,6 +295,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "nats-node-death-keeps-accepted": "When one of three servers dies, nothing accepted is lost and the post room goes on.",
         "nats-config-accepted": "What `postroom nats config` prints is what a server needs, and holds no private key.",
         "server-death-reported": "A server that goes and comes back is reported and ends nothing; one that keeps crashing is given up, with its last words.",
+    },
+    ("Announcements", "docs/api.md#announcements"): {
+        "announcements-reach-everybody": "An agent's announcement is kept on its outbox, and a follower who comes back reads each once.",
     },
     ("Operation", "docs/operating.md#running-on-your-own-postgresql"): {
         "postgres-outage-survived": "PostgreSQL may be killed and started again while messages flow: nothing is lost, and the post room goes on.",

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
+from postroom.directory.input_modes import check_takes
 from postroom.errors import InvalidInput, MessageTooLarge, PostroomError
+from postroom.observe import get_logger
+from postroom.protocol.content import Content
+from postroom.protocol.envelope import EVERYBODY
+from postroom.protocol.parts import TEXT, kind_of
 from postroom.protocol.verbs import (
     CURRENT,
     Action,
+    Announce,
     AnswerTask,
     Artifact,
     AskInput,
@@ -34,16 +41,15 @@ from postroom.sidecar.adapters import MalformedLine, Output, Said
 from postroom.sidecar.delegations import Delegated, Delegations
 from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.inbox import Inbox
-from postroom.sidecar.keys import Derivation, Key, own_key, random_key
+from postroom.sidecar.keys import Key, Owner, own_key, random_key
 from postroom.sidecar.outgoing import Outgoing, OutgoingMessage
-from postroom.sidecar.program import ProgramExecutor
+from postroom.sidecar.ownership import Ownership
 from postroom.sidecar.session import AgentRun, log_output
 from postroom.sidecar.status import StatusReporter
 from postroom.sidecar.task_client import TaskClient
 from postroom.tasks.engine import TaskEngine
 from postroom.tasks.execution import Execution
 from postroom_a2a.task_state import TaskState
-from postroom_a2a.tasks import file_artifact, text_artifact
 from postroom_a2a.text import one_line
 
 MANY = 20
@@ -51,6 +57,8 @@ MANY = 20
 
 PAUSE = 0.25
 """Seconds between two lines then."""
+
+_log = get_logger(__name__)
 
 _STATES: dict[type[TaskAction], TaskState] = {
     Progress: TaskState.WORKING,
@@ -73,7 +81,7 @@ class Actions:
         directory: DirectoryClient,
         status: StatusReporter,
         engine: TaskEngine,
-        program: ProgramExecutor,
+        ownership: Ownership,
         delegations: Delegations,
         task_client: TaskClient,
     ) -> None:
@@ -82,24 +90,31 @@ class Actions:
         self._directory = directory
         self._status = status
         self._engine = engine
-        self._program = program
+        self._ownership = ownership
         self._delegations = delegations
         self._task_client = task_client
         self._refusals = 0
 
-    async def perform(self, action: Action) -> dict[str, Any] | list[dict[str, Any]]:
+    async def perform(
+        self, action: Action, owner: Owner | None = None
+    ) -> dict[str, Any] | list[dict[str, Any]]:
         """Carry out one action; returns its answer as the local API gives it.
+
+        Args:
+            owner: None for one that is to be found out.
 
         Raises:
             PostroomError: the action was refused, or its outcome is unknown.
         """
         match action:
             case Send():
-                return _accepted(await self.send(action))
+                return _accepted(await self.send(action, owner))
             case Reply():
                 return _accepted(await self.reply(action))
             case Post():
-                return _accepted(await self.post(action))
+                return _accepted(await self.post(action, owner))
+            case Announce():
+                return _accepted(await self.announce(action, owner))
             case Seen():
                 self._inbox.confirm(action.id)
                 return {"id": action.id, "state": "seen"}
@@ -125,12 +140,13 @@ class Actions:
                 return {"task": action.task or CURRENT, "state": "accepted"}
         raise InvalidInput(f"the sidecar does not carry out {action.verb.name!r}")
 
-    async def send(self, action: Send) -> str:
+    async def send(self, action: Send, owner: Owner | None = None) -> str:
         """Send a message; returns its id once it is on disk."""
         recipient = await self._directory.uid_of(action.to)
-        key = self._key("send", action.key, recipient, action.text)
+        key = self._key("send", action, recipient, owner)
+        await self._check_taken(action.to, action.content)
         draft = OutgoingMessage(
-            recipient, action.text, action.expects_reply, expires_in=action.expires_in
+            recipient, action.content, action.expects_reply, expires_in=action.expires_in
         )
         return await self._outgoing.message(draft, key)
 
@@ -145,36 +161,45 @@ class Actions:
         if action.key:
             key = own_key(f"reply:{action.to}", action.key)
         else:
-            key = held.derivation.key("reply", sender, action.text) if held else random_key()
+            key = held.derivation.key("reply", sender, action.content) if held else random_key()
+        said = action.content
+        if held is not None and not said.thread:
+            said = replace(said, thread=held.message.thread)
+        await self._check_taken(sender, said)
         draft = OutgoingMessage(
             sender,
-            action.text,
+            said,
             action.expects_reply,
             reply_to=action.to,
-            context=held.context if held else "",
             expires_in=action.expires_in,
         )
         sent = await self._outgoing.message(draft, key)
         self._inbox.confirm(action.to, answered=True)
         return sent
 
-    async def post(self, action: Post) -> str:
+    async def post(self, action: Post, owner: Owner | None = None) -> str:
         """Post to a feed; returns the id once it is on disk."""
         project = action.project or self._outgoing.home
-        key = self._key("post", action.key, f"#{project}", action.text)
-        return await self._outgoing.post(project, action.text, key)
+        key = self._key("post", action, f"#{project}", owner)
+        return await self._outgoing.post(project, action.content, key)
+
+    async def announce(self, action: Announce, owner: Owner | None = None) -> str:
+        """Announce something; returns the id once it is on disk."""
+        key = self._key("announce", action, EVERYBODY, owner)
+        return await self._outgoing.announce(action.content, key)
 
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
 
-    async def delegate(self, action: Delegate) -> Delegated:
+    async def delegate(self, action: Delegate, owner: Owner | None = None) -> Delegated:
         """Ask another agent for a task; returns once the request is on disk."""
         if action.to:
             worker = await self._delegations.recipient(action.to)
-            key = self._key("delegate", action.key, worker.uid, action.text)
+            key = self._key("delegate", action, worker.uid, owner)
         else:
             # A request that is repeated after a crash goes to the same agent, though another may be less busy by then.
-            key = self._key("delegate", action.key, f"skill:{action.skill}", action.text)
+            key = self._key("delegate", action, f"skill:{action.skill}", owner)
             worker = await self._delegations.chosen(action.skill, key)
+        await self._check_taken(worker.uid, action.content, action.skill)
         return await self._delegations.delegate(action, worker, key)
 
     async def on_task(self, action: TaskAction) -> None:
@@ -187,25 +212,23 @@ class Actions:
         """
         execution = self._engine.execution(action.task)
         if isinstance(action, Artifact):
-            artifact = _artifact(action)
             try:
-                await execution.result(artifact, append=action.append, last=action.last)
+                await execution.result(_artifact(action), append=action.append, last=action.last)
             except MessageTooLarge:
                 execution.left_out += 1
                 raise
         else:
-            text = action.text
-            if isinstance(action, Canceled):
-                text = text or execution.cancel_reason
+            said = action.content
+            if isinstance(action, Canceled) and said.empty:
+                said = Content.of_text(execution.cancel_reason)
             if isinstance(action, Complete) and execution.left_out:
-                text = (
-                    f"{text} (artifacts left out, since they are too large: {execution.left_out})"
-                )
-            await self._say(execution, _STATES[type(action)], text)
+                note = f"(artifacts left out, since they are too large: {execution.left_out})"
+                said = _with_note(said, note)
+            await self._say(execution, _STATES[type(action)], said)
 
-    async def _say(self, execution: Execution, state: TaskState, text: str) -> None:
+    async def _say(self, execution: Execution, state: TaskState, said: Content) -> None:
         try:
-            await execution.say(state, text)
+            await execution.say(state, said)
         except MessageTooLarge as error:
             if state is not TaskState.WORKING:
                 # An agent that does not read its errors believes that the task has ended.
@@ -226,7 +249,7 @@ class Actions:
         Raises:
             Conflict: the task has no open question.
         """
-        return await self._task_client.answer(action.task, action.text, action.named)
+        return await self._task_client.answer(action.task, action.content, action.named)
 
     async def task(self, task_id: str, *, wait: bool, timeout: float) -> dict[str, Any]:
         """A task that this worker runs or asked for; `wait`: at most `timeout` seconds, until it ends or asks."""
@@ -240,16 +263,21 @@ class Actions:
 
     # ── host of the agent's runs ────────────────────────────────────────────────────────────────────
 
-    async def act(self, session: AgentRun, said: Said) -> None:
+    def owner_of(self, said: Said) -> Owner:
+        """To which message or task a line belongs that the agent has printed just now."""
+        return self._ownership.of_line(said)
+
+    async def act(self, session: AgentRun, said: Said, owner: Owner) -> None:
         """Carry out the action of a line and report the outcome to the agent.
 
         After many refusals in a row the agent is read slowly: one that answers each error with another wrong line
         would take all of the processor.
         """
         try:
-            await self._act(session, said)
+            await self._act(session, said, owner)
             self._refusals = 0
         except PostroomError as error:
+            self._ownership.goes_on(said, owner)
             session.tell(_error(said, error, log=self._refusals < MANY))
             self._refusals += 1
             if self._refusals > MANY:
@@ -266,7 +294,7 @@ class Actions:
         """Give back a message whose run has failed."""
         await self._inbox.give_back(message_id)
 
-    async def _act(self, session: AgentRun, said: Said) -> None:
+    async def _act(self, session: AgentRun, said: Said, owner: Owner) -> None:
         if isinstance(said, Output):
             log_output("stdout", said.text)
             if said.unreadable:
@@ -274,42 +302,62 @@ class Actions:
             return
         if isinstance(said, MalformedLine):
             raise InvalidInput(said.detail)
+        if owner.fault is not None:
+            raise owner.fault
         line = {"type": said.verb.answer, "ref": _ref(said)}
         if isinstance(said, Delegate):
-            done = await self.delegate(said)
+            done = await self.delegate(said, owner)
             session.tell(line | _delegated(done))
             if done.again:
                 update = await self._delegations.recall(done.task, done.worker, said.ref)
                 if update is not None:
                     session.tell(update)
             return
-        answer = await self.perform(said)
+        answer = await self.perform(said, owner)
         if said.verb.answer and isinstance(answer, dict):
             session.tell(line | answer)
 
-    def _key(self, kind: str, given: str, recipient: str, text: str) -> Key:
-        if given:
-            return own_key(kind, given)
-        derivation = self._derivation()
-        return derivation.key(kind, recipient, text) if derivation else random_key()
+    async def _check_taken(self, recipient: str, said: Content, skill: str = "") -> None:
+        """Refuse parts that the recipient's card does not take, so that the agent learns it before they are sent.
 
-    def _derivation(self) -> Derivation | None:
-        """The keys of the message or task that the agent works on; None if that may be one of several.
-
-        A key of the wrong message could make a new record look like one that was sent before.
+        Raises:
+            ContentNotTaken: as `check_takes`.
         """
-        held = self._inbox.held
-        if task := self._program.derivation():
-            # A message that was set aside is no sign that the agent works on it.
-            held = [each for each in held if not each.set_aside]
-        return held[0].derivation if len(held) == 1 else None if held else task
+        if all(kind_of(part) == TEXT for part in said.parts):
+            return  # a text is taken by everybody whom one can write to
+        try:
+            entry = await self._directory.entry(recipient)
+        except PostroomError as error:
+            _log.info("the card of %s is not known, so what it takes is not: %s", recipient, error)
+            return
+        check_takes(entry.get("card"), said.parts, str(entry.get("nick", recipient)), skill)
+
+    def _key(
+        self,
+        kind: str,
+        action: Send | Post | Announce | Delegate,
+        recipient: str,
+        owner: Owner | None,
+    ) -> Key:
+        owner = owner or self._ownership.of(action)
+        if action.key:
+            return own_key(kind, action.key)
+        if owner.derivation is None:
+            return random_key()
+        return owner.derivation.key(kind, recipient, action.content)
 
 
 def _artifact(action: Artifact) -> dict[str, Any]:
-    named = action.id or action.name or "result"
-    if not action.url:
-        return text_artifact(named, action.text, action.name)
-    return file_artifact(named, action.url, action.media_type, action.filename, action.name)
+    named = {"name": action.name} if action.name else {}
+    parts = [dict(part) for part in action.content.parts]
+    return {"artifactId": action.id or action.name or "result", **named, "parts": parts}
+
+
+def _with_note(said: Content, note: str) -> Content:
+    *parts, last = said.parts
+    if kind_of(last) != TEXT:
+        return replace(said, parts=(*said.parts, {"text": note}))
+    return replace(said, parts=(*parts, {**last, "text": f"{last['text']} {note}"}))
 
 
 def _accepted(sent: str) -> dict[str, Any]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from postroom.protocol.content import subject_of
 from postroom.protocol.ids import is_uid
-from postroom.sidecar.adapters import IncomingTask, Sender
+from postroom.sidecar.adapters import Heard, IncomingTask, Sender, parts_or_text, said_in
 from postroom.sidecar.agent import AgentGone, AgentProgram
 from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.keys import Derivation
@@ -20,7 +22,11 @@ from postroom.sidecar.session import AgentRun
 from postroom.tasks.engine import SKILL
 from postroom.tasks.execution import Execution
 from postroom.tasks.log import AttemptLost, ExecutorGone
-from postroom_a2a.messages import ROLE_USER, text_of
+from postroom_a2a.messages import ROLE_USER
+from postroom_a2a.tasks import Message
+
+HAD = 64
+"""Former tasks of the program that its lines may still name."""
 
 ANSWERED_BY = "urn:postroom:a2a:answered-by:1"
 """Key in the metadata of an answer: uid of its sender."""
@@ -39,13 +45,20 @@ class ProgramExecutor:
         self._grace = grace
         self._sessions: dict[str, AgentRun] = {}
         self._derivations: dict[str, Derivation] = {}
+        self._had: deque[str] = deque(maxlen=HAD)
         # By task, the run that asked a question: only that run can take the answer alone.
         self._asked: dict[str, AgentRun] = {}
         self._last: AgentRun | None = None
 
-    def derivation(self) -> Derivation | None:
-        """The keys of the task that the program works on, if it works on one."""
+    def derivation(self, task_id: str = "") -> Derivation | None:
+        """The keys of the task that the program works on, or of this very one; None if it does not."""
+        if task_id:
+            return self._derivations.get(task_id)
         return next(reversed(self._derivations.values()), None)
+
+    def had(self, task_id: str) -> bool:
+        """Whether the program was handed this task lately, and no longer works on it."""
+        return task_id in self._had
 
     async def ready(self) -> None:
         """Wait for a run of the program, and until the run before has let go of its task."""
@@ -84,6 +97,7 @@ class ProgramExecutor:
                 await self._kill(session)
         finally:
             del self._sessions[execution.id], self._derivations[execution.id]
+            self._had.append(execution.id)
         if not execution.settled.is_set():
             raise AttemptLost(f"the agent ended: {session.how_ended}")
         if execution.state.interrupted:
@@ -98,7 +112,7 @@ class ProgramExecutor:
         heard = execution.heard
         try:
             if heard is not None and asked is session:
-                await session.say(_input(execution.id, text_of(heard), answerer))
+                await session.say(_input(execution.id, heard, answerer))
             else:
                 await session.hand_over(_incoming(execution, asker))
         except BrokenPipeError:
@@ -154,27 +168,31 @@ def _author(message: Mapping[str, Any], requester: str) -> str:
     return named if isinstance(named, str) and is_uid(named) else requester
 
 
-def _input(task_id: str, text: str, by: Sender) -> dict[str, Any]:
-    sender = {"uid": by.uid, "nick": by.nick, "kind": by.kind}
-    return {"type": "input", "task": task_id, "text": text, "from": sender}
+def _input(task_id: str, heard: Message, by: Sender) -> dict[str, Any]:
+    text, parts = said_in(heard)
+    said = {"text": text, "parts": parts_or_text(parts, text)}
+    return {"type": "input", "task": task_id, **said, "from": by.as_json()}
 
 
 def _incoming(execution: Execution, sender: Sender) -> IncomingTask:
     task = execution.task
     history = tuple(
-        ("user" if said.get("role") == ROLE_USER or number == 0 else "agent", text_of(said))
+        Heard("user" if said.get("role") == ROLE_USER or number == 0 else "agent", *said_in(said))
         for number, said in enumerate(task.get("history", ()))
     )
+    text, parts = said_in(execution.request)
     metadata = task.get("metadata")
     skill = metadata.get(SKILL) if isinstance(metadata, dict) else ""
     return IncomingTask(
         id=execution.id,
-        context=execution.context,
+        thread=execution.context,
         sender=sender,
-        text=text_of(execution.request),
+        text=text,
         skill=skill if isinstance(skill, str) else "",
         attempt=execution.attempt,
         resumed=execution.attempt > 1 or execution.heard is not None,
         history=history if len(history) > 1 else (),
         sent_at=str(task["status"].get("timestamp", "")),
+        parts=parts,
+        subject=subject_of(execution.request),
     )
