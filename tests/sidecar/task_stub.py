@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from postroom.errors import Conflict, NotFound
+from postroom.protocol.limits import MAX_PAGE_BYTES
 from postroom.protocol.tasks import task_id
 from postroom.protocol.verbs import (
     AnswerTask,
@@ -29,7 +30,10 @@ from postroom.sidecar.actions import Actions
 from postroom.sidecar.adapters import Sender
 from postroom.sidecar.delegations import Delegated
 from postroom.sidecar.keys import Owner
+from postroom.tasks.pages import listed, position_in, token_of
+from postroom_a2a.ecma_json import dumps
 from postroom_a2a.messages import ROLE_USER, text_message
+from postroom_a2a.service import TaskPage, TaskQuery
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import (
     apply,
@@ -41,6 +45,7 @@ from postroom_a2a.tasks import (
     status_update,
     text_artifact,
 )
+from postroom_a2a.times import parse_time
 
 OWN = "b" * 32
 OTHER = Sender("c" * 32, "carol", "worker")
@@ -53,6 +58,31 @@ STATES: dict[type, TaskState] = {
     AskInput: TaskState.INPUT_REQUIRED,
     Canceled: TaskState.CANCELED,
 }
+
+
+def page_of_all(tasks: list[tuple[float, dict[str, Any]]], query: TaskQuery) -> TaskPage:
+    """The page of tasks, each with the instant of its last change, as the control plane makes it in SQL."""
+    found = sorted(
+        (
+            (at, task["id"], task)
+            for at, task in tasks
+            if query.context in ("", task["contextId"])
+            and query.state in (None, state_of(task))
+            and at >= query.since
+        ),
+        reverse=True,
+    )
+    after = position_in(query.page) if query.page else None
+    rest = [each for each in found if after is None or each[:2] < after]
+    shown: list[dict[str, Any]] = []
+    room = MAX_PAGE_BYTES
+    for _, _, task in rest[: query.limit]:
+        room -= len(dumps(task))
+        if shown and room < 0:
+            break
+        shown.append(listed(task, query))
+    more = len(rest) > len(shown)
+    return TaskPage(shown, len(found), token_of(rest[len(shown) - 1][:2]) if more else "")
 
 
 class TaskStub(Actions):
@@ -133,6 +163,15 @@ class TaskStub(Actions):
             and (role != "worker" or view["worker"]["uid"] == OWN)
             and other in ("", view["worker"]["uid"])
         ]
+
+    async def page(self, role: str, other: str, query: TaskQuery) -> TaskPage:
+        return page_of_all(
+            [
+                (parse_time(view["updated_at"]), self._snapshots[view["id"]])
+                for view in await self.views(role, open_only=False, other=other)
+            ],
+            query,
+        )
 
     async def snapshot(self, task_id: str) -> dict[str, Any]:
         return self._found(task_id)

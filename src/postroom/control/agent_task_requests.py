@@ -20,11 +20,14 @@ from postroom.protocol.limits import (
     MAX_REASON,
     MAX_SHOWN_TEXT,
 )
-from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
+from postroom.store.ports import TaskHead, TaskRow
+from postroom.tasks.operations import stream_response
+from postroom.tasks.pages import page_of
 from postroom.tasks.views import TaskView
 from postroom_a2a.bounds import MAX_ID
+from postroom_a2a.bounds import MAX_PAGE as LIST_MOST
+from postroom_a2a.service import TaskQuery
 from postroom_a2a.task_state import TaskState
-from postroom_a2a.tasks import status_update
 from postroom_a2a.text import one_line
 
 OPEN_PAGE = 500
@@ -58,6 +61,7 @@ class AgentTaskRequests:
             "open": self.open,
             "get": self.get,
             "list": self.listed,
+            "page": self.page,
             "changes": self.changes,
             "choose": self.choose,
             "cancel": self.cancel,
@@ -122,6 +126,31 @@ class AgentTaskRequests:
         share = MAX_AGENT_ANSWER // limit
         return {"tasks": [_fitting(view.as_json(), share) for view in newest]}
 
+    async def page(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """A page of A2A's ListTasks: of the tasks that the asker runs (`worker`) or asked for (`requester`).
+
+        `other` narrows to tasks that have that agent on their other side. Includes all that is in the log now.
+        """
+        role, other = _text(asked, "role"), _text(asked, "other")
+        if role not in {"worker", "requester"}:
+            raise InvalidInput(f"there is no role {role!r}", remedy="worker or requester")
+        state, history = _text(asked, "state"), asked.get("history")
+        query = TaskQuery(
+            context=_text(asked, "context"),
+            state=TaskState(state) if state else None,
+            since=float(asked.get("since", 0.0)),
+            limit=min(max(_number(asked, "limit", LIST_PAGE), 1), LIST_MOST),
+            page=_text(asked, "page"),
+            history=None if history is None else _number(asked, "history", 0),
+            artifacts=asked.get("artifacts") is True,
+        )
+        await self._fresh()
+        worker, requester = (asker, other) if role == "worker" else (other, asker)
+        found = await self._database.read(
+            lambda store: page_of(store, query, worker=worker, requester=requester)
+        )
+        return {"tasks": found.tasks, "total": found.total, "next": found.next_page}
+
     async def changes(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
         """A page of a task's changes past sequence `after`, with the task; includes all that is in the log now."""
         await self._fresh()
@@ -135,7 +164,11 @@ class AgentTaskRequests:
         changes: list[dict[str, Any]] = []
         room = MAX_AGENT_ANSWER - _size(answer)
         for each in found:
-            change = {"sequence": each.seq, "state": each.state, "event": _event(each, row)}
+            change = {
+                "sequence": each.seq,
+                "state": each.state,
+                "event": stream_response(each, row),
+            }
             room -= _size(change)
             if changes and room < 0:
                 break
@@ -220,19 +253,6 @@ def _lease(head: TaskHead) -> dict[str, Any]:
         "released": head.released,
         "runner": head.runner,
     }
-
-
-def _event(change: TaskEventRow, task: TaskRow) -> dict[str, Any] | None:
-    """A change as A2A StreamResponse; None for the first record, which only creates the task."""
-    if change.event:
-        return json.loads(change.event)
-    if change.state == TaskState.SUBMITTED:
-        return None
-    bare = {"id": task.id, "contextId": task.context_id}
-    event = status_update(bare, TaskState(change.state), change.at)
-    if change.seq == task.seq:
-        event["statusUpdate"]["status"] = json.loads(task.snapshot)["status"]
-    return event
 
 
 def _size(document: dict[str, Any]) -> int:

@@ -13,6 +13,7 @@ from postroom.sidecar.bus import BusClient, ask_control
 from postroom.tasks.engine import Ask, TaskEngine
 from postroom.tasks.log import StoredTask
 from postroom.tasks.records import TaskRecord
+from postroom_a2a.service import TaskPage, TaskQuery
 from postroom_a2a.task_state import TaskState
 
 
@@ -107,6 +108,28 @@ class TaskClient:
         question = {"role": role, "open": open_only, "limit": MAX_LIST, "other": other}
         answer = await self._ask("tasks.list", question)
         return list(answer["tasks"])
+
+    async def page(self, role: str, other: str, query: TaskQuery) -> TaskPage:
+        """A page of the tasks that this worker runs (`worker`) or asked for (`requester`).
+
+        `other` keeps those with that agent on the other side, "" for all.
+
+        Raises:
+            InvalidInput: the query names no page of ours.
+        """
+        question = {
+            "role": role,
+            "other": other,
+            "context": query.context,
+            "state": "" if query.state is None else query.state.value,
+            "since": query.since,
+            "limit": query.limit,
+            "page": query.page,
+            "history": query.history,
+            "artifacts": query.artifacts,
+        }
+        answer = await self._ask("tasks.page", question)
+        return TaskPage(list(answer["tasks"]), int(answer["total"]), str(answer["next"]))
 
     async def choose(self, skill: str, key: str) -> Sender:
         """Another agent that has the skill; the same one again under the same key."""

@@ -14,7 +14,6 @@ from postroom.errors import Conflict, Forbidden, NotFound
 from postroom.protocol.verbs import AnswerTask, CancelTask, Delegate
 from postroom.sidecar.a2a.changes import TaskChange
 from postroom.sidecar.a2a.live import LivePeers
-from postroom.sidecar.a2a.pages import page_of
 from postroom.sidecar.actions import Actions
 from postroom.sidecar.task_client import TaskClient
 from postroom_a2a.messages import context_of, text_of
@@ -75,10 +74,8 @@ class AskedTasks:
     async def list(self, query: TaskQuery, _requester: str) -> TaskPage:
         """As `TaskService.list`."""
         if self._worker == self._own:
-            views = await self._task_client.views("worker", open_only=False, other="")
-        else:
-            views = await self._task_client.views("requester", open_only=False, other=self._worker)
-        return await page_of(views, query, self._task_client)
+            return await self._task_client.page("worker", "", query)
+        return await self._task_client.page("requester", self._worker, query)
 
     async def cancel(self, task: str, _requester: str) -> Task:
         """As `TaskService.cancel`."""
