@@ -20,6 +20,7 @@ from postroom.tasks.records import Link, TaskRecord
 from postroom_a2a.service import TaskQuery
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event
+from postroom_a2a.times import format_time
 from tests.sidecar.task_stub import page_of_all
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def _view(rig: WorkerRig, stored: StoredTask) -> dict[str, Any]:
         "state": record.state.value,
         "final": record.state.terminal,
         "seq": stored.sequence,
-        "updated_at": float(stored.sequence),
+        "updated_at": format_time(stored.sequence),
         "worker": {"uid": rig.worker},
         "requester": {"uid": record.requester},
     }

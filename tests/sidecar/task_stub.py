@@ -32,7 +32,7 @@ from postroom.sidecar.delegations import Delegated
 from postroom.sidecar.keys import Owner
 from postroom.tasks.pages import listed, position_in, token_of
 from postroom_a2a.ecma_json import dumps
-from postroom_a2a.messages import ROLE_USER, text_message
+from postroom_a2a.messages import ROLE_USER, text_message, text_of
 from postroom_a2a.service import TaskPage, TaskQuery
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import (
@@ -43,7 +43,6 @@ from postroom_a2a.tasks import (
     state_of,
     status_text,
     status_update,
-    text_artifact,
 )
 from postroom_a2a.times import parse_time
 
@@ -122,9 +121,10 @@ class TaskStub(Actions):
         task = task_id(worker.uid, OWN, message)
         self.asked.append(action)
         if task not in self._snapshots:
-            request = text_message(message, action.text, role=ROLE_USER)
+            said = action.content
+            request = said.message(action.named or message, ROLE_USER)
             self._workers[task] = worker
-            await self._store(new_task(task, action.context or task, request, next(self._clock)))
+            await self._store(new_task(task, said.thread or task, request, next(self._clock)))
         return Delegated(message, task, worker)
 
     async def on_task(self, action: TaskAction) -> None:
@@ -132,7 +132,8 @@ class TaskStub(Actions):
         task = self._found(action.task or list(self._snapshots)[-1])
         at = next(self._clock)
         if isinstance(action, Artifact):
-            artifact = text_artifact(action.id or "a", action.text, action.name)
+            parts = [dict(part) for part in action.content.parts]
+            artifact = {"artifactId": action.id or "a", "name": action.name, "parts": parts}
             event = artifact_update(task, artifact, append=action.append)
         else:
             message = text_message("s", action.text) if action.text else None
@@ -190,7 +191,7 @@ class TaskStub(Actions):
         if not state_of(task).interrupted:
             raise Conflict("it waits for nothing")
         self.answered.append(action)
-        heard = text_message("h", action.text, role=ROLE_USER)
+        heard = action.content.message("h", ROLE_USER)
         update = status_update(task, TaskState.WORKING, next(self._clock))
         await self._store(apply(task, update, answer=heard), update)
         return self._view(self._found(action.task))
@@ -233,7 +234,7 @@ class TaskStub(Actions):
             "detail": "",
             "worker": {"uid": worker.uid, "nick": worker.nick, "kind": worker.kind},
             "requester": {"uid": OWN, "nick": "reader", "kind": "worker"},
-            "text": task["history"][0]["parts"][0]["text"],
+            "text": text_of(task["history"][0]),
             "attempt": 1,
             "seq": self._logs[task["id"]][-1].sequence,
             "updated_at": task["status"]["timestamp"],

@@ -12,6 +12,7 @@ from typing import Any
 from postroom.control.parts import Parts
 from postroom.errors import Conflict, InvalidInput, NotFound, RequestTimeout
 from postroom.protocol import shapes
+from postroom.protocol.content import Content
 from postroom.protocol.limits import (
     MAX_AGENT_ANSWER,
     MAX_DERIVED_KEY,
@@ -196,8 +197,11 @@ class AgentTaskRequests:
     async def answer(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
         """Give a task that the asker asked for the input that it waits for."""
         row = await self._requested(asker, asked)
-        named = one_line(_text(asked, "named"), MAX_ID)
-        view = await self._office.answer(row.id, asker, _text(asked, "text"), named)
+        message = asked.get("message")
+        if not isinstance(message, dict):
+            raise InvalidInput("message is not an object")
+        named = one_line(_text(message, "messageId"), MAX_ID)
+        view = await self._office.answer(row.id, asker, Content.whole(message), named)
         return {"view": _fitting(view.as_json(), MAX_AGENT_ANSWER)}
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────

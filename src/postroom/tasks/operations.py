@@ -6,7 +6,6 @@ workers ask by `ctl` is made of the same parts. Who may not know of a task is to
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -19,6 +18,7 @@ from postroom.protocol.content import Content
 from postroom.protocol.intervals import STREAM_BEAT
 from postroom.protocol.limits import LONGEST_WAIT
 from postroom.protocol.principal import Principal
+from postroom.protocol.tasks import key_of
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.ports import TaskEventRow, TaskRow
@@ -163,11 +163,6 @@ class AgentTasks:
 def sees(me: Principal, row: TaskRow) -> bool:
     """Whether a principal may know of a task."""
     return me.sees(row.worker, row.requester)
-
-
-def key_of(message_id: str) -> str:
-    """The idempotency key of a request by an A2A client: the same message is the same task."""
-    return f"a2a:{hashlib.sha256(message_id.encode('utf-8', 'replace')).hexdigest()}"
 
 
 def stored_change(change: TaskEventRow, task: TaskRow) -> StoredChange:
