@@ -105,6 +105,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "directory-name-unique": "Equal, look-alike, reserved and uid-like names are refused, and a uid is never given twice.",
         "api-key-required": "The API requires the operator's key; a worker's own routes require the worker's own door.",
         "http-host-checked": "No web page and no foreign host name can use the API or a worker's server.",
+        "http-proxies-named": "Behind a proxy the API answers to its public names alone, and believes only the proxies that are named.",
         "http-flood-refused": "Beyond its limit of connections the API answers 503 and goes on serving the others.",
         "http-worker-unforgeable": "No route, path, header or framing makes a request one of another worker or of the operator.",
         "text-controls-stripped": "Hostile text cannot act on a terminal or forge a line.",
@@ -124,6 +125,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "tls-beyond-loopback": "Beyond loopback nothing starts without a fitting certificate.",
         "tls-no-cleartext": "With TLS nothing between clients and servers can be read, not even a greeting.",
         "tls-client-verifies": "The client trusts the authority in server.json alone, and sends nothing to a server without it.",
+        "login-pins-authority": "A login sends its key only to a server of the authority that its user confirmed; the key is private.",
         "tls-local-authority": "The local authority vouches for the names that it was made for and no others; its keys are private.",
         "tls-renewal-automatic": "A certificate is renewed in time and cuts no open connection; its end is announced 21, 7 and 1 days before.",
     },
@@ -246,6 +248,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Command line", "docs/architecture.md#command-line"): {
         "cli-errors-one-line": "An error is one line with its remedy; Ctrl-C and a closed pipe leave no traceback.",
         "errors-exit-codes": "The exit status tells what kind of error it was, and how a message or a task ended.",
+        "login-names-the-room": "What is typed says which post room a command is for, else the environment, else the login; what works here alone never works there.",
         "cli-json-everywhere": "Every command that answers takes `--json`.",
         "cli-send-waits-answered": "`send` and `delegate` print an id that is on disk, and with `--wait` the answer alone on the output.",
         "cli-spawn-starts-up": "`spawn` with nothing running starts one post room and says so.",

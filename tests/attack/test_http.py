@@ -33,7 +33,7 @@ OPEN = {
     ("GET", "/v1/blobs/{sha256}"),
     ("HEAD", "/v1/blobs/{sha256}"),
     ("POST", "/v1/workers/{uid}/sdk-events"),
-    ("GET", "/v1/keys"),
+    ("GET", "/.well-known/jwks.json"),
 }
 """Routes that a worker may call; all others are the operator's."""
 

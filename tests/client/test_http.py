@@ -13,7 +13,8 @@ from postroom import errors
 from postroom.client.calls import AuditCalls, name_of
 from postroom.client.http import Client
 from postroom.client.locate import ServerAddress, locate
-from postroom.client.transport import Again, Transport
+from postroom.client.rules import Again
+from postroom.client.transport import Transport
 from postroom_a2a.retry import RetryPolicy
 from tests.client.conftest import Pauses
 from tests.client.standin import TOKEN, Standin, mail, post, problem, status, worker
@@ -130,9 +131,9 @@ def test_a_new_token_is_read_once_and_a_wrong_one_ends_it(standin: Standin, clie
 
 
 def test_no_answer_in_time_is_a_timeout_and_not_repeated(monkeypatch: pytest.MonkeyPatch):
-    from postroom.client import transport
+    from postroom.client import rules
 
-    monkeypatch.setattr(transport, "ANSWER_TIMEOUT", 0.05)
+    monkeypatch.setattr(rules, "ANSWER_TIMEOUT", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with (
@@ -312,9 +313,9 @@ def test_no_attempt_begins_behind_the_end_of_the_time(
 def test_a_silent_post_room_is_not_waited_for_behind_the_end_of_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    from postroom.client import transport
+    from postroom.client import rules
 
-    monkeypatch.setattr(transport, "GRACE", 0.05)
+    monkeypatch.setattr(rules, "GRACE", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with (

@@ -58,7 +58,9 @@ class Site:
         self.socket = bind("127.0.0.1", 0, usual=0)
         self.port: int = self.socket.getsockname()[1]
         self.host = f"127.0.0.1:{self.port}"
-        self.router = OrgRouter(frozenset({self.host, f"localhost:{self.port}"}))
+        self.router = OrgRouter(
+            frozenset({self.host, f"localhost:{self.port}"}), frozenset({f"http://{self.host}"})
+        )
         self.api = Echo()
         self.listener = HttpListener(self.router, self.socket)
 

@@ -28,6 +28,7 @@ from postroom.control.parts import Parts
 from postroom.control.statefile import Announcement
 from postroom.directory.card_signatures import verify_card
 from postroom.directory.cards import build_card
+from postroom.identity.operator_key import OperatorKey
 from postroom.identity.tokens import digest, new_token
 from postroom.protocol import priority, subjects
 from postroom.protocol.ids import CONTROL_PLANE
@@ -425,7 +426,9 @@ async def room_on(folder: Path, rig: Rig) -> AsyncGenerator[TaskRoom]:
                 endpoints=plan(settings),
                 certificate=None,
             )
-            org = await Organisation.open(installation, settings, rig.trust, stack, key=KEY)
+            org = await Organisation.open(
+                installation, settings, rig.trust, stack, key=OperatorKey(Path(), KEY)
+            )
         rig.core, rig.admin = org.parts.bus, org.parts.admin
         rig.edge = await rig.connect(rig.trust.edge_credential(), CONTROL_PLANE)
         await org.go(lambda: announcement)

@@ -213,7 +213,7 @@ async def test_a_worker_whose_door_is_closed_reaches_no_api(two: tuple[Site, Ech
     site.router.admit("b" * 32, "acme")
     site.router.dismiss("b" * 32)
 
-    assert (await _through_a_door(site, "b" * 32, "/v1/keys")).status == 403
+    assert (await _through_a_door(site, "b" * 32, "/.well-known/jwks.json")).status == 403
     assert site.api.scopes == acme.scopes == []
 
 
@@ -224,5 +224,5 @@ async def test_a_worker_of_an_organisation_that_is_not_open_is_told_to_come_agai
     site.router.admit("b" * 32, "acme")
     site.router.close("acme")
 
-    assert (await _through_a_door(site, "b" * 32, "/v1/keys")).status == 503
+    assert (await _through_a_door(site, "b" * 32, "/.well-known/jwks.json")).status == 503
     assert site.api.scopes == acme.scopes == []

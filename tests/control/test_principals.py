@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ import pytest
 from postroom.control.org_router import WORKER
 from postroom.control.principals import Gate, anyone, needs
 from postroom.directory.agents import Directory
+from postroom.directory.iam import LocalIAM
 from postroom.errors import Forbidden, Unauthorized
-from postroom.identity.tokens import digest
+from postroom.identity.operator_key import OperatorKey
 from postroom.protocol.principal import ALL_SCOPES, KEY, Scope
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
@@ -36,7 +38,9 @@ async def gate() -> AsyncGenerator[Gate]:
     async with Database() as database:
         await migrate(database)
         owner = await Directory(database).register("ann", "human")
-        yield Gate(digest("the key"), owner, database)
+        directory = Directory(database)
+        iam = LocalIAM(database, directory, OperatorKey(Path(), "the key"), owner)
+        yield Gate(iam, database)
 
 
 def _asked(*authorization: bytes, worker: str = "") -> dict[str, Any]:

@@ -33,7 +33,7 @@ def test_a_worker_is_found_by_its_skill_and_shown_as_offline_once_it_stops(
     assert said["description"].startswith("Reviews a folder of Python source")
     assert said["supportedInterfaces"][0]["url"] == f"nats://worker.{found['uid']}.rpc"
     assert {"@echo", "@reviewer"} <= {line.split()[0] for line in everybody.splitlines()}
-    assert httpx2.get(shared.server["url"] + "/v1/keys").json() == {"keys": keys}
+    assert httpx2.get(shared.server["url"] + "/.well-known/jwks.json").json() == {"keys": keys}
     assert httpx2.get(shared.server["url"] + "/v1/agents/reviewer/card").status_code == 401
     shared.run("stop", "reviewer")
     (stopped,) = shared.json("agents", "--skill", "review-python-source")["agents"]

@@ -34,16 +34,17 @@ async def test_a_client_that_does_not_read_its_answer_is_cut(monkeypatch: pytest
 
 
 def test_a_request_under_another_name_or_from_another_page_is_refused():
-    hosts = {"127.0.0.1:80"}
+    hosts, own = {"127.0.0.1:80"}, {"http://127.0.0.1:80"}
     check_host("127.0.0.1:80", None, hosts)
-    check_host("127.0.0.1:80", "http://127.0.0.1:80", hosts, pages=hosts)
+    check_host("127.0.0.1:80", "http://127.0.0.1:80", hosts, pages=own)
     for host, origin, pages in (
         ("", None, ()),
         ("evil.example", None, ()),
         ("127.0.0.1:80", "http://127.0.0.1:80", ()),
-        ("127.0.0.1:80", "http://evil.example", hosts),
-        ("127.0.0.1:80", "null", hosts),
-        ("127.0.0.1:80", "http://[", hosts),
+        ("127.0.0.1:80", "http://evil.example", own),
+        ("127.0.0.1:80", "null", own),
+        ("127.0.0.1:80", "http://[", own),
+        ("127.0.0.1:80", "https://127.0.0.1:80", own),
     ):
         with pytest.raises(Forbidden):
             check_host(host, origin, hosts, pages)

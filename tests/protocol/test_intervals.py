@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroom.client.calls import POLL
-from postroom.client.transport import ANSWER_TIMEOUT
+from postroom.client.rules import ANSWER_TIMEOUT
 from postroom.protocol import intervals
 from postroom.protocol.limits import MAX_WAIT
 

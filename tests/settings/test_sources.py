@@ -58,13 +58,21 @@ def test_an_empty_variable_is_none(state: Path, monkeypatch: pytest.MonkeyPatch)
     assert load(state) == Settings(state=state)
 
 
+CHECKED = {
+    "http.public_url": "https://box.example,https://box.example:8443",
+    "http.trusted_proxies": "10.0.0.5,2001:db8::/64",
+    "retention.projects": "main tasks 30d,main posts 7d 1GiB",
+}
+"""Values of settings that are not any text; the others of them are ages."""
+
+
 @pytest.mark.parametrize("one", OPTIONS, ids=lambda one: one.key)
 def test_each_setting_can_be_chosen_by_its_variable(
     one: Option, state: Path, monkeypatch: pytest.MonkeyPatch
 ):
     text = one.choices[-1] if one.choices else "0" if one.kind is ValueKind.PORT else "9000000"
     if one.check is not None:
-        text = "main tasks 30d,main posts 7d 1GiB" if one.kind is ValueKind.LIST else "30d"
+        text = CHECKED.get(one.key, "30d")
     monkeypatch.setenv(one.variable, text)
 
     assert getattr(load(state), one.field) == one.from_text(text, one.key)

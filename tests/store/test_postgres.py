@@ -24,6 +24,7 @@ from postroom.errors import (
 from postroom.store import migrate as migrating
 from postroom.store.agents import Agent
 from postroom.store.database import Database
+from postroom.store.keys import ApiKey
 from postroom.store.migrate import migrate
 from postroom.store.postgres import connection as module
 from postroom.store.postgres import place as placing
@@ -79,7 +80,7 @@ async def test_organisations_in_one_database_do_not_see_each_other(url: str):
         def fill(agent: Agent, key: str):
             def work(store: Store) -> None:
                 add(agent)(store)
-                store.agents.add_api_key(key, agent.uid, f"hash of {key}", 1.0)
+                store.keys.add(ApiKey(key, agent.uid, "", "read", 1.0), f"hash of {key}")
                 store.agents.set_memberships(agent.uid, ["main"])
                 store.credentials.add_credential(f"U{key}", agent.uid, 9.0)
 
@@ -92,8 +93,8 @@ async def test_organisations_in_one_database_do_not_see_each_other(url: str):
             return (
                 agents(store),
                 store.agents.agent_by_uid(EVE.uid),
-                store.agents.api_key_owner("hash of k1"),
-                store.agents.api_key_owner("hash of k2"),
+                [key.uid for key in store.keys.listed()],
+                store.keys.bearer("hash of k2"),
                 store.agents.members_of("main"),
                 store.credentials.keys_out(now=2.0),
             )
@@ -101,13 +102,13 @@ async def test_organisations_in_one_database_do_not_see_each_other(url: str):
         assert await ours.write(all_of) == (
             ["bob"],
             None,
-            BOB.uid,
-            "",
+            [BOB.uid],
+            None,
             (BOB.uid,),
             {"Uk1": 9.0},
         )
         assert await theirs.write(lambda store: store.agents.retire_agent(BOB.uid, 2.0)) is False
-        assert not await theirs.write(lambda store: store.agents.revoke_api_key("k1", 2.0))
+        assert not await theirs.write(lambda store: store.keys.revoke("k1", 2.0))
         assert await theirs.write(agents) == ["eve"]
 
 

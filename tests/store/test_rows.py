@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from postroom.store.agents import Agent
+from postroom.store.keys import ApiKey
 from postroom.store.messages import MessageRow
 from postroom.store.store import Store
 from postroom.store.workers import RUNNING, STOPPED, WorkerRecord
@@ -63,16 +64,31 @@ def test_what_a_worker_should_do_and_its_token_can_change(store: Store):
 
 @pytest.mark.requirement("api-key-required")
 def test_a_key_is_its_owners_until_it_is_revoked_or_the_owner_retires(store: Store):
-    store.agents.add_api_key("k1", BOB.uid, "hash1", 1.0)
-    store.agents.add_api_key("k2", BOB.uid, "hash2", 1.0)
-    assert store.agents.api_key_owner("hash1") == BOB.uid
-    assert store.agents.api_key_owner("other") == ""
-    assert store.agents.revoke_api_key("k1", 2.0)
-    assert not store.agents.revoke_api_key("k1", 3.0)
-    assert store.agents.api_key_owner("hash1") == ""
-    assert store.agents.api_key_owner("hash2") == BOB.uid
-    store.agents.retire_agent(BOB.uid, 2.0)
-    assert store.agents.api_key_owner("hash2") == ""
+    for name in ("1", "2"):
+        store.keys.add(ApiKey(f"k{name}", BOB.uid, "", "read send", 1.0), f"hash{name}")
+    found = store.keys.bearer("hash1")
+    assert found is not None
+    assert (found.uid, found.nick, found.scopes) == (BOB.uid, BOB.nick, "read send")
+    assert (found.revoked_at, found.retired_at) == (None, None)
+    assert store.keys.bearer("other") is None
+    assert store.keys.count(BOB.uid, 1.0) == 2
+
+    assert store.keys.revoke("k1", 2.0)
+
+    assert not store.keys.revoke("k1", 3.0)
+    revoked = store.keys.bearer("hash1")
+    assert revoked is not None
+    assert revoked.revoked_at == 2.0
+    assert [key.id for key in store.keys.listed(BOB.uid)] == ["k2"]
+    assert [key.id for key in store.keys.listed(ended=True)] == ["k1", "k2"]
+    store.keys.used({"k2": 4.0})
+    assert [key.used_at for key in store.keys.listed()] == [4.0]
+    store.agents.retire_agent(BOB.uid, 5.0)
+    retired = store.keys.bearer("hash2")
+    assert retired is not None
+    assert retired.retired_at == 5.0
+    assert store.keys.revoke_all(BOB.uid, 6.0) == ["k2"]
+    assert store.keys.count(BOB.uid, 6.0) == 0
 
 
 def test_members_are_found_both_ways(store: Store):

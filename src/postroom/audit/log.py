@@ -43,12 +43,14 @@ class Trouble:
     Attributes:
         reason: the words of the operating system.
         records: how many could not be written.
+        acts: how many of them say what people did, which nothing waits for.
         unsynced: written data did not reach the disk; nothing is written until it does.
     """
 
     reason: str
     since: float
     records: int = 0
+    acts: int = 0
     unsynced: bool = False
 
 
@@ -148,6 +150,14 @@ class AuditLog:
         if self._size >= self._limit:
             self._rotate()
 
+    def note(self, line: bytes) -> None:
+        """Write a line about what a person has done already; where that fails, it is counted, and nothing is raised."""
+        try:
+            self.write(line)
+        except StateUnwritable:
+            if self.trouble is not None:
+                self.trouble.acts += 1
+
     def _write_again(self, lines: bytes) -> None:
         """Write `lines` after trouble, or behind a torn line."""
         trouble = self.trouble
@@ -175,12 +185,15 @@ class AuditLog:
         """The first record after trouble: how many are missing, and what became of their traffic."""
         fate = "passed unrecorded" if self.lossy else "was not let through"
         records = f"{trouble.records} record{'s' * (trouble.records != 1)}"
+        acts = (
+            f"; {trouble.acts} of them are about people, who were let act" if trouble.acts else ""
+        )
         return AuditRecord(
             at=format_time(self._clock()),
             verb="lost",
             verdict=ALLOWED if self.lossy else DENIED,
             reason=f"{records} could not be written since {format_time(trouble.since)}"
-            f" ({trouble.reason}); their traffic {fate}",
+            f" ({trouble.reason}); their traffic {fate}{acts}",
         ).encode()
 
     def _take_back(self, written: int) -> None:

@@ -62,7 +62,7 @@ class Query:
             return None
         wanted = (
             record.org in ("", self.org)
-            and self.worker in ("", record.worker)
+            and self.worker in ("", record.worker, record.principal)
             and (not self.task or self.task in (record.task, record.cause_task))
             and (not self.denied or record.verdict == DENIED)
         )

@@ -7,20 +7,32 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from postroom.errors import InvalidInput
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from postroom.client.http import Client
+    from postroom.client.logins import Login
 
 _STATE = "postroom.state"
+_URL = "postroom.url"
 _ORG = "postroom.org"
 
 Decorated = TypeVar("Decorated", bound="Callable[..., Any] | click.Command")
 
 
-def _remember(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        ctx.meta[_STATE] = value  # shared by all contexts of one run; the innermost option wins
+def _remember(key: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+    """A callback that keeps an option's value, and whether it came from the command line."""
+
+    def keep(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+        if value is not None and parameter.name is not None:
+            source = ctx.get_parameter_source(parameter.name)
+            typed = source is click.core.ParameterSource.COMMANDLINE
+            # Shared by all contexts of one run; the innermost option wins.
+            ctx.meta[key] = (value, typed)
+
+    return keep
 
 
 def _remember_org(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
@@ -52,45 +64,103 @@ def org_option(*, envvar: str | None = None) -> Callable[[Decorated], Decorated]
 
 
 def state_option(
-    *, envvar: str | None = None, org: bool = True
+    *, envvar: str | None = None, urlvar: str | None = None, org: bool = True, here: bool = False
 ) -> Callable[[Decorated], Decorated]:
-    """`--state DIR`, accepted before and after the command's name.
+    """`--state DIR` and `--url URL`, accepted before and after the command's name: which post room is meant.
 
     Args:
-        envvar: a variable that may name it, too.
+        envvar: a variable that may name the state folder, too.
+        urlvar: the same for the URL.
         org: the command is for one organisation, so `--org NAME` is accepted as well.
+        here: the command is for a post room of this machine, so its help does not offer `--url`.
     """
-    state = _state_option(envvar)
-    if not org:
-        return state
-    more = org_option()
-    return lambda decorated: more(state(decorated))
+    options = [
+        click.option(
+            "--state",
+            metavar="DIR",
+            type=click.Path(file_okay=False),
+            envvar=envvar,
+            show_envvar=envvar is not None,
+            expose_value=False,
+            is_eager=True,
+            callback=_remember(_STATE),
+            help="State folder of the post room.",
+        ),
+        click.option(
+            "--url",
+            metavar="URL",
+            envvar=urlvar,
+            show_envvar=urlvar is not None,
+            expose_value=False,
+            is_eager=True,
+            hidden=here,
+            callback=_remember(_URL),
+            help="Post room of another machine: a URL or a name of `postroom login`; `local` for none.",
+        ),
+    ]
+    if org:
+        options.append(org_option())
 
+    def decorate(decorated: Decorated) -> Decorated:
+        for option in options:
+            decorated = option(decorated)
+        return decorated
 
-def _state_option(envvar: str | None) -> Callable[[Decorated], Decorated]:
-    return click.option(
-        "--state",
-        metavar="DIR",
-        type=click.Path(file_okay=False),
-        envvar=envvar,
-        show_envvar=envvar is not None,
-        expose_value=False,
-        is_eager=True,
-        callback=_remember,
-        help="State folder of the post room.",
-    )
+    return decorate
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
+def chosen_login() -> Login | None:
+    """The post room of another machine that the command is for; None for one of this machine.
+
+    What is typed counts before the environment, that before the default of `postroom login`.
+
+    Raises:
+        InvalidInput: two post rooms are named.
+        NotFound, Unauthorized: there is no such login.
+    """
+    return _chosen()[0]
+
+
+def _chosen() -> tuple[Login | None, str]:
+    """The login, and how to have the command run on this machine's post room instead."""
+    meta = click.get_current_context().meta
+    state, state_typed = meta.get(_STATE, ("", False))
+    url, url_typed = meta.get(_URL, ("", False))
+    from postroom.client.logins import LOCAL, default_login, read
+
+    if url == LOCAL and (url_typed or not state_typed):
+        return None, ""
+    if state_typed and url_typed:
+        raise InvalidInput("--url and --state name two post rooms", remedy="leave one of them out")
+    if url and (url_typed or not state_typed):
+        instead = "without --url" if url_typed else "unset POSTROOM_URL, or add: --url local"
+        return read().find(url), instead
+    if state:
+        return None, ""
+    return default_login(), "postroom login --use local, or add: --url local"
+
+
 def state_folder() -> Path:
-    """The chosen state folder, absolute."""
+    """The chosen state folder, absolute.
+
+    Raises:
+        InvalidInput: commands go to a post room of another machine.
+    """
+    login, instead = _chosen()
+    if login is not None:
+        command = click.get_current_context().command_path
+        raise InvalidInput(
+            f"`{command}` works on a post room of this machine, and commands go to {login.url}",
+            remedy=f"run it on that machine; for the one here: {instead}",
+        )
     from pathlib import Path
 
-    chosen = click.get_current_context().meta.get(_STATE)
-    if chosen is not None:
-        return Path(chosen).absolute()
+    state, _ = click.get_current_context().meta.get(_STATE, ("", False))
+    if state:
+        return Path(state).absolute()
     from postroom.settings import default_state
 
     return default_state().absolute()
@@ -102,14 +172,21 @@ def chosen_org() -> str:
 
 
 def connect() -> Client:
-    """A client of the post room on the chosen state folder, for the chosen organisation; use it in a `with`
-    statement.
+    """A client of the chosen post room, for the chosen organisation; use it in a `with` statement.
 
     Raises:
         NotRunning: none runs there.
     """
     from postroom.client.locate import locate
 
+    login = chosen_login()
+    if login is not None:
+        from postroom.client.http import Client
+        from postroom.client.logins import read
+
+        name = login.name
+        # Read again when the key is refused: a new login may have replaced it.
+        return Client.on(lambda: read().find(name).address(), chosen_org() or login.org)
     state = state_folder()
     locate(state)  # before the import of the HTTP library, which costs more than all the rest here
     from postroom.client.http import Client

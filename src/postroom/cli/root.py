@@ -69,6 +69,8 @@ SUMMARIES = {
     "spawn": "Start a worker from a template.",
     "stop": "Stop a worker; its inbox keeps what comes.",
     "restart": "Stop a worker and start it with its template as it is now.",
+    "login": "Keep a key for the post room of another machine, and use it from now on.",
+    "logout": "Forget that key.",
     "keys": "List and rotate keys.",
     "revoke": "Cancel a worker's credentials and disconnect it at once.",
     "remove": "Stop a worker for good; its nick is free again.",
@@ -104,6 +106,10 @@ Exit status:
    5  conflict with what exists     13  the task was rejected
    6  not permitted                130  interrupted (Ctrl-C)
    7  refused, or the message is dead
+
+\b
+Which post room: --url or --state, else POSTROOM_URL, else POSTROOM_STATE, else the
+default of `postroom login`, else the one of this user on this machine.
 
 \b
 Completion for your shell (bash, zsh or fish), e.g. in ~/.bashrc:
@@ -159,7 +165,7 @@ root = Root(
 for _option in (
     click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s"),
     org_option(envvar="POSTROOM_ORG"),
-    state_option(envvar="POSTROOM_STATE", org=False),
+    state_option(envvar="POSTROOM_STATE", urlvar="POSTROOM_URL", org=False),
 ):
     root = _option(root)
 

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from postroom.client.transport import PERHAPS_DONE, Query, Transport
+from postroom.client.rules import PERHAPS_DONE, Query
+from postroom.client.transport import Transport
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.protocol.ids import check_name
 from postroom.protocol.intervals import STREAM_SILENCE

@@ -18,8 +18,9 @@ from postroom.client.calls import (
     new_key,
 )
 from postroom.client.locate import ServerAddress, locate
+from postroom.client.rules import Locate
 from postroom.client.transport import Transport
-from postroom.errors import PostroomError
+from postroom.errors import NotFound, PostroomError
 from postroom.protocol.ids import check_message_id, check_name
 
 if TYPE_CHECKING:
@@ -53,7 +54,12 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         Raises:
             InvalidName: no organisation can have that name.
         """
-        return cls(Transport(lambda: locate(state), org=org))
+        return cls.on(lambda: locate(state), org)
+
+    @classmethod
+    def on(cls, find: Locate, org: str = "") -> Client:
+        """The post room at the address that `find` returns; it is asked again when nobody answers there."""
+        return cls(Transport(find, org=org))
 
     @property
     def server(self) -> ServerAddress:
@@ -84,6 +90,13 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         except PostroomError:
             return False
 
+    def me(self) -> dict[str, Any]:
+        """Whose key this is."""
+        try:
+            return self._get("/v1/me")
+        except NotFound:  # a post room from before that route
+            return self._get("/v1/status")["me"]
+
     def status(self) -> Status:
         """The status of the whole post room."""
         return self._get("/v1/status")
@@ -99,7 +112,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
 
     def keys(self) -> list[dict[str, str]]:
         """The public keys (JWK) that cards are signed with."""
-        return self._get("/v1/keys")["keys"]
+        return self._get("/.well-known/jwks.json")["keys"]
 
     def orgs(self) -> list[Org]:
         """All organisations, the default one first."""

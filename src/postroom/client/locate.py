@@ -12,9 +12,13 @@ import shlex
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from postroom.errors import EnvironmentFault, NotRunning
+from postroom.errors import EnvironmentFault, NotRunning, ProtocolViolation
 from postroom.settings import default_state
+
+if TYPE_CHECKING:
+    import ssl
 
 FILE = "server.json"
 MAX_BYTES = 64 * 1024
@@ -27,9 +31,12 @@ class ServerAddress:
     Attributes:
         url: of its HTTP interface, without a slash at the end.
         ca: path of the authority to trust if the URL is `https`; "" for those that this system trusts.
-        token: bearer token of the operator; left out of `repr` so that no log shows it.
+        pid: its process; 0 on another machine.
+        token: the API key; left out of `repr` so that no log shows it.
         listen: URLs for others, of the API and of the bus.
         notes: notes about this start for people, a sentence each.
+        logins: what others type to use it from their machines.
+        authority: PEM of the only authority to trust, kept by `postroom login`; "" for what `ca` says.
     """
 
     url: str
@@ -38,6 +45,42 @@ class ServerAddress:
     ca: str = ""
     listen: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    logins: tuple[str, ...] = ()
+    authority: str = field(default="", repr=False)
+
+    def context(self) -> ssl.SSLContext:
+        """How its certificate is checked.
+
+        Raises:
+            InvalidInput: `ca` holds no certificates.
+        """
+        from postroom.tls import client_context, pinned_context
+
+        if self.authority:
+            return pinned_context(self.authority)
+        return client_context(Path(self.ca) if self.ca else None)
+
+    def silent(self) -> NotRunning:
+        """The error when nobody listens there."""
+        far = "is it up there (postroom up --listen ADDR), and is the way to it open?"
+        return NotRunning(
+            f"no post room answers at {self.url}", remedy="postroom up" if self.pid else far
+        )
+
+    def distrust(self, doubt: str) -> ProtocolViolation:
+        """The error when a server there shows a certificate that is not trusted."""
+        remedy = "POSTROOM_CA names another authority to trust"
+        if self.authority:
+            doubt += "; this login trusts one authority alone"
+            remedy = (
+                "ask who runs it; if it has a new authority (postroom tls status, there): "
+                f"postroom login {self.url}"
+            )
+        elif not self.pid:
+            remedy = f"postroom login {self.url}"
+        return ProtocolViolation(
+            f"the server at {self.url} is not the post room: {doubt}", remedy=remedy
+        )
 
 
 def locate(state: Path) -> ServerAddress:
@@ -48,7 +91,10 @@ def locate(state: Path) -> ServerAddress:
         EnvironmentFault: the file is not private to this user, or not in the form that a post room writes.
     """
     path = state / FILE
-    server = _parse(path, _read_private(path))
+    content = read_private(path, then=", then restart the post room")
+    if content is None:
+        raise NotRunning(f"no post room runs on {state}", remedy=command(state, "up"))
+    server = _parse(path, content)
     if not _alive(server.pid):
         raise NotRunning(
             f"the post room of {state} has ended (pid {server.pid})", remedy=command(state, "up")
@@ -65,27 +111,33 @@ def command(state: Path, words: str) -> str:
     return f"postroom {words}" if usual else f"postroom --state {shlex.quote(str(state))} {words}"
 
 
-def _read_private(path: Path) -> bytes:
+def read_private(path: Path, *, then: str = "") -> bytes | None:
+    """The content of a file with a credential, None if there is none.
+
+    Args:
+        then: what else is to be done when others could read it.
+
+    Raises:
+        EnvironmentFault: other users can read it, or another user wrote it.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
-        raise NotRunning(
-            f"no post room runs on {path.parent}", remedy=command(path.parent, "up")
-        ) from None
+        return None
     except OSError as error:
         raise EnvironmentFault(f"cannot read {path}: {error.strerror}") from error
     with os.fdopen(descriptor, "rb") as file:
-        _check_private(path, os.fstat(descriptor))
+        _check_private(path, os.fstat(descriptor), then)
         return file.read(MAX_BYTES)
 
 
-def _check_private(path: Path, found: os.stat_result) -> None:
+def _check_private(path: Path, found: os.stat_result, then: str) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise EnvironmentFault(f"{path} is not a regular file")
     if found.st_mode & 0o077:
         raise EnvironmentFault(
             f"{path} holds a credential and other users can read it",
-            remedy=f"chmod 600 {path}, then restart the post room",
+            remedy=f"chmod 600 {path}{then}",
         )
     if os.geteuid() not in (0, found.st_uid):
         raise EnvironmentFault(f"{path} belongs to another user")
@@ -101,6 +153,7 @@ def _parse(path: Path, content: bytes) -> ServerAddress:
             os.environ.get("POSTROOM_CA") or str(record.get("ca", "")),
             tuple(map(str, record.get("listen", ()))),
             tuple(map(str, record.get("notes", ()))),
+            tuple(map(str, record.get("logins", ()))),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise EnvironmentFault(

@@ -19,7 +19,8 @@ from typing import Any
 
 import httpx2
 
-from postroom.client.transport import Query, Transport
+from postroom.client.rules import Query
+from postroom.client.transport import Transport
 from postroom.errors import (
     BusDisconnected,
     EnvironmentFault,

@@ -13,7 +13,7 @@ import secrets
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from postroom.bus.host import BusHost
 from postroom.control.certificate import CertificateKeeper
 from postroom.control.endpoints import Endpoints
 from postroom.control.http_listener import WorkerDialer
+from postroom.control.in_flight import InFlight
 from postroom.control.org_router import OrgRouter
 from postroom.errors import InvalidInput
 from postroom.gateway.credentials import Credentials
@@ -86,6 +87,7 @@ class Installation:
         alerts: raises an alert in each open organisation, by its name.
         canaries: what each sandbox is tried against.
         remote: where sandboxes of other machines run, None for nowhere.
+        in_flight: the running requests of the API.
     """
 
     settings: Settings
@@ -98,6 +100,7 @@ class Installation:
     canaries: Canaries
     remote: Remote | None
     shut_down: Callable[[], None]
+    in_flight: InFlight = field(default_factory=InFlight)
 
 
 async def open_installation(

@@ -46,6 +46,19 @@ def banner(
     if certificate is not None:
         trusted = f"; clients trust {certificate.ca}" if certificate.ca else ""
         yield f"  TLS    certificate until {day(certificate.certificate.not_after)}{trusted}"
+    for line in login_commands(settings, urls[1:], certificate):
+        yield f"  login  {line}"
+
+
+def login_commands(
+    settings: Settings, urls: Sequence[str], certificate: CertificateKeeper | None
+) -> Iterator[str]:
+    """What others type on their machines, with the fingerprint of the authority that they are shown."""
+    # A proxy in front shows a certificate of its own.
+    pin = certificate.authority if certificate is not None and not settings.public_urls else ""
+    for url in urls:
+        if url.startswith("http"):
+            yield f"postroom login {url}" + (f" --fingerprint {pin}" if pin else "")
 
 
 def notes(

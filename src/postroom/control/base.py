@@ -260,10 +260,10 @@ async def open_bus(
 
 
 async def _owner(directory: Directory) -> Agent:
-    """The operator, made at the first start and named like the user of this machine."""
-    for agent in await directory.all():
-        if agent.kind == "human":
-            return agent
+    """The operator, the first person of all: made at the first start and named like the user of this machine."""
+    people = [agent for agent in await directory.all() if agent.kind == "human"]
+    if people:
+        return min(people, key=lambda agent: (agent.created_at, agent.uid))
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a uid that this machine has no name for, as in a container

@@ -17,6 +17,7 @@ from postroom.protocol.limits import (
     MAX_REASON,
     MAX_WAIT,
 )
+from postroom.protocol.principal import Scope
 
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(max_length=70)]
@@ -149,3 +150,23 @@ class OrgBody(Body):
     """`POST /v1/orgs`."""
 
     name: Name
+
+
+ExpiresIn = Annotated[float, Field(gt=0, le=10_000 * 86400.0, allow_inf_nan=False)]
+
+
+class KeyBody(Body):
+    """`POST /v1/keys`: for `agent`, or for oneself; without scopes the usual ones; `expires_in` in seconds."""
+
+    agent: Name = ""
+    name: Annotated[str, Field(max_length=MAX_LABEL)] = ""
+    scopes: Annotated[list[Scope], Field(max_length=len(Scope))] = []
+    expires_in: ExpiresIn | None = None
+
+
+class PersonBody(Body):
+    """`POST /v1/people`: the scopes and the end are those of their first key."""
+
+    nick: Name
+    scopes: Annotated[list[Scope], Field(max_length=len(Scope))] = []
+    expires_in: ExpiresIn | None = None

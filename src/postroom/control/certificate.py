@@ -16,7 +16,14 @@ from postroom.bus.server_config import ServerTls
 from postroom.control.endpoints import Endpoints
 from postroom.errors import InvalidInput, PostroomError
 from postroom.identity.certfolder import CertificateFiles, CertificateFolder
-from postroom.identity.certificates import SERVER_DAYS, Certificate, day, near_its_end, warning_due
+from postroom.identity.certificates import (
+    SERVER_DAYS,
+    Certificate,
+    day,
+    near_its_end,
+    read,
+    warning_due,
+)
 from postroom.observe import get_logger
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.settings import Settings
@@ -87,6 +94,11 @@ class CertificateKeeper:
         return str(self._files.ca.absolute()) if self._files.ca is not None else ""
 
     @property
+    def authority(self) -> str:
+        """SHA-256 of the authority that clients have to trust, "" if their system trusts it."""
+        return read(self._files.ca.read_bytes()).fingerprint if self._files.ca is not None else ""
+
+    @property
     def local(self) -> bool:
         """Whether the certificate is Postroom's own, not somebody else's."""
         return self._files.local
@@ -104,6 +116,7 @@ class CertificateKeeper:
             "fingerprint": self.certificate.fingerprint,
             "local": self._files.local,
             "ca": self.ca,
+            "authority": self.authority,
         }
 
     def open(self) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from postroom.errors import InvalidInput
 from postroom.identity.certificates import Certificate, canonical
+from postroom.protocol.origins import PORTS, Origin, origin_of
 from postroom.settings import Settings
 
 _LISTEN = re.compile(r"(\[(?P<six>[^][]+)\]|(?P<name>[^][:]+))(:(?P<port>[0-9]{1,5}))?")
@@ -48,6 +49,7 @@ class Endpoints:
         outward: address for others, None for none.
         gateway: address for sandboxes on other machines, None for none; always with TLS.
         gateway_name: name and port by which they find it, "" for `gateway`'s own.
+        public: where others reach the API through a proxy, a balancer or a tunnel.
     """
 
     loopback: str
@@ -55,6 +57,7 @@ class Endpoints:
     outward: OutwardAddress | None
     gateway: OutwardAddress | None = None
     gateway_name: str = ""
+    public: tuple[Origin, ...] = ()
 
     @property
     def encrypted(self) -> bool:
@@ -115,7 +118,14 @@ class Endpoints:
     def hosts(
         self, loopback_port: int, outward_port: int, names: tuple[str, ...]
     ) -> frozenset[str]:
-        """Allowed values of the Host header.
+        """Allowed values of the Host header; see `pages`."""
+        pages = self.pages(loopback_port, outward_port, names)
+        return frozenset(page.partition("://")[2] for page in pages)
+
+    def pages(
+        self, loopback_port: int, outward_port: int, names: tuple[str, ...]
+    ) -> frozenset[str]:
+        """Allowed values of the Origin header: the API's own.
 
         Args:
             loopback_port: of the API on loopback.
@@ -123,11 +133,13 @@ class Endpoints:
             names: that the certificate covers.
         """
         own = ("127.0.0.1", "localhost", "::1")
-        hosts = _authorities(own, loopback_port, tls=self.loopback_tls)
+        found = _origins(own, loopback_port, tls=self.loopback_tls)
         if self.outward is not None:
             named = names if self.outward.everywhere else (*names, self.outward.name)
-            hosts |= _authorities(named, outward_port, tls=True)
-        return frozenset(hosts)
+            found |= _origins(named, outward_port, tls=True)
+        for origin in self.public:
+            found |= {f"{origin.scheme}://{each}" for each in origin.authorities}
+        return frozenset(found)
 
 
 def plan(settings: Settings) -> Endpoints:
@@ -145,7 +157,8 @@ def plan(settings: Settings) -> Endpoints:
             remedy="say how they find the gateway: POSTROOM_GATEWAY_ADDRESS=NAME[:PORT]",
         )
     always = settings.tls == "always"
-    return Endpoints(settings.host, always, outward, gateway, settings.gateway_address)
+    public = tuple(map(origin_of, settings.public_urls))
+    return Endpoints(settings.host, always, outward, gateway, settings.gateway_address, public)
 
 
 def bracketed(name: str) -> str:
@@ -153,11 +166,12 @@ def bracketed(name: str) -> str:
     return f"[{name}]" if ":" in name else name
 
 
-def _authorities(names: Iterable[str], port: int, *, tls: bool) -> set[str]:
+def _origins(names: Iterable[str], port: int, *, tls: bool) -> set[str]:
     """The forms in which clients name `port` of these names; they leave out the scheme's own port."""
-    plain = {bracketed(name).lower() for name in names}
+    scheme = "https" if tls else "http"
+    plain = {f"{scheme}://{bracketed(name).lower()}" for name in names}
     found = {f"{name}:{port}" for name in plain}
-    return found | plain if port == (443 if tls else 80) else found
+    return found | plain if port == PORTS[scheme] else found
 
 
 def _is_near(name: str) -> bool:

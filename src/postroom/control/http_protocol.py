@@ -31,6 +31,9 @@ from postroom.protocol.limits import MAX_HEAD, MAX_HEADERS
 ABANDONED = "postroom.abandoned"
 """Scope key: the request changes nothing, so it is cancelled when its caller goes; True once it was."""
 
+ABORT = "postroom.abort"
+"""Scope key: a function that closes the connection of the request."""
+
 TURNED_AWAY = 500
 """Connections above the limit that are told so; further ones are cut without a word."""
 
@@ -176,6 +179,7 @@ class DeadlineProtocol(HttpToolsProtocol):
         return taken and self._taken >= self.least
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        cast("MutableMapping[str, Any]", cycle.scope)[ABORT] = self.transport.abort
         task = self.loop.create_task(cycle.run_asgi(app))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)

@@ -30,6 +30,7 @@ from postroom.control.agent_task_requests import AgentTaskRequests
 from postroom.control.api import build_api
 from postroom.control.app import Installation, OrgGateway
 from postroom.control.base import Base, connect, open_base
+from postroom.control.in_flight import Guard
 from postroom.control.orgs import Orgs
 from postroom.control.parts import Parts
 from postroom.control.principals import Gate
@@ -37,14 +38,15 @@ from postroom.control.rotation import Rotation
 from postroom.control.statefile import Announcement
 from postroom.control.task_trouble import watch_bus
 from postroom.directory.announcements import Announcements
+from postroom.directory.iam import LocalIAM
 from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import CardRegistry
 from postroom.directory.search import AgentSearch
 from postroom.errors import PostroomError, ServerFailed
 from postroom.identity.account_publisher import Accounts, system_connection
 from postroom.identity.credential import Credential
+from postroom.identity.operator_key import OperatorKey
 from postroom.identity.push import delete_accounts
-from postroom.identity.tokens import digest, new_api_key
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
 from postroom.projection.changes import Change
@@ -66,10 +68,10 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Organisation:
-    """An organisation whose parts are open; `key` is the operator's API key."""
+    """An organisation whose parts are open; `key` is the operator's API key, the same for all of them."""
 
     parts: Parts
-    key: str
+    key: OperatorKey
 
     @classmethod
     async def open(
@@ -79,18 +81,20 @@ class Organisation:
         trust: Trust,
         stack: AsyncExitStack,
         *,
-        key: str = "",
+        key: OperatorKey | None = None,
+        rotated: Callable[[], None] = lambda: None,
     ) -> Organisation:
         """Open every part but the API.
 
         Args:
             settings: of this organisation; its folders are its own.
             trust: keys, seen from this organisation.
-            key: the operator's API key, "" to make one.
+            key: the operator's API key, None for the default organisation to find or make it.
+            rotated: called when that key was replaced.
         """
         base = await open_base(installation, settings, trust, stack)
-        key = key or new_api_key(base.owner.uid)
-        return cls(await _open_parts(base, key, stack), key)
+        key = key or OperatorKey.load_or_create(settings.operator_key_file, base.owner.uid)
+        return cls(await _open_parts(base, key, rotated, stack), key)
 
     @property
     def owner(self) -> Agent:
@@ -105,7 +109,9 @@ class Organisation:
             orgs: all organisations, for the default one to manage.
         """
         api, hot = build_api(self.parts, announcement, orgs)
-        self.parts.installation.router.open(api, self.owner.org, hot.answer)
+        shared = self.parts.installation
+        guard = Guard(shared.in_flight, shared.audit, self.owner.org)
+        shared.router.open(api, self.owner.org, hot.answer, guard)
         await self.parts.workers.restore()
 
     async def alert(self, alert: Alert) -> None:
@@ -125,7 +131,9 @@ class Organisation:
         }
 
 
-async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
+async def _open_parts(
+    base: Base, key: OperatorKey, rotated: Callable[[], None], stack: AsyncExitStack
+) -> Parts:
     installation, trust = base.installation, base.trust
     changed = WorkerChanges()
     presence = PresenceBoard(base.bus, base.admin, changed=changed)
@@ -159,6 +167,11 @@ async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
         blocker=states.blocker,
     )
     workers.on_limit(partial(_fail_at_work, base, tasks))
+    in_flight = installation.in_flight
+    iam = LocalIAM(
+        base.database, base.directory, key, base.owner, cut=in_flight.cut, rotated=rotated
+    )
+    base.background.start(iam.run(), "uses of keys")
     parts = Parts(
         **_by_name(base),
         issuer=issuer,
@@ -173,7 +186,8 @@ async def _open_parts(base: Base, key: str, stack: AsyncExitStack) -> Parts:
         rotation=Rotation(trust, installation.host, accounts, renew_edge),
         blobs=await _open_blobs(base, stack),
         audit=await _open_audit(base, stack),
-        gate=Gate(digest(key), base.owner, base.database),
+        iam=iam,
+        gate=Gate(iam, base.database, in_flight.enter),
     )
     services = AgentRequests(parts, AgentTaskRequests(parts))
     await services.open()
@@ -285,11 +299,14 @@ def open_orgs(
     default: Organisation,
     trust: Trust,
     announcement: Callable[[], Announcement],
+    rotated: Callable[[], None] = lambda: None,
 ) -> Orgs:
-    """The organisations beside the default one; `Orgs.open` opens them."""
+    """The organisations beside the default one; `Orgs.open` opens them. `rotated` as for `Organisation.open`."""
 
     async def open_org(settings: Settings, seen: Trust, stack: AsyncExitStack) -> Organisation:
-        return await Organisation.open(installation, settings, seen, stack, key=default.key)
+        return await Organisation.open(
+            installation, settings, seen, stack, key=default.key, rotated=rotated
+        )
 
     async def delete(core: Credential | None) -> None:
         if core is not None:

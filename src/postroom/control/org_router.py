@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 
 from postroom.errors import (
     PROBLEM_TYPE,
@@ -16,11 +16,13 @@ from postroom.errors import (
     Forbidden,
     MessageTooLarge,
     PostroomError,
+    Unauthorized,
     http_status,
     problem,
 )
 from postroom.http.hosts import check_host
 from postroom.protocol.limits import MAX_BODY
+from postroom.protocol.proxies import Proxies
 from postroom.settings import DEFAULT_ORG
 
 Scope = MutableMapping[str, Any]
@@ -29,6 +31,16 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Hot = Callable[[Scope, Receive, Send], Awaitable[Receive | None]]
 """As `App`, but returns None if it has answered, otherwise from where the request is to be received."""
+
+
+class GuardPort(Protocol):
+    """Stands before the API of one organisation (`control.in_flight`)."""
+
+    async def serve(
+        self, scope: Scope, receive: Receive, send: Send, serve: App, refused: App
+    ) -> None:
+        """Serve one request by `serve`, or let `refused` answer it."""
+
 
 STREAMED = "/v1/blobs"
 """Paths whose bodies are not held in memory; their routes bound them."""
@@ -45,21 +57,40 @@ class OrgRouter:
 
     Args:
         hosts: allowed values of the Host header, port included.
+        pages: origins whose web pages may ask.
+        proxies: whose word on the client's address is taken.
     """
 
-    def __init__(self, hosts: frozenset[str]) -> None:
+    def __init__(
+        self,
+        hosts: frozenset[str],
+        pages: frozenset[str] = frozenset(),
+        proxies: Proxies | None = None,
+    ) -> None:
         self._hosts = hosts
+        self._pages = pages
+        self._proxies = proxies or Proxies()
         self._apis: dict[str, App] = {}
         self._hot: dict[str, Hot] = {}
+        self._guards: dict[str, GuardPort] = {}
         self._doors: dict[str, str] = {}
 
-    def open(self, api: App, org: str = DEFAULT_ORG, hot: Hot | None = None) -> None:
+    def open(
+        self,
+        api: App,
+        org: str = DEFAULT_ORG,
+        hot: Hot | None = None,
+        guard: GuardPort | None = None,
+    ) -> None:
         """Hand requests for `org` to `api`; with the default one `/readyz` reports ready.
 
         Args:
             hot: answers requests before `api` sees them, or leaves them to it.
+            guard: stands before both.
         """
         self._apis[org] = api
+        if guard is not None:
+            self._guards[org] = guard
         if hot is not None:
             self._hot[org] = hot
 
@@ -67,6 +98,7 @@ class OrgRouter:
         """Stop handing requests to `org`."""
         self._apis.pop(org, None)
         self._hot.pop(org, None)
+        self._guards.pop(org, None)
 
     def shut(self) -> None:
         """Answer only `/livez` from now on."""
@@ -109,15 +141,24 @@ class OrgRouter:
                 if org and WORKER not in scope:
                     # The prefix before the API's own paths (ASGI 3, root_path).
                     scope["root_path"] = ORGS + org
-                if hot := self._hot.get(org or DEFAULT_ORG):
-                    left = await hot(scope, receive, send)
-                    if left is None:
-                        return
-                    receive = left
-                if scope["path"].removeprefix(scope.get("root_path", "")).startswith(STREAMED):
-                    await api(scope, receive, send)
+                hot = self._hot.get(org or DEFAULT_ORG)
+                guard = self._guards.get(org or DEFAULT_ORG)
+
+                async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+                    if hot is not None:
+                        left = await hot(scope, receive, send)
+                        if left is None:
+                            return
+                        receive = left
+                    if scope["path"].removeprefix(scope.get("root_path", "")).startswith(STREAMED):
+                        await api(scope, receive, send)
+                    else:
+                        await _bounded(api, scope, receive, send)
+
+                if guard is None:
+                    await serve(scope, receive, send)
                 else:
-                    await _bounded(api, scope, receive, send)
+                    await guard.serve(scope, receive, send, serve, _ended)
 
     def _org_of(self, scope: Scope) -> str:
         """The organisation that a request is for, "" for the default one's plain paths.
@@ -151,7 +192,23 @@ class OrgRouter:
                 host = value.decode("latin-1")
             elif name == b"origin":
                 origin = value.decode("latin-1")
-        check_host(host, origin, self._hosts, pages=self._hosts)
+        check_host(host, origin, self._hosts, self._pages)
+        if scope["client"] is not None:
+            self._look_behind_proxies(scope)
+
+    def _look_behind_proxies(self, scope: Scope) -> None:
+        """Make the address and the scheme of a request those of the client behind a proxy of ours."""
+        peer, _ = scope["client"]
+        caller = self._proxies.caller(peer, scope["headers"])
+        if caller.address != peer:
+            scope["client"] = (caller.address, 0)  # its port is not told
+        if caller.scheme:
+            scope["scheme"] = caller.scheme
+
+
+async def _ended(scope: Scope, receive: Receive, send: Send) -> None:
+    error = Unauthorized("the API key is not valid any more")
+    await _answer(scope, receive, send, http_status(error), problem(error))
 
 
 async def _bounded(api: App, scope: Scope, receive: Receive, send: Send) -> None:
@@ -191,5 +248,7 @@ async def _answer(scope: Scope, receive: Receive, send: Send, status: int, body:
     headers = [(b"content-type", kind.encode()), (b"content-length", str(len(content)).encode())]
     if status == 503:
         headers.append((b"retry-after", b"1"))
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})

@@ -9,6 +9,7 @@ from postroom.blobs.service import BlobService
 from postroom.control.base import Base
 from postroom.control.principals import Gate
 from postroom.control.rotation import Rotation
+from postroom.directory.iam import LocalIAM
 from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import CardRegistry
 from postroom.directory.search import AgentSearch
@@ -35,4 +36,5 @@ class Parts(Base):
     rotation: Rotation
     blobs: BlobService
     audit: AuditView
+    iam: LocalIAM
     gate: Gate

@@ -14,12 +14,11 @@ from fastapi import Depends, Request
 
 from postroom.control.org_router import WORKER
 from postroom.control.org_router import Scope as AsgiScope
+from postroom.directory.iam import IAMProvider
 from postroom.errors import Forbidden, Unauthorized
-from postroom.identity.tokens import digest, matches
+from postroom.identity.tokens import digest
 from postroom.protocol.principal import (
-    ALL_SCOPES,
     DOOR,
-    KEY,
     OPERATOR_KEY,
     USUAL_SCOPES,
     Principal,
@@ -33,6 +32,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PRINCIPAL = "postroom.principal"
 """Scope key: the principal of an admitted request."""
+
+REQUEST = "postroom.request"
+"""Scope key: the running request, which ends with its key (`control.in_flight`)."""
 
 _DEMAND = "postroom_demand"
 
@@ -79,13 +81,13 @@ class Gate:
     """Admits callers to the API of one organisation.
 
     Attributes:
-        operator_sha256: digest of the operator's API key.
-        owner: whom the operator's key makes its bearer in this organisation.
+        iam: knows who is behind an API key.
+        entered: called with a running request, once it is known whose it is.
     """
 
-    operator_sha256: str
-    owner: Agent
+    iam: IAMProvider
     database: Database
+    entered: Callable[[Any, Principal], None] = lambda _request, _principal: None
 
     async def admit(self, scope: AsgiScope, endpoint: Callable[..., Any]) -> Principal | None:
         """The principal of a request for `endpoint`, None where that demands none.
@@ -102,6 +104,8 @@ class Gate:
         principal: Principal | None = scope.get(PRINCIPAL)
         if principal is None:
             principal = scope[PRINCIPAL] = await self._resolve(scope)
+            if REQUEST in scope:
+                self.entered(scope[REQUEST], principal)
         principal.require(demand.scope)
         return principal
 
@@ -109,12 +113,7 @@ class Gate:
         token = _bearer(scope)
         if WORKER in scope:
             return await self._worker(scope[WORKER], digest(token))
-        if not matches(token, self.operator_sha256):
-            raise Unauthorized(
-                "the API key is not valid", remedy="the key is in server.json of the state folder"
-            )
-        who = self.owner
-        return Principal(who.uid, who.org, who.nick, who.kind, ALL_SCOPES, KEY, OPERATOR_KEY)
+        return await self.iam.resolve(token)
 
     async def _worker(self, uid: str, token: str) -> Principal:
         """The worker whose door a request came through, with its own token."""

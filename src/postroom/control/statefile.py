@@ -27,6 +27,7 @@ class Announcement:
         listen: URLs for others, of the API and of the bus.
         tls: the certificate in use, None without TLS.
         notes: for the operator about this start, a sentence each.
+        logins: what others type to use this post room from their machines.
         database: address of the database without its password, "" for files in the state folder.
     """
 
@@ -44,6 +45,7 @@ class Announcement:
     tls: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
     database: str = ""
+    logins: tuple[str, ...] = ()
 
 
 def prepare(settings: Settings) -> None:

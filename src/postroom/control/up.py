@@ -28,7 +28,7 @@ from postroom.bus.server_config import ServerConfig
 from postroom.bus.space import check_room
 from postroom.bus.supervisor import Supervisor
 from postroom.control import event_loop, nats_server
-from postroom.control.banner import banner, notes, own_addresses, say
+from postroom.control.banner import banner, login_commands, notes, own_addresses, say
 from postroom.control.certificate import open_certificate
 from postroom.control.endpoints import bracketed, plan
 from postroom.control.http_listener import HttpListener, bind
@@ -39,6 +39,7 @@ from postroom.errors import PortTaken, PostroomError, StateUnwritable, leaves
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger, to_file
 from postroom.protocol.alerts import RaiseAlert
+from postroom.protocol.proxies import Proxies
 from postroom.settings import (
     DEFAULT_HTTP_PORT,
     DEFAULT_HTTPS_PORT,
@@ -119,7 +120,11 @@ class _PostRoom:
         host = await self._start_bus(trust)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._ending.set)
-        router = OrgRouter(self._hosts(listener, outward))
+        router = OrgRouter(
+            self._hosts(listener, outward),
+            self._pages(listener, outward),
+            Proxies.of(self._settings.trusted_proxies),
+        )
         context = self._certificate.context if self._certificate else None
         listeners = [
             HttpListener(router, listener, context if self._endpoints.loopback_tls else None)
@@ -159,9 +164,18 @@ class _PostRoom:
         return bind(outward.address, outward.port, usual=DEFAULT_HTTPS_PORT, tls=True)
 
     def _hosts(self, listener: socket.socket, outward: socket.socket | None) -> frozenset[str]:
+        return self._endpoints.hosts(*self._served(listener, outward))
+
+    def _pages(self, listener: socket.socket, outward: socket.socket | None) -> frozenset[str]:
+        return self._endpoints.pages(*self._served(listener, outward))
+
+    def _served(
+        self, listener: socket.socket, outward: socket.socket | None
+    ) -> tuple[int, int, tuple[str, ...]]:
+        """The ports of the API, and the names of the certificate."""
         port = outward.getsockname()[1] if outward is not None else 0
         names = self._certificate.certificate.names if self._certificate else ()
-        return self._endpoints.hosts(listener.getsockname()[1], port, names)
+        return listener.getsockname()[1], port, names
 
     def _urls(
         self, listener: socket.socket, outward: socket.socket | None, host: BusHost
@@ -170,10 +184,12 @@ class _PostRoom:
         address, port = listener.getsockname()[:2]
         scheme = "https" if self._endpoints.loopback_tls else "http"
         own = f"{scheme}://{bracketed(address)}:{port}"
+        # What the operator says of proxies and tunnels counts: nobody here can know it.
+        public = [origin.url for origin in self._endpoints.public]
         if outward is None or self._certificate is None:
-            return (own,)
+            return own, *public
         names = [bracketed(n) for n in self._endpoints.public_names(self._certificate.certificate)]
-        https = [f"https://{name}:{outward.getsockname()[1]}" for name in names]
+        https = public or [f"https://{name}:{outward.getsockname()[1]}" for name in names]
         if not isinstance(host, Supervisor):
             return own, *https
         return own, *https, *(f"tls://{name}:{host.server.port}" for name in names)
@@ -224,7 +240,13 @@ class _PostRoom:
                 endpoints=self._endpoints,
                 certificate=certificate,
             )
-            org = await module.Organisation.open(installation, self._settings, trust, stack)
+            org = await module.Organisation.open(
+                installation,
+                self._settings,
+                trust,
+                stack,
+                rotated=self._key_rotated,
+            )
             started_at = format_time(time.time())
             notes_shown = tuple(self._notes(host))
 
@@ -232,7 +254,7 @@ class _PostRoom:
                 return Announcement(
                     url=urls[0],
                     pid=os.getpid(),
-                    token=org.key,
+                    token=org.key.text,
                     nats_url=",".join(host.address.servers),
                     nats_pid=host.pid,
                     started_at=started_at,
@@ -244,9 +266,10 @@ class _PostRoom:
                     tls=certificate.shown() if certificate else None,
                     notes=notes_shown,
                     database=shown_place(self._settings),
+                    logins=tuple(login_commands(self._settings, urls[1:], certificate)),
                 )
 
-            orgs = module.open_orgs(installation, org, trust, announcement)
+            orgs = module.open_orgs(installation, org, trust, announcement, self._key_rotated)
             await org.go(announcement, orgs)
             await orgs.open(stack)
             self._announce = lambda: announce(self._settings, announcement())
@@ -256,6 +279,12 @@ class _PostRoom:
             await self._until_the_end(host, org.alert)
             say("  ending")
             router.shut()
+
+    def _key_rotated(self) -> None:
+        try:
+            self._announce()
+        except StateUnwritable as error:
+            log.error("local commands still have the former key until the next start: %s", error)
 
     def _notes(self, host: BusHost) -> Iterator[str]:
         """The notes for the operator, printed and logged."""

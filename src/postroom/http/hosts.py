@@ -6,7 +6,6 @@ A web page that rebinds its name to 127.0.0.1 still sends its own name in `Host`
 from __future__ import annotations
 
 from collections.abc import Collection
-from urllib.parse import urlsplit
 
 from postroom.errors import Forbidden
 
@@ -20,16 +19,9 @@ def check_host(
         host: "" where there is none.
         origin: None where there is none, as for every program that is not a browser.
         hosts: names and ports of this listener.
-        pages: names and ports whose web pages may ask.
+        pages: origins whose web pages may ask, `scheme://name:port`.
     """
     if host.lower() not in hosts:
         raise Forbidden("this Host is not served here")
-    if origin is not None and _authority(origin) not in pages:
+    if origin is not None and origin.lower() not in pages:
         raise Forbidden("this Origin may not call")
-
-
-def _authority(origin: str) -> str:
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return ""

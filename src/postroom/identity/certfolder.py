@@ -42,7 +42,7 @@ class CertificateFiles:
     local: bool
 
     def read(self) -> tuple[Certificate, bytes]:
-        """The certificate, and chain and key as one PEM.
+        """The certificate, and chain up to the authority and key as one PEM.
 
         Raises:
             NotFound: a file is missing.
@@ -50,8 +50,9 @@ class CertificateFiles:
         """
         chain = _content(self.certificate)
         key = _content(self.key, private=True)
+        above = _content(self.ca) if self.ca is not None else b""
         try:
-            return certificates.read(chain), certificates.bundle(chain, key)
+            return certificates.read(chain), certificates.bundle(chain, key, above)
         except InvalidInput as error:
             raise InvalidInput(
                 f"{self.certificate} with {self.key}: {error.message}", remedy=error.remedy

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
@@ -183,8 +184,12 @@ def read(pem: bytes) -> Certificate:
     )
 
 
-def bundle(chain: bytes, key: bytes) -> bytes:
+def bundle(chain: bytes, key: bytes, above: bytes = b"") -> bytes:
     """Chain and key as one PEM.
+
+    Args:
+        above: PEM of authorities; the one that has signed the end of the chain becomes its end, so that a client that
+            does not know it yet is shown what it can ask its person about.
 
     Raises:
         InvalidInput: the key is encrypted, missing, or another certificate's.
@@ -199,6 +204,10 @@ def bundle(chain: bytes, key: bytes) -> bytes:
     if _spki(private.public_key()) != _spki(certificate.public_key()):
         raise InvalidInput("the key belongs to another certificate")
     certificates = x509.load_pem_x509_certificates(chain)
+    last = certificates[-1]
+    if last.issuer != last.subject and above:
+        known = x509.load_pem_x509_certificates(above)
+        certificates += [each for each in known if _signed(last, each)][:1]
     return b"".join(map(_as_pem, certificates)) + private.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -292,6 +301,14 @@ def _first(pem: bytes) -> x509.Certificate:
 def _common(name: x509.Name) -> str:
     found = name.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(found[0].value) if found else name.rfc4514_string()
+
+
+def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def _spki(public: PublicKeyTypes) -> bytes:

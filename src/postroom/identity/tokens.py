@@ -45,6 +45,11 @@ def digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def equal(one: str, other: str) -> bool:
+    """Whether two digests are the same, in constant time."""
+    return hmac.compare_digest(one.encode(), other.encode())
+
+
 def matches(token: str, stored: str) -> bool:
     """Whether `token` is the one whose `digest` is `stored`, in constant time."""
     return hmac.compare_digest(digest(token).encode(), stored.encode("utf-8", "surrogatepass"))

@@ -22,8 +22,10 @@ PLUMBING = "plumbing"
 ALLOWED, DENIED = "allowed", "denied"
 """Verdicts: forwarded, or refused for `reason`."""
 
-GATEWAY, SERVER = "gateway", "server"
-"""The observer: the gateway, before it let the act pass; or a tap on the server, afterwards."""
+GATEWAY, SERVER, API = "gateway", "server", "api"
+"""The observer: the gateway, before it let the act pass; a tap on the server, afterwards; or the control plane, which
+records what people and external agents have changed over its API.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,11 @@ class AuditRecord:
 
     Attributes:
         at: RFC 3339, UTC, milliseconds.
-        by: `gateway` or `server`.
+        by: `gateway`, `server` or `api`.
         org, worker: the organisation and the uid that the door, or the server, has authenticated.
         connection: name that the lines of one connection share.
-        protocol: `nats`, `http` (the control plane's API), `egress` (HTTP to elsewhere) or `tunnel` (CONNECT).
+        protocol: `nats`, `http` (the control plane's API), `egress` (HTTP to elsewhere) or `tunnel` (CONNECT);
+            `api` for an act of `principal`.
         direction: `out` from the agent or `in` to it.
         verb: `plumbing` (see `PLUMBING`); `PUB`, `HPUB`, `SUB`, `UNSUB`, `MSG`, `HMSG`, `CONNECT`, `-ERR`; an
             HTTP method; `open`, `close`.
@@ -47,6 +50,8 @@ class AuditRecord:
         status: of an HTTP answer, else 0.
         message: id of the message (`Nats-Msg-Id`), where there is one.
         task: id of the task that the subject names.
+        principal, nick, key: who acted over the API: uid, name at that time, and the id of the key.
+        about: id of what an act has made or changed, if it is no message, task or worker.
         cause_message, cause_task: the worker's message or task at that time, as its own records claim.
         cause_exact: the worker had no other message or task.
     """
@@ -71,6 +76,10 @@ class AuditRecord:
     cause_message: str = ""
     cause_task: str = ""
     cause_exact: bool = False
+    principal: str = ""
+    nick: str = ""
+    key: str = ""
+    about: str = ""
 
     def encode(self) -> bytes:
         """One JSON line, its end included."""

@@ -49,6 +49,7 @@ class Principal:
         kind: `human`, `external`, `service` or `worker`.
         method: `key` or `door`.
         key_id: of the API key; "" for a worker.
+        expires_at: when the key does, in seconds since the epoch; None for never.
     """
 
     uid: str
@@ -58,6 +59,7 @@ class Principal:
     scopes: frozenset[Scope]
     method: str
     key_id: str = ""
+    expires_at: float | None = None
 
     def allows(self, scope: Scope) -> bool:
         """Whether this principal may do what needs `scope`."""

@@ -75,6 +75,10 @@ class Settings:
 
     listen: tuple[str, ...] = ()
     """A further address to listen on, `ADDR[:PORT]`, that others can reach; TLS is demanded there."""
+    public_urls: tuple[str, ...] = ()
+    """URLs by which others reach the API through a proxy, a balancer or a tunnel."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks of proxies whose word on a client's address is taken."""
     tls: str = "auto"
     """`auto`: TLS where a connection can leave the machine; `always`: on loopback, too."""
     tls_cert: Path | None = None
@@ -167,6 +171,11 @@ class Settings:
     def credentials_file(self) -> Path:
         """Credentials that the gateway adds to workers' requests, 0600."""
         return self.keys / "credentials.json"
+
+    @property
+    def operator_key_file(self) -> Path:
+        """The operator's API key, 0600."""
+        return self.keys / "operator.key"
 
     @property
     def audit_file(self) -> Path:

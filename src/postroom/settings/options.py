@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from postroom.errors import InvalidInput
+from postroom.protocol.origins import origin_of
+from postroom.protocol.proxies import parse_network
 from postroom.protocol.template import LEVELS
 from postroom.settings.keeping import parse_age, parse_keep, parse_project
 from postroom.settings.option import Option, ValueKind
@@ -35,6 +37,22 @@ OPTIONS = (
         ValueKind.LIST,
         "`ADDR[:PORT]` for other machines, with TLS",
         flag="--listen",
+    ),
+    Option(
+        "http.public_url",
+        "public_urls",
+        "POSTROOM_PUBLIC_URL",
+        ValueKind.LIST,
+        "`https://NAME[:PORT]` by which others reach the API [behind a proxy or tunnel](#behind-a-proxy)",
+        check=origin_of,
+    ),
+    Option(
+        "http.trusted_proxies",
+        "trusted_proxies",
+        "POSTROOM_TRUSTED_PROXIES",
+        ValueKind.LIST,
+        "addresses or networks of the proxies in front; only from them is `X-Forwarded-For` taken",
+        check=parse_network,
     ),
     Option(
         "nats.port",
@@ -313,6 +331,7 @@ BESIDE = MappingProxyType(
     {
         "POSTROOM_STATE": "the state folder; `--state DIR`",
         "POSTROOM_ORG": "the organisation that a command is for; `--org NAME`",
+        "POSTROOM_URL": "a post room of another machine, by its URL or a name of `postroom login`; `--url URL`",
         "POSTROOM_CA": "the authority that commands trust instead of the one in `server.json`",
         "POSTROOM_READY_FD": "a descriptor that gets `ready` and a newline when all is up, and is closed in any case",
     }

@@ -1,4 +1,4 @@
-"""Agents, their API keys and their memberships, as rows."""
+"""Agents and their memberships, as rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.store.parties import Party
-from postroom.store.schema import agents, api_keys, memberships
+from postroom.store.schema import agents, memberships
 from postroom.store.session import Session, among, prepared
 
 
@@ -48,19 +48,10 @@ _BY_NICK = prepared(_NAMED.where(agents.c.nick == bindparam("nick")))
 _BY_SKELETON = prepared(_NAMED.where(agents.c.skeleton == bindparam("skeleton")))
 _AMONG = prepared(select(*_COLUMNS).where(among(agents.c.uid, "uids")))
 _SECRET = prepared(select(agents.c.message_secret).where(agents.c.uid == bindparam("uid")))
-_OWNER = prepared(
-    select(api_keys.c.uid)
-    .join(agents, agents.c.uid == api_keys.c.uid)
-    .where(
-        api_keys.c.sha256 == bindparam("sha256"),
-        api_keys.c.revoked_at.is_(None),
-        agents.c.retired_at.is_(None),
-    )
-)
 
 
 class AgentStore:
-    """Agents, their API keys and the projects that they belong to."""
+    """Agents and the projects that they belong to."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -152,20 +143,3 @@ class AgentStore:
             .order_by(memberships.c.uid)
         )
         return tuple(self._session.column(found))
-
-    def add_api_key(self, key_id: str, uid: str, sha256: str, at: float) -> None:
-        """Store the hash of a new key; the key itself is shown once and kept nowhere."""
-        self._session.run(insert(api_keys).values(id=key_id, uid=uid, sha256=sha256, created_at=at))
-
-    def api_key_owner(self, sha256: str) -> str:
-        """Uid of the agent whose valid key has that hash; "" if there is no such key, or the agent is retired."""
-        return self._session.scalar(_OWNER, sha256=sha256) or ""
-
-    def revoke_api_key(self, key_id: str, at: float) -> bool:
-        """Revoke a key at once; False if it was already, or does not exist."""
-        revoked = (
-            update(api_keys)
-            .where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
-            .values(revoked_at=at)
-        )
-        return self._session.run(revoked) == 1

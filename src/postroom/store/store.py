@@ -6,6 +6,7 @@ from postroom.store.agents import AgentStore
 from postroom.store.alerts import AlertStore
 from postroom.store.blobs import BlobStore
 from postroom.store.credentials import CredentialStore
+from postroom.store.keys import KeyStore
 from postroom.store.messages import MessageStore
 from postroom.store.pending import PendingStore
 from postroom.store.ports import Tasks
@@ -19,7 +20,7 @@ class Store:
     """One transaction or one consistent view, as the runner gives it to a piece of work (`store.database`).
 
     Attributes:
-        agents, blobs, credentials, workers: identity, whose origin is here.
+        agents, blobs, credentials, keys, workers: identity, whose origin is here.
         alerts, messages, pending, records: folded from the log.
         tasks: folded from the log, as a projection of their own.
     """
@@ -29,6 +30,7 @@ class Store:
         self.agents = AgentStore(session)
         self.blobs = BlobStore(session)
         self.credentials = CredentialStore(session)
+        self.keys = KeyStore(session)
         self.workers = WorkerStore(session)
         self.alerts = AlertStore(session)
         self.messages = MessageStore(session)

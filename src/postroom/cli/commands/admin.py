@@ -12,14 +12,14 @@ from postroom.cli.output import print_json
 
 
 @click.group("admin")
-@state_option(org=False)
+@state_option(org=False, here=True)
 def command() -> None:
     """Repair what belongs to a post room that is down."""
 
 
 @command.command("rebuild", short_help="Build the view of messages and posts again.")
 @json_option
-@state_option()
+@state_option(here=True)
 def rebuild(as_json: bool) -> None:
     """Build the database's view of messages and posts again, from the last snapshot and the log."""
     from postroom.control.rebuild import run_rebuild
@@ -37,7 +37,7 @@ def rebuild(as_json: bool) -> None:
 @command.command("move-store", short_help="Move all rows to another database.")
 @click.argument("target", metavar="URL|sqlite|-")
 @json_option
-@state_option(org=False)
+@state_option(org=False, here=True)
 def move_store(target: str, as_json: bool) -> None:
     """Move all rows of the post room to the PostgreSQL at URL, or with `sqlite` into files of the state folder.
 

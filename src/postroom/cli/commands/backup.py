@@ -16,7 +16,7 @@ from postroom.cli.passphrase import passphrase_from, passphrase_option
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @passphrase_option
 @json_option
-@state_option(org=False)
+@state_option(org=False, here=True)
 def command(file: Path, passphrase_file: str | None, as_json: bool) -> None:
     """Write the whole post room into FILE, while it runs or is down.
 

@@ -30,14 +30,14 @@ user_option = click.option(
 
 
 @click.group("config", epilog=EPILOG)
-@state_option(org=False)
+@state_option(org=False, here=True)
 def command() -> None:
     """Show and change settings of the post room on the state folder; it need not run."""
 
 
 @command.command("list", short_help="Show every setting with its value and where that comes from.")
 @json_option
-@state_option(org=False)
+@state_option(org=False, here=True)
 def list_(as_json: bool) -> None:
     """Show every setting with its value and where that comes from."""
     from postroom.settings.sources import DEFAULT, find
@@ -60,7 +60,7 @@ def list_(as_json: bool) -> None:
 @command.command("get", short_help="Print the value of one setting.")
 @click.argument("key", shell_complete=settings)
 @json_option
-@state_option(org=False)
+@state_option(org=False, here=True)
 def get(key: str, as_json: bool) -> None:
     """Print the value of the setting KEY, an empty line if there is none."""
     from postroom.settings.options import option
@@ -79,7 +79,7 @@ def get(key: str, as_json: bool) -> None:
 @click.argument("value", required=False)
 @user_option
 @json_option
-@state_option(org=False)
+@state_option(org=False, here=True)
 def set_(key: str, value: str | None, user: bool, as_json: bool) -> None:
     """Choose VALUE for the setting KEY; it counts from the next `up`.
 
@@ -116,7 +116,7 @@ def set_(key: str, value: str | None, user: bool, as_json: bool) -> None:
 @click.argument("key", shell_complete=settings)
 @user_option
 @json_option
-@state_option(org=False)
+@state_option(org=False, here=True)
 def unset(key: str, user: bool, as_json: bool) -> None:
     """Forget what the file chooses for the setting KEY."""
     from postroom.settings.options import option

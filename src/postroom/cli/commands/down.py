@@ -28,7 +28,7 @@ DEFAULT_TIMEOUT = 30.0
     metavar="S",
     help="Seconds to wait for its end.",
 )
-@state_option(org=False)
+@state_option(org=False, here=True)
 def command(timeout: float) -> None:
     """End the post room and all its workers, and wait until they are gone.
 

@@ -11,7 +11,7 @@ FOLDER = "/var/lib/nats/postroom"
 
 
 @click.group("nats")
-@state_option()
+@state_option(here=True)
 def command() -> None:
     """Run on a NATS of your own (POSTROOM_NATS_URL)."""
 
@@ -25,7 +25,7 @@ def command() -> None:
     help="Where that server keeps accounts and streams.",
 )
 @json_option
-@state_option()
+@state_option(here=True)
 def config(folder: str, as_json: bool) -> None:
     """Print what the configuration of each of your nats-servers must say to carry this post room.
 

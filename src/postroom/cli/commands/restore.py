@@ -17,7 +17,7 @@ from postroom_a2a.times import format_time
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @passphrase_option
 @json_option
-@state_option(org=False)
+@state_option(org=False, here=True)
 def command(file: Path, passphrase_file: str | None, as_json: bool) -> None:
     """Restore what `postroom backup` wrote into FILE, into an empty state folder.
 

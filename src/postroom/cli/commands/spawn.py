@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.options import chosen_org, connect, json_option, state_folder, state_option
+from postroom.cli.options import (
+    chosen_login,
+    chosen_org,
+    connect,
+    json_option,
+    state_folder,
+    state_option,
+)
 from postroom.cli.output import print_json
 from postroom.protocol.template import LEVELS
 from postroom_a2a.text import one_line
@@ -109,6 +116,8 @@ def _ensure_running(template: Template) -> None:
     from postroom.client.locate import locate
     from postroom.errors import NotRunning
 
+    if chosen_login() is not None:
+        return  # one of another machine, which is not ours to start
     state = state_folder()
     try:
         locate(state)

@@ -26,7 +26,7 @@ days_option = click.option(
 
 
 @click.group("tls")
-@state_option(org=False)
+@state_option(org=False, here=True)
 def command() -> None:
     """Make and renew certificates of a local authority, and show how long they last."""
 
@@ -42,7 +42,7 @@ def command() -> None:
 @days_option
 @click.option("--force", is_flag=True, help="Replace an authority that is there.")
 @json_option
-@state_option(org=False)
+@state_option(org=False, here=True)
 def init(hosts: tuple[str, ...], days: float | None, force: bool, as_json: bool) -> None:
     """Make a certificate authority for this machine, and a certificate under it.
 
@@ -70,7 +70,7 @@ def init(hosts: tuple[str, ...], days: float | None, force: bool, as_json: bool)
 @command.command("renew", short_help="Make a new certificate under the same authority.")
 @days_option
 @json_option
-@state_option(org=False)
+@state_option(org=False, here=True)
 def renew(days: float | None, as_json: bool) -> None:
     """Make a new certificate under the same authority; clients need nothing new.
 
@@ -87,7 +87,7 @@ def renew(days: float | None, as_json: bool) -> None:
 
 @command.command("status", short_help="Show certificates and how long they last.")
 @json_option
-@state_option(org=False)
+@state_option(org=False, here=True)
 def status(as_json: bool) -> int:
     """Show the certificates: whom they stand for, until when, and their fingerprints.
 

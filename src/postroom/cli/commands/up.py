@@ -51,7 +51,7 @@ UNITS = ("systemd", "launchd")
     default=None,
     help="Print a unit that runs it at boot, and start nothing.",
 )
-@state_option(org=False)
+@state_option(org=False, here=True)
 def command(detach: bool, print_unit: str | None, **chosen: Any) -> int:
     """Run a post room until Ctrl-C, `postroom down` or SIGTERM.
 
@@ -102,6 +102,8 @@ def _detach(arguments: list[str]) -> None:
     click.echo(f"post room is up at {server.url} (pid {server.pid})")
     for url in server.listen:
         click.echo(f"  for others: {one_line(url)}")
+    for login in server.logins:
+        click.echo(f"  log in from there: {one_line(login)}")
     for note in server.notes:
         click.echo(f"note: {one_line(note)}", err=True)
 

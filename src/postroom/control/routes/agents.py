@@ -11,6 +11,9 @@ from postroom.control.principals import anyone, needs
 from postroom.protocol.limits import MAX_LABEL
 from postroom.protocol.principal import Scope
 
+JWKS = "/.well-known/jwks.json"
+"""Where verifiers look for public keys, below the address of an organisation."""
+
 Words = Annotated[str, Query(max_length=MAX_LABEL)]
 
 
@@ -35,7 +38,7 @@ def keys_router(parts: Parts) -> APIRouter:
     """The route of the public key: a verifier of cards has no API key."""
     routes = APIRouter()
 
-    @routes.get("/keys")
+    @routes.get(JWKS)
     @anyone
     async def keys() -> dict[str, Any]:
         return {"keys": [parts.trust.card_key.jwk]}

@@ -11,6 +11,7 @@ from fastapi.responses import StreamingResponse
 from postroom.control import event_stream, sse
 from postroom.control.bodies import PostBody
 from postroom.control.hot_routes import hot
+from postroom.control.in_flight import acted_on
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.errors import InvalidInput, PostroomError
@@ -44,7 +45,9 @@ def router(parts: Parts) -> APIRouter:
     @routes.post("/projects/{project}/posts", status_code=201)
     @needs(Scope.SEND)
     async def post(project: str, body: PostBody, me: Caller) -> dict[str, Any]:
-        return (await office.post(me.uid, project, body.content, key=body.key)).as_json()
+        posted = await office.post(me.uid, project, body.content, key=body.key)
+        acted_on(message=posted.id)
+        return posted.as_json()
 
     @routes.get("/stream")
     @hot

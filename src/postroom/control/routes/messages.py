@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 
 from postroom.control.bodies import MessageBody
 from postroom.control.hot_routes import hot
+from postroom.control.in_flight import acted_on
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.errors import NotFound
@@ -39,6 +40,7 @@ def router(parts: Parts) -> APIRouter:
             expires_in=body.expires_in or 0.0,
             folded=False,
         )
+        acted_on(message=mail.id)
         return mail.as_json()
 
     @routes.get("/messages/{message_id}")

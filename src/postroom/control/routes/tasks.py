@@ -12,6 +12,7 @@ from fastapi.responses import StreamingResponse
 from postroom.control import sse
 from postroom.control.bodies import AnswerBody, CancelBody, TaskBody
 from postroom.control.hot_routes import hot
+from postroom.control.in_flight import acted_on
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.control.task_trouble import troubles
@@ -42,6 +43,7 @@ def router(parts: Parts) -> APIRouter:
         view = await parts.assigner.delegate(
             me.uid, to=body.to, skill=body.skill, said=said, key=body.key
         )
+        acted_on(task=view.id)
         return view.as_json()
 
     @routes.get("")
@@ -96,12 +98,15 @@ def router(parts: Parts) -> APIRouter:
     async def cancel(task: str, me: Caller, body: CancelBody | None = None) -> Mapping[str, Any]:
         wish = body or CancelBody()
         view = await tasks.cancel(task, me.uid, reason=wish.reason, timeout=wish.timeout)
+        acted_on(task=view.id)
         return view.as_json()
 
     @routes.post("/{task}/answer")
     @needs(Scope.TASK)
     async def answer(task: str, body: AnswerBody, me: Caller) -> Mapping[str, Any]:
-        return (await tasks.answer(task, me.uid, body.content)).as_json()
+        view = await tasks.answer(task, me.uid, body.content)
+        acted_on(task=view.id)
+        return view.as_json()
 
     return routes
 

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Depends, Response
 
 from postroom.control.bodies import EventsBody, RestartBody, SpawnBody
+from postroom.control.in_flight import acted_on
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.errors import Conflict, Forbidden
@@ -24,6 +25,7 @@ def router(parts: Parts) -> APIRouter:
     workers, views = parts.workers, parts.views
 
     async def begun(uid: str, wait: float) -> dict[str, Any]:
+        acted_on(worker=uid)
         if not wait:
             return await views.one(uid)
         started = await views.begun(uid, wait)
@@ -70,7 +72,9 @@ def router(parts: Parts) -> APIRouter:
     @routes.post("/{ref}/stop")
     @needs(Scope.OPERATE)
     async def stop(ref: str) -> dict[str, Any]:
-        return await views.one((await workers.stop(ref)).uid)
+        agent = await workers.stop(ref)
+        acted_on(worker=agent.uid)
+        return await views.one(agent.uid)
 
     @routes.post("/{ref}/restart")
     @needs(Scope.OPERATE)
@@ -83,6 +87,7 @@ def router(parts: Parts) -> APIRouter:
     @needs(Scope.OPERATE)
     async def revoke(ref: str) -> dict[str, Any]:
         (agent,) = await workers.revoke(ref)
+        acted_on(worker=agent.uid)
         return await views.one(agent.uid)
 
     @routes.post("/revoke")
@@ -100,6 +105,7 @@ def router(parts: Parts) -> APIRouter:
             await (
                 parts.sweep()
             )  # its waiting messages become dead letters, and their senders hear of it
+        acted_on(worker=agent.uid)
         return {"uid": agent.uid, "nick": agent.nick, "folder": str(folder), "purged": purge}
 
     return routes

@@ -1,0 +1,222 @@
+"""`postroom login`."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.cli.options import json_option
+from postroom.cli.output import Cell, print_json, print_table
+from postroom.errors import InvalidInput, NotFound, StateUnwritable
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.client.logins import Login, Logins
+
+EXAMPLES = """\b
+Examples:
+  postroom login https://box.example:4281
+  postroom login https://box.example:4281 --key-file KEY --fingerprint SHA256
+  postroom login --use local
+"""
+
+LONGEST_KEY = 512
+
+
+@click.command("login", epilog=EXAMPLES)
+@click.argument("url", default="")
+@click.option("--name", default="", metavar="NAME", help="What to call it; its host if not given.")
+@click.option(
+    "--key-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The first line of FILE is the key; without it you are asked, or standard input has it.",
+)
+@click.option(
+    "--fingerprint",
+    default="",
+    metavar="SHA256",
+    help="Of the authority to trust; without it you are shown it and asked.",
+)
+@click.option("--org", default="", metavar="NAME", help="Organisation that the key is of.")
+@click.option("--list", "listing", is_flag=True, help="List what there is a key for.")
+@click.option("--use", default="", metavar="NAME", help="Have commands go there; `local` for here.")
+@json_option
+def command(
+    url: str,
+    name: str,
+    key_file: Path | None,
+    fingerprint: str,
+    org: str,
+    listing: bool,
+    use: str,
+    as_json: bool,
+) -> None:
+    """Keep your API key for the post room at URL, and have all commands go there from now on.
+
+    The key comes from a prompt, --key-file or standard input, never from the command line. It is kept in a file that
+    only you can read, or in the keyring of the system. If this system does not know who vouches for the post room, you
+    are shown the fingerprint of its authority, and from then on that authority alone is trusted for it.
+    """
+    from postroom.client.logins import read
+
+    logins = read()
+    if listing or use:
+        if use:
+            logins = logins.using(use)
+            save(logins)
+        _show(logins, as_json=as_json)
+        return
+    if not url:
+        raise click.UsageError("Missing argument 'URL'.")
+    login, logins = _new(logins, url, name, org, key_file, fingerprint)
+    save(logins)
+    kept = "the keyring of this system" if not login.key else "a file that only you can read"
+    if as_json:
+        print_json(_record(login, logins))
+        return
+    click.echo(f"you are @{one_line(login.nick)} at {login.url}; the key is in {kept}")
+    click.echo(f"commands go there from now on ({login.name}); back: postroom login --use local")
+
+
+def save(logins: Logins) -> None:
+    """Write the file of logins."""
+    from postroom.client.logins import path
+    from postroom.identity import privatefile
+
+    file = path()
+    try:
+        privatefile.prepare(file.parent)
+        privatefile.replace(file, logins.dump())
+    except OSError as error:
+        raise StateUnwritable(f"cannot write {file}: {error.strerror}") from error
+
+
+def _new(
+    logins: Logins, url: str, name: str, org: str, key_file: Path | None, fingerprint: str
+) -> tuple[Login, Logins]:
+    """A login whose key the post room has taken, with what is to be kept."""
+    from postroom.cli.pinning import given_fingerprint, pinned
+    from postroom.client import keychain
+    from postroom.client.logins import Login, check_login_name
+    from postroom.protocol.ids import check_name
+    from postroom.protocol.origins import origin_of
+
+    origin = origin_of(url)
+    org = check_name(org, "organisation") if org else ""
+    wanted = given_fingerprint(fingerprint) if fingerprint else ""
+    name = check_login_name(name or _name_of(origin.host, org))
+    authority = pinned(origin, wanted)
+    key = _key(key_file)
+    login = Login(name, origin.url, key, authority, _fingerprint(authority), org=org)
+    login = replace(login, nick=_nick(login))
+    if keychain.keep(login.place, key):
+        login = replace(login, key="")
+    else:
+        keychain.forget(login.place)  # an older key, from when there was a keyring that works
+    return login, logins.with_login(login)
+
+
+def _nick(login: Login) -> str:
+    """Ask the post room whose key that is, over a connection that trusts the pinned authority alone.
+
+    Raises:
+        Unauthorized: it does not take the key.
+    """
+    from postroom.client.http import Client
+
+    with Client.on(login.address, login.org) as client:
+        return client.me()["nick"]
+
+
+def _key(file: Path | None) -> str:
+    """The key, from a source that leaves no trace in a list of processes or a shell's history."""
+    if file is not None:
+        key, source = _from_file(file), str(file)
+    elif sys.stdin.isatty():
+        key, source = click.prompt("API key", hide_input=True, err=True), "the prompt"
+    else:
+        key, source = sys.stdin.readline(LONGEST_KEY + 2), "standard input"
+    key = key.strip()
+    if (
+        not key
+        or len(key) > LONGEST_KEY
+        or not key.isascii()
+        or not key.isprintable()
+        or " " in key
+    ):
+        raise InvalidInput(f"{source} has no API key", remedy="a2a_<agent id>_<64 hex digits>")
+    return key
+
+
+def _from_file(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            mode = os.fstat(opened.fileno()).st_mode
+            if stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise InvalidInput(f"others can read the key in {file}", remedy=f"chmod 600 {file}")
+            return opened.readline(LONGEST_KEY + 2).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"cannot read {file}: {error}") from error
+
+
+def _fingerprint(authority: str) -> str:
+    import ssl
+
+    from postroom.cli.pinning import fingerprint_of
+
+    return fingerprint_of(ssl.PEM_cert_to_DER_cert(authority)) if authority else ""
+
+
+def _name_of(host: str, org: str) -> str:
+    words = re.sub(r"[^a-z0-9]+", "-", f"{host} {org}").strip("-")
+    return words[:64]
+
+
+def _record(login: Login, logins: Logins) -> dict[str, Any]:
+    return {
+        "name": login.name,
+        "url": login.url,
+        "nick": login.nick,
+        "org": login.org,
+        "fingerprint": login.fingerprint,
+        "keyring": not login.key,
+        "default": login.name == logins.default,
+    }
+
+
+def _show(logins: Logins, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"logins": [_record(login, logins) for login in logins.entries.values()]})
+        return
+    rows = [
+        [
+            Cell("*" if login.name == logins.default else ""),
+            Cell(login.name),
+            Cell(f"@{one_line(login.nick)}"),
+            Cell(login.url),
+            Cell(login.org or "-"),
+            Cell(login.fingerprint[:16] or "known to this system"),
+        ]
+        for login in logins.entries.values()
+    ]
+    if rows:
+        print_table(("", "NAME", "YOU", "URL", "ORG", "AUTHORITY"), rows)
+    else:
+        click.echo("no logins")
+    if not logins.default:
+        click.echo("commands go to the post room of this machine")
+
+
+def chosen(logins: Logins, name: str) -> Login:
+    """The login of that name, "" for the default one."""
+    if not name and not logins.default:
+        raise NotFound("commands go to no other machine", remedy="postroom login --list")
+    return logins.find(name or logins.default)

@@ -1,0 +1,213 @@
+"""The requests that run now: each ends with the key that opened it, and what it changed is in the audit log.
+
+`Guard` stands before the API of one organisation. A read whose key is revoked, replaced or expired is cancelled: it is
+answered with 401, or its connection is closed in the middle of the answer. What changes something goes on, since it was
+admitted; its caller is cut off at once and gets no answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextvars import ContextVar
+from typing import Any
+
+from postroom.audit.log import AuditLog
+from postroom.control.http_protocol import ABORT
+from postroom.control.org_router import Receive, Scope, Send
+from postroom.control.principals import PRINCIPAL, REQUEST
+from postroom.protocol.audit import ALLOWED, API, DENIED, AuditRecord
+from postroom.protocol.principal import KEY, OPERATOR_KEY, Principal
+from postroom_a2a.times import format_time
+
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+MAX_URL = 2048
+"""Characters of a path in a record."""
+
+_about: ContextVar[dict[str, str] | None] = ContextVar("about", default=None)
+
+
+def acted_on(**ids: str) -> None:
+    """Say what the running request has made or changed: `message`, `task`, `worker`, or `about` for another id."""
+    noted = _about.get()
+    if noted is not None:
+        noted.update(ids)
+
+
+class Request:
+    """One running request.
+
+    Attributes:
+        limit: ends it, where it only reads; None where it may change something.
+    """
+
+    __slots__ = ("_timer", "cut_off", "key", "limit", "scope", "started")
+
+    def __init__(self, scope: Scope, limit: asyncio.Timeout | None) -> None:
+        self.scope = scope
+        self.limit = limit
+        self.key = ""
+        self.started = False
+        self.cut_off = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def cut(self) -> None:
+        """End it for its caller."""
+        if self.cut_off:
+            return
+        self.cut_off = True
+        if self.limit is not None:
+            self.limit.reschedule(0.0)
+        if self.limit is None or self.started:
+            self.abort()
+
+    def abort(self) -> None:
+        """Close its connection."""
+        abort: Callable[[], None] | None = self.scope.get(ABORT)
+        if abort is not None:
+            abort()
+
+    def cut_in(self, seconds: float) -> None:
+        """Cut it after so many seconds, unless it has ended."""
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, seconds), self.cut)
+
+    def end(self) -> None:
+        """Forget the time at which it would be cut."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class InFlight:
+    """The running requests of all organisations, by the key that opened them."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._of_key: dict[str, set[Request]] = {}
+        self._dead: set[str] = set()
+
+    def enter(self, request: Request, principal: Principal) -> None:
+        """Note whose request it is, once that is known."""
+        key = principal.key_id
+        if not key or request.key:
+            return
+        request.key = key
+        self._of_key.setdefault(key, set()).add(request)
+        if principal.expires_at is not None:
+            request.cut_in(principal.expires_at - self._clock())
+        if key in self._dead:  # it was revoked while it was looked up
+            request.cut()
+
+    def leave(self, request: Request) -> None:
+        """Forget a request that has ended."""
+        request.end()
+        of_key = self._of_key.get(request.key)
+        if of_key is not None:
+            of_key.discard(request)
+            if not of_key:
+                del self._of_key[request.key]
+
+    def cut(self, key_id: str) -> None:
+        """End all requests of a key that is valid no more; but for the operator's, its id never is again."""
+        if key_id != OPERATOR_KEY:
+            self._dead.add(key_id)
+        current = _current.get()
+        for request in list(self._of_key.get(key_id, ())):
+            if request is not current:  # who replaces a key gets its answer
+                request.cut()
+
+
+_current: ContextVar[Request | None] = ContextVar("request", default=None)
+
+Serve = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Guard:
+    """Serves the requests of one organisation.
+
+    Args:
+        audit: gets a record of each act.
+    """
+
+    def __init__(
+        self, in_flight: InFlight, audit: AuditLog, org: str, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._in_flight = in_flight
+        self._audit = audit
+        self._org = org
+        self._clock = clock
+
+    async def serve(
+        self, scope: Scope, receive: Receive, send: Send, serve: Serve, refused: Serve
+    ) -> None:
+        """Serve one request by `serve`; `refused` answers it where its key ended before its answer began."""
+        if scope["method"] in READS:
+            await self._read(scope, receive, send, serve, refused)
+        else:
+            await self._change(scope, receive, send, serve)
+
+    async def _read(
+        self, scope: Scope, receive: Receive, send: Send, serve: Serve, refused: Serve
+    ) -> None:
+        limit = asyncio.timeout(None)
+        request = scope[REQUEST] = Request(scope, limit)
+
+        async def note(message: MutableMapping[str, Any]) -> None:
+            request.started = True
+            await send(message)
+
+        try:
+            async with limit:
+                await serve(scope, receive, note)
+        except TimeoutError:
+            if not request.cut_off:
+                raise
+            if not request.started:
+                await refused(scope, receive, send)
+        finally:
+            self._in_flight.leave(request)
+
+    async def _change(self, scope: Scope, receive: Receive, send: Send, serve: Serve) -> None:
+        request = scope[REQUEST] = Request(scope, None)
+        status = 0
+
+        async def note(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            if not request.cut_off:
+                await send(message)
+
+        ids: dict[str, str] = {}
+        about, current = _about.set(ids), _current.set(request)
+        try:
+            await serve(scope, receive, note)
+        finally:
+            _about.reset(about)
+            _current.reset(current)
+            self._in_flight.leave(request)
+            principal: Principal | None = scope.get(PRINCIPAL)
+            # What a worker does through its door the gateway has recorded.
+            if principal is not None and principal.method == KEY:
+                self._record(scope, principal, status, ids)
+
+    def _record(self, scope: Scope, principal: Principal, status: int, ids: dict[str, str]) -> None:
+        record = AuditRecord(
+            at=format_time(self._clock()),
+            by=API,
+            org=self._org,
+            protocol=API,
+            verb=scope["method"],
+            url=scope["path"][:MAX_URL],
+            verdict=DENIED if status == 403 else ALLOWED,
+            status=status,
+            principal=principal.uid,
+            nick=principal.nick,
+            key=principal.key_id,
+            message=ids.get("message", ""),
+            task=ids.get("task", ""),
+            worker=ids.get("worker", ""),
+            about=ids.get("about", ""),
+        )
+        self._audit.note(record.encode())

@@ -1,0 +1,117 @@
+"""API keys: make, list, rotate, revoke. A key is in the answer that makes it, and in no other."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from postroom.control.bodies import KeyBody
+from postroom.control.in_flight import acted_on
+from postroom.control.parts import Parts
+from postroom.control.principals import Caller, needs
+from postroom.directory.iam import NewKey, scopes_of
+from postroom.protocol.limits import MAX_LABEL
+from postroom.protocol.principal import OPERATOR_KEY, USUAL_SCOPES, Principal, Scope
+from postroom.store.agents import Agent
+from postroom.store.keys import ApiKey
+from postroom_a2a.times import format_time
+
+Ref = Annotated[str, Query(max_length=MAX_LABEL)]
+
+
+def router(parts: Parts) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(prefix="/keys")
+    iam = parts.iam
+
+    @routes.get("")
+    @needs(Scope.READ)
+    async def listing(me: Caller, agent: Ref = "", *, ended: bool = False) -> dict[str, Any]:
+        """The keys of the caller; all, or those of one agent, for who administers them."""
+        uid = me.uid
+        if me.allows(Scope.ADMIN):
+            uid = (await parts.directory.resolve(agent)).uid if agent else ""
+        elif agent and (await parts.directory.resolve(agent)).uid != uid:
+            me.require(Scope.ADMIN)
+        found = await iam.keys(uid, ended=ended)
+        if me.key_id == OPERATOR_KEY and uid in ("", me.uid):
+            found = [iam.operator_key(), *found]
+        agents = {one.uid: one for one in await parts.directory.all(retired=True)}
+        return {"keys": [_shown(key, agents) for key in found]}
+
+    @routes.post("", status_code=201)
+    @needs(Scope.READ)
+    async def create(body: KeyBody, me: Caller) -> dict[str, Any]:
+        agent = await parts.directory.resolve(body.agent) if body.agent else None
+        made = await iam.create_key(
+            me,
+            agent.uid if agent else me.uid,
+            scopes=_scopes(body, me),
+            name=body.name,
+            expires_at=expiry(body.expires_in),
+        )
+        return await told(parts, made)
+
+    @routes.post("/{key}/rotate", status_code=201)
+    @needs(Scope.READ)
+    async def rotate(key: str, me: Caller) -> dict[str, Any]:
+        return await told(parts, await iam.rotate_key(me, key))
+
+    @routes.delete("/{key}")
+    @needs(Scope.READ)
+    async def revoke(key: str, me: Caller) -> dict[str, Any]:
+        ended = await iam.revoke_key(me, key)
+        acted_on(about=ended.id)
+        agent = await parts.directory.get(ended.uid)
+        return _shown(ended, {agent.uid: agent})
+
+    return routes
+
+
+def expiry(seconds: float | None) -> float | None:
+    """The time `seconds` from now."""
+    return None if seconds is None else time.time() + seconds
+
+
+async def told(parts: Parts, made: NewKey) -> dict[str, Any]:
+    """The one answer that has a key in it."""
+    acted_on(about=made.key.id)
+    agent = await parts.directory.get(made.key.uid)
+    return _shown(made.key, {agent.uid: agent}) | {"key": made.secret}
+
+
+def _scopes(body: KeyBody, me: Principal) -> frozenset[Scope]:
+    if body.scopes:
+        return frozenset(body.scopes)
+    if not body.agent and not me.allows(Scope.ADMIN):
+        return me.scopes & USUAL_SCOPES or me.scopes
+    return USUAL_SCOPES
+
+
+def _shown(key: ApiKey, agents: dict[str, Agent]) -> dict[str, Any]:
+    agent = agents.get(key.uid)
+    party = {"uid": key.uid, "nick": agent.nick, "kind": agent.kind} if agent else None
+    maker = agents.get(key.made_by)
+    state = "valid"
+    if key.revoked_at is not None or (agent is not None and agent.retired):
+        state = "revoked"
+    elif key.expires_at is not None and key.expires_at <= time.time():
+        state = "expired"
+    return {
+        "id": key.id,
+        "agent": party,
+        "name": key.name,
+        "scopes": [scope.value for scope in Scope if scope in scopes_of(key.scopes)],
+        "state": state,
+        "created_at": _time(key.created_at or None),
+        "expires_at": _time(key.expires_at),
+        "used_at": _time(key.used_at),
+        "revoked_at": _time(key.revoked_at),
+        "made_by": maker.nick if maker else None,
+    }
+
+
+def _time(at: float | None) -> str | None:
+    return None if at is None else format_time(at)

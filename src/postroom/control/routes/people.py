@@ -1,0 +1,79 @@
+"""The caller, and the people of the organisation: add, list, remove."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from postroom.control.bodies import PersonBody
+from postroom.control.in_flight import acted_on
+from postroom.control.parts import Parts
+from postroom.control.principals import Caller, needs
+from postroom.control.routes.keys import expiry, told
+from postroom.errors import InvalidInput
+from postroom.protocol.principal import USUAL_SCOPES, Scope
+from postroom.store.agents import Agent
+from postroom_a2a.times import format_time
+
+
+def router(parts: Parts) -> APIRouter:
+    """The routes."""
+    routes = APIRouter()
+    iam = parts.iam
+
+    @routes.get("/me")
+    @needs(Scope.READ)
+    async def me(me: Caller) -> dict[str, Any]:
+        return {
+            "uid": me.uid,
+            "nick": me.nick,
+            "org": me.org,
+            "kind": me.kind,
+            "scopes": [scope.value for scope in Scope if me.allows(scope)],
+            "method": me.method,
+            "key": me.key_id,
+            "expires_at": None if me.expires_at is None else format_time(me.expires_at),
+        }
+
+    @routes.get("/people")
+    @needs(Scope.READ)
+    async def people() -> dict[str, Any]:
+        return {"people": [_shown(parts, person) for person in await iam.people()]}
+
+    @routes.post("/people", status_code=201)
+    @needs(Scope.ADMIN)
+    async def add(body: PersonBody, me: Caller) -> dict[str, Any]:
+        person, made = await iam.add_person(
+            me,
+            body.nick.removeprefix("@"),
+            scopes=frozenset(body.scopes) or USUAL_SCOPES,
+            expires_at=expiry(body.expires_in),
+        )
+        shown = await told(parts, made)
+        acted_on(about=person.uid)
+        return _shown(parts, person) | {"key": shown}
+
+    @routes.delete("/people/{ref}")
+    @needs(Scope.ADMIN)
+    async def remove(ref: str, me: Caller) -> dict[str, Any]:
+        person = await parts.directory.resolve(ref)
+        if person.kind != "human":
+            raise InvalidInput(
+                f"@{person.nick} is no person", remedy="postroom people list, postroom agents"
+            )
+        await iam.retire(me, person.uid)
+        acted_on(about=person.uid)
+        await parts.sweep()  # what waits for them becomes dead letters, and the senders hear of it
+        return _shown(parts, person)
+
+    return routes
+
+
+def _shown(parts: Parts, person: Agent) -> dict[str, Any]:
+    return {
+        "uid": person.uid,
+        "nick": person.nick,
+        "owner": person.uid == parts.owner.uid,
+        "created_at": format_time(person.created_at),
+    }

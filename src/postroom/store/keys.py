@@ -1,0 +1,128 @@
+"""API keys as rows: the digest of each key, whose it is, what it may be used for, and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+
+from sqlalchemy import bindparam, func, insert, select, update
+
+from postroom.store.schema import agents, api_keys
+from postroom.store.session import Session, prepared
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key, without anything that could be used in its place.
+
+    Attributes:
+        uid: whose it is.
+        scopes: names, separated by spaces.
+        used_at: its last use, to the minute; None before the first.
+        made_by: uid of who made it.
+    """
+
+    id: str
+    uid: str
+    name: str
+    scopes: str
+    created_at: float
+    expires_at: float | None = None
+    used_at: float | None = None
+    revoked_at: float | None = None
+    made_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """A key and its agent, as a caller shows them."""
+
+    id: str
+    scopes: str
+    expires_at: float | None
+    revoked_at: float | None
+    uid: str
+    org: str
+    nick: str
+    kind: str
+    retired_at: float | None
+
+
+_COLUMNS = [api_keys.c[field.name] for field in fields(ApiKey)]
+_OF_KEY = ("id", "scopes", "expires_at", "revoked_at")
+_BEARER = prepared(
+    select(
+        *(api_keys.c[name] for name in _OF_KEY),
+        *(agents.c[field.name] for field in fields(Bearer) if field.name not in _OF_KEY),
+    )
+    .join(agents, agents.c.uid == api_keys.c.uid)
+    .where(api_keys.c.sha256 == bindparam("sha256"))
+)
+_BY_ID = prepared(select(*_COLUMNS).where(api_keys.c.id == bindparam("id")))
+_VALID = prepared(
+    select(func.count())
+    .select_from(api_keys)
+    .where(
+        api_keys.c.uid == bindparam("uid"),
+        api_keys.c.revoked_at.is_(None),
+        (api_keys.c.expires_at.is_(None)) | (api_keys.c.expires_at > bindparam("now")),
+    )
+)
+
+
+class KeyStore:
+    """The API keys of people and external agents."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, key: ApiKey, sha256: str) -> None:
+        """Store a new key with the digest of its text, which is shown once and kept nowhere."""
+        row = {field.name: getattr(key, field.name) for field in fields(ApiKey)}
+        self._session.run(insert(api_keys).values(sha256=sha256, **row))
+
+    def bearer(self, sha256: str) -> Bearer | None:
+        """The key with that digest and its agent, whatever became of them."""
+        return self._session.first(Bearer, _BEARER, sha256=sha256)
+
+    def get(self, key_id: str) -> ApiKey | None:
+        """The key with that id, valid or not."""
+        return self._session.first(ApiKey, _BY_ID, id=key_id)
+
+    def listed(self, uid: str = "", *, ended: bool = False) -> list[ApiKey]:
+        """The keys of one agent, or of all, the oldest first; with `ended` the revoked ones too."""
+        found = select(*_COLUMNS).order_by(api_keys.c.created_at, api_keys.c.id)
+        if uid:
+            found = found.where(api_keys.c.uid == uid)
+        if not ended:
+            found = found.where(api_keys.c.revoked_at.is_(None))
+        return self._session.all(ApiKey, found)
+
+    def count(self, uid: str, now: float) -> int:
+        """The number of keys of an agent that can be used."""
+        return self._session.scalar(_VALID, uid=uid, now=now) or 0
+
+    def revoke(self, key_id: str, at: float) -> bool:
+        """Revoke a key at once; False if it was already, or does not exist."""
+        revoked = (
+            update(api_keys)
+            .where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
+            .values(revoked_at=at)
+        )
+        return self._session.run(revoked) == 1
+
+    def revoke_all(self, uid: str, at: float) -> Collection[str]:
+        """Revoke all keys of an agent; returns their ids."""
+        found = [key.id for key in self.listed(uid)]
+        self._session.run(
+            update(api_keys)
+            .where(api_keys.c.uid == uid, api_keys.c.revoked_at.is_(None))
+            .values(revoked_at=at)
+        )
+        return found
+
+    def used(self, times: Mapping[str, float]) -> None:
+        """Note when keys were used last."""
+        for key_id, at in times.items():
+            noted = update(api_keys).where(api_keys.c.id == key_id).values(used_at=at)
+            self._session.run(noted)
