@@ -33,6 +33,7 @@ class Answer:
     shape: Any = None
     media_type: str = "application/json"
     text: str = ""
+    example: str = ""
     events: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -69,14 +70,14 @@ def fails(*errors: type[PostroomError]) -> Callable[[F], F]:
     return _described(errors=errors)
 
 
-def answers(*given: Answer) -> Callable[[F], F]:
+def answers_with(*given: Answer) -> Callable[[F], F]:
     """State the answers of a route that returns a `Response`."""
     return _described(answers=given)
 
 
 def streams(**events: Any) -> Callable[[F], F]:
     """State that a route answers with server-sent events, and the shape of the data of each event."""
-    return answers(Answer(200, str, "text/event-stream", events=events))
+    return answers_with(Answer(200, str, "text/event-stream", events=events))
 
 
 def takes_content(endpoint: F) -> F:

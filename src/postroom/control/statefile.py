@@ -6,11 +6,10 @@ import fcntl
 import json
 import os
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from postroom.errors import AlreadyRunning, StateUnwritable
 from postroom.identity.privatefile import write_private
-from postroom.protocol.shapes import Time
+from postroom.protocol import shapes
 from postroom.settings import Settings
 
 
@@ -36,15 +35,32 @@ class Announcement:
     token: str = field(repr=False)
     nats_url: str
     nats_pid: int
-    started_at: Time
+    started_at: shapes.Time
     version: str
     state: str
     me: dict[str, str] = field(default_factory=dict)
     ca: str = ""
     listen: tuple[str, ...] = ()
-    tls: dict[str, Any] | None = None
+    tls: shapes.Certificate | None = None
     notes: tuple[str, ...] = ()
     database: str = ""
+
+    def as_json(self) -> shapes.Server:
+        """Shape of the API: without the key, and without who asks."""
+        return {
+            "url": self.url,
+            "pid": self.pid,
+            "nats_url": self.nats_url,
+            "nats_pid": self.nats_pid,
+            "started_at": self.started_at,
+            "state": self.state,
+            "ca": self.ca,
+            "listen": list(self.listen),
+            "tls": self.tls,
+            "notes": list(self.notes),
+            "database": self.database,
+        }
+
     logins: tuple[str, ...] = ()
 
 

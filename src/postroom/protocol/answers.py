@@ -10,10 +10,12 @@ from postroom.protocol.shapes import (
     Credential,
     Dead,
     Excess,
+    Key,
     Leftover,
     Listed,
     Mail,
     Org,
+    Person,
     Post,
     Task,
     TaskEvent,
@@ -97,6 +99,20 @@ class Projects(TypedDict):
     """Names of projects: that somebody is or was in or has posted to, and `main`."""
 
     projects: list[str]
+    next: None
+
+
+class Keys(TypedDict):
+    """API keys, without their secrets."""
+
+    keys: list[Key]
+    next: None
+
+
+class People(TypedDict):
+    """The people of the organisation."""
+
+    people: list[Person]
     next: None
 
 

@@ -116,8 +116,9 @@ Mail = TypedDict(
         "timed_out": NotRequired[bool],
     },
 )
-Mail.__doc__ = """A message to one agent; `parts` are A2A's, `text` joins their texts. `state` is a `receipts.State`.
+Mail.__doc__ = """A message to one agent; `parts` are A2A's, `text` joins their texts.
 
+`state` is `accepted`, `delivered`, `seen`, `answered` or `dead`.
 `task` is the id of the task that it requests. `redelivered`: its reader may have been given it before.
 `timed_out`: the caller waited in vain.
 """
@@ -145,7 +146,7 @@ class Wall(TypedDict):
 
 
 class File(TypedDict):
-    """A part of an artifact with a URL; `size` is None where the URL is not that of a stored blob."""
+    """A part of an artifact with a URL; `size` is null where the URL is not that of a stored blob."""
 
     url: str
     mediaType: str
@@ -175,7 +176,7 @@ class Blob(TypedDict):
 
 
 class Task(TypedDict):
-    """Work that was given to an agent. `state` is a `tasks.TaskState`.
+    """Work that was given to an agent. `state` is one of A2A's, such as `working`.
 
     Attributes:
         final: nothing follows.
@@ -185,7 +186,7 @@ class Task(TypedDict):
         seq: sequence of its last record; 0 while no worker has taken it.
         requested: sequence of its request; lists are in this order, the newest first.
         status_text: the agent's text with the state.
-        started_at: instant of its first attempt, None before that.
+        started_at: instant of its first attempt, null before that.
         timed_out: the caller waited for it in vain.
     """
 
@@ -248,7 +249,13 @@ class Current(TypedDict):
 
 
 class Worker(TypedDict):
-    """An agent that the post room runs. `state` is a `presence.WorkerState`."""
+    """An agent that the post room runs.
+
+    `state` is `starting`, `idle`, `working`, `stalled`, `failed`, `exited`, `stopped` or `unknown`. `template` is the
+    path that it was spawned from, or ""; `stderr` the last lines that its agent printed there before it ended;
+    `unread` null while the bus does not tell; `task` what it works on, else what waits for an answer; `unenforced` the
+    limits of its template that nothing keeps on this machine.
+    """
 
     uid: str
     nick: str
@@ -320,7 +327,7 @@ class Alert(TypedDict):
 class Certificate(TypedDict):
     """The certificate that the post room presents. `ca` is the path of the authority to trust, "" for the system's.
 
-    `local`: Postroom made it.
+    `local`: Postroom made it. `authority` is the authority's fingerprint, "" if Postroom has not made it.
     """
 
     names: list[str]
@@ -328,6 +335,7 @@ class Certificate(TypedDict):
     fingerprint: str
     local: bool
     ca: str
+    authority: str
 
 
 class Server(TypedDict):
@@ -438,3 +446,52 @@ Milestone = Literal["delivered", "seen", "answered"]
 
 Rest = Literal["final", "settled"]
 """The states of a task that a caller can wait for: its end, or also a question of the agent."""
+
+
+class Principal(TypedDict):
+    """Who the caller is and what they may do. `method` is `key` or `door`, `key` the id of the API key, "" for none."""
+
+    uid: str
+    nick: str
+    org: str
+    kind: str
+    scopes: list[str]
+    method: str
+    key: str
+    expires_at: Time | None
+
+
+class Key(TypedDict):
+    """An API key without its secret. `state` is `valid`, `expired` or `revoked`; `made_by` is the nick of its maker."""
+
+    id: str
+    agent: Party | None
+    name: str
+    scopes: list[str]
+    state: str
+    created_at: Time | None
+    expires_at: Time | None
+    used_at: Time | None
+    revoked_at: Time | None
+    made_by: str | None
+
+
+class NewKey(Key):
+    """A new API key with its secret, `key`, which no other answer has."""
+
+    key: str
+
+
+class Person(TypedDict):
+    """A person of the organisation; `owner` is whom the operator's key makes its bearer."""
+
+    uid: str
+    nick: str
+    owner: bool
+    created_at: Time
+
+
+class NewPerson(Person):
+    """A new person with their first key."""
+
+    key: NewKey

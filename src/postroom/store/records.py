@@ -186,13 +186,15 @@ class RecordStore:
             DeadLetterRow, select(*_DEAD).where(deadletters.c.origin == origin)
         )
 
-    def dead_letters(self, limit: int) -> list[DeadLetterRow]:
-        """The newest dead letters that were not dropped, newest first."""
+    def dead_letters(self, limit: int, before: int = 0) -> list[DeadLetterRow]:
+        """The newest dead letters that were not dropped, newest first; with `before` those with a lower number."""
         found = (
             select(*_DEAD)
             .where(deadletters.c.dropped_at.is_(None))
             .order_by(deadletters.c.id.desc())
         )
+        if before:
+            found = found.where(deadletters.c.id < before)
         return self._session.all(DeadLetterRow, found.limit(page(limit)))
 
     def count_dead_letters(self) -> int:

@@ -173,7 +173,7 @@ def _answer(answer: Answer, schemas: Schemas, *, empty: bool) -> dict[str, Any]:
             made["description"] = schemas.components[_named(schema)].get("description", "")
         content["example"] = example(schema, schemas.components, key="card")
     else:
-        content["example"] = answer.text
+        content["example"] = answer.example
     return made | {"content": {answer.media_type: content}}
 
 

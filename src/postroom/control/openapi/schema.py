@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import types
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -75,7 +76,7 @@ class Schemas:
             made: Schema = {"type": "object", "title": name}
             self.components[name] = made  # first: a shape may hold itself
             if shape.__doc__:
-                made["description"] = inspect.cleandoc(shape.__doc__)
+                made["description"] = _text(inspect.cleandoc(shape.__doc__))
             hints = get_type_hints(shape, include_extras=True)
             made["properties"] = {key: self.of(hint) for key, hint in hints.items()}
             # `__required_keys__` would not see the marks: with postponed annotations they are texts.
@@ -85,6 +86,11 @@ class Schemas:
                 if shape.__total__ and get_origin(hint) is not NotRequired
             ]
         return {"$ref": REF + name}
+
+
+def _text(docstring: str) -> str:
+    """A docstring as CommonMark: the attributes as a list."""
+    return re.sub(r"(?m)^    (\w+):", r"- `\1`:", docstring.replace("Attributes:\n", ""))
 
 
 def _marks(metadata: Sequence[Any]) -> Schema:
