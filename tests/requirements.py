@@ -214,6 +214,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "blob-artifact-reference": "A worker gives an artifact of any size by reference, in bounded memory.",
     },
     ("A2A", "docs/architecture.md#local-api"): {
+        "a2a-parts-pass": "Parts of every kind, with metadata that nobody here knows, pass unchanged from an A2A client to the task and back.",
         "a2a-server-speaks": "An A2A client gives this worker, or another, a task at the worker's port, follows it and has the result.",
         "ephemeral-streams": "A stream of another's task shows each change once, in order, also when workers are away or killed.",
         "ephemeral-own-tasks": "Over rpc a requester reads, follows and cancels its own tasks; others look as if they did not exist.",
@@ -284,6 +285,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "nats-node-death-keeps-accepted": "When one of three servers dies, nothing accepted is lost and the post room goes on.",
         "nats-config-accepted": "What `postroom nats config` prints is what a server needs, and holds no private key.",
         "server-death-reported": "A server that goes and comes back is reported and ends nothing; one that keeps crashing is given up, with its last words.",
+    },
+    ("Announcements", "docs/api.md#announcements"): {
+        "announcements-reach-everybody": "An agent's announcement is kept on its outbox, and a follower who comes back reads each once.",
     },
     ("Operation", "docs/operating.md#running-on-your-own-postgresql"): {
         "postgres-outage-survived": "PostgreSQL may be killed and started again while messages flow: nothing is lost, and the post room goes on.",

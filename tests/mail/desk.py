@@ -15,17 +15,18 @@ from sqlalchemy import select
 from postroom.bus.memory import MemoryAdmin, MemoryBroker, MemoryBus
 from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider, Stored
 from postroom.directory.agents import Directory
-from postroom.mail import views
+from postroom.mail import outbox, projection, views
 from postroom.mail.alerts import AlertService
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletter_service import DeadLetterService
 from postroom.mail.deadletters import DeadLetterMover
 from postroom.mail.inbox import Inboxes
 from postroom.mail.office import PostOffice
-from postroom.mail.projection import RULES
+from postroom.mail.outbox import Outbox
 from postroom.mail.views import Mail
 from postroom.projection.changes import Changes
 from postroom.projection.fold import Fold
+from postroom.projection.rules import together
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE
@@ -87,6 +88,7 @@ class Desk:
         self.clerk = Clerk(self.bus, self.database)
         self.fold = self.new_fold()
         self.office = PostOffice(self.bus, self.admin, self.database, self.changes)
+        self.outbox = Outbox(self.bus, self.admin, self.database, self.changes)
         self.inboxes = Inboxes(self.bus, self.database, self.changes, self.office)
         self.alerts = AlertService(self.bus, self.admin, self.database, self.changes)
         self.dead = DeadLetterService(self.bus, self.database, self.changes)
@@ -96,7 +98,8 @@ class Desk:
         """A fold as a restart makes it; of an other database where one is given."""
         target = database or self.database
         clerk = Clerk(self.bus, target) if database else self.clerk
-        return Fold(self.admin, target, self.changes, RULES, (clerk.after,))
+        rules = together(projection.RULES, outbox.RULES)
+        return Fold(self.admin, target, self.changes, rules, (clerk.after,))
 
     async def worker(self, nick: str, projects: tuple[str, ...] = ()) -> Worker:
         agent = await self.directory.register(nick, "worker", projects=projects)
@@ -128,7 +131,7 @@ class Desk:
     async def folded(self) -> None:
         """Return when everything that is in the log now, and what follows from it, is folded."""
         # Twice, since folding INBOX may append to RECEIPTS.
-        for stream in (*RULES, *RULES):
+        for stream in (*projection.RULES, *projection.RULES, *outbox.RULES):
             last = await self.admin.last_sequence(stream)
             await self.fold.reached(stream, last, SECONDS)
             if stream == "INBOX":

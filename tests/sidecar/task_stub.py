@@ -28,6 +28,7 @@ from postroom.sidecar.a2a.changes import Page, TaskChange, TaskChanges
 from postroom.sidecar.actions import Actions
 from postroom.sidecar.adapters import Sender
 from postroom.sidecar.delegations import Delegated
+from postroom.sidecar.keys import Owner
 from postroom_a2a.messages import ROLE_USER, text_message
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import (
@@ -85,7 +86,7 @@ class TaskStub(Actions):
 
     # ── what Actions offers ──────────────────────────────────────────────────────────────────────
 
-    async def delegate(self, action: Delegate) -> Delegated:
+    async def delegate(self, action: Delegate, owner: Owner | None = None) -> Delegated:
         worker = Sender(OWN, "reader", "worker") if action.to == OWN else OTHER
         message = f"m-{action.key}" if action.key else f"m{len(self.asked)}"
         task = task_id(worker.uid, OWN, message)

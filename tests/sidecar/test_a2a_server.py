@@ -11,6 +11,8 @@ import stat
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -353,7 +355,12 @@ MESSAGE = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}
         ({"params": {"message": MESSAGE | {"messageId": ""}}}, -32602),
         ({"params": {"message": MESSAGE | {"role": "user"}}}, -32602),
         ({"params": {"message": MESSAGE | {"parts": []}}}, -32602),
-        ({"params": {"message": MESSAGE | {"parts": [{"raw": "AA=="}]}}}, -32005),
+        ({"params": {"message": MESSAGE | {"parts": ["x"]}}}, -32602),
+        ({"params": {"message": MESSAGE | {"parts": [{"metadata": {}}]}}}, -32602),
+        ({"params": {"message": MESSAGE | {"parts": [{"text": "x", "url": "y"}]}}}, -32602),
+        ({"params": {"message": MESSAGE | {"parts": [{"raw": "no base64!"}]}}}, -32602),
+        ({"params": {"message": MESSAGE | {"parts": [{"url": 7}]}}}, -32602),
+        ({"params": {"message": MESSAGE | {"metadata": 7}}}, -32602),
         ({"params": {"message": MESSAGE, "configuration": 1}}, -32602),
         ({"params": {"message": MESSAGE, "configuration": {"historyLength": -1}}}, -32602),
         ({"method": "GetTask", "params": {"id": "0" * 32}}, -32001),
@@ -409,6 +416,7 @@ async def test_a_card_says_how_long_it_may_be_kept_and_is_not_sent_again_to_who_
     first = await clients.http.get(url)
     tag = first.headers["etag"]
     assert "max-age=" in first.headers["cache-control"]
+    assert parsedate_to_datetime(first.headers["last-modified"]) <= datetime.now(UTC)
 
     for known in (tag, f'"other", W/{tag}', "*"):
         again = await clients.http.get(url, headers={"If-None-Match": known})
@@ -464,12 +472,13 @@ def test_names_that_are_no_names_of_the_proto_stay_as_they_are(value: Any):
     assert camel({"message_id": "proto", "messageId": "json"}) == {"messageId": "json"}
 
 
-async def test_a_part_that_is_no_text_is_refused_with_what_would_be_taken(clients: Clients):
-    for part in ({"raw": "AA=="}, {"url": "https://a.example/b"}, {"data": {"a": 1}}):
-        error = await clients.error("SendMessage", {"message": MESSAGE | {"parts": [part]}})
-
-        assert error["code"] == -32005
-        assert "each part has to have 'text'" in error["message"]
+@pytest.mark.requirement("a2a-parts-pass")
+async def test_a_client_may_name_extensions_and_other_versions_are_refused(clients: Clients):
+    known = {"A2A-Version": "1.0.1", "A2A-Extensions": "https://x.example/v1,https://y.example"}
+    assert "result" in await clients.call("ListTasks", headers=known)
+    for version in ("0.3", "2.0", "99.0", "1", "one"):
+        error = await clients.error("ListTasks", headers={"A2A-Version": version})
+        assert (error["code"], error["data"][0]["reason"]) == (-32009, "VERSION_NOT_SUPPORTED")
 
 
 @pytest.mark.requirement("http-host-checked")
@@ -480,7 +489,7 @@ async def test_web_pages_and_other_host_names_have_no_answer_on_the_port(clients
         answer = await clients.http.post(a2a, json={}, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (403, Forbidden.code)
     answer = await clients.http.post(a2a, content=b"{}", headers={"content-type": "text/plain"})
-    assert answer.json()["error"]["code"] == -32600
+    assert answer.json()["error"]["code"] == -32005
 
 
 def over(path: str) -> httpx.AsyncClient:

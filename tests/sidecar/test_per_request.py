@@ -16,6 +16,7 @@ from postroom.sidecar.adapters import IncomingTask, Said, Sender
 from postroom.sidecar.agent import AgentGone
 from postroom.sidecar.bus import alert_raiser
 from postroom.sidecar.config import AgentConfig
+from postroom.sidecar.keys import Owner
 from postroom.sidecar.per_request import RequestProgram
 from postroom.sidecar.session import AgentRun
 from postroom.sidecar.status import StatusReporter
@@ -32,7 +33,10 @@ class Host:
     def __init__(self) -> None:
         self.said: list[Said] = []
 
-    async def act(self, session: AgentRun, said: Said) -> None:
+    def owner_of(self, said: Said) -> Owner:
+        return Owner(type(said).__name__)
+
+    async def act(self, session: AgentRun, said: Said, owner: Owner) -> None:
         self.said.append(said)
 
     async def gone(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from postroom_a2a.bounds import MAX_CONTEXT
@@ -9,6 +11,11 @@ from postroom_a2a.errors import InvalidInput
 
 ROLE_USER = "ROLE_USER"
 ROLE_AGENT = "ROLE_AGENT"
+
+CONTENTS = ("text", "data", "url", "raw")
+"""Members of which a part has exactly one (section 4.1.6)."""
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]*")
 
 
 def text_message(
@@ -66,6 +73,33 @@ def files_of(holder: dict[str, Any]) -> list[dict[str, str]]:
 def _word(part: dict[str, Any], key: str) -> str:
     value = part.get(key)
     return value if isinstance(value, str) else ""
+
+
+def part_fault(part: object) -> str:
+    """The fault of a part, as text that follows its number, "" for none. Unknown members are no fault."""
+    if not isinstance(part, Mapping):
+        return "is not an object"
+    # In ProtoJSON null stands for a member that is not there, except where null is the data.
+    given = [name for name in CONTENTS if part.get(name) is not None]
+    given = given or [name for name in ("data",) if name in part]
+    if len(given) != 1:
+        return f"needs exactly one of {', '.join(CONTENTS)}"
+    for name in ("text", "url", "raw", "mediaType", "filename"):
+        if not isinstance(part.get(name), str | None):
+            return f"has a {name} that is not a text"
+    if not isinstance(part.get("metadata"), Mapping | None):
+        return "has metadata that are not an object"
+    if given == ["url"] and not part["url"]:
+        return "has a url that is empty"
+    if given == ["raw"] and not _is_base64(part["raw"]):
+        return "has a raw that is not base64"
+    return ""
+
+
+def _is_base64(text: str) -> bool:
+    # ProtoJSON takes both alphabets, with or without the padding.
+    bare = text.rstrip("=")
+    return len(text) - len(bare) <= 2 and len(bare) % 4 != 1 and _BASE64.fullmatch(bare) is not None
 
 
 def context_fault(context: object) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from postroom_a2a.bounds import MAX_ID, MAX_PAGE
 from postroom_a2a.errors import ProtocolViolation
+from postroom_a2a.messages import part_fault
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.service import PAGE, TaskQuery
 from postroom_a2a.task_state import TaskState
@@ -57,7 +58,7 @@ def _whole(params: Mapping[str, Any], name: str, least: int, most: int) -> int |
 
 
 def check_message(params: Mapping[str, Any]) -> Message:
-    """The message of a SendMessage; an agent takes only text."""
+    """The message of a SendMessage, as it is; whether an agent takes its parts is not judged here."""
     message = params.get("message")
     if not isinstance(message, dict):
         raise RpcError(Code.INVALID_PARAMS, "'message' has to be an object")
@@ -68,11 +69,11 @@ def check_message(params: Mapping[str, Any]) -> Message:
     parts = message.get("parts")
     if not isinstance(parts, list) or not parts:
         raise RpcError(Code.INVALID_PARAMS, "'parts' has to be a list of at least one part")
-    if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in parts):
-        raise RpcError(
-            Code.CONTENT_TYPE_NOT_SUPPORTED,
-            "this worker takes text: each part has to have 'text', and no 'raw', 'url' or 'data'",
-        )
+    for number, part in enumerate(parts, 1):
+        if fault := part_fault(part):
+            raise RpcError(Code.INVALID_PARAMS, f"part {number} {fault}")
+    if not isinstance(message.get("metadata"), dict | None):
+        raise RpcError(Code.INVALID_PARAMS, "'metadata' has to be an object")
     return message
 
 

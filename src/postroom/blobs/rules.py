@@ -1,9 +1,9 @@
 """Folds from the log who may read a blob.
 
 A message that names a blob gives its recipient the right to read it, if the sender has that right. A record of a task
-does the same, from its worker to the task's requester. Naming a blob that one may not read gives nobody anything, so
-no agent can gain a blob by guessing its hash. A request is no way around that, although its worker repeats it in the
-history of the task.
+does the same, from its worker to the task's requester, and an announcement for everybody of the organisation. Naming
+a blob that one may not read gives nobody anything, so no agent can gain a blob by guessing its hash. A request is no
+way around that, although its worker repeats it in the history of the task.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from postroom.projection.rules import Rule
 from postroom.protocol import subjects
 from postroom.protocol.blobs import PREFIX, named_in
 from postroom.protocol.envelope import Envelope
+from postroom.store.blobs import EVERYBODY
 from postroom.store.database import Store
 
 _NAME = PREFIX.encode()
@@ -34,6 +35,14 @@ def _fold_message(store: Store, record: Message) -> Sequence[Change]:
         return ()
     if envelope.to == said.recipient:
         store.blobs.pass_on(named_in(envelope.message), said.sender, said.recipient)
+    return ()
+
+
+def _fold_announcement(store: Store, record: Message) -> Sequence[Change]:
+    """An announcement, if it counted: then a row has its sequence."""
+    if _NAME in record.payload and store.announcements.has(record.sequence):
+        named = named_in(Envelope.decode(record.payload).message)
+        store.blobs.pass_on(named, subjects.parse(record.subject).sender, EVERYBODY)
     return ()
 
 
@@ -56,5 +65,9 @@ def _of_worker(store: Store, task_id: str) -> list[Any]:
     return [task.get("status"), task.get("artifacts")]
 
 
-RULES: dict[str, tuple[Rule, ...]] = {"INBOX": (_fold_message,), "TASKS": (_fold_record,)}
-"""These run after the rules of tasks, which decide whether a record counts."""
+RULES: dict[str, tuple[Rule, ...]] = {
+    "INBOX": (_fold_message,),
+    "TASKS": (_fold_record,),
+    "OUTBOX": (_fold_announcement,),
+}
+"""These run after the rules of tasks and of announcements, which decide whether a record counts."""

@@ -80,6 +80,8 @@ SUMMARIES = {
     "task": "List, watch, answer and cancel tasks.",
     "receipt": "Show how far a message has come, or wait for it.",
     "inbox": "Show the messages to you.",
+    "announce": "Announce something to everybody.",
+    "outbox": "Show or follow what an agent has announced.",
     "chat": "Talk in a project or with one agent, line by line.",
     "blob": "Store and fetch content that is too large for a message.",
     "credential": "Keep keys that workers use without ever seeing them.",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from postroom.client.stream import EventStream
     from postroom.protocol.shapes import (
         Alert,
+        Announcement,
         Dead,
         Excess,
         Leftover,
@@ -321,6 +322,24 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         from postroom.client.stream import EventStream
 
         return EventStream(self.transport, {"chat": name_of(ref)}, after=str(after))
+
+    # ── announcements ────────────────────────────────────────────────────────────────────────────
+
+    def announce(self, text: str, *, key: str = "") -> Announcement:
+        """Say something to everybody of the organisation; `key` as in `send`."""
+        return self._post_keyed("/v1/announcements", {"text": text, "key": key or new_key()})
+
+    def outbox(self, ref: str, *, limit: int = 50, before: int | None = None) -> list[Announcement]:
+        """The newest announcements of an agent, oldest first."""
+        query = {"limit": limit} | given(before=before)
+        return self._get(f"/v1/agents/{name_of(ref)}/outbox", query)["announcements"]
+
+    def follow_outbox(self, ref: str, *, after: int = 0) -> EventStream:
+        """Announcements of an agent after the stream sequence `after`."""
+        from postroom.client.stream import FOR_EVER, EventStream
+
+        path = f"/v1/agents/{name_of(ref)}/outbox/stream"
+        return EventStream(self.transport, {}, after=str(after), path=path, retry=FOR_EVER)
 
     def follow_everything(self, *, away: Callable[[bool], None] = lambda _: None) -> EventStream:
         """New events: `task`, `update`, `mail` (to the operator), `post`, `alert` and `worker`.

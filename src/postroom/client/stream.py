@@ -45,7 +45,7 @@ RECONNECT = RetryPolicy(attempts=12, base=0.2, cap=5.0)
 FOR_EVER = RetryPolicy(attempts=sys.maxsize, base=0.2, cap=5.0)
 """For a reader that must survive any outage of the post room."""
 
-_RECORDS = frozenset({"post", "mail", "update", "task", "alert", "open"})
+_RECORDS = frozenset({"post", "mail", "announcement", "update", "task", "alert", "open"})
 _LOST = (NotRunning, PeerError, Unauthorized, BusDisconnected)
 
 

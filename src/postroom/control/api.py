@@ -20,6 +20,7 @@ from postroom.control.principals import admitted, demand_of
 from postroom.control.routes import (
     agents,
     alerts,
+    announcements,
     audit,
     backup,
     blobs,
@@ -92,6 +93,7 @@ def build_api(
         blobs,
         workers,
         agents,
+        announcements,
         keys,
         people,
         tasks,

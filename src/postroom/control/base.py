@@ -22,7 +22,7 @@ from postroom.identity.account_publisher import system_connection
 from postroom.identity.credential import Credential
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
-from postroom.mail import projection
+from postroom.mail import outbox, projection
 from postroom.mail.alerts import AlertService
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletter_service import DeadLetterService
@@ -30,6 +30,7 @@ from postroom.mail.deadletters import DeadLetterMover
 from postroom.mail.due import Expiry, Stale, Watch
 from postroom.mail.inbox import Inboxes
 from postroom.mail.office import PostOffice
+from postroom.mail.outbox import Outbox
 from postroom.observe import get_logger
 from postroom.projection.changes import Changes
 from postroom.projection.fold import Fold
@@ -53,10 +54,10 @@ from postroom.tasks.clerk import TaskClerk
 
 log = get_logger(__name__)
 
-RULES = together(projection.RULES, task_rules.RULES, blob_rules.RULES)
+RULES = together(projection.RULES, outbox.RULES, task_rules.RULES, blob_rules.RULES)
 """The rules of the fold for each stream, after those that they build on."""
 
-OVER = projection.OVER | task_rules.OVER
+OVER = projection.OVER | outbox.OVER | task_rules.OVER
 """The rules for what is deleted from the log."""
 
 COPY = BY_NAME["AUDIT"]
@@ -91,6 +92,7 @@ class Base:
     owner: Agent
     changes: Changes
     office: PostOffice
+    outbox: Outbox
     inboxes: Inboxes
     deadletters: DeadLetterService
     alerts: AlertService
@@ -171,6 +173,7 @@ async def open_base(
         directory=directory,
         owner=await _owner(directory),
         changes=changes,
+        outbox=Outbox(bus, admin, database, changes, space=space),
         office=office,
         inboxes=inboxes,
         deadletters=DeadLetterService(bus, database, changes),
@@ -192,6 +195,7 @@ def _retention(settings: Settings, trust: Trust, admin: NatsAdmin, database: Dat
         "tasks": settings.keep_tasks,
         "events": settings.keep_events,
         "posts": settings.keep_posts,
+        "announcements": settings.keep_announcements,
     }
     pruner = Pruner(database, keeping(kept, settings.keep_projects))
     return Retention(admin, database, settings.snapshots, OVER, org=trust.org, pruner=pruner)

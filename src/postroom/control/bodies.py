@@ -97,6 +97,12 @@ class MessageBody(ContentBody):
     reply_to: Annotated[str, Field(max_length=64)] = ""
 
 
+class AnnouncementBody(ContentBody):
+    """`POST /v1/announcements`."""
+
+    key: Annotated[str, Field(max_length=MAX_KEY)] = ""
+
+
 class AckBody(Body):
     """`POST /v1/inbox/ack`."""
 

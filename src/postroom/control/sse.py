@@ -89,7 +89,7 @@ async def follow(
                     yield ": quiet\n\n"
                 elif not isinstance(change, Change):
                     break  # changes were dropped: read what there is
-                elif change.kind in ("mail", "post", "task"):
+                elif change.kind in ("mail", "post", "announcement", "task"):
                     if change.seq <= after:
                         continue
                     record = brought(change) if brought is not None else None

@@ -105,6 +105,16 @@ class Content:
     close: Callable[[], None]
 
 
+_BREAKS = tuple((one.encode(), f"\\u{ord(one):04x}".encode()) for one in "\x85\u2028\u2029")
+"""Characters that end a line for readers who split more than the standard of server-sent events says."""
+
+
+def _on_one_line(text: bytes) -> bytes:
+    for raw, escaped in _BREAKS:
+        text = text.replace(raw, escaped)
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class Events:
     """A stream of server-sent events, one for each JSON text, until the texts end or the client goes away."""
@@ -320,7 +330,7 @@ class HttpExchange:
                 if text is None:
                     await self._send(h11.EndOfMessage())
                     return
-                await self._send(h11.Data(data=b"data: " + text + b"\n\n"))
+                await self._send(h11.Data(data=b"data: " + _on_one_line(text) + b"\n\n"))
         finally:
             if coming is not None:
                 coming.cancel()

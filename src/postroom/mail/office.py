@@ -9,11 +9,11 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.directory.agents import resolve
-from postroom.errors import InvalidInput, NotFound
+from postroom.errors import InvalidInput
 from postroom.mail import views
 from postroom.mail.reading import MailReader
 from postroom.mail.views import Mail, Post
@@ -22,7 +22,7 @@ from postroom.projection.changes import (
     Changes,
     of_message,
 )
-from postroom.projection.submit import Submission, submit
+from postroom.projection.submit import Author, Submission, author_of, submit
 from postroom.protocol import subjects
 from postroom.protocol.content import Content, content, subject_of
 from postroom.protocol.envelope import Envelope
@@ -30,17 +30,11 @@ from postroom.protocol.ids import check_name
 from postroom.protocol.receipts import State
 from postroom.settings import DEFAULT_ORG
 from postroom.store.agents import Agent
-from postroom.store.database import Database, Store
+from postroom.store.database import Database
 from postroom.store.messages import MessageRow
 from postroom.store.records import PostRow
 from postroom_a2a import strict_json
-from postroom_a2a.messages import ROLE_AGENT, ROLE_USER, context_of, text_of
-
-
-@dataclass(frozen=True, slots=True)
-class _Sender:
-    agent: Agent
-    secret: bytes
+from postroom_a2a.messages import context_of, text_of
 
 
 class PostOffice(MailReader):
@@ -107,7 +101,7 @@ class PostOffice(MailReader):
         if expires_in < 0:
             raise InvalidInput("a message cannot expire before it is sent")
         author, to = await self._database.point(
-            lambda store: (self._sender(store, sender), resolve(store, self._org, recipient))
+            lambda store: (author_of(store, sender), resolve(store, self._org, recipient))
         )
         if reply_to:
             thread = await self._check_reply(reply_to, author.agent.uid, to.uid)
@@ -122,7 +116,7 @@ class PostOffice(MailReader):
                 new = Envelope(
                     id=message_id,
                     to=to.uid,
-                    message=said.message(message_id, _role(author.agent)),
+                    message=said.message(message_id, author.role),
                     sent_at=now,
                     expects_reply=expects_reply,
                     reply_to=reply_to,
@@ -165,11 +159,11 @@ class PostOffice(MailReader):
         """
         check_name(project, "project")
         said = content(said)
-        author = await self._database.point(lambda store: self._sender(store, sender))
+        author = await self._database.point(lambda store: author_of(store, sender))
         to = f"#{project}"
 
         def envelope(post_id: str) -> Envelope:
-            message = said.message(post_id, _role(author.agent))
+            message = said.message(post_id, author.role)
             return Envelope(post_id, to, message, self._clock())
 
         def earlier(post_id: str) -> Awaitable[PostRow | None]:
@@ -190,13 +184,6 @@ class PostOffice(MailReader):
             row = PostRow(done.sequence, done.id, project, sender, said.text, message, now)
         return views.post(row, author.agent.party)
 
-    def _sender(self, store: Store, uid: str) -> _Sender:
-        agent = store.agents.agent_by_uid(uid)
-        secret = store.agents.message_secret(uid)
-        if agent is None or secret is None or agent.retired:
-            raise NotFound(f"there is no agent with the uid {uid!r}")
-        return _Sender(agent, secret)
-
     async def _check_reply(self, message_id: str, answerer: str, asker: str) -> str:
         """The thread of the message that is replied to."""
         row = await self._database.point(lambda store: store.messages.message_of(asker, message_id))
@@ -206,7 +193,7 @@ class PostOffice(MailReader):
 
     async def _submit(
         self,
-        author: _Sender,
+        author: Author,
         to: str,
         subject: str,
         key: str,
@@ -225,10 +212,6 @@ class PostOffice(MailReader):
             earlier=earlier,
             new_key=self._new_key,
         )
-
-
-def _role(author: Agent) -> str:
-    return ROLE_USER if author.kind == "human" else ROLE_AGENT
 
 
 def _accepted(envelope: Envelope, sender: Agent, recipient: Agent, sequence: int = 0) -> Mail:

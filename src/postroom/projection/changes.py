@@ -50,6 +50,11 @@ def of_project(project: str) -> Topic:
     return ("project", project)
 
 
+def of_outbox(uid: str) -> Topic:
+    """Announcements of an agent."""
+    return ("outbox", uid)
+
+
 def of_task(task: str) -> Topic:
     """Everything about the task with that id."""
     return ("task", task)
@@ -78,14 +83,15 @@ class Change:
     """A committed change.
 
     Attributes:
-        kind: `mail` (new message), `receipt` (new state), `post`, `alert`, `deadletter`, `task`, `worker` or
-            `bus`; the last two do not come from the log.
-        seq: sequence of the record: in INBOX, FEED, ALERTS, DEADLETTER or TASKS (0 for a new task).
-        id: of the message, the post or the task.
-        sender: of the message or the post; the requester of the task.
+        kind: `mail` (new message), `receipt` (new state), `post`, `announcement`, `alert`, `deadletter`,
+            `task`, `worker` or `bus`; the last two do not come from the log.
+        seq: sequence of the record: in INBOX, FEED, OUTBOX, ALERTS, DEADLETTER or TASKS (0 for a new task).
+        id: of the message, the post, the announcement or the task.
+        sender: of the message, the post or the announcement; the requester of the task.
         recipient: of the message; the worker of the task.
         state: of the message or the task, else "".
-        row: what the fold wrote: of the message, the post, the dead letter or the task; None where waiters need none.
+        row: what the fold wrote: of the message, the post, the announcement, the dead letter or the task; None where
+            waiters need none.
         event: the record of the task that counted; None for a new task and for other kinds.
     """
 
@@ -104,6 +110,8 @@ class Change:
         """The topics whose waiters this change wakes."""
         if self.kind == "post":
             return (POSTS, of_project(self.project), of_message(self.id))
+        if self.kind == "announcement":
+            return (of_outbox(self.sender), of_message(self.id))
         if (alone := _ALONE.get(self.kind)) is not None:
             return (alone,)
         agents = {of_agent(self.sender), of_agent(self.recipient)}

@@ -19,7 +19,7 @@ from postroom.store.pruning import Ended, Kind
 PAGE = 250
 """Things that one transaction examines and gives up."""
 
-ORDER = ("tasks", "events", "messages", "posts")
+ORDER = ("tasks", "events", "messages", "posts", "announcements")
 """Tasks take their requests along, which are messages."""
 
 LEAST = DAY

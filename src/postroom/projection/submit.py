@@ -17,6 +17,9 @@ from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert, AlertEnd
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import message_id
+from postroom.store.agents import Agent
+from postroom.store.database import Store
+from postroom_a2a.messages import ROLE_AGENT, ROLE_USER
 from postroom_a2a.retry import RetryPolicy
 
 log = get_logger(__name__)
@@ -26,6 +29,31 @@ PUBLISH_RETRY = RetryPolicy(attempts=3, base=0.4)
 
 ID_ATTEMPTS = 3
 """Ids to try before we report that somebody suppresses our messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """An agent that writes, and the secret of its message ids."""
+
+    agent: Agent
+    secret: bytes
+
+    @property
+    def role(self) -> str:
+        """Its role in the messages that it sends."""
+        return ROLE_USER if self.agent.kind == "human" else ROLE_AGENT
+
+
+def author_of(store: Store, uid: str) -> Author:
+    """The author with that uid.
+
+    Raises:
+        NotFound: there is none, or it was removed.
+    """
+    agent, secret = store.agents.agent_by_uid(uid), store.agents.message_secret(uid)
+    if agent is None or secret is None or agent.retired:
+        raise NotFound(f"there is no agent with the uid {uid!r}")
+    return Author(agent, secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +83,7 @@ async def submit(
     Args:
         admin: reads a duplicate's record back.
         secret: the sender's.
-        recipient: uid, or `#` and a project.
+        recipient: uid, `#` and a project, or `EVERYBODY`.
         key: idempotency key, "" for a new one each time.
         envelope: makes the envelope for an id.
         earlier: finds an older message in SQL, beyond the log's window of de-duplication.

@@ -6,22 +6,21 @@ Message's `contextId`; the subject, one line, is in its metadata, since A2A has 
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from postroom.errors import InvalidInput
 from postroom.protocol.limits import MAX_LABEL, MAX_LINK, MAX_PARTS
+from postroom_a2a import messages
 from postroom_a2a.messages import ROLE_AGENT, context_fault, context_of, texts_of
 from postroom_a2a.text import one_line
 
 SUBJECT = "urn:postroom:subject"
 """Key of the subject in a Message's metadata."""
 
-KINDS = ("text", "data", "url", "raw")
-"""The keys of which each part has exactly one."""
+_OWN = frozenset({"messageId", "role", "parts", "contextId", "taskId"})
+"""Members of a Message that are not content, or have a field of their own."""
 
 Part = Mapping[str, Any]
 
@@ -33,11 +32,13 @@ class Content:
     Attributes:
         subject: one line, "" for none.
         thread: id of the conversation, "" for none.
+        more: all other members of the Message, such as metadata and extensions, as an A2A client has written them.
     """
 
     parts: tuple[Part, ...]
     subject: str = ""
     thread: str = ""
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of_text(cls, text: str, *, subject: str = "", thread: str = "") -> Content:
@@ -62,6 +63,24 @@ class Content:
         """The content of a Message that anyone may have made: what is malformed in it is left out."""
         return cls(tuple(parts_of(message)), subject_of(message), context_of(dict(message)))
 
+    @classmethod
+    def whole(cls, message: Mapping[str, Any]) -> Content:
+        """The content of the Message of an A2A client, with everything that is in it.
+
+        Raises:
+            InvalidInput: as `check`; nothing is left out in silence.
+        """
+        more = {name: value for name, value in message.items() if name not in _OWN}
+        parts = message.get("parts")
+        said = cls(
+            tuple(parts) if isinstance(parts, list) else (),
+            subject_of(message),
+            str(message.get("contextId") or ""),
+            more,
+        )
+        said.check()
+        return said
+
     @property
     def text(self) -> str:
         """The text parts, one per line."""
@@ -70,7 +89,10 @@ class Content:
     @property
     def empty(self) -> bool:
         """Whether it says nothing: no part, or blank texts alone."""
-        return all("text" in part and not str(part["text"]).strip() for part in self.parts)
+        return all(
+            isinstance(part, Mapping) and "text" in part and not str(part["text"]).strip()
+            for part in self.parts
+        )
 
     def check(self) -> None:
         """Raise InvalidInput, which names the part and what is wrong, unless it is well-formed and says something."""
@@ -84,6 +106,8 @@ class Content:
             )
         if fault := context_fault(self.thread):
             raise InvalidInput(fault)
+        if not isinstance(self.more.get("metadata"), Mapping | None):
+            raise InvalidInput("the metadata of a message have to be an object")
         for number, part in enumerate(self.parts, 1):
             if fault := part_fault(part):
                 raise InvalidInput(f"part {number} {fault}")
@@ -94,11 +118,12 @@ class Content:
             "messageId": message_id,
             "role": role,
             "parts": [dict(part) for part in self.parts],
+            **self.more,
         }
         if self.thread:
             said["contextId"] = self.thread
         if self.subject:
-            said["metadata"] = {SUBJECT: self.subject}
+            said["metadata"] = {**(said.get("metadata") or {}), SUBJECT: self.subject}
         return said
 
 
@@ -115,26 +140,11 @@ def content(said: Content | str) -> Content:
 
 def part_fault(part: object) -> str:
     """What is wrong with a part, "" for nothing."""
-    if not isinstance(part, Mapping):
-        return "is not an object"
-    kinds = [kind for kind in KINDS if kind in part]
-    if len(kinds) != 1:
-        return f"needs exactly one of {', '.join(KINDS)}"
-    for key in ("text", "url", "raw", "mediaType", "filename"):
-        if not isinstance(part.get(key, ""), str):
-            return f"has a {key} that is not a text"
-    for key in ("mediaType", "filename"):
-        if len(part.get(key, "")) > MAX_LABEL:
-            return f"has a {key} of more than {MAX_LABEL} characters"
-    if not isinstance(part.get("metadata", {}), Mapping):
-        return "has metadata that are not an object"
-    if "url" in part and not 0 < len(part["url"]) <= MAX_LINK:
-        return f"has a url that is empty or has more than {MAX_LINK} characters"
-    if "raw" in part:
-        try:
-            base64.b64decode(part["raw"], validate=True)
-        except (binascii.Error, ValueError):
-            return "has a raw that is not base64"
+    if (fault := messages.part_fault(part)) or not isinstance(part, Mapping):
+        return fault
+    for key, most in (("mediaType", MAX_LABEL), ("filename", MAX_LABEL), ("url", MAX_LINK)):
+        if len(part.get(key) or "") > most:
+            return f"has a {key} of more than {most} characters"
     return ""
 
 

@@ -1,8 +1,8 @@
-"""The envelope: what travels in the payload of INBOX and FEED records (docs/architecture.md, Envelope).
+"""The envelope: what travels in the payload of INBOX, FEED and OUTBOX records (docs/architecture.md, Envelope).
 
 Who sent it is not in it: the sender is the last token of the subject, which the server has checked.
 
-    {"v": 1, "id": "…", "to": "<uid>" | "#<project>", "sent_at": "<RFC 3339>", "message": {A2A 1.0 Message},
+    {"v": 1, "id": "…", "to": "<uid>" | "#<project>" | "*", "sent_at": "<RFC 3339>", "message": {A2A 1.0 Message},
      "expects_reply"?: true, "reply_to"?: "<message id>", "expires_at"?: "<RFC 3339>",
      "requeue_of"?: "<message id>", "response_subject"?: "worker.<sender>.priority.<answerer>",
      "request"?: {"method": "SendMessage", "skill"?: "…", "stream"?: true}}
@@ -24,6 +24,9 @@ from postroom_a2a.messages import context_fault
 from postroom_a2a.times import format_time, parse_time
 
 VERSION = 1
+
+EVERYBODY = "*"
+"""Recipient of an announcement."""
 
 SEND_MESSAGE = "SendMessage"
 """The A2A 1.0 method that requests a task."""
@@ -48,7 +51,7 @@ class Envelope:
 
     Attributes:
         id: of the message, also its `Nats-Msg-Id`.
-        to: uid of the recipient, or `#` and a project.
+        to: uid of the recipient, `#` and a project, or `EVERYBODY`.
         message: A2A 1.0 Message as JSON; only the library reads it.
         sent_at, expires_at: seconds since the epoch; `expires_at` 0 for never.
         expects_reply: it ends `answered` and not `seen`.

@@ -164,7 +164,7 @@ MAX_PROJECTS = 256
 """Projects of one agent: with the longest names its credential still fits a line of the bus."""
 
 MAX_API_KEYS = 100
-"""API keys of one agent that can be used: a list shows all of them."""
+"""Keys of one agent: each of them is one more that may be lost."""
 
 MAX_CERTIFICATE_DAYS = 397
 """Days of a certificate's validity: browsers take no more."""

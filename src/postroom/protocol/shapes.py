@@ -138,6 +138,22 @@ Post = TypedDict(
 Post.__doc__ = "An entry in a project's feed."
 
 
+Announcement = TypedDict(
+    "Announcement",
+    {
+        "seq": int,
+        "id": str,
+        "from": Party,
+        "text": str,
+        "parts": list[dict[str, Any]],
+        "subject": str,
+        "thread": str | None,
+        "at": str,
+    },
+)
+"""What an agent says to everybody of its organisation; `at` is RFC 3339."""
+
+
 class Wall(TypedDict):
     """The sandbox of a worker. `level` is `enforced`, `partial` or `none`."""
 

@@ -77,7 +77,8 @@ _SMALL = 8 * 1024
 """Bytes of a record that has a line of text at most."""
 
 _PER_SOURCE = 4096
-"""Alerts of one agent, and advisories of one consumer, that are kept: who floods loses its own and nobody else's."""
+"""Alerts and announcements of one agent, and advisories of one consumer, that are kept: who floods loses its own and
+nobody else's."""
 
 STREAMS: tuple[StreamSpec, ...] = (
     StreamSpec(
@@ -99,7 +100,13 @@ STREAMS: tuple[StreamSpec, ...] = (
     ),
     StreamSpec("EVENTS", ("worker.*.events",), max_bytes=4 * _GIB, discard_new=True),
     StreamSpec("FEED", ("project.*.feed.*",), max_bytes=1 * _GIB),
-    StreamSpec("OUTBOX", ("worker.*.outbox",), max_bytes=256 * _MIB, max_age=7 * 86400.0),
+    StreamSpec(
+        "OUTBOX",
+        ("worker.*.outbox",),
+        max_bytes=256 * _MIB,
+        max_age=7 * 86400.0,
+        max_per_subject=_PER_SOURCE,
+    ),
     StreamSpec(
         "ALERTS",
         ("system.alerts.*",),

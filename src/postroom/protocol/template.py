@@ -1,7 +1,7 @@
 """Worker templates: what the TOML may say, checked key by key (docs/architecture.md, Templates).
 
 [worker]       name, project, description
-[workstation]  command, adapter, confirm, patience, feed, env, files, mcps, skills
+[workstation]  command, adapter, confirm, patience, window, feed, env, files, mcps, skills
 [compute]      sandbox, isolation, read_only, memory_mb, processes, cpu_percent, disk_mb, wall_seconds
 [sidecar]      restart_limit, auto_approve
 [overrides]    egress, credentials; else parameters with their defaults: `{parameter}` is replaced in the other
@@ -39,6 +39,9 @@ EGRESS_PLACE = "${POSTROOM_EGRESS}"
 PATIENCE = 60
 """Seconds that a delivered message may stay unconfirmed before the agent gets further ones."""
 
+MAX_WINDOW = 8
+"""Messages that an agent may work on at a time: after a crash each of them comes again, alone."""
+
 PARAMETER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
@@ -53,6 +56,7 @@ _SHAPE: dict[str, dict[str, type] | None] = {
         "adapter": str,
         "confirm": str,
         "patience": int,
+        "window": int,
         "feed": bool,
         "env": dict,
         "files": list,
@@ -85,6 +89,7 @@ class Template:
         adapter: the language of the agent's stdin and stdout.
         confirm: what confirms a message: `explicit` (the agent confirms it, or its run ends well) or `read`.
         patience: seconds for which an unconfirmed message keeps further ones waiting, 0 for no limit.
+        window: messages that the agent may hold unconfirmed before the next one waits.
         feed: the agent also gets the posts of its project.
         env: environment of the agent, beside the sandbox's.
         files: names of files next to the template; they appear read-only in `/opt/agent`.
@@ -107,6 +112,7 @@ class Template:
     adapter: str = "jsonl"
     confirm: str = "explicit"
     patience: int = PATIENCE
+    window: int = 1
     feed: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
@@ -265,6 +271,7 @@ def _build(document: dict[str, Any]) -> Template:
         adapter=adapter,
         confirm=_choice(station.get("confirm", "explicit"), CONFIRMATIONS, "workstation.confirm"),
         patience=station.get("patience", PATIENCE),
+        window=_window(station.get("window", 1), adapter),
         feed=station.get("feed", False),
         env=_environment(station.get("env", {}), egress),
         files=tuple(_file_name(name) for name in station.get("files", ())),
@@ -292,6 +299,17 @@ def _choice(value: str, known: tuple[str, ...], where: str) -> str:
     if value not in known:
         raise InvalidTemplate(f"{where} is {value!r}", remedy="one of " + ", ".join(known))
     return value
+
+
+def _window(window: int, adapter: str) -> int:
+    if not 1 <= window <= MAX_WINDOW:
+        raise InvalidTemplate(f"workstation.window is {window}", remedy=f"1 to {MAX_WINDOW}")
+    if window > 1 and adapter == "text":
+        raise InvalidTemplate(
+            "workstation.window is for the adapter jsonl: with text each message has a run of its own",
+            remedy="leave it out",
+        )
+    return window
 
 
 def _isolation(level: str) -> str:

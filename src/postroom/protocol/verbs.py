@@ -198,6 +198,10 @@ _Said = Annotated[str, Text(argument="text")]
 _Key = Annotated[
     str, Field("idempotency key: the same key is the same message", option="--key", limit=MAX_KEY)
 ]
+_Re = Annotated[
+    str,
+    Field("id of the message or task that it is for", option="--re", metavar="ID", limit=MAX_LABEL),
+]
 _Ref = Annotated[Any, Ref("echoed in the line that answers")]
 _OwnTask = Annotated[
     str, TaskId("another than this one", option="--task", metavar="ID", missing="")
@@ -220,6 +224,7 @@ class Send(Action, verb="send", route="POST /v1/send", command="send", answer="r
     key: _Key = ""
     expires_in: Annotated[float, Seconds("0: never", option="--expires-in")] = 0.0
     ref: _Ref = None
+    re: _Re = ""
 
 
 class Reply(Action, verb="reply", route="POST /v1/reply", command="reply", answer="receipt"):
@@ -240,6 +245,18 @@ class Post(Action, verb="post", route="POST /v1/post", command="post", answer="r
     project: Annotated[str, Project("another project of this worker", option="--project")] = ""
     key: _Key = ""
     ref: _Ref = None
+    re: _Re = ""
+
+
+class Announce(
+    Action, verb="announce", route="POST /v1/announce", command="announce", answer="receipt"
+):
+    """Say something to everybody of the organisation; prints the id."""
+
+    text: _Body
+    key: _Key = ""
+    ref: _Ref = None
+    re: _Re = ""
 
 
 class Seen(Action, verb="seen", route="POST /v1/seen", command="seen"):
@@ -381,6 +398,7 @@ class Delegate(
         str, Field("A2A context that it belongs to", option="--context", limit=MAX_CONTEXT)
     ] = ""
     ref: _Ref = None
+    re: _Re = ""
     quiet: bool = False
     named: str = ""
 

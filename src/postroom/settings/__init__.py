@@ -129,6 +129,8 @@ class Settings:
     """The same for the progress of tasks that have ended."""
     keep_posts: str = "for ever"
     """The same for posts."""
+    keep_announcements: str = "for ever"
+    """The same for announcements."""
     keep_audit: str = "for ever"
     """How long closed files of the audit log are kept."""
     keep_projects: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from postroom.errors import InvalidInput
 from postroom.protocol.ids import NAME
 
-KINDS = ("messages", "tasks", "events", "posts")
+KINDS = ("messages", "tasks", "events", "posts", "announcements")
 """What a project may have limits of its own for."""
 
 DAY = 86400.0

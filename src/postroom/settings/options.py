@@ -307,6 +307,14 @@ OPTIONS = (
         check=parse_keep,
     ),
     Option(
+        "retention.announcements",
+        "keep_announcements",
+        "POSTROOM_RETENTION_ANNOUNCEMENTS",
+        ValueKind.TEXT,
+        "the same for announcements, each of which counts to the project of its sender",
+        check=parse_keep,
+    ),
+    Option(
         "retention.audit",
         "keep_audit",
         "POSTROOM_RETENTION_AUDIT",

@@ -6,9 +6,11 @@ import asyncio
 from typing import Any
 
 from postroom.errors import InvalidInput, MessageTooLarge, PostroomError
+from postroom.protocol.envelope import EVERYBODY
 from postroom.protocol.verbs import (
     CURRENT,
     Action,
+    Announce,
     AnswerTask,
     Artifact,
     AskInput,
@@ -34,9 +36,9 @@ from postroom.sidecar.adapters import MalformedLine, Output, Said
 from postroom.sidecar.delegations import Delegated, Delegations
 from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.inbox import Inbox
-from postroom.sidecar.keys import Derivation, Key, own_key, random_key
+from postroom.sidecar.keys import Key, Owner, own_key, random_key
 from postroom.sidecar.outgoing import Outgoing, OutgoingMessage
-from postroom.sidecar.program import ProgramExecutor
+from postroom.sidecar.ownership import Ownership
 from postroom.sidecar.session import AgentRun, log_output
 from postroom.sidecar.status import StatusReporter
 from postroom.sidecar.task_client import TaskClient
@@ -73,7 +75,7 @@ class Actions:
         directory: DirectoryClient,
         status: StatusReporter,
         engine: TaskEngine,
-        program: ProgramExecutor,
+        ownership: Ownership,
         delegations: Delegations,
         task_client: TaskClient,
     ) -> None:
@@ -82,24 +84,31 @@ class Actions:
         self._directory = directory
         self._status = status
         self._engine = engine
-        self._program = program
+        self._ownership = ownership
         self._delegations = delegations
         self._task_client = task_client
         self._refusals = 0
 
-    async def perform(self, action: Action) -> dict[str, Any] | list[dict[str, Any]]:
+    async def perform(
+        self, action: Action, owner: Owner | None = None
+    ) -> dict[str, Any] | list[dict[str, Any]]:
         """Carry out one action; returns its answer as the local API gives it.
+
+        Args:
+            owner: None for one that is to be found out.
 
         Raises:
             PostroomError: the action was refused, or its outcome is unknown.
         """
         match action:
             case Send():
-                return _accepted(await self.send(action))
+                return _accepted(await self.send(action, owner))
             case Reply():
                 return _accepted(await self.reply(action))
             case Post():
-                return _accepted(await self.post(action))
+                return _accepted(await self.post(action, owner))
+            case Announce():
+                return _accepted(await self.announce(action, owner))
             case Seen():
                 self._inbox.confirm(action.id)
                 return {"id": action.id, "state": "seen"}
@@ -125,10 +134,10 @@ class Actions:
                 return {"task": action.task or CURRENT, "state": "accepted"}
         raise InvalidInput(f"the sidecar does not carry out {action.verb.name!r}")
 
-    async def send(self, action: Send) -> str:
+    async def send(self, action: Send, owner: Owner | None = None) -> str:
         """Send a message; returns its id once it is on disk."""
         recipient = await self._directory.uid_of(action.to)
-        key = self._key("send", action.key, recipient, action.text)
+        key = self._key("send", action, recipient, owner)
         draft = OutgoingMessage(
             recipient, action.text, action.expects_reply, expires_in=action.expires_in
         )
@@ -158,22 +167,27 @@ class Actions:
         self._inbox.confirm(action.to, answered=True)
         return sent
 
-    async def post(self, action: Post) -> str:
+    async def post(self, action: Post, owner: Owner | None = None) -> str:
         """Post to a feed; returns the id once it is on disk."""
         project = action.project or self._outgoing.home
-        key = self._key("post", action.key, f"#{project}", action.text)
+        key = self._key("post", action, f"#{project}", owner)
         return await self._outgoing.post(project, action.text, key)
+
+    async def announce(self, action: Announce, owner: Owner | None = None) -> str:
+        """Announce something; returns the id once it is on disk."""
+        key = self._key("announce", action, EVERYBODY, owner)
+        return await self._outgoing.announce(action.text, key)
 
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
 
-    async def delegate(self, action: Delegate) -> Delegated:
+    async def delegate(self, action: Delegate, owner: Owner | None = None) -> Delegated:
         """Ask another agent for a task; returns once the request is on disk."""
         if action.to:
             worker = await self._delegations.recipient(action.to)
-            key = self._key("delegate", action.key, worker.uid, action.text)
+            key = self._key("delegate", action, worker.uid, owner)
         else:
             # A request that is repeated after a crash goes to the same agent, though another may be less busy by then.
-            key = self._key("delegate", action.key, f"skill:{action.skill}", action.text)
+            key = self._key("delegate", action, f"skill:{action.skill}", owner)
             worker = await self._delegations.chosen(action.skill, key)
         return await self._delegations.delegate(action, worker, key)
 
@@ -240,16 +254,21 @@ class Actions:
 
     # ── host of the agent's runs ────────────────────────────────────────────────────────────────────
 
-    async def act(self, session: AgentRun, said: Said) -> None:
+    def owner_of(self, said: Said) -> Owner:
+        """To which message or task a line belongs that the agent has printed just now."""
+        return self._ownership.of_line(said)
+
+    async def act(self, session: AgentRun, said: Said, owner: Owner) -> None:
         """Carry out the action of a line and report the outcome to the agent.
 
         After many refusals in a row the agent is read slowly: one that answers each error with another wrong line
         would take all of the processor.
         """
         try:
-            await self._act(session, said)
+            await self._act(session, said, owner)
             self._refusals = 0
         except PostroomError as error:
+            self._ownership.goes_on(said, owner)
             session.tell(_error(said, error, log=self._refusals < MANY))
             self._refusals += 1
             if self._refusals > MANY:
@@ -266,7 +285,7 @@ class Actions:
         """Give back a message whose run has failed."""
         await self._inbox.give_back(message_id)
 
-    async def _act(self, session: AgentRun, said: Said) -> None:
+    async def _act(self, session: AgentRun, said: Said, owner: Owner) -> None:
         if isinstance(said, Output):
             log_output("stdout", said.text)
             if said.unreadable:
@@ -274,35 +293,34 @@ class Actions:
             return
         if isinstance(said, MalformedLine):
             raise InvalidInput(said.detail)
+        if owner.fault is not None:
+            raise owner.fault
         line = {"type": said.verb.answer, "ref": _ref(said)}
         if isinstance(said, Delegate):
-            done = await self.delegate(said)
+            done = await self.delegate(said, owner)
             session.tell(line | _delegated(done))
             if done.again:
                 update = await self._delegations.recall(done.task, done.worker, said.ref)
                 if update is not None:
                     session.tell(update)
             return
-        answer = await self.perform(said)
+        answer = await self.perform(said, owner)
         if said.verb.answer and isinstance(answer, dict):
             session.tell(line | answer)
 
-    def _key(self, kind: str, given: str, recipient: str, text: str) -> Key:
-        if given:
-            return own_key(kind, given)
-        derivation = self._derivation()
-        return derivation.key(kind, recipient, text) if derivation else random_key()
-
-    def _derivation(self) -> Derivation | None:
-        """The keys of the message or task that the agent works on; None if that may be one of several.
-
-        A key of the wrong message could make a new record look like one that was sent before.
-        """
-        held = self._inbox.held
-        if task := self._program.derivation():
-            # A message that was set aside is no sign that the agent works on it.
-            held = [each for each in held if not each.set_aside]
-        return held[0].derivation if len(held) == 1 else None if held else task
+    def _key(
+        self,
+        kind: str,
+        action: Send | Post | Announce | Delegate,
+        recipient: str,
+        owner: Owner | None,
+    ) -> Key:
+        owner = owner or self._ownership.of(action)
+        if action.key:
+            return own_key(kind, action.key)
+        if owner.derivation is None:
+            return random_key()
+        return owner.derivation.key(kind, recipient, action.text)
 
 
 def _artifact(action: Artifact) -> dict[str, Any]:

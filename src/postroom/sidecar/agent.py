@@ -21,8 +21,9 @@ from postroom.protocol.presence import WorkerState
 from postroom.sidecar.adapters import MalformedLine, Output, Said, make_adapter
 from postroom.sidecar.bus import BACKOFF
 from postroom.sidecar.config import AgentConfig
+from postroom.sidecar.keys import Owner
 from postroom.sidecar.process import AgentProcess, Exit
-from postroom.sidecar.session import AgentRun, AgentSession, attend
+from postroom.sidecar.session import AgentRun, AgentSession, Hearing, attend
 from postroom.sidecar.status import StatusReporter
 
 STARTED_AFTER = 1.0
@@ -44,7 +45,10 @@ class AgentGone(Exception):
 class AgentHost(Protocol):
     """The part of the sidecar that acts for the agent's runs."""
 
-    async def act(self, session: AgentRun, said: Said) -> None:
+    def owner_of(self, said: Said) -> Owner:
+        """To which message or task a line belongs that the agent has printed just now."""
+
+    async def act(self, session: AgentRun, said: Said, owner: Owner) -> None:
         """Carry out what the agent said; raises nothing for the agent's mistakes."""
 
     async def gone(self) -> None:
@@ -197,13 +201,13 @@ class ResidentProgram(AgentProgram):
 
         started = asyncio.Event()
 
-        async def act(action: Said) -> None:
+        async def act(action: Said, owner: Owner) -> None:
             if not isinstance(action, (MalformedLine, Output)) and not started.is_set():
                 started.set()
                 self._status.running()
                 # Now: the agent may print all of its answer and end before the next presence record.
                 await self._status.publish()
-            await host.act(session, action)
+            await host.act(session, action, owner)
 
         async def withdraw() -> None:
             writer.cancel()
@@ -212,7 +216,7 @@ class ResidentProgram(AgentProgram):
 
         async with asyncio.TaskGroup() as tasks:
             writer = tasks.create_task(self._write(session, started))
-            ended = await attend(session, act, self._stop, grace, withdraw)
+            ended = await attend(session, Hearing(host.owner_of, act), self._stop, grace, withdraw)
         self._last_words = list(session.last_words)
         await host.gone()
         return ended

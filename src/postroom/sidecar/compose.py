@@ -36,6 +36,7 @@ from postroom.sidecar.inbox import Inbox
 from postroom.sidecar.journal import Journal
 from postroom.sidecar.notices import Notices
 from postroom.sidecar.outgoing import Outgoing
+from postroom.sidecar.ownership import Ownership
 from postroom.sidecar.per_request import RequestProgram
 from postroom.sidecar.priority import Priority
 from postroom.sidecar.program import ProgramExecutor
@@ -141,6 +142,7 @@ def compose(
         accept=engine.accept,
         confirm_on_read=agent_config.confirm == "read",
         patience=agent_config.patience or inf,
+        window=agent_config.window,
         changed=status.touch,
     )
     outgoing = Outgoing(
@@ -153,7 +155,7 @@ def compose(
         directory=directory,
         status=status,
         engine=engine,
-        program=program,
+        ownership=Ownership(inbox, program),
         delegations=delegations,
         task_client=task_client,
     )

@@ -37,6 +37,7 @@ class AgentConfig:
         cwd: working folder, "" for the workspace.
         confirm: `explicit` (the agent says so, or its run ends well) or `read` (the agent has read the message).
         patience: seconds for which an unconfirmed message holds back further ones, 0 for no limit.
+        window: messages that the agent may hold before further ones wait.
         restart_limit: restarts in a row without a confirmed message before the agent counts as failed.
         feed: the agent gets the posts of its projects.
     """
@@ -47,6 +48,7 @@ class AgentConfig:
     adapter: str = "jsonl"
     confirm: str = "explicit"
     patience: float = PATIENCE
+    window: int = 1
     restart_limit: int = 3
     feed: bool = False
 
@@ -76,6 +78,7 @@ class AgentConfig:
             adapter=adapter,
             confirm=confirm,
             patience=float(record.get("patience", PATIENCE)),
+            window=int(record.get("window", 1)),
             restart_limit=int(record.get("restart_limit", 3)),
             feed=record.get("feed") is True,
         )

@@ -1,7 +1,7 @@
 """Messages to the agent, from the log to the agent's confirmation.
 
-Nothing is queued here: one delivery at a time waits for the agent, and the agent holds at most `WINDOW` unconfirmed
-messages. The bus client sends in-progress beats for all open deliveries.
+Nothing is queued here: one delivery at a time waits for the agent, and the agent holds as many unconfirmed messages as
+its template allows. The bus client sends in-progress beats for all open deliveries.
 
 1. A message that the journal has as confirmed is acknowledged again and not handed over.
 2. Any other is written to the journal, then handed over, so that a second handing is known as one after any kill. It
@@ -82,6 +82,7 @@ class Inbox:
         confirm_on_read: a message is confirmed once the agent has read it; one that expects a reply, when the agent
             answers or after `patience` seconds.
         patience: seconds for which an unconfirmed message holds back further ones.
+        window: messages that the agent may hold before further ones wait.
         changed: called when the number of held messages changes.
     """
 
@@ -97,6 +98,7 @@ class Inbox:
         accept: Callable[[Ask], Awaitable[None]],
         confirm_on_read: bool,
         patience: float = PATIENCE,
+        window: int = 1,
         changed: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -111,7 +113,7 @@ class Inbox:
         self._patience = patience
         self._changed = changed
         self._now = now
-        self._window: Window[Held] = Window()
+        self._window: Window[Held] = Window(window)
         self._left: list[Held] = []
         self.confirmations = Confirmations(self._report, self._start)
         self._tasks: asyncio.TaskGroup | None = None

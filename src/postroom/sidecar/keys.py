@@ -13,6 +13,8 @@ import secrets
 from collections import Counter
 from dataclasses import dataclass, field
 
+from postroom.errors import PostroomError
+
 
 @dataclass(frozen=True, slots=True)
 class Key:
@@ -36,10 +38,12 @@ class Derivation:
     Attributes:
         message: sender and id of the message.
         redelivered: the agent may have handled it before.
+        over: the agent has said its last word on the message: what it says later does not belong to it.
     """
 
     message: str
     redelivered: bool
+    over: bool = False
     _ordinals: Counter[str] = field(default_factory=Counter)
 
     def key(self, kind: str, recipient: str, text: str) -> Key:
@@ -56,6 +60,21 @@ class Derivation:
         self._ordinals[what] += 1
         text = f"derived:{self.message}:{what}:{self._ordinals[what]}"
         return Key(text, repeatable=True, again=self.redelivered)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """What an action belongs to.
+
+    Attributes:
+        name: actions of one owner are carried out in order; "" for one that keeps its order with all others.
+        derivation: makes the action's key; None for a key that is used once.
+        fault: the action is refused for that.
+    """
+
+    name: str = ""
+    derivation: Derivation | None = None
+    fault: PostroomError | None = None
 
 
 def own_key(kind: str, key: str) -> Key:

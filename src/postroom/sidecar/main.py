@@ -45,15 +45,14 @@ from postroom.sidecar.gateway import (
 )
 from postroom.sidecar.renewal import CredentialRenewal
 from postroom.sidecar.wall import BREACHED, WallCheck, examine, harden
-from postroom.sidecar.window import WINDOW
 from postroom_a2a.nats.port import Frame
 
 CONNECT_TIMEOUT = 20.0
 SETTLE_TIMEOUT = 1.0
 """Seconds for open acknowledgements at the end."""
 
-BATCHES = {"PRIORITY": 256, "INBOX": WINDOW, "RECEIPTS": 8, "FEED": 8}
-"""Open deliveries of each stream. In the priority lane none may wait for another."""
+BATCHES = {"PRIORITY": 256, "RECEIPTS": 8, "FEED": 8}
+"""Open deliveries of each stream but the inbox. In the priority lane none may wait for another."""
 
 _log = get_logger(__name__)
 
@@ -199,11 +198,13 @@ class SidecarProcess:
 
     async def _pull(self, sidecar: Sidecar, bus: NatsBus, pulls: list[Subscription]) -> None:
         """Begin to pull, the priority lane first, and the inbox after the tasks of earlier runs."""
+        # No more of the inbox than the agent may hold: a crash counts against no message that it never saw.
+        batches = BATCHES | {"INBOX": self._config.agent.window}
         for stream, handler in sidecar.handlers(self._config.agent.feed).items():
             if stream == "INBOX":
                 await _recover(sidecar)
                 sidecar.priority.recovered.set()
-            pulls.append(await bus.consume(stream, bus.uid, handler, batch=BATCHES[stream]))
+            pulls.append(await bus.consume(stream, bus.uid, handler, batch=batches[stream]))
 
     def _renewer(self, bus: NatsBus) -> Callable[[str, float], Awaitable[None]]:
         async def accept(jwt: str, seconds: float) -> None:

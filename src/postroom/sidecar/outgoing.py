@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from postroom.errors import InvalidInput, PeerError
 from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert, RaiseAlert
-from postroom.protocol.envelope import Envelope, TaskRequest
+from postroom.protocol.envelope import EVERYBODY, Envelope, TaskRequest
 from postroom.protocol.ids import check_name, check_uid, message_id
 from postroom.sidecar.bus import PUBLISH_DEADLINE, BusClient, Published, publish_durably
 from postroom.sidecar.keys import Key
@@ -115,6 +115,11 @@ class Outgoing:
         check_name(chosen, "project")
         envelope = Envelope(id="", to=f"#{chosen}", message={}, sent_at=self._now())
         return await self._accept(subjects.feed(chosen, self._own), envelope, text, key)
+
+    async def announce(self, text: str, key: Key) -> str:
+        """Announce something on the worker's outbox; returns the id once the announcement is on disk."""
+        envelope = Envelope(id="", to=EVERYBODY, message={}, sent_at=self._now())
+        return await self._accept(subjects.outbox(self._own), envelope, text, key)
 
     @property
     def home(self) -> str:

@@ -28,8 +28,9 @@ from postroom.sidecar.adapters import (
 )
 from postroom.sidecar.agent import AgentGone, AgentHost, AgentProgram
 from postroom.sidecar.config import AgentConfig
+from postroom.sidecar.keys import Owner
 from postroom.sidecar.process import AgentProcess, Exit
-from postroom.sidecar.session import AgentSession, Handed, attend
+from postroom.sidecar.session import AgentSession, Handed, Hearing, attend
 from postroom.sidecar.status import StatusReporter
 
 LINGER = 10.0
@@ -210,7 +211,8 @@ class RequestRun:
         except (OSError, ValueError) as error:  # a word of the command may not be encodable
             _log.error("the agent cannot be started: %s", error)
             if isinstance(incoming, IncomingTask):
-                await self._act(Fail(incoming.id, f"the agent cannot be started: {error}"))
+                failed = Fail(incoming.id, f"the agent cannot be started: {error}")
+                await self._act(failed, runs.host.owner_of(failed))
             return "it cannot be started"
         session = self._session = AgentSession(process, PlainText(), runs.status)
         if self.ended.is_set():
@@ -222,7 +224,8 @@ class RequestRun:
             await asyncio.wait({feeding})
 
         try:
-            ended = await attend(session, self._act, runs.stop, runs.grace, withdraw)
+            hearing = Hearing(runs.host.owner_of, self._act)
+            ended = await attend(session, hearing, runs.stop, runs.grace, withdraw)
         finally:
             feeding.cancel()
         if ended != Exit(0):
@@ -244,8 +247,8 @@ class RequestRun:
             session.process.input.close()
             self._handed.set()
 
-    async def _act(self, action: Said) -> None:
-        await self._runs.host.act(self, action)
+    async def _act(self, action: Said, owner: Owner) -> None:
+        await self._runs.host.act(self, action, owner)
 
     def _over(self, how: str) -> None:
         """All that the run has said is carried out."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,9 @@ from postroom.tasks.engine import SKILL
 from postroom.tasks.execution import Execution
 from postroom.tasks.log import AttemptLost, ExecutorGone
 from postroom_a2a.messages import ROLE_USER, text_of
+
+HAD = 64
+"""Former tasks of the program that its lines may still name."""
 
 ANSWERED_BY = "urn:postroom:a2a:answered-by:1"
 """Key in the metadata of an answer: uid of its sender."""
@@ -39,13 +43,20 @@ class ProgramExecutor:
         self._grace = grace
         self._sessions: dict[str, AgentRun] = {}
         self._derivations: dict[str, Derivation] = {}
+        self._had: deque[str] = deque(maxlen=HAD)
         # By task, the run that asked a question: only that run can take the answer alone.
         self._asked: dict[str, AgentRun] = {}
         self._last: AgentRun | None = None
 
-    def derivation(self) -> Derivation | None:
-        """The keys of the task that the program works on, if it works on one."""
+    def derivation(self, task_id: str = "") -> Derivation | None:
+        """The keys of the task that the program works on, or of this very one; None if it does not."""
+        if task_id:
+            return self._derivations.get(task_id)
         return next(reversed(self._derivations.values()), None)
+
+    def had(self, task_id: str) -> bool:
+        """Whether the program was handed this task lately, and no longer works on it."""
+        return task_id in self._had
 
     async def ready(self) -> None:
         """Wait for a run of the program, and until the run before has let go of its task."""
@@ -84,6 +95,7 @@ class ProgramExecutor:
                 await self._kill(session)
         finally:
             del self._sessions[execution.id], self._derivations[execution.id]
+            self._had.append(execution.id)
         if not execution.settled.is_set():
             raise AttemptLost(f"the agent ended: {session.how_ended}")
         if execution.state.interrupted:

@@ -10,10 +10,13 @@ import asyncio
 import signal
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from postroom.observe import get_logger
-from postroom.sidecar.adapters import Adapter, End, Incoming, IncomingTask, Said
+from postroom.sidecar.action_queue import ActionQueue
+from postroom.sidecar.adapters import Adapter, End, Incoming, IncomingTask, Output, Said
+from postroom.sidecar.keys import Owner
 from postroom.sidecar.lines import LineReader, Overlong
 from postroom.sidecar.process import AgentProcess, Exit
 from postroom.sidecar.status import StatusReporter
@@ -191,17 +194,15 @@ class AgentSession:
         except BrokenPipeError:
             return
 
-    async def read_stdout(self, act: Callable[[Said], Awaitable[None]]) -> None:
-        """Carry out each line that the agent prints, one after the other, until it closes its output.
-
-        Meanwhile nothing is read: the pipe fills and the agent waits. That is the back-pressure.
-        """
+    async def read_stdout(self, hearing: Hearing, actions: ActionQueue) -> None:
+        """Put each line that the agent prints into the queue; returns when it has closed its output and all is done."""
         reader = LineReader()
         while data := await self.process.stdout.read(CHUNK):
             for line in reader.feed(data):
-                await self._act_on(line, act)
+                await self._hear(line, hearing, actions)
         for line in reader.finish():
-            await self._act_on(line, act)
+            await self._hear(line, hearing, actions)
+        await actions.done()
 
     async def read_stderr(self) -> None:
         """Log the agent's standard error and keep its last lines."""
@@ -217,17 +218,36 @@ class AgentSession:
         log_output("stderr", text)
         self.last_words.append(text[:LOGGED])
 
-    async def _act_on(self, line: str | Overlong, act: Callable[[Said], Awaitable[None]]) -> None:
+    async def _hear(self, line: str | Overlong, hearing: Hearing, actions: ActionQueue) -> None:
         if isinstance(line, Overlong):
             log_output("over-long line", line.prefix)
-        actions = self.adapter.skip() if isinstance(line, Overlong) else self.adapter.feed(line)
-        for action in actions:
-            await act(action)
+        heard = self.adapter.skip() if isinstance(line, Overlong) else self.adapter.feed(line)
+        for said in heard:
+            owner = hearing.owner_of(said)
+            if isinstance(said, Output):
+                await hearing.act(said, owner)  # it waits for nothing
+            else:
+                await actions.put(
+                    said, owner, len(line.prefix if isinstance(line, Overlong) else line)
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """What becomes of the lines of a run.
+
+    Attributes:
+        owner_of: to which message or task a line belongs that was just read.
+        act: carries it out.
+    """
+
+    owner_of: Callable[[Said], Owner]
+    act: Callable[[Said, Owner], Awaitable[None]]
 
 
 async def attend(
     session: AgentSession,
-    act: Callable[[Said], Awaitable[None]],
+    hearing: Hearing,
     stop: asyncio.Event,
     grace: float,
     withdraw: Callable[[], Awaitable[None]],
@@ -242,8 +262,9 @@ async def attend(
     process = session.process
     try:
         async with asyncio.TaskGroup() as tasks:
+            actions = ActionQueue(hearing.act, tasks)
             readers = [
-                tasks.create_task(session.read_stdout(act)),
+                tasks.create_task(session.read_stdout(hearing, actions)),
                 tasks.create_task(session.read_stderr()),
             ]
             ended = await end(session, stop, grace)
@@ -253,11 +274,13 @@ async def attend(
             await asyncio.wait(readers, timeout=drain)
             for task in readers:
                 task.cancel()
+            if left := await actions.cancel():
+                _log.warning("%d lines of the agent could not be carried out before its end", left)
     finally:
         process.close()
     final = End(ended.code, ended.signal, session.signalled, "\n".join(session.last_words))
-    for action in session.adapter.finish(final):
-        await act(action)
+    for said in session.adapter.finish(final):
+        await hearing.act(said, hearing.owner_of(said))
     session.over(ended.detail)
     return ended
 

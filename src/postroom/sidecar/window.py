@@ -6,10 +6,6 @@ import asyncio
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-WINDOW = 1
-"""Messages that the agent works on, and that are fetched ahead. One: each action belongs to the message that the
-agent holds, and a crash counts against no message that it never saw."""
-
 MOST = 64
 """Messages that the agent may hold, with those set aside. Each costs in-progress beats on the bus."""
 
@@ -28,7 +24,7 @@ class Window(Generic[T]):
         most: items at a time, with those set aside.
     """
 
-    def __init__(self, size: int = WINDOW, alone: float = ALONE, most: int = MOST) -> None:
+    def __init__(self, size: int = 1, alone: float = ALONE, most: int = MOST) -> None:
         self._size = size
         self._alone = alone
         self._most = most

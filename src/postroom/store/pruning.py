@@ -1,4 +1,4 @@
-"""What has ended and may be given up: messages, tasks, their events, and posts, a page at a time."""
+"""What has ended and may be given up: messages, tasks, their events, posts and announcements, a page at a time."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from sqlalchemy.ext.compiler import compiles
 from postroom.store.schema import (
     a2a_task_events,
     a2a_tasks,
+    announcements,
     deadletters,
     memberships,
     messages,
@@ -302,6 +303,39 @@ def _give_up_posts(session: Session, chosen: Sequence[Ended]) -> None:
     session.run(_FORGET_POSTS, {"keys": [row.key for row in chosen]})
 
 
+# ── announcements ───────────────────────────────────────────────────────────────────────────────────────────
+
+_ANNOUNCEMENT_SIZE = octets(announcements.c.text) + octets(announcements.c.message)
+_ANNOUNCEMENTS = prepared(
+    select(
+        announcements.c.seq,
+        announcements.c.id,
+        announcements.c.sender,
+        announcements.c.at,
+        _ANNOUNCEMENT_SIZE,
+    )
+    .where(announcements.c.seq > bindparam("after"))
+    .order_by(announcements.c.seq)
+    .limit(bindparam("most"))
+)
+_FORGET_ANNOUNCEMENTS = prepared(delete(announcements).where(among(announcements.c.seq, "keys")))
+
+
+def _announcements(session: Session, after: int, limit: int) -> list[Ended]:
+    rows = session.rows(_ANNOUNCEMENTS, after=after, most=limit)
+    return [Ended(seq, name, (sender,), at, at, size) for seq, name, sender, at, size in rows]
+
+
+def _announcement_sizes(session: Session) -> Sizes:
+    found = select(announcements.c.sender, func.sum(_ANNOUNCEMENT_SIZE))
+    rows = session.rows(found.group_by(announcements.c.sender))
+    return [((sender,), "", int(total)) for sender, total in rows]
+
+
+def _give_up_announcements(session: Session, chosen: Sequence[Ended]) -> None:
+    session.run(_FORGET_ANNOUNCEMENTS, {"keys": [row.key for row in chosen]})
+
+
 def _nothing_held(*_: object) -> set[int]:
     return set()
 
@@ -311,5 +345,8 @@ KINDS = {
     "tasks": Kind(_tasks, _task_sizes, _held_tasks, _give_up_tasks),
     "events": Kind(_events, _event_sizes, _nothing_held, _give_up_events),
     "posts": Kind(_posts, _post_sizes, _nothing_held, _give_up_posts),
+    "announcements": Kind(
+        _announcements, _announcement_sizes, _nothing_held, _give_up_announcements
+    ),
 }
 """The kinds that a rule of retention may name."""

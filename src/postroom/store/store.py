@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from postroom.store.agents import AgentStore
 from postroom.store.alerts import AlertStore
+from postroom.store.announcements import AnnouncementStore
 from postroom.store.blobs import BlobStore
 from postroom.store.credentials import CredentialStore
 from postroom.store.keys import KeyStore
@@ -21,7 +22,7 @@ class Store:
 
     Attributes:
         agents, blobs, credentials, keys, workers: identity, whose origin is here.
-        alerts, messages, pending, records: folded from the log.
+        alerts, announcements, messages, pending, records: folded from the log.
         tasks: folded from the log, as a projection of their own.
     """
 
@@ -33,6 +34,7 @@ class Store:
         self.keys = KeyStore(session)
         self.workers = WorkerStore(session)
         self.alerts = AlertStore(session)
+        self.announcements = AnnouncementStore(session)
         self.messages = MessageStore(session)
         self.pending = PendingStore(session)
         self.records = RecordStore(session)

@@ -8,8 +8,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 
 from postroom.bus.port import BusAdmin, MessageBusProvider
-from postroom.errors import InvalidInput, NotFound
-from postroom.projection.submit import submit
+from postroom.errors import InvalidInput
+from postroom.projection.submit import author_of, submit
 from postroom.protocol import subjects
 from postroom.protocol.content import Content, content
 from postroom.protocol.envelope import Envelope, TaskRequest
@@ -86,7 +86,7 @@ class Requests:
         if len(request.skill) > MAX_LABEL:
             raise InvalidInput(f"the name of a skill has at most {MAX_LABEL} characters")
         now = self._clock()
-        author, secret = await self._author(requester)
+        author = await self._database.point(lambda store: author_of(store, requester))
 
         def envelope(made: str) -> Envelope:
             return Envelope(
@@ -111,7 +111,7 @@ class Requests:
         done = await submit(
             self._bus,
             self._admin,
-            secret=secret,
+            secret=author.secret,
             recipient=worker.uid,
             subject=subjects.inbox(worker.uid, requester),
             key=request_key(key),
@@ -119,12 +119,12 @@ class Requests:
             earlier=earlier,
             new_key=self._new_key,
         )
-        return _untaken(done.envelope, requester, done.sequence, request), author
+        return _untaken(done.envelope, requester, done.sequence, request), author.agent
 
     async def given(self, requester: str, key: str, workers: Iterable[str]) -> str:
         """The one of `workers` that `requester` gave a task under that key of its message ids, "" if none."""
-        _, secret = await self._author(requester)
-        made = {worker: message_id(secret, worker, key) for worker in workers}
+        author = await self._database.point(lambda store: author_of(store, requester))
+        made = {worker: message_id(author.secret, worker, key) for worker in workers}
 
         def find(store: Store) -> str:
             for worker, request in made.items():
@@ -133,19 +133,6 @@ class Requests:
             return ""
 
         return await self._database.point(find)
-
-    async def _author(self, uid: str) -> tuple[Agent, bytes]:
-        """The requester, and the secret of its message ids."""
-
-        def find(store: Store) -> tuple[Agent, bytes] | None:
-            agent = store.agents.agent_by_uid(uid)
-            secret = store.agents.message_secret(uid)
-            return None if agent is None or agent.retired or secret is None else (agent, secret)
-
-        found = await self._database.point(find)
-        if found is None:
-            raise NotFound(f"there is no agent with the uid {uid!r}")
-        return found
 
 
 def request_key(key: str) -> str:

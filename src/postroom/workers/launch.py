@@ -310,6 +310,7 @@ def sidecar_config(
             "adapter": template.adapter,
             "confirm": template.confirm,
             "patience": template.patience,
+            "window": template.window,
             "feed": template.feed,
             "restart_limit": template.restart_limit,
         },

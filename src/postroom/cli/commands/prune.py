@@ -83,6 +83,7 @@ _THING = {
     "tasks": "tasks",
     "events": "events of tasks",
     "posts": "posts",
+    "announcements": "announcements",
     "audit": "files of the audit log",
 }
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from email.utils import formatdate
 from typing import Any
 from urllib.parse import unquote
 
@@ -50,6 +52,7 @@ class A2ARoutes:
         self._operations = operations
         self._others = others
         self._url = f"http://127.0.0.1:{port}"
+        self._since = time.time()  # a run never changes its card
         self._card = served_card(card, f"{self._url}{ENDPOINT}") if card else None
 
     async def handle(self, request: HttpRequest) -> Answer:
@@ -68,7 +71,7 @@ class A2ARoutes:
         if request.method == "GET" and path.removeprefix(ENDPOINT) in CARD_PATHS:
             if self._card is None:
                 raise NotFound("this worker has no Agent Card")
-            return card_answer(request, self._card)
+            return card_answer(request, self._card, self._since)
         if request.method == "POST" and path in {ENDPOINT, f"{ENDPOINT}/"}:
             return await self._answer(request, self._operations)
         raise NotFound(f"there is no {request.method} {request.path[:100]}")
@@ -77,7 +80,9 @@ class A2ARoutes:
         call_id: Id = None
         try:
             if not request.is_json:
-                raise RpcError(Code.INVALID_REQUEST, "the Content-Type is not application/json")
+                raise RpcError(
+                    Code.CONTENT_TYPE_NOT_SUPPORTED, "the Content-Type is not application/json"
+                )
             record = read_json(request.body)
             call_id = id_of(record)
             method, params = read_call(record)
@@ -130,11 +135,17 @@ async def _responses(
             yield json.dumps(refusal(call_id, error)).encode()
 
 
-def card_answer(request: HttpRequest, card: Card) -> Answer:
-    """A card with headers for caches; 304 for a client that has it already (RFC 9110, section 13.1.2)."""
+def card_answer(request: HttpRequest, card: Card, since: float = 0.0) -> Answer:
+    """A card with headers for caches; 304 for a client that has it already (RFC 9110, section 13.1.2).
+
+    Args:
+        since: since when the card is the same, 0 for an unknown instant.
+    """
     body = json.dumps(card).encode()
     tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = (("etag", tag), ("cache-control", f"private, max-age={CARD_AGE}"))
+    if since:
+        headers += (("last-modified", formatdate(since, usegmt=True)),)
     known = request.headers.get("if-none-match", "")
     if tag in known or known.strip() == "*":
         return 304, Content(headers, _pieces(), lambda: None)
@@ -177,6 +188,9 @@ def _parameters(request: HttpRequest) -> dict[str, str]:
         RpcError: no version is named. That means 0.3 (section 3.6.2), which has other names for its methods.
     """
     version = request.headers.get("a2a-version", "") or request.query.get("A2A-Version", "")
-    if not version:
+    if not version.strip():
         raise not_spoken()
-    return {"A2A-Version": version}
+    parameters = {"A2A-Version": version.strip()}
+    if extensions := request.headers.get("a2a-extensions", ""):
+        parameters["A2A-Extensions"] = extensions
+    return parameters

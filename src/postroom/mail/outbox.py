@@ -1,0 +1,181 @@
+"""Announcements: what an agent says to everybody of its organisation, kept on its outbox.
+
+Nobody is woken by one, and none has receipts: who wants to know reads the outbox, or follows it.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from postroom.bus.port import BusAdmin, Message, MessageBusProvider
+from postroom.errors import InvalidInput, ProtocolViolation
+from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_message
+from postroom.projection.retention import Over
+from postroom.projection.rules import Rule
+from postroom.projection.submit import author_of, submit
+from postroom.protocol import subjects
+from postroom.protocol.content import Content, content, parts_of, subject_of
+from postroom.protocol.envelope import EVERYBODY, Envelope
+from postroom.store.announcements import AnnouncementRow
+from postroom.store.database import Database, Store
+from postroom.store.parties import Party
+from postroom_a2a import strict_json
+from postroom_a2a.messages import context_of, text_of
+from postroom_a2a.times import format_time
+
+PAGE = 50
+"""Announcements of one answer where the caller names no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What an agent announced.
+
+    Attributes:
+        message: A2A Message.
+    """
+
+    seq: int
+    id: str
+    sender: Party
+    text: str
+    message: dict[str, Any]
+    at: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Shape of the API."""
+        return {
+            "seq": self.seq,
+            "id": self.id,
+            "from": self.sender.as_json(),
+            "text": self.text,
+            "parts": parts_of(self.message),
+            "subject": subject_of(self.message),
+            "thread": context_of(self.message) or None,
+            "at": format_time(self.at),
+        }
+
+
+class Outbox:
+    """The announcements of an organisation.
+
+    Args:
+        admin: reads a duplicate's record back.
+        space: asked before anything is written; raises `StateUnwritable` while the disk is full.
+    """
+
+    def __init__(
+        self,
+        bus: MessageBusProvider,
+        admin: BusAdmin,
+        database: Database,
+        changes: Changes,
+        *,
+        clock: Callable[[], float] = time.time,
+        new_key: Callable[[], str] = lambda: secrets.token_hex(16),
+        space: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._bus = bus
+        self._admin = admin
+        self._database = database
+        self._changes = changes
+        self._clock = clock
+        self._new_key = new_key
+        self._space = space
+
+    async def announce(self, sender: str, said: Content | str, *, key: str = "") -> Announcement:
+        """Announce in the name of `sender`; on return the announcement is in the log, on disk.
+
+        Raises:
+            InvalidInput: nothing is said, or a part is malformed.
+            MessageTooLarge: nothing was announced.
+            RequestTimeout, BusDisconnected: perhaps announced; announce again with the same key.
+        """
+        said = content(said)
+        author = await self._database.point(lambda store: author_of(store, sender))
+
+        def envelope(made: str) -> Envelope:
+            return Envelope(made, EVERYBODY, said.message(made, author.role), self._clock())
+
+        def earlier(made: str) -> Awaitable[AnnouncementRow | None]:
+            return self._database.point(lambda store: store.announcements.by_id(sender, made))
+
+        self._space()
+        done = await submit(
+            self._bus,
+            self._admin,
+            secret=author.secret,
+            recipient=EVERYBODY,
+            subject=subjects.outbox(sender),
+            key=key,
+            envelope=envelope,
+            earlier=earlier,
+            new_key=self._new_key,
+        )
+        row = await self._changes.until(
+            of_message(done.id),
+            lambda: earlier(done.id),
+            lambda row: row is not None,
+            FOLD_WAIT,
+            lambda row, change: change.row if change.kind == "announcement" else row,
+        )
+        row = row or _row(done.sequence, done.envelope, sender, self._clock())
+        return announcement(row, author.agent.party)
+
+    async def of(
+        self, sender: str, *, limit: int = PAGE, before: int = 0, after: int | None = None
+    ) -> list[Announcement]:
+        """Announcements of an agent, oldest first: the newest `limit`, or the first `limit` past `after`."""
+
+        def find(store: Store) -> list[Announcement]:
+            rows = store.announcements.of(sender, limit=limit, before=before, after=after)
+            return _shown(store, rows)
+
+        return await self._database.read(find)
+
+
+def _shown(store: Store, rows: Sequence[AnnouncementRow]) -> list[Announcement]:
+    known = store.agents.parties(row.sender for row in rows)
+    return [announcement(row, known[row.sender]) for row in rows]
+
+
+def announcement(row: AnnouncementRow, sender: Party) -> Announcement:
+    """One announcement."""
+    return Announcement(row.seq, row.id, sender, row.text, json.loads(row.message), row.at)
+
+
+# ── the fold ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _fold_announcement(store: Store, record: Message) -> list[Change]:
+    try:
+        said = subjects.parse(record.subject)
+        envelope = Envelope.decode(record.payload)
+    except (InvalidInput, ProtocolViolation):
+        return []
+    if said.kind != "outbox" or envelope.to != EVERYBODY:
+        return []
+    row = _row(record.sequence, envelope, said.sender, record.timestamp)
+    if not store.announcements.insert(row):
+        return []
+    return [Change("announcement", row.seq, row.id, row.sender, row=row)]
+
+
+def _row(seq: int, envelope: Envelope, sender: str, at: float) -> AnnouncementRow:
+    message = strict_json.dumps(envelope.message).decode()
+    return AnnouncementRow(seq, envelope.id, sender, text_of(envelope.message), message, at)
+
+
+def _over(store: Store, record: Message, _: float) -> bool:
+    return not store.announcements.has(record.sequence)
+
+
+RULES: dict[str, tuple[Rule, ...]] = {"OUTBOX": (_fold_announcement,)}
+
+OVER: dict[str, Over] = {"OUTBOX": Over(_over)}
+"""What is no announcement, or was given up (`store.pruning`), also leaves the log before its time there is over."""
