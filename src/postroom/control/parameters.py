@@ -32,6 +32,11 @@ After = Annotated[
     ),
 ]
 
+Past = Annotated[
+    int | None,
+    Query(ge=0, le=MAX_SEQUENCE, description="Only what is newer than this sequence."),
+]
+
 Seconds = Annotated[
     float, Query(ge=0, le=LONGEST_WAIT, description="The most seconds that the answer may take.")
 ]

@@ -6,6 +6,7 @@ from typing import Any, TypedDict
 
 from postroom.protocol.shapes import (
     Alert,
+    Announcement,
     Blob,
     Credential,
     Dead,
@@ -43,6 +44,13 @@ class Posts(TypedDict):
     """Posts of a project, the oldest first; `next` is the `before` of the earlier ones, null if there are none."""
 
     posts: list[Post]
+    next: int | None
+
+
+class Announcements(TypedDict):
+    """Announcements of an agent, the oldest first; `next` is the `before` (or `after`) of the next page."""
+
+    announcements: list[Announcement]
     next: int | None
 
 

@@ -145,13 +145,13 @@ Announcement = TypedDict(
         "id": str,
         "from": Party,
         "text": str,
-        "parts": list[dict[str, Any]],
+        "parts": list[Part],
         "subject": str,
         "thread": str | None,
-        "at": str,
+        "at": Time,
     },
 )
-"""What an agent says to everybody of its organisation; `at` is RFC 3339."""
+Announcement.__doc__ = "What an agent says to everybody of its organisation."
 
 
 class Wall(TypedDict):

@@ -19,6 +19,7 @@ CARD = {"name": "echo", "version": "1", "skills": [{"id": "echo", "name": "echo"
 
 VALUES: dict[str, Any] = {
     # Those of one shape come before those of any shape.
+    "Announcement.thread": None,
     "Alert.kind": "worker-ended",
     "Alert.text": "it ended with exit code 3",
     "Artifact.id": "report",
@@ -178,6 +179,7 @@ VALUES: dict[str, Any] = {
 
 BODIES: dict[str, Any] = {
     "AckBody": {"ids": [MESSAGE], "state": "seen"},
+    "AnnouncementBody": {"text": "the build is green"},
     "AnswerBody": {"text": "Monday's, please"},
     "BackupBody": {"file": "/backup/postroom.backup", "passphrase": "a long sentence that I know"},
     "CancelBody": {"reason": "no longer needed"},

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated
 
-from fastapi import Query
 from fastapi.responses import StreamingResponse
 
 from postroom.control import sse
 from postroom.control.bodies import AckBody
 from postroom.control.described import STORING, fails, streams
 from postroom.control.hot_routes import hot
-from postroom.control.parameters import After, Limit, MessageRef, Seconds
+from postroom.control.parameters import After, Limit, MessageRef, Past, Seconds
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.control.routing import Routes
@@ -22,8 +20,6 @@ from postroom.projection.changes import of_agent
 from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Scope
 from postroom.protocol.receipts import State
-
-Past = Annotated[int | None, Query(ge=0)]
 
 
 def router(parts: Parts) -> Routes:
