@@ -320,11 +320,10 @@ def _make_folders(settings: Settings) -> None:
 
 
 def _set_aside(settings: Settings) -> str:
-    """Move the folder and the database of a removed organisation away; returns the folder's new path, "" if there was
+    """Move the folder and the rows of a removed organisation away; returns the folder's new path, "" if there was
     none.
     """
-    if not settings.memory:
-        set_aside(settings)
+    set_aside(settings)
     aside = settings.orgs / REMOVED / f"{settings.org}-{time.time_ns()}"
     try:
         if not settings.home.exists():

@@ -43,25 +43,27 @@ class Announcement:
     listen: tuple[str, ...] = ()
     tls: shapes.Certificate | None = None
     notes: tuple[str, ...] = ()
+    logins: tuple[str, ...] = ()
     database: str = ""
 
     def as_json(self) -> shapes.Server:
-        """Shape of the API: without the key, and without who asks."""
+        """Shape of the API: all but the key and whom it makes its bearer."""
         return {
-            "url": self.url,
+            **self.for_all(),
             "pid": self.pid,
             "nats_url": self.nats_url,
             "nats_pid": self.nats_pid,
-            "started_at": self.started_at,
             "state": self.state,
             "ca": self.ca,
-            "listen": list(self.listen),
             "tls": self.tls,
             "notes": list(self.notes),
+            "logins": list(self.logins),
             "database": self.database,
         }
 
-    logins: tuple[str, ...] = ()
+    def for_all(self) -> shapes.Server:
+        """What everybody may know."""
+        return {"url": self.url, "listen": list(self.listen), "started_at": self.started_at}
 
 
 def prepare(settings: Settings) -> None:

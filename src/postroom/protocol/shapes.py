@@ -355,22 +355,24 @@ class Certificate(TypedDict):
 
 
 class Server(TypedDict):
-    """The process of the post room and its addresses; `nats_pid` 0 for servers of somebody else.
+    """The process of the post room and its addresses; who does not operate is shown the first three.
 
-    `listen` are the URLs for other machines, `notes` sentences about this start, `database` "" for files in `state`.
+    `listen` are the URLs for other machines, `logins` what others type there. `nats_pid` is 0 for servers of somebody
+    else, `notes` are sentences about this start, `database` is "" for files in `state`.
     """
 
     url: str
-    pid: int
-    nats_url: str
-    nats_pid: int
-    started_at: Time
-    state: str
-    ca: str
     listen: list[str]
-    tls: Certificate | None
-    notes: list[str]
-    database: str
+    started_at: Time
+    pid: NotRequired[int]
+    nats_url: NotRequired[str]
+    nats_pid: NotRequired[int]
+    state: NotRequired[str]
+    ca: NotRequired[str]
+    tls: NotRequired[Certificate | None]
+    notes: NotRequired[list[str]]
+    logins: NotRequired[list[str]]
+    database: NotRequired[str]
 
 
 class Status(TypedDict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from postroom.control.described import STORING, fails
 from postroom.control.parameters import Before, LetterRef, Limit, next_page
 from postroom.control.parts import Parts
-from postroom.control.principals import needs
+from postroom.control.principals import Caller, needs
 from postroom.control.routing import Routes
 from postroom.errors import Conflict, NotFound
 from postroom.protocol import answers, shapes
@@ -19,18 +19,18 @@ def router(parts: Parts) -> Routes:
 
     @routes.get("")
     @needs(Scope.READ)
-    async def deadletters(limit: Limit = 50, before: Before = 0) -> answers.Deadletters:
+    async def deadletters(me: Caller, limit: Limit = 50, before: Before = 0) -> answers.Deadletters:
         """List the messages that could not be delivered, the newest first."""
-        found = await letters.all(limit, before)
+        found = await letters.all(limit, before, only=me.only)
         older = next_page(found, limit, lambda letter: letter.id)
         return {"deadletters": [letter.as_json() for letter in found], "next": older}
 
     @routes.get("/{letter}")
     @needs(Scope.READ)
     @fails(NotFound, Conflict)
-    async def show(letter: LetterRef) -> shapes.Dead:
+    async def show(letter: LetterRef, me: Caller) -> shapes.Dead:
         """Show a dead letter."""
-        return (await letters.get(await letters.find(letter))).as_json()
+        return (await letters.get(await letters.find(letter, me.only))).as_json()
 
     @routes.post("/{letter}/requeue", status_code=201)
     @needs(Scope.OPERATE)

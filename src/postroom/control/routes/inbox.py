@@ -87,7 +87,7 @@ def router(parts: Parts) -> Routes:
     @fails(NotFound, Conflict, *STORING)
     async def seen(message_id: MessageRef, me: Caller) -> shapes.Mail:
         """Say that a message to the caller was read."""
-        named = await parts.office.find(message_id)
+        named = await parts.office.find(message_id, me.only)
         done = await inboxes.acknowledge(me.uid, [named], State.SEEN)
         if not done.mails:
             raise NotFound(f"there is no message {named!r} to you")

@@ -39,7 +39,7 @@ def router(parts: Parts) -> Routes:
             body.content,
             expects_reply=body.expects_reply,
             key=body.key,
-            reply_to=await office.find(body.reply_to),
+            reply_to=await office.find(body.reply_to, me.only),
             expires_in=body.expires_in or 0.0,
             folded=False,
         )
@@ -61,13 +61,10 @@ def router(parts: Parts) -> Routes:
         With `wait` it answers when the message has reached that state or a later one, after `timeout` seconds in any
         case; the wait ends with its caller.
         """
-        message_id = await office.find(message_id)
-        mail = await office.get(message_id)
-        if not me.sees(mail.sender.uid, mail.recipient.uid):
-            raise NotFound(f"there is no message {message_id!r}")
-        if wait:
-            mail = await office.wait(message_id, State(wait), timeout)
-        return mail.as_json()
+        message_id = await office.find(message_id, me.only)
+        if not wait:
+            return (await office.get(message_id, me.only)).as_json()
+        return (await office.wait(message_id, State(wait), timeout, me.only)).as_json()
 
     @routes.get("/chats/{ref}/messages")
     @needs(Scope.READ)

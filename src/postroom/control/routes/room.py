@@ -24,19 +24,24 @@ def router(parts: Parts, announcement: Callable[[], Announcement]) -> Routes:
     @routes.get("/status")
     @needs(Scope.READ)
     async def status(me: Caller) -> shapes.Status:
-        """Show the post room, its workers, and what needs a person."""
+        """Show the post room, its workers, and what needs a person.
+
+        Who does not operate is shown what is their own alone, and of `server` only what everybody may know.
+        """
+        everything = me.allows(Scope.OPERATE)
+        standing = await parts.alerts.standing(ALERTS_SHOWN) if everything else []
         return {
             "version": __version__,
-            "server": announcement().as_json(),
+            "server": announcement().as_json() if everything else announcement().for_all(),
             "org": me.org,
             "me": {"uid": me.uid, "nick": me.nick},
-            "workers": await parts.views.all(),
-            "deadletters": await parts.deadletters.count(),
+            "workers": await parts.views.all() if everything else [],
+            "deadletters": await parts.deadletters.count(me.only),
             "inbox": (await parts.office.unread([me.uid])).get(me.uid, 0),
-            "attention": [task.as_json() for task in await parts.tasks.attention()],
-            "audit": parts.audit.trouble,
+            "attention": [task.as_json() for task in await parts.tasks.attention(me.only)],
+            "audit": parts.audit.trouble if everything else "",
             "bus": _bus(parts),
-            "alerts": [alert.as_json() for alert in await parts.alerts.standing(ALERTS_SHOWN)],
+            "alerts": [alert.as_json() for alert in standing],
         }
 
     @routes.post("/shutdown", status_code=202)

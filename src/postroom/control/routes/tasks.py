@@ -58,6 +58,7 @@ def router(parts: Parts) -> Routes:
     @needs(Scope.READ)
     @fails(NotFound)
     async def listing(
+        me: Caller,
         state: TaskState | None = None,
         worker: str = "",
         requester: str = "",
@@ -74,6 +75,7 @@ def router(parts: Parts) -> Routes:
             open_only=open_only,
             limit=limit,
             before=before,
+            only=me.only,
         )
         older = next_page(found, limit, lambda view: view.requested)
         return {"tasks": [view.as_json() for view in found], "next": older}
@@ -83,7 +85,10 @@ def router(parts: Parts) -> Routes:
     @needs(Scope.READ)
     @fails(NotFound, Conflict)
     async def show(
-        task: TaskRef, wait: Literal["", "final", "settled"] = "", timeout: Seconds = 30.0
+        task: TaskRef,
+        me: Caller,
+        wait: Literal["", "final", "settled"] = "",
+        timeout: Seconds = 30.0,
     ) -> shapes.Task:
         """Show a task, at once or when it has come so far.
 
@@ -91,16 +96,18 @@ def router(parts: Parts) -> Routes:
         `timeout` seconds in any case; the wait ends with its caller.
         """
         if not wait:
-            return (await tasks.get(task)).as_json()
-        return (await tasks.wait(task, timeout, settled=wait == "settled")).as_json()
+            return (await tasks.get(task, me.only)).as_json()
+        return (await tasks.wait(task, timeout, settled=wait == "settled", only=me.only)).as_json()
 
     @routes.get("/{task}/events")
     @hot
     @needs(Scope.READ)
     @fails(NotFound, Conflict)
-    async def events(task: TaskRef, after: After = 0, limit: Limit = 50) -> answers.TaskEvents:
+    async def events(
+        task: TaskRef, me: Caller, after: After = 0, limit: Limit = 50
+    ) -> answers.TaskEvents:
         """Read the changes of a task, the oldest first."""
-        found = await tasks.events(task, after=after, limit=limit)
+        found = await tasks.events(task, after=after, limit=limit, only=me.only)
         later = next_page(found, limit, lambda event: event.seq)
         return {"events": [event.as_json() for event in found], "next": later}
 
@@ -109,13 +116,13 @@ def router(parts: Parts) -> Routes:
     @needs(Scope.READ)
     @fails(NotFound, Conflict)
     @streams(update=shapes.TaskEvent, trouble=shapes.Trouble)
-    async def stream(task: TaskRef, after: After = 0) -> StreamingResponse:
+    async def stream(task: TaskRef, me: Caller, after: After = 0) -> StreamingResponse:
         """Follow a task until it ends.
 
         Events `update`, each a change; `id:` is the sequence to come back with. Beside them `trouble`: what keeps the
         task now.
         """
-        named = (await tasks.find(task)).id
+        named = (await tasks.find(task, me.only)).id
         headers = {"Cache-Control": "no-store"}
         updates = _updates(parts, named, after)
         return StreamingResponse(updates, media_type="text/event-stream", headers=headers)
@@ -130,7 +137,9 @@ def router(parts: Parts) -> Routes:
         has ended otherwise.
         """
         wish = body or CancelBody()
-        view = await tasks.cancel(task, me.uid, reason=wish.reason, timeout=wish.timeout)
+        view = await tasks.cancel(
+            task, me.uid, reason=wish.reason, timeout=wish.timeout, only=me.only
+        )
         acted_on(task=view.id)
         return view.as_json()
 
@@ -142,7 +151,7 @@ def router(parts: Parts) -> Routes:
 
         200 says that the answer is on disk; of two the first one counts. 409 if the task waits for no answer.
         """
-        view = await tasks.answer(task, me.uid, body.content)
+        view = await tasks.answer(task, me.uid, body.content, only=me.only)
         acted_on(task=view.id)
         return view.as_json()
 
