@@ -20,6 +20,7 @@ CARD = {"name": "echo", "version": "1", "skills": [{"id": "echo", "name": "echo"
 VALUES: dict[str, Any] = {
     # Those of one shape come before those of any shape.
     "Announcement.thread": None,
+    "Alert.id": 7,
     "Alert.kind": "worker-ended",
     "Alert.text": "it ended with exit code 3",
     "Artifact.id": "report",

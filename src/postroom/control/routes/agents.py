@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroom.control.described import fails
-from postroom.control.parameters import AgentRef, Words
+from postroom.control.parameters import AgentRef, Skill, Words
 from postroom.control.parts import Parts
 from postroom.control.principals import anyone, needs
 from postroom.control.routing import Routes
@@ -21,7 +21,7 @@ def router(parts: Parts) -> Routes:
 
     @routes.get("")
     @needs(Scope.READ)
-    async def agents(skill: Words = "", text: Words = "") -> answers.Agents:
+    async def agents(skill: Skill = "", text: Words = "") -> answers.Agents:
         """List everybody with an address.
 
         With `skill` (id, name or tag) or `text` those whose Agent Card has it.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Annotated
 
+from fastapi import Query
 from fastapi.responses import StreamingResponse
 
 from postroom.control import sse
@@ -21,6 +23,8 @@ from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Scope
 from postroom.protocol.receipts import State
 
+Unread = Annotated[bool, Query(description="Only what was not read.")]
+
 
 def router(parts: Parts) -> Routes:
     """The routes."""
@@ -36,7 +40,7 @@ def router(parts: Parts) -> Routes:
         after: Past = None,
         wait: Seconds = 0.0,
         *,
-        unread: bool = False,
+        unread: Unread = False,
     ) -> answers.Inbox:
         """Read the messages to the caller.
 

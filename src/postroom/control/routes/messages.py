@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from fastapi import Query
 
 from postroom.control.bodies import MessageBody
 from postroom.control.described import STORING, fails
@@ -16,6 +18,11 @@ from postroom.errors import Conflict, ContentNotTaken, NotFound
 from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Scope
 from postroom.protocol.receipts import State
+
+Until = Annotated[
+    Literal["", "accepted", "delivered", "seen", "answered"],
+    Query(description="The state to wait for."),
+]
 
 
 def router(parts: Parts) -> Routes:
@@ -53,7 +60,7 @@ def router(parts: Parts) -> Routes:
     async def show(
         message_id: MessageRef,
         me: Caller,
-        wait: Literal["", "accepted", "delivered", "seen", "answered"] = "",
+        wait: Until = "",
         timeout: Seconds = 30.0,
     ) -> shapes.Mail:
         """Show a message, at once or when it has come so far.

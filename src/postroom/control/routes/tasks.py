@@ -14,7 +14,7 @@ from postroom.control.bodies import AnswerBody, CancelBody, TaskBody
 from postroom.control.described import STORING, fails, streams
 from postroom.control.hot_routes import hot
 from postroom.control.in_flight import acted_on
-from postroom.control.parameters import After, Before, Limit, Seconds, TaskRef, next_page
+from postroom.control.parameters import After, Before, Limit, Ref, Seconds, TaskRef, next_page
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.control.routing import Routes
@@ -26,7 +26,17 @@ from postroom.protocol.principal import Scope
 from postroom.tasks.views import Known, TaskEvent, event
 from postroom_a2a.task_state import TaskState
 
-Open = Annotated[bool | None, Query(alias="open")]
+Open = Annotated[
+    bool | None,
+    Query(alias="open", description="Only open tasks, or with false only those that have ended."),
+]
+InState = Annotated[TaskState | None, Query(description="Only tasks in this state.")]
+
+
+Until = Annotated[
+    Literal["", "final", "settled"],
+    Query(description="What to wait for: its end, or with `settled` also a question."),
+]
 
 
 def router(parts: Parts) -> Routes:
@@ -59,9 +69,9 @@ def router(parts: Parts) -> Routes:
     @fails(NotFound)
     async def listing(
         me: Caller,
-        state: TaskState | None = None,
-        worker: str = "",
-        requester: str = "",
+        state: InState = None,
+        worker: Ref = "",
+        requester: Ref = "",
         limit: Limit = 50,
         before: Before = 0,
         *,
@@ -87,7 +97,7 @@ def router(parts: Parts) -> Routes:
     async def show(
         task: TaskRef,
         me: Caller,
-        wait: Literal["", "final", "settled"] = "",
+        wait: Until = "",
         timeout: Seconds = 30.0,
     ) -> shapes.Task:
         """Show a task, at once or when it has come so far.
