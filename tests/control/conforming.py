@@ -8,14 +8,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
+from unittest.mock import MagicMock
 
-from fastapi import FastAPI
+import httpx2
 from jsonschema_rs import Draft202012Validator
 
+from postroom.control.api import build_api
 from postroom.control.openapi.document import document
 
 JSON = ("application/json", "application/problem+json")
+
+
+@cache
+def contract() -> Contract:
+    """The contract of the API, the default organisation's."""
+    app, _ = build_api(MagicMock(), MagicMock(), MagicMock())
+    return Contract(document(app))
 
 
 class Contract:
@@ -37,10 +47,14 @@ class Contract:
         ]
         self._validators: dict[str, Draft202012Validator] = {}
 
-    @classmethod
-    def of(cls, app: FastAPI) -> Contract:
-        """The contract of `app`."""
-        return cls(document(app))
+    async def hold(self, response: httpx2.Response) -> None:
+        """Check an answer that a client got; a stream only by its head."""
+        kind = response.headers.get("content-type", "")
+        if kind.partition(";")[0] in JSON:
+            await response.aread()
+        read = response.content if response.is_stream_consumed else b""
+        request = response.request
+        self.check(request.method, request.url.path, response.status_code, kind, read)
 
     def operation(self, method: str, path: str) -> dict[str, Any] | None:
         """What the document says of a request; None where it says nothing."""
@@ -62,7 +76,7 @@ class Contract:
         content = operation["responses"][str(status)].get("content", {})
         kind = media_type.partition(";")[0]
         assert not content or kind in content, f"{about}: {kind!r} is undocumented"
-        if kind in JSON and content:
+        if kind in JSON and content and method != "HEAD":
             self._validate(content[kind]["schema"], json.loads(body), about)
 
     def _validate(self, schema: Mapping[str, Any], value: Any, about: str) -> None:

@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from typing import Any
-from unittest.mock import MagicMock
 
 import pytest
 from jsonschema_rs import Draft202012Validator
 
-from postroom.control.api import build_api
-from postroom.control.openapi.document import document
 from postroom.errors import PROBLEM_TYPE
 from postroom.protocol.principal import Scope
+from tests.control.conforming import contract
 
 EVERY_ERROR = {"400", "403", "431"}
 
 
 @pytest.fixture(scope="module")
 def described() -> dict[str, Any]:
-    app, _ = build_api(MagicMock(), MagicMock(), MagicMock())
-    return document(app)
+    return contract().document
 
 
 def operations(described: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

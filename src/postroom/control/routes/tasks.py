@@ -34,8 +34,10 @@ InState = Annotated[TaskState | None, Query(description="Only tasks in this stat
 
 
 Until = Annotated[
-    Literal["", "final", "settled"],
-    Query(description="What to wait for: its end, or with `settled` also a question."),
+    Literal["", "final", "settled", "changed"],
+    Query(
+        description="What to wait for: its end, with `settled` also a question, with `changed` any change."
+    ),
 ]
 
 
@@ -98,15 +100,19 @@ def router(parts: Parts) -> Routes:
         task: TaskRef,
         me: Caller,
         wait: Until = "",
+        after: After = 0,
         timeout: Seconds = 30.0,
     ) -> shapes.Task:
         """Show a task, at once or when it has come so far.
 
         With `wait` it answers when the task is final, or with `settled` also when it waits for an answer, after
-        `timeout` seconds in any case; the wait ends with its caller.
+        `timeout` seconds in any case; with `changed` when it has a record past the sequence `after`. The wait ends with
+        its caller.
         """
         if not wait:
             return (await tasks.get(task, me.only)).as_json()
+        if wait == "changed":
+            return (await tasks.reached(task, after + 1, timeout, me.only)).as_json()
         return (await tasks.wait(task, timeout, settled=wait == "settled", only=me.only)).as_json()
 
     @routes.get("/{task}/events")
