@@ -10,7 +10,7 @@ from postroom import errors
 from postroom.client.calls import task_ref
 from postroom.client.http import Client
 from postroom.client.locate import ServerAddress
-from postroom.client.stream import RECONNECT, EventStream
+from postroom.client.stream import RECONNECT, EventStream, Losses
 from postroom.client.transport import Transport
 from tests.client.conftest import Pauses
 from tests.client.standin import DEADLINE, TASK, TOKEN, Standin, change, frame, problem, task
@@ -22,7 +22,7 @@ def updates(*events: dict[str, object]) -> bytes:
 
 def soon(stream: EventStream) -> EventStream:
     """The same without pauses between its connections."""
-    stream._retry = replace(RECONNECT, base=0.0)
+    stream._losses = Losses(replace(RECONNECT, base=0.0))
     return stream
 
 

@@ -20,7 +20,7 @@ from postroom.client.calls import (
 from postroom.client.locate import ServerAddress, locate
 from postroom.client.rules import Locate
 from postroom.client.transport import Transport
-from postroom.errors import NotFound, PostroomError
+from postroom.errors import PostroomError
 from postroom.protocol.ids import check_message_id, check_name
 
 if TYPE_CHECKING:
@@ -93,10 +93,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
 
     def me(self) -> dict[str, Any]:
         """Whose key this is."""
-        try:
-            return self._get("/v1/me")
-        except NotFound:  # a post room from before that route
-            return self._get("/v1/status")["me"]
+        return self._get("/v1/me")
 
     def status(self) -> Status:
         """The status of the whole post room."""

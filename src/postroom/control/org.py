@@ -59,6 +59,7 @@ from postroom.tasks.assignment import TaskAssigner
 from postroom.tasks.reports import TaskReports
 from postroom.tasks.requests import Requests
 from postroom.tasks.service import OrgTaskService
+from postroom.tasks.silence import SilentTasks
 from postroom.workers.issuer import Issuer
 from postroom.workers.lifecycle import Workers
 from postroom.workers.parts import WorkerParts
@@ -178,8 +179,13 @@ async def _open_parts(
         requests,
         running=workers.running,
         there=lambda uid: workers.running(uid) or base.callers.there(uid),
+        owner=base.owner.uid,
         blocker=states.blocker,
     )
+    silent = SilentTasks(
+        base.database, base.alerts.raise_alert, base.callers.there, base.settings.stale_after
+    )
+    base.background.start(silent.run(), "silent-tasks")
     workers.on_limit(partial(_fail_at_work, base, tasks))
     in_flight = installation.in_flight
     iam = LocalIAM(

@@ -8,12 +8,14 @@ from dataclasses import fields, replace
 from operator import attrgetter
 
 from sqlalchemy import (
+    ColumnElement,
     and_,
     bindparam,
     case,
     false,
     func,
     literal_column,
+    or_,
     select,
     update,
 )
@@ -101,6 +103,13 @@ _EVENTS_OF = prepared(
     .order_by(a2a_task_events.c.seq)
     .limit(bindparam("most"))
 )
+_SILENT = prepared(
+    select(*HEAD)
+    .where(_OPEN, among(a2a_tasks.c.worker, "workers"))
+    .where(a2a_tasks.c.state.not_in(_INTERRUPTED), a2a_tasks.c.updated_at < bindparam("before"))
+    .order_by(a2a_tasks.c.requested_seq)
+    .limit(BATCH)
+)
 _EVENTS_AT = prepared(select(*EVENT).where(among(a2a_task_events.c.seq, "seqs")))
 _QUEUE = prepared(
     select(a2a_tasks.c.requested_seq, a2a_tasks.c.state)
@@ -186,9 +195,11 @@ class TaskStore:
         task = compose(json.loads(row.snapshot), changes)
         return replace(row, snapshot=strict_json.dumps(task).decode())
 
-    def tasks_by_prefix(self, prefix: str, limit: int = 2) -> list[TaskHead]:
+    def tasks_by_prefix(self, prefix: str, limit: int = 2, party: str = "") -> list[TaskHead]:
         """As `ports.Tasks`."""
         found = select(*HEAD).where(a2a_tasks.c.id >= prefix, a2a_tasks.c.id < prefix + "g")
+        if party:
+            found = found.where(_of_party(party))
         return self._session.all(TaskHead, found.order_by(a2a_tasks.c.id).limit(page(limit)))
 
     def events_of(self, task: str, after: int = 0, limit: int = 100) -> list[TaskEventRow]:
@@ -209,6 +220,7 @@ class TaskStore:
         open_only: bool | None = None,
         limit: int,
         before: int = 0,
+        party: str = "",
     ) -> list[TaskHead]:
         """As `ports.Tasks`."""
         found = select(*HEAD).order_by(a2a_tasks.c.requested_seq.desc()).limit(page(limit))
@@ -216,6 +228,8 @@ class TaskStore:
             found = found.where(a2a_tasks.c.worker == worker)
         if requester:
             found = found.where(a2a_tasks.c.requester == requester)
+        if party:
+            found = found.where(_of_party(party))
         if states:
             found = found.where(a2a_tasks.c.state.in_(states))
         if open_only is not None:
@@ -267,6 +281,10 @@ class TaskStore:
         found = found.where(ranked.c.turn <= MAX_ASKING).order_by(a2a_tasks.c.requested_seq)
         return self._session.all(TaskHead, found.limit(MAX_PAGE))
 
+    def silent(self, workers: Collection[str], before: float) -> list[TaskHead]:
+        """As `ports.Tasks`."""
+        return self._session.all(TaskHead, _SILENT, workers=workers, before=before)
+
     def untaken_tasks(self, after: int = 0) -> list[TaskRow]:
         """As `ports.Tasks`."""
         return self._session.all(TaskRow, _UNTAKEN_TASKS, after=after)
@@ -299,3 +317,7 @@ class TaskStore:
         found = select(*HEAD).where(a2a_tasks.c.requested_seq > after)
         found = found.order_by(a2a_tasks.c.requested_seq)
         return self._session.all(TaskHead, found.limit(page(limit)))
+
+
+def _of_party(uid: str) -> ColumnElement[bool]:
+    return or_(a2a_tasks.c.worker == uid, a2a_tasks.c.requester == uid)

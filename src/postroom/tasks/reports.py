@@ -139,7 +139,7 @@ class TaskReports:
         raise RequestTimeout("the task is changed all the time", remedy="say it again")
 
     async def _own(self, agent: str, ref: str) -> TaskRow:
-        row = await self._office.find(ref)
+        row = await self._office.find(ref, agent)
         if row.worker != agent:
             raise NotFound(f"no task {row.id[:SHORT_ID]} was given to you")
         return row
