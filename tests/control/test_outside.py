@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.priority import Input, Update
 from postroom.protocol.tasks import task_id
+from postroom.tasks.silence import SilentTasks
 from postroom_a2a.messages import text_message
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import SECONDS, Hand, TaskRoom, task_room
@@ -460,6 +462,35 @@ async def test_it_is_chosen_by_skill_while_it_is_there(house: House):
     assert (await house.room.post("", skill="translate", text="x"))["worker"]["nick"] == "paul"
     await otto.get("/me")
     assert (await house.room.post("", skill="translate", text="y"))["worker"]["nick"] == "otto"
+
+
+@pytest.mark.parametrize(
+    "calls, later, raised", [(False, 301, True), (True, 301, False), (True, 3601, True)]
+)
+async def test_a_task_of_which_its_agent_says_nothing_raises_an_alert(
+    house: House, calls: bool, later: float, raised: bool
+):
+    room = house.room
+    otto = await house.outsider("otto")
+    taken, seen, fresh = [(await room.delegate("@otto"))["id"] for _ in range(3)]
+    await otto.say(taken, "working")
+    requests = {mail["task"]: mail["id"] for mail in await otto.inbox()}
+    await otto.post("/inbox/ack", ids=[requests[seen]], state="seen")
+    silent = SilentTasks(
+        room.parts.database,
+        room.parts.alerts.raise_alert,
+        lambda _: calls,
+        300.0,
+        clock=lambda: time.time() + later,
+    )
+    for _ in range(2):  # each is told once
+        await silent.look()
+    said = [text for nick, text in await room.alerts() if nick == "otto"]
+    named = {task[:8] for task in (taken, seen, fresh) for text in said if task[:8] in text}
+    assert (len(said), named) == ((2, {taken[:8], seen[:8]}) if raised else (0, set()))
+    await otto.say(taken, "working", text="still at it")
+    await room.post(f"/{seen}/cancel")
+    assert [text for nick, text in await room.alerts() if nick == "otto"] == []
 
 
 async def test_a_large_course_of_reports_is_stored_by_its_changes(house: House):
