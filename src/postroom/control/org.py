@@ -170,7 +170,8 @@ async def _open_parts(
     renew_edge = await _open_edge(base, workers, stack)
     base.background.start(watch_bus(base.bus, base.changes), "outages")
     base.background.start(registry.run(), "registry")
-    requests = Requests(base.bus, base.admin, base.database, space=base.space)
+    base.takers.cards = workers.cards
+    requests = Requests(base.bus, base.admin, base.database, space=base.space, takers=base.takers)
     tasks = OrgTaskService(
         base.bus,
         base.database,
@@ -178,8 +179,8 @@ async def _open_parts(
         base.chain,
         requests,
         running=workers.running,
-        there=lambda uid: workers.running(uid) or base.callers.there(uid),
         owner=base.owner.uid,
+        there=lambda uid: workers.running(uid) or base.callers.there(uid),
         blocker=states.blocker,
     )
     silent = SilentTasks(

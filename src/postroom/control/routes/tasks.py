@@ -82,7 +82,7 @@ def router(parts: Parts) -> APIRouter:
         if not wait:
             return (await tasks.get(task, me.only)).as_json()
         if wait == "changed":
-            return (await tasks.reached(task, after + 1, timeout, only=me.only)).as_json()
+            return (await tasks.reached(task, after + 1, timeout, me.only)).as_json()
         return (await tasks.wait(task, timeout, settled=wait == "settled", only=me.only)).as_json()
 
     @routes.get("/{task}/events")
