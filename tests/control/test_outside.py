@@ -281,7 +281,9 @@ async def test_a_worker_gives_it_a_task_and_hears_how_it_ends(house: House):
     assert mail["text"] == "translate it"
     begun = await otto.say(task, "working")
     assert (begun["state"], begun["attempt"], begun["seq"] > 0) == ("working", 1, True)
-    assert await otto.inbox(wait=0) == []  # who has taken a task has seen its request
+    # Who has taken a task has seen its request.
+    seen = await otto.get(f"/messages/{mail['id']}", wait="seen", timeout=SECONDS)
+    assert (seen["state"], await otto.inbox(wait=0)) == ("seen", [])
     said = await otto.say(task, "working", text="half of it")
     assert (said["status_text"], said["seq"] > begun["seq"]) == ("half of it", True)
     part = {"url": "https://example.org/x.pdf", "mediaType": "application/pdf"}
