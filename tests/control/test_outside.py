@@ -174,6 +174,29 @@ async def test_an_agent_changes_its_own_card_and_nobody_elses(house: House):
     assert (refused.status_code, "claims the name" in refused.json()["detail"]) == (422, True)
 
 
+async def test_its_card_says_what_it_takes_and_senders_learn_that(house: House):
+    await house.outsider("otto", card={"defaultInputModes": ["text/plain"]})
+    body = {"to": "@otto", "parts": [{"data": {"a": 1}}]}
+    for path in ("/v1/messages", "/v1/tasks"):
+        refused = await house.room.api.post(path, json=body)
+        assert (refused.status_code, "text/plain" in refused.json()["remedy"]) == (415, True)
+
+
+async def test_a_report_names_no_blob_that_its_agent_may_not_read(house: House):
+    otto, paul = await house.outsider("otto"), await house.outsider("paul")
+    task = (await house.room.delegate("@otto"))["id"]
+    stored = await paul.api.post("/v1/blobs", content=b"of paul")
+    other = {"parts": [{"url": stored.json()["url"], "mediaType": "text/plain"}]}
+    await otto.post(f"/tasks/{task}/artifacts", 422, **other)
+    await otto.say(task, "completed", 422, **other)
+    mine = await otto.api.post("/v1/blobs", content=b"of otto")
+    part = {"url": mine.json()["url"], "mediaType": "text/csv", "filename": "x.csv"}
+    made = await otto.post(f"/tasks/{task}/artifacts", name="table", parts=[part])
+    assert made["artifacts"][0]["files"][0]["filename"] == "x.csv"
+    got = await house.room.api.get(f"/v1/blobs/{mine.json()['sha256']}")
+    assert got.content == b"of otto"
+
+
 async def test_only_who_administers_adds_and_removes(house: House):
     otto = await house.outsider("otto")
     await otto.post("/agents", 403, nick="mole")

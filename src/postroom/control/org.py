@@ -156,7 +156,8 @@ async def _open_parts(
         return states.cards() | outside.live_cards()
 
     async def cards(uid: str) -> dict[str, Card]:
-        return await workers.cards(uid) | outside.cards(uid)
+        known = outside.cards(uid)
+        return known if uid and known else known | await workers.cards(uid)
 
     registry = CardRegistry(base.admin.jetstream, live_cards, trust.card_key, trust.org)
     search = AgentSearch(base.directory, cards, states, base.callers, registry.signed)
@@ -170,7 +171,7 @@ async def _open_parts(
     renew_edge = await _open_edge(base, workers, stack)
     base.background.start(watch_bus(base.bus, base.changes), "outages")
     base.background.start(registry.run(), "registry")
-    base.takers.cards = workers.cards
+    base.takers.cards = cards
     requests = Requests(base.bus, base.admin, base.database, space=base.space, takers=base.takers)
     tasks = OrgTaskService(
         base.bus,
