@@ -44,7 +44,8 @@ from postroom.sidecar.inbox import Inbox
 from postroom.sidecar.keys import Key, Owner, own_key, random_key
 from postroom.sidecar.outgoing import Outgoing, OutgoingMessage
 from postroom.sidecar.ownership import Ownership
-from postroom.sidecar.session import AgentRun, log_output
+from postroom.sidecar.reading import log_output
+from postroom.sidecar.session import AgentRun
 from postroom.sidecar.status import StatusReporter
 from postroom.sidecar.task_client import TaskClient
 from postroom.tasks.engine import TaskEngine
