@@ -105,7 +105,9 @@ def test_eight_that_a_worker_holds_when_the_control_plane_is_killed_are_answered
     with room.client() as client:
         sent = [client.send("@counter", name)["id"] for name in names]
         until(lambda: len(client.posts("demo")) == len(names))
-        assert {client.wait(message, "delivered", 30.0)["state"] for message in sent} == {"delivered"}
+        assert {client.wait(message, "delivered", 30.0)["state"] for message in sent} == {
+            "delivered"
+        }
     server, sandbox = room.server, room.worker("counter")["pid"]
     os.kill(server["pid"], signal.SIGKILL)
     until(lambda: gone(server["nats_pid"]) and gone(sandbox))
