@@ -28,6 +28,7 @@ from postroom.protocol.verbs import (
     GetTask,
     ListMessages,
     ListTasks,
+    ListThread,
     Post,
     Progress,
     Reject,
@@ -121,6 +122,9 @@ class Actions:
                 return {"id": action.id, "state": "seen"}
             case Find():
                 return {"agents": await self._directory.find(action.skill)}
+            case ListThread():
+                messages = await self._directory.thread(action.thread)
+                return {"thread": action.thread, "messages": messages}
             case ListMessages():
                 return [held.message.as_json() for held in self._inbox.held]
             case SetStatus():
