@@ -6,11 +6,11 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from postroom.directory.input_modes import check_takes
 from postroom.errors import InvalidInput, MessageTooLarge, PostroomError
 from postroom.observe import get_logger
 from postroom.protocol.content import Content
 from postroom.protocol.envelope import EVERYBODY
+from postroom.protocol.input_modes import check_takes
 from postroom.protocol.parts import TEXT, kind_of
 from postroom.protocol.verbs import (
     CURRENT,
