@@ -15,7 +15,7 @@ from typing import Any
 from postroom.agentcli import blobs, calls, tasks, workspace
 from postroom.agentcli.commands import add_command, perform, record_of
 from postroom.errors import PostroomError, exit_code
-from postroom.protocol.verbs import Find, ListMessages, Post, Reply, Seen, Send, WhoAmI
+from postroom.protocol.verbs import Announce, Find, ListMessages, Post, Reply, Seen, Send, WhoAmI
 from postroom_a2a.text import one_line
 
 
@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", parser_class=_Command
     )
-    for action in (Send, Reply, Post, Seen):
+    for action in (Send, Reply, Post, Announce, Seen):
         add_command(commands, action).set_defaults(run=_say)
     for action in (ListMessages, WhoAmI, Find):
         command = add_command(commands, action)

@@ -138,6 +138,7 @@ Announcement = TypedDict(
         "from": Party,
         "text": str,
         "parts": list[dict[str, Any]],
+        "files": NotRequired[list[File]],
         "subject": str,
         "thread": str | None,
         "at": str,

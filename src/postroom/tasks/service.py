@@ -335,22 +335,6 @@ class OrgTaskService:
         waits = f"@{nick} is offline: the answer waits for its next start"
         return replace(view, detail=on_its_way if running else waits)
 
-    async def _check_said(self, row: TaskRow, by: str, said: Content) -> None:
-        """Raise unless the files of an answer are there, and the worker takes it; it may read the files from now on."""
-
-        def find(store: Store) -> tuple[Agent | None, dict[str, int]]:
-            return store.agents.agent_by_uid(row.worker), check_files(store, by, said)
-
-        worker, files = await self._database.point(find)
-        if worker is not None:
-            await self._requests.takers.check(worker, said, row.skill)
-        if files:
-            # Not folded from the log, as for a message: the lane that brings the answer is not folded, and the record
-            # that the worker writes of it proves nothing about who said it.
-            await self._database.write(
-                lambda store: store.blobs.pass_on(list(files), by, row.worker)
-            )
-
     async def _is_run(self, worker: str) -> bool:
         """Whether Postroom runs that agent, so that it has a sidecar with a priority lane."""
         agent = await self._database.point(lambda store: store.agents.agent_by_uid(worker))
@@ -375,6 +359,22 @@ class OrgTaskService:
                 "the task has changed meanwhile", remedy=f"postroom task show {row.id[:8]}"
             ) from error
         return await self.reached(row.id, stored, FOLD_WAIT)
+
+    async def _check_said(self, row: TaskRow, by: str, said: Content) -> None:
+        """Raise unless the files of an answer are there, and the worker takes it; it may read the files from now on."""
+
+        def find(store: Store) -> tuple[Agent | None, dict[str, int]]:
+            return store.agents.agent_by_uid(row.worker), check_files(store, by, said)
+
+        worker, files = await self._database.point(find)
+        if worker is not None:
+            await self._requests.takers.check(worker, said, row.skill)
+        if files:
+            # Not folded from the log, as for a message: the lane that brings the answer is not folded, and the record
+            # that the worker writes of it proves nothing about who said it.
+            await self._database.write(
+                lambda store: store.blobs.pass_on(list(files), by, row.worker)
+            )
 
     async def fail_at_work(self, worker: str, why: str) -> None:
         """End the running task of `worker` as failed: the worker was ended for good, and a new attempt would end the
