@@ -44,21 +44,17 @@ def test_what_a_worker_and_a_person_announce_is_read_and_followed_by_everybody(r
     room.run("spawn", room.template(TEMPLATE, "herald", herald=HERALD))
     room.run("send", "@herald", "print", "--no-reply")
     until(lambda: texts(room, "@herald"))
-    following = room.popen("outbox", "@herald", "--follow", "--json")
-    assert following.stdout is not None
-    first = json.loads(following.stdout.readline())
-    assert (first["text"], first["subject"], first["from"]["nick"]) == (
-        "the build is red",
-        "CI",
-        "herald",
-    )
-    room.run("down")
-    room.up()
-    room.await_state("herald", "idle")
-    room.run("send", "@herald", "file", "--no-reply")
-    second = json.loads(following.stdout.readline())
-    following.terminate()
-    following.wait()
+    with room.popen("outbox", "@herald", "--follow", "--json") as following:
+        assert following.stdout is not None
+        first = json.loads(following.stdout.readline())
+        room.run("down")
+        room.up()
+        room.await_state("herald", "idle")
+        room.run("send", "@herald", "file", "--no-reply")
+        second = json.loads(following.stdout.readline())
+        following.terminate()
+    known = (first["text"], first["subject"], first["from"]["nick"])
+    assert known == ("the build is red", "CI", "herald")
     (file,) = second["files"]
     assert second["text"] == "with a file"
     assert (file["filename"], file["mediaType"], file["size"]) == ("notes.txt", "text/plain", 9)
