@@ -20,7 +20,7 @@ from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_message
 from postroom.projection.retention import Over
 from postroom.projection.rules import Rule
 from postroom.projection.submit import author_of, submit
-from postroom.protocol import subjects
+from postroom.protocol import shapes, subjects
 from postroom.protocol.content import Content, content, said, subject_of
 from postroom.protocol.envelope import EVERYBODY, Envelope
 from postroom.store.announcements import AnnouncementRow
@@ -51,7 +51,7 @@ class Announcement:
     at: float
     sizes: Mapping[str, int] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> shapes.Announcement:
         """Shape of the API."""
         return {
             "seq": self.seq,
