@@ -17,10 +17,11 @@ from postroom.client.calls import (
     name_of,
     new_key,
 )
+from postroom.client.keys import KeyCalls
 from postroom.client.locate import ServerAddress, locate
 from postroom.client.rules import Locate
 from postroom.client.transport import Transport
-from postroom.errors import NotFound, PostroomError
+from postroom.errors import PostroomError
 from postroom.protocol.ids import check_message_id, check_name
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     )
 
 
-class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
+class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls, KeyCalls):
     """A control plane, for its operator.
 
     Every method raises what `Transport.call` raises. All are synchronous and bounded.
@@ -91,13 +92,6 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         except PostroomError:
             return False
 
-    def me(self) -> dict[str, Any]:
-        """Whose key this is."""
-        try:
-            return self._get("/v1/me")
-        except NotFound:  # a post room from before that route
-            return self._get("/v1/status")["me"]
-
     def status(self) -> Status:
         """The status of the whole post room."""
         return self._get("/v1/status")
@@ -111,7 +105,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         """The signed Agent Card of the agent of that nick or uid."""
         return self._get(f"/v1/agents/{name_of(ref)}/card")
 
-    def keys(self) -> list[dict[str, str]]:
+    def card_keys(self) -> list[dict[str, str]]:
         """The public keys (JWK) that cards are signed with."""
         return self._get("/.well-known/jwks.json")["keys"]
 

@@ -201,6 +201,7 @@ class Guard:
             verb=scope["method"],
             url=scope["path"][:MAX_URL],
             verdict=DENIED if status == 403 else ALLOWED,
+            reason="the key does not allow it" if status == 403 else "",
             status=status,
             principal=principal.uid,
             nick=principal.nick,
