@@ -90,6 +90,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Delivery", "docs/architecture.md#sidecar"): {
         "sidecar-message-handed": "A message is handed to the agent, and its reply reaches the sender.",
         "sidecar-crash-restarted": "A crashed agent is started again or given up with an alert; all that it had not confirmed comes again.",
+        "sidecar-several-at-once": "An agent may hold eight messages; after any kill all come again, what names its message has no second effect, and a line that waits holds back no other message's.",
+        "sidecar-whole-messages": "Parts of every kind, subject and thread reach an agent and leave it as they are; what its card does not take is refused, and the sender learns why.",
         "sidecar-unconfirmed-told": "A message that its agent does not read or confirm in time holds up no other; its sender is told.",
         "sidecar-outage-survived": "What an agent sends while the bus is away, or as it is stopped, is stored.",
         "sidecar-lines-survive": "No line that an agent prints can end its sidecar; a flood of lines is held back and loses no post.",
@@ -297,6 +299,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "postgres-outage-survived": "PostgreSQL may be killed and started again while messages flow: nothing is lost, and the post room goes on.",
         "postgres-orgs-apart": "Organisations in one PostgreSQL see nothing of each other, and no two post rooms share one.",
         "store-contract-kept": "SQLite and PostgreSQL keep the same rules: a batch and its cursors are stored together, identity before the answer.",
+        "store-accounts-moved": "What a version before has in files of each organisation moves into the accounts of the installation; a kill at any step loses and doubles nothing.",
+        "store-orgs-apart": "Organisations share one database of accounts and see, change and take nothing of each other's, on every database.",
         "store-pages-indexed": "A page of a long list costs hardly more than one of a short list, on both databases.",
     },
     ("Installation", "docs/binding.md#installation"): {

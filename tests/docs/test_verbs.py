@@ -9,7 +9,7 @@ from postroom.protocol.verbs import VERBS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
 
-SAID_ONCE = {"ref", "task"}
+SAID_ONCE = {"ref", "task", "parts"}
 """Fields that the page explains once for several lines."""
 
 

@@ -58,9 +58,9 @@ async def keys_of(system: WireConnection, cluster: Cluster, uid: str) -> list[tu
 def issued(room: PostRoom, trust: Trust, uid: str) -> Credential:
     """One more credential of a worker, whose secret the test knows; the post room takes it for its own."""
     credential = trust.mint_agent(uid, ("main",), lifetime=600.0, now=time.time(), proxied=True)
-    with sqlite3.connect(room.state / "identity.db", timeout=10) as database:
+    with sqlite3.connect(room.state / "accounts.db", timeout=10) as database:
         database.execute(
-            "insert into credentials (user_key, uid, expires_at) values (?, ?, ?)",
+            "insert into credentials (user_key, uid, expires_at, org) values (?, ?, ?, 'default')",
             (credential.public, uid, time.time() + 600),
         )
     database.close()

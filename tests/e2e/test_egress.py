@@ -194,7 +194,7 @@ def test_a_secret_is_shown_by_no_command_and_printed_to_no_log(room: PostRoom, r
 
     assert "x-api-key: {secret}" in listed
     assert SECRET not in listed + "".join(logs)
-    for name in ("identity.db", "projection.db"):
+    for name in ("accounts.db", "projection.db"):
         assert SECRET.encode() not in (room.state / name).read_bytes()
     assert report
 

@@ -139,7 +139,7 @@ def _staff(room: PostRoom) -> None:
 
 
 def _rows(room: PostRoom, query: str) -> list[sqlite3.Row]:
-    with closing(sqlite3.connect(f"file:{room.state / 'identity.db'}?mode=ro", uri=True)) as file:
+    with closing(sqlite3.connect(f"file:{room.state / 'accounts.db'}?mode=ro", uri=True)) as file:
         file.execute("ATTACH ? AS projection", (f"file:{room.state / 'projection.db'}?mode=ro",))
         file.row_factory = sqlite3.Row
         return file.execute(query).fetchall()

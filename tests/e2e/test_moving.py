@@ -63,15 +63,15 @@ def test_a_database_that_is_not_empty_is_left_alone(
     url = postgres.new_database()
     room.up()
     room.run("down")
-    kept = room.state / "projection.db"
+    names = ("projection.db", "blobs.db", "accounts.db")
     room.run("admin", "move-store", "-", given=url)
-    (moved,) = room.state.glob("moved-*-projection.db")
-    moved.replace(kept)
-    next(room.state.glob("moved-*-identity.db")).replace(room.state / "identity.db")
+    for name in names:
+        (moved,) = room.state.glob(f"moved-*-{name}")
+        moved.replace(room.state / name)
 
     room.run("admin", "move-store", "sqlite", status=CONFLICT)
 
     assert "is not empty" in room.stderr
     assert room.run("config", "get", "database.url").strip() == "(secret)"
-    with closing(sqlite3.connect(room.state / "identity.db")) as rows:
+    with closing(sqlite3.connect(room.state / "accounts.db")) as rows:
         assert rows.execute("SELECT count(*) FROM agents").fetchone() == (1,)

@@ -47,7 +47,9 @@ def test_a_post_room_on_postgresql_does_what_one_on_files_does(kept: PostRoom) -
     assert [task["state"] for task in kept.json("task", "list", "--all")["tasks"]] == ["completed"]
     assert "org acme" in kept.run("--org", "acme", "status")
 
-    assert not {"identity.db", "projection.db"} & {path.name for path in kept.state.rglob("*")}
+    assert not {"accounts.db", "blobs.db", "projection.db"} & {
+        path.name for path in kept.state.rglob("*")
+    }
     shown = kept.env["POSTROOM_DATABASE_URL"].rpartition("@")[2]
     assert kept.json("status")["server"]["database"].endswith(shown)
     assert shown in kept.run("status")

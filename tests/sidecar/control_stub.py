@@ -19,6 +19,7 @@ from postroom.tasks.log import StoredTask
 from postroom.tasks.records import Link, TaskRecord
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event
+from postroom_a2a.times import format_time
 
 if TYPE_CHECKING:
     from tests.sidecar.worker_rig import WorkerRig
@@ -178,7 +179,7 @@ def _view(rig: WorkerRig, stored: StoredTask) -> dict[str, Any]:
         "state": record.state.value,
         "final": record.state.terminal,
         "seq": stored.sequence,
-        "updated_at": float(stored.sequence),
+        "updated_at": format_time(stored.sequence),
         "worker": {"uid": rig.worker},
         "requester": {"uid": record.requester},
     }

@@ -94,7 +94,7 @@ class TaskStub(Actions):
         if task not in self._snapshots:
             request = text_message(message, action.text, role=ROLE_USER)
             self._workers[task] = worker
-            await self._store(new_task(task, action.context or task, request, next(self._clock)))
+            await self._store(new_task(task, action.thread or task, request, next(self._clock)))
         return Delegated(message, task, worker)
 
     async def on_task(self, action: TaskAction) -> None:

@@ -149,7 +149,7 @@ async def test_a_client_of_the_sdk_gives_a_task_and_has_its_result(clients: Clie
     assert task.context_id == "talk"
     assert [(a.name, a.parts[0].text) for a in task.artifacts] == [("sum", "42")]
     (asked,) = clients.tasks.asked
-    assert (asked.to, asked.text, asked.context) == (OWN, "add", "talk")
+    assert (asked.to, asked.text, asked.thread) == (OWN, "add", "talk")
 
 
 def shown(event: StreamResponse) -> str:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from postroom.protocol.verbs import Post, Reply, Seen, Send, SetStatus
 from postroom.sidecar.adapters import (
     End,
+    Heard,
     Incoming,
     IncomingTask,
     JsonLines,
@@ -129,7 +130,7 @@ def test_a_text_agent_reads_no_character_that_would_act_on_a_terminal(text: str,
 @pytest.mark.requirement("sidecar-text-harmless")
 @given(st.text(), st.text(max_size=80).filter(str.strip))
 def test_in_what_was_said_before_no_text_can_pass_for_somebody_elses(text: str, nick: str):
-    history = (("user", text), ("agent", text), ("user", text))
+    history = (Heard("user", text), Heard("agent", text), Heard("user", text))
     task = IncomingTask("t1", "c", Sender("a" * 32, nick, "worker"), text, history=history)
     pieces = PlainText().render_task(task).decode().split("\n\n")
     begun = [line for piece in pieces for line in piece.split("\n") if line and line[0] != " "]

@@ -16,7 +16,7 @@ from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.tasks import task_id
 from postroom.protocol.verbs import Artifact, AskInput, Canceled, Complete, Progress
-from postroom.sidecar.adapters import IncomingTask, JsonLines, Said, Sender
+from postroom.sidecar.adapters import Heard, IncomingTask, JsonLines, Said, Sender
 from postroom.tasks.records import Link, TaskRecord
 from postroom_a2a.messages import text_message
 from postroom_a2a.task_state import TaskState
@@ -48,7 +48,11 @@ def control(**record: Any) -> bytes:
 def test_the_sample_does_its_tasks_asks_and_heeds_a_cancel():
     assert len(sample().splitlines()) <= 25
     adapter = JsonLines()
-    history = (("user", "?"), ("agent", "What shall I count?"), ("user", "these two"))
+    history = (
+        Heard("user", "?"),
+        Heard("agent", "What shall I count?"),
+        Heard("user", "these two"),
+    )
     assert answers(
         control(type="hello"),
         adapter.render_task(IncomingTask(FIRST, "c", ALICE, "one two three")),

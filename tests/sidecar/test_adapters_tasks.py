@@ -25,6 +25,7 @@ from postroom.protocol.verbs import (
 )
 from postroom.sidecar.adapters import (
     End,
+    Heard,
     IncomingTask,
     JsonLines,
     MalformedLine,
@@ -145,7 +146,9 @@ def test_no_depth_of_nesting_raises(depth: int):
 def test_a_task_is_one_line_whatever_its_text_and_comes_back_whole(
     text: str, context: str, history: list[tuple[str, str]]
 ):
-    task = IncomingTask(ID, context, ALICE, text, "sums", 2, True, tuple(history))
+    task = IncomingTask(
+        ID, context, ALICE, text, "sums", 2, True, tuple(Heard(*said) for said in history)
+    )
     line = JsonLines().render_task(task)
 
     assert line.count(b"\n") == 1

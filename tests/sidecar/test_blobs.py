@@ -161,7 +161,17 @@ async def test_a_file_as_artifact_goes_in_the_task_if_it_is_short_text_and_else_
     assert (long.text, long.media_type, long.filename) == ("", "text/plain", "long.txt")
     assert sha256_of(long.url) == hashlib.sha256(b"x" * 70_000).hexdigest()
     assert binary.url == blob_url(hashlib.sha256(b"\xff\xfe").hexdigest())
-    assert (await desk.run("artifact", "text", "--file", "a.bin"))[0] == 2
+
+    code, _, err = await desk.run("artifact", "both", "--file", "a.bin", "--data", '{"n": 1}')
+    assert code == 0, err
+    whole = desk.tasks.said[-1]
+    assert isinstance(whole, Artifact)
+    kind = "application/octet-stream"
+    assert whole.content.parts == (
+        {"text": "both"},
+        {"url": binary.url, "mediaType": kind, "filename": "a.bin"},
+        {"data": {"n": 1}},
+    )
 
 
 async def lying(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:

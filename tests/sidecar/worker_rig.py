@@ -67,6 +67,14 @@ class Tap:
 
 
 @dataclass(eq=False)
+class Silence:
+    """An address about which the control plane says nothing until the test lets it."""
+
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(eq=False)
 class WorkerRig:
     """A bus with one worker, an agent `alice` who writes to it, and a tap on everything."""
 
@@ -82,6 +90,7 @@ class WorkerRig:
     finds: list[dict[str, Any]] = field(default_factory=list)
     asked: list[tuple[str, ...]] = field(default_factory=list)
     chosen: list[tuple[str, str]] = field(default_factory=list)
+    silent: dict[str, Silence] = field(default_factory=dict)
     control: ControlStub = field(default_factory=ControlStub)
     ledger: Log = field(init=False)
     """What the control plane knows of tasks: those of the worker, and of alice when the worker asks her."""
@@ -428,6 +437,9 @@ def _answers(found: WorkerRig):
                 found_rig, said.sender, said.rest[1], json.loads(message.payload)
             )
         ref = str(json.loads(message.payload).get("ref", ""))
+        if (silence := found.silent.get(ref)) is not None:
+            silence.asked.set()
+            await silence.over.wait()
         if said.rest == ("cards", "get"):
             return json.dumps({"card": LISTED["card"]}).encode()
         for nick, uid in found.nicks.items():

@@ -9,9 +9,9 @@ import pytest
 
 from postroom.store.database import Place
 from postroom.store.migrate import create
+from postroom.store.moving import TABLES
 from postroom.store.postgres.address import Address
 from postroom.store.postgres.place import PostgresPlace
-from postroom.store.schema import metadata
 from postroom.store.sqlite import SQLitePlace
 from postroom.store.store import Store
 from tests.postgres import PostgresServer
@@ -29,7 +29,7 @@ class EmptiedPostgres:
 
     def emptied(self) -> PostgresPlace:
         """It, with no row in it."""
-        names = [table.name for table in reversed(metadata.sorted_tables)]
+        names = [table.name for table in reversed(TABLES)]
         self.place.alter(
             "projection",
             lambda c: c.exec_driver_sql("; ".join(f"DELETE FROM {name}" for name in names)),

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import hashlib
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from postroom.agentcli.commands import add_command, target
-from postroom.agentcli.local_client import download, upload
+from postroom.agentcli.content import opened, stored
+from postroom.agentcli.local_client import download
 from postroom.client.files import media_type_for, whole_file
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.protocol.blobs import sha256_of
@@ -34,8 +33,8 @@ def add_commands(commands: Any) -> None:
 
 
 def _put(options: argparse.Namespace) -> int:
-    with _opened(options.file) as file:
-        sys.stdout.write(f"{_stored(file, media_type_for(options.file, options.type))['url']}\n")
+    with opened(options.file) as file:
+        sys.stdout.write(f"{stored(file, media_type_for(options.file, options.type))['url']}\n")
     return 0
 
 
@@ -51,7 +50,7 @@ def _get(options: argparse.Namespace) -> int:
 
 def file_fields(name: str, media_type: str) -> dict[str, Any]:
     """The fields of an artifact that is a file: a short text as such, any other content stored as a blob."""
-    with _opened(name) as file:
+    with opened(name) as file:
         if not file.seekable():
             raise InvalidInput(
                 f"{name!r} is not a regular file",
@@ -61,8 +60,8 @@ def file_fields(name: str, media_type: str) -> dict[str, Any]:
             return {"text": text}
         file.seek(0)
         kind = media_type_for(name, media_type)
-        stored = _stored(file, kind)
-    return {"url": stored["url"], "mediaType": kind, "filename": Path(name).name}
+        url = stored(file, kind)["url"]
+    return {"url": url, "mediaType": kind, "filename": Path(name).name}
 
 
 def _short_text(data: bytes) -> str | None:
@@ -72,23 +71,6 @@ def _short_text(data: bytes) -> str | None:
         return data.decode()
     except UnicodeDecodeError:
         return None
-
-
-@contextmanager
-def _opened(name: str) -> Generator[BinaryIO]:
-    if name == "-":
-        yield sys.stdin.buffer
-        return
-    try:
-        file = Path(name).open("rb")  # noqa: SIM115 (closed below)
-    except OSError as error:
-        raise InvalidInput(f"{name!r} cannot be read: {error.strerror}") from error
-    with file:
-        yield file
-
-
-def _stored(file: BinaryIO, media_type: str) -> dict[str, Any]:
-    return upload(target(PutBlob, {})[1], file, media_type)
 
 
 def _fetch(url: str, file: BinaryIO) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import os
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from postroom.agentcli import content
 from postroom.agentcli.local_client import call
-from postroom.protocol.fields import Choice, Field, Flag, Seconds, Text
+from postroom.protocol.fields import Body, Choice, Field, Flag, Parts, Seconds, Text
 from postroom.protocol.verbs import CURRENT, Action, Param, TaskAction
 
 
@@ -33,6 +34,8 @@ def add_command(commands: Any, action: type[Action], **settings: Any) -> argpars
             parser.add_argument(
                 param.kind.option, dest=param.attribute, help=param.kind.help, **_option(param)
             )
+        elif isinstance(param.kind, Parts):
+            content.add_options(parser)
     return parser
 
 
@@ -56,16 +59,19 @@ def record_of(options: argparse.Namespace) -> dict[str, Any]:
         if param.kind.argument or param.kind.option:
             value = getattr(options, param.attribute)
             if value is None:
-                value = text_of(None) if param.required else ""
+                asked = isinstance(param.kind, Body) and not content.beside_text(options)
+                value = content.text_of(None) if asked else ""
+            if param.name == "re":
+                value = value or _own()
             record[param.name] = value
+        elif isinstance(param.kind, Parts) and content.beside_text(options):
+            record[param.name] = content.parts_of(options)
     return record
 
 
-def text_of(given: str | None) -> str:
-    """The text that was given, or standard input."""
-    if given is not None:
-        return given
-    return sys.stdin.buffer.read().decode("utf-8", errors="replace").removesuffix("\n")
+def _own() -> str:
+    """The task or the message that this run of the program is about, "" for a program that handles all."""
+    return os.environ.get("POSTROOM_TASK") or os.environ.get("POSTROOM_MESSAGE") or ""
 
 
 def perform(action: type[Action], record: dict[str, Any], **settings: Any) -> Any:

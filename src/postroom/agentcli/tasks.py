@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from postroom.agentcli.blobs import file_fields
-from postroom.agentcli.commands import add_command, perform, record_of, text_of
+from postroom.agentcli.commands import add_command, perform, record_of
+from postroom.agentcli.content import beside_text, text_of
 from postroom.errors import (
     EnvironmentFault,
     InvalidInput,
@@ -71,8 +72,6 @@ def add_commands(commands: Any) -> None:
         saying = add_command(commands, action)
         saying.set_defaults(run=_say)
         if action is Artifact:
-            saying.add_argument("--file", default="", metavar="F", help="a file instead of a text")
-            saying.add_argument("--type", default="", metavar="T", help="media type of the file")
             saying.set_defaults(run=_give)
     for action in (CancelTask, AnswerTask):
         add_command(commands, action).set_defaults(run=_change)
@@ -115,14 +114,15 @@ def _say(options: argparse.Namespace) -> int:
 
 def _give(options: argparse.Namespace) -> int:
     options.task = options.task or _own_task()
-    if not options.file:
-        options.text = text_of(options.text)
+    if options.file:
+        options.name = options.name or Path(options.file[0]).name
+    if len(options.file) == 1 and options.text is None and not options.data:
+        # A short text is the artifact's own.
+        (file,), options.file = options.file, []
+        options.text = ""
+        perform(Artifact, record_of(options) | file_fields(file, options.type))
+    else:
         perform(Artifact, record_of(options))
-        return 0
-    if options.text is not None:
-        raise InvalidInput("an artifact is a text or a --file, not both")
-    options.name = options.name or Path(options.file).name
-    perform(Artifact, record_of(options) | file_fields(options.file, options.type))
     return 0
 
 
@@ -149,7 +149,7 @@ def _delegate(options: argparse.Namespace) -> int:
     if named and not words:
         raise InvalidInput("the task has no recipient", remedy="name an agent (@nick) or a --skill")
     to = words.pop(0) if named else ""
-    text = text_of(words[0] if words else None)
+    text = "" if beside_text(options) and not words else text_of(words[0] if words else None)
     given = perform(Delegate, record_of(options) | {"to": to, "text": text})
     if not options.wait:
         _print(json.dumps(given) if options.json else given["task"])

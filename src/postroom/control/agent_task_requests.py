@@ -12,6 +12,7 @@ from typing import Any
 from postroom.control.parts import Parts
 from postroom.errors import Conflict, InvalidInput, NotFound, RequestTimeout
 from postroom.protocol import shapes
+from postroom.protocol.content import Content, parts_of
 from postroom.protocol.limits import (
     MAX_AGENT_ANSWER,
     MAX_DERIVED_KEY,
@@ -165,7 +166,8 @@ class AgentTaskRequests:
         """Give a task that the asker asked for the input that it waits for."""
         row = await self._requested(me, asked)
         named = one_line(_text(asked, "named"), MAX_ID)
-        view = await self._office.answer(row.id, me.uid, _text(asked, "text"), named)
+        said = Content(tuple(parts_of(asked)))
+        view = await self._office.answer(row.id, me.uid, said, named)
         return {"view": _fitting(view.as_json(), MAX_AGENT_ANSWER)}
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,7 @@ import asyncio
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from postroom.store.migrate import migrate
 from postroom.store.moving import TABLES
 from postroom.store.place import place_of, set_aside
 from postroom.store.session import Session
-from postroom.store.sqlite import IDENTITY_FILE
+from postroom.store.sqlite import SQLitePlace
 
 T = TypeVar("T")
 
@@ -82,8 +82,7 @@ async def _move(old: Settings, new: Settings, chosen: Callable[[], None]) -> lis
             for _, _, target in pairs:
                 await target.write(lambda store: moving.empty(store.session), timeout=None)
             raise
-    for org in orgs:
-        await asyncio.to_thread(_keep_aside, old.for_org(org))
+    await asyncio.to_thread(_keep_aside, [old.for_org(org) for org in orgs])
     return moved
 
 
@@ -117,13 +116,22 @@ async def _read(database: Database, work: Callable[[Session], T]) -> T:
     return await asyncio.to_thread(run)
 
 
-def _keep_aside(old: Settings) -> None:
-    """Give the old database another name, so that nobody goes on with it by mistake."""
-    if old.database_url:
-        set_aside(old)
-        return
+def _keep_aside(old: Sequence[Settings]) -> None:
+    """Give the old database of all organisations another name, so that nobody goes on with it by mistake."""
     stamp = int(time.time())
-    for file in (old.database, old.database.with_name(IDENTITY_FILE)):
-        for path in sorted(file.parent.glob(f"{file.name}*")):
-            if path.name in {file.name, f"{file.name}-wal", f"{file.name}-shm"}:
-                path.rename(path.with_name(f"moved-{stamp}-{path.name}"))
+    for one in old:
+        place = place_of(one)
+        if isinstance(place, SQLitePlace) and place.files is not None:
+            _rename(place.files.projection, stamp)
+            _rename(place.files.blobs, stamp)
+        else:
+            set_aside(one)
+    # The accounts of all, so they come last.
+    _rename(old[0].accounts, stamp)
+
+
+def _rename(file: Path, stamp: int) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        path = file.with_name(f"{file.name}{suffix}")
+        if path.exists():
+            path.rename(path.with_name(f"moved-{stamp}-{path.name}"))

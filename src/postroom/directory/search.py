@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from postroom.directory.agents import Directory
 from postroom.directory.cards import Card, matches, skills_of
 from postroom.errors import NotFound
+from postroom.protocol import shapes
 from postroom.protocol.limits import MAX_CARDS_BYTES
 from postroom.store.agents import Agent
 
@@ -33,7 +34,7 @@ class AgentSearch:
         self._online = online
         self._sign = sign
 
-    async def find(self, skill: str = "", text: str = "") -> list[dict[str, Any]]:
+    async def find(self, skill: str = "", text: str = "") -> list[shapes.Listed]:
         """Entries by nick; with `skill` or `text` only agents whose card has them (`cards.matches`).
 
         An entry is `{"uid", "nick", "kind", "org", "online", "card"}`. People have no card and no known state (null).
@@ -58,7 +59,7 @@ class AgentSearch:
                 found.append((agent, self._online(agent.uid)))
         return found
 
-    async def get(self, ref: str) -> dict[str, Any]:
+    async def get(self, ref: str) -> shapes.Listed:
         """The entry of the agent with that nick or uid; NotFound if it has no card."""
         agent = await self._directory.resolve(ref)
         card = (await self._cards(agent.uid)).get(agent.uid)
@@ -66,7 +67,7 @@ class AgentSearch:
             raise NotFound(f"@{agent.nick} has no card")
         return self._entry(agent, card)
 
-    def _entry(self, agent: Agent, card: Card | None) -> dict[str, Any]:
+    def _entry(self, agent: Agent, card: Card | None) -> shapes.Listed:
         return {
             "uid": agent.uid,
             "nick": agent.nick,
@@ -77,7 +78,7 @@ class AgentSearch:
         }
 
 
-def bounded(entries: list[dict[str, Any]]) -> dict[str, Any]:
+def bounded(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """As many entries as fit into a message; `truncated` says whether some are left out."""
     size, fitting = 0, []
     for entry in entries:

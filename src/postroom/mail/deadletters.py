@@ -79,6 +79,8 @@ class Advisory:
     @property
     def reason(self) -> str:
         """The reason that the receipt states."""
+        if self.terminated and self.detail.startswith(f"{Reason.REFUSED.value}: "):
+            return self.detail
         if self.terminated:
             return f"{Reason.UNDELIVERABLE.value}: {self.detail or 'refused by the recipient'}"
         return f"{Reason.UNDELIVERABLE.value}: {self.attempts} attempts"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from postroom.errors import ProtocolViolation
-from postroom.protocol import priority
+from postroom.protocol import priority, shapes
 from postroom.protocol.content import parts_of
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.priority import Input
@@ -61,9 +61,9 @@ class Mail:
     task: str = ""
     redelivered: bool = False
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> shapes.Mail:
         """Shape of the API."""
-        document: dict[str, Any] = {
+        document: shapes.Mail = {
             "seq": self.seq,
             "id": self.id,
             "from": self.sender.as_json(),
@@ -101,7 +101,7 @@ class Post:
     message: str
     at: float
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> shapes.Post:
         """Shape of the API."""
         return {
             "seq": self.seq,
@@ -130,7 +130,7 @@ class DeadLetter:
     subject: str
     requeued_as: str
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> shapes.Dead:
         """Shape of the API."""
         return {
             "id": self.id,

@@ -199,7 +199,7 @@ class Fold:
                 stream.awaited = None  # a timer that is still set finds nothing to do
             if self._following.unsaved:
                 with suppress(PostroomError):
-                    await self._database.write(partial(self._find, changes=()))
+                    await self._database.write(partial(self._find, changes=()), accounts=False)
 
     async def ready(self, timeout: float) -> None:
         """Return when everything in the log at the start is folded, and all that follows from it is appended.
@@ -256,7 +256,7 @@ class Fold:
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def _begin(self) -> None:
-        await self._database.write(self._cursors)
+        await self._database.write(self._cursors, accounts=False)
         await asyncio.gather(
             *(self._admin.delete_consumer(name, DURABLE) for name in self._streams)
         )
@@ -446,7 +446,7 @@ class Fold:
 
     async def _recall(self) -> None:
         self._forgotten = False
-        await self._database.write(self._cursors)
+        await self._database.write(self._cursors, accounts=False)
 
     # ── order ───────────────────────────────────────────────────────────────────────────────────────────
 

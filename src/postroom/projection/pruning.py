@@ -87,6 +87,7 @@ class Pruner:
         self, database: Database, keeping: Keeping, clock: Callable[[], float] = time.time
     ) -> None:
         self._database = database
+        self._write = partial(database.write, accounts=False)
         self._keeping = keeping
         self._clock = clock
 
@@ -100,7 +101,7 @@ class Pruner:
         age = self._keeping.of("messages", "").seconds
         if age is not None:
             before = self._clock() - max(age, LEAST)
-            await self._database.write(lambda store: pruning.forget_dropped(store.session, before))
+            await self._write(lambda store: pruning.forget_dropped(store.session, before))
         return found
 
     async def _all(self, *, give_up: bool) -> list[Pruned]:
@@ -124,7 +125,7 @@ class Pruner:
             chosen = [row for row in page if run.may_go(row)]
             if chosen:
                 step = partial(_step, kind=kind, run=run, chosen=chosen, give_up=give_up)
-                await (self._database.write if give_up else read)(step)
+                await (self._write if give_up else read)(step)
             after = page[-1].key
             if page[-1].began_at > run.now - LEAST:
                 break  # whatever comes later has ended later still

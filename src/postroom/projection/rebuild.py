@@ -33,7 +33,9 @@ async def rebuild(database: Database, admin: BusAdmin, rules: Rules, kept: Path 
     if kept is not None:
         await asyncio.to_thread(copying.verify, kept)
     await database.write(
-        lambda store: copying.restore_projection(store.session, kept), timeout=None
+        lambda store: copying.restore_projection(store.session, kept),
+        timeout=None,
+        accounts=False,
     )
     for stream in rules:
         await _fold_on(database, admin, rules, stream)
@@ -56,7 +58,9 @@ async def catch_up(database: Database, kept: Path | None) -> bool:
     log.warning("the projection is older than its snapshot, which is loaded: %s", kept)
     await asyncio.to_thread(copying.verify, kept)
     await database.write(
-        lambda store: copying.restore_projection(store.session, kept), timeout=None
+        lambda store: copying.restore_projection(store.session, kept),
+        timeout=None,
+        accounts=False,
     )
     return True
 
@@ -70,7 +74,7 @@ async def _fold_on(database: Database, admin: BusAdmin, rules: Rules, stream: st
     batch: list[Message] = []
 
     async def commit() -> None:
-        await database.write(lambda store: fold(store, rules, stream, batch))
+        await database.write(lambda store: fold(store, rules, stream, batch), accounts=False)
         batch.clear()
 
     async for record in admin.replay(stream, after=position):

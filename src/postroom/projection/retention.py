@@ -132,7 +132,9 @@ class Retention:
         held = await asyncio.to_thread(copying.take, self._database, path, self._org)
         (self._folder / copying.LEGACY).unlink(missing_ok=True)
         deleted = sum([await self._shorten(stream, held.cursors, before) for stream in self._over])
-        await self._database.write(lambda store: store.records.forget_early_receipts(before))
+        await self._database.write(
+            lambda store: store.records.forget_early_receipts(before), accounts=False
+        )
         return deleted
 
     async def _shorten(self, stream: str, held: Mapping[str, int], before: float) -> int:

@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 
 from postroom.errors import InvalidInput
 from postroom.protocol.blobs import check_sha256, sha256_of
-from postroom.protocol.limits import MAX_REF
+from postroom.protocol.content import part_fault
+from postroom.protocol.limits import MAX_PARTS, MAX_REF
 from postroom.protocol.tasks import TASK_ID
+from postroom_a2a.text import one_line
 
 MAX_SECONDS = 10**9
 
@@ -24,6 +26,7 @@ class Field:
         limit: of its characters, 0 for no limit here.
         name: in a record, where it differs from the attribute's name.
         missing: the value of a field that is left out; None for the default of the attribute.
+        formerly: a name that it had; still read.
     """
 
     has_to_be = "a text"
@@ -43,6 +46,7 @@ class Field:
         limit: int = 0,
         name: str = "",
         missing: Any = None,
+        formerly: str = "",
     ) -> None:
         self.help = help
         self.argument = argument
@@ -51,6 +55,7 @@ class Field:
         self.limit = limit
         self.name = name
         self.missing = missing
+        self.formerly = formerly
 
     def read(self, name: str, value: Any) -> Any:
         """The value of the attribute.
@@ -73,17 +78,11 @@ class Field:
 
 
 class Text(Field):
-    """A text of any length. Where it is required, the command reads it from standard input if it is not given."""
+    """A text of any length."""
 
 
-class Words(Text):
-    """A text that is not blank."""
-
-    def _read(self, name: str, value: Any) -> str:
-        text = super()._read(name, value)
-        if not text.strip():
-            raise InvalidInput(f"{name!r} is empty")
-        return text
+class Body(Text):
+    """A text that the command reads from standard input if nothing is given."""
 
 
 class Project(Field):
@@ -232,6 +231,34 @@ class Environment(Field):
                 f"{name!r} has a variable with an empty name, or with '=' in its name"
             )
         return value
+
+
+class Line(Field):
+    """One line of text."""
+
+    has_to_be = "one line without control characters"
+
+    def _read(self, name: str, value: Any) -> str:
+        text = super()._read(name, value)
+        if text != one_line(text):
+            raise self.wrong(name)
+        return text
+
+
+class Parts(Field):
+    """The parts of an A2A Message or Artifact, as JSON."""
+
+    has_to_be = "a list of A2A parts"
+
+    def _read(self, name: str, value: Any) -> tuple[dict[str, Any], ...]:
+        if not isinstance(value, list):
+            raise self.wrong(name)
+        if len(value) > MAX_PARTS:
+            raise InvalidInput(f"{name!r} has at most {MAX_PARTS} parts")
+        for number, part in enumerate(value, 1):
+            if fault := part_fault(part):
+                raise InvalidInput(f"part {number} of {name!r} {fault}")
+        return tuple(value)
 
 
 class Ref(Field):

@@ -12,15 +12,19 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, dataclass_transform
 
 from postroom.errors import InvalidInput
+from postroom.protocol.content import Content
 from postroom.protocol.fields import (
     Arguments,
     BlobUrl,
+    Body,
     Bytes,
     Choice,
     Environment,
     Field,
     FileMode,
     Flag,
+    Line,
+    Parts,
     Path,
     Project,
     Ref,
@@ -28,7 +32,6 @@ from postroom.protocol.fields import (
     Sha256,
     TaskId,
     Text,
-    Words,
 )
 from postroom.protocol.limits import (
     MAX_CONTEXT,
@@ -66,6 +69,8 @@ class Param(NamedTuple):
             InvalidInput: the field is missing or invalid.
         """
         value = record.get(self.name)
+        if value is None and self.kind.formerly:
+            value = record.get(self.kind.formerly)
         missing = self.name not in record if self.kind.takes_null else value is None
         if not missing and (value != "" or self.default != ""):
             return self.kind.read(self.name, value)
@@ -192,9 +197,38 @@ def find_route(method: str, path: str) -> tuple[type[Action], dict[str, str]] | 
     return None
 
 
+class Saying:
+    """What verbs have in common that say something by a text, by parts, or by both: then the text is the first part."""
+
+    blank = True
+    """Whether a text alone may be blank."""
+
+    @property
+    def content(self) -> Content:
+        """What is said."""
+        said = vars(self)
+        text, parts = said["text"], said["parts"]
+        texts = ({"text": text},) if text or not parts else ()
+        return Content((*texts, *parts), said.get("subject", ""), said.get("thread", ""))
+
+    def _check(self, record: Mapping[str, Any]) -> None:
+        said = vars(self)
+        if said["parts"]:
+            return
+        if record.get("text") is None:
+            raise InvalidInput("'text' has to be a text")
+        if not self.blank and not said["text"].strip():
+            raise InvalidInput("'text' is empty")
+
+
 _TEXT = "the text; from standard input if not given"
-_Body = Annotated[str, Text(_TEXT, argument="text")]
+_Body = Annotated[str, Body(_TEXT, argument="text", missing="")]
 _Said = Annotated[str, Text(argument="text")]
+_Parts = Annotated[tuple[dict[str, Any], ...], Parts("beside or instead of the text")]
+_Subject = Annotated[str, Line("one line", option="--subject", limit=MAX_LABEL)]
+_Thread = Annotated[
+    str, Field("id of the conversation", option="--thread", metavar="ID", limit=MAX_CONTEXT)
+]
 _Key = Annotated[
     str, Field("idempotency key: the same key is the same message", option="--key", limit=MAX_KEY)
 ]
@@ -213,7 +247,7 @@ _FilePath = Annotated[str, Path("relative to the workspace", argument="path")]
 # ── messages ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Send(Action, verb="send", route="POST /v1/send", command="send", answer="receipt"):
+class Send(Saying, Action, verb="send", route="POST /v1/send", command="send", answer="receipt"):
     """Send a message; prints its id."""
 
     to: Annotated[str, Field("@nick or uid", argument="to")]
@@ -225,9 +259,14 @@ class Send(Action, verb="send", route="POST /v1/send", command="send", answer="r
     expires_in: Annotated[float, Seconds("0: never", option="--expires-in")] = 0.0
     ref: _Ref = None
     re: _Re = ""
+    parts: _Parts = ()
+    subject: _Subject = ""
+    thread: _Thread = ""
 
 
-class Reply(Action, verb="reply", route="POST /v1/reply", command="reply", answer="receipt"):
+class Reply(
+    Saying, Action, verb="reply", route="POST /v1/reply", command="reply", answer="receipt"
+):
     """Answer a message and confirm it; prints the id."""
 
     to: Annotated[str, Field("id of the message to answer", argument="id")]
@@ -236,9 +275,12 @@ class Reply(Action, verb="reply", route="POST /v1/reply", command="reply", answe
     key: _Key = ""
     expires_in: Annotated[float, Seconds("0: never")] = 0.0
     ref: _Ref = None
+    parts: _Parts = ()
+    subject: _Subject = ""
+    thread: Annotated[str, Field("if not that of the message", limit=MAX_CONTEXT)] = ""
 
 
-class Post(Action, verb="post", route="POST /v1/post", command="post", answer="receipt"):
+class Post(Saying, Action, verb="post", route="POST /v1/post", command="post", answer="receipt"):
     """Post to the project's feed; prints the id."""
 
     text: _Body
@@ -246,10 +288,18 @@ class Post(Action, verb="post", route="POST /v1/post", command="post", answer="r
     key: _Key = ""
     ref: _Ref = None
     re: _Re = ""
+    parts: _Parts = ()
+    subject: _Subject = ""
+    thread: _Thread = ""
 
 
 class Announce(
-    Action, verb="announce", route="POST /v1/announce", command="announce", answer="receipt"
+    Saying,
+    Action,
+    verb="announce",
+    route="POST /v1/announce",
+    command="announce",
+    answer="receipt",
 ):
     """Say something to everybody of the organisation; prints the id."""
 
@@ -257,6 +307,9 @@ class Announce(
     key: _Key = ""
     ref: _Ref = None
     re: _Re = ""
+    parts: _Parts = ()
+    subject: _Subject = ""
+    thread: _Thread = ""
 
 
 class Seen(Action, verb="seen", route="POST /v1/seen", command="seen"):
@@ -291,25 +344,30 @@ class SetStatus(Action, verb="status"):
 # ── the task that the agent works on; `task` "" is the one it was handed last ───────────────────────
 
 
-class Progress(Action, verb="update", route="POST /v1/tasks/{task}/update", command="update"):
+class Progress(
+    Saying, Action, verb="update", route="POST /v1/tasks/{task}/update", command="update"
+):
     """Say how far the task is."""
 
     task: _OwnTask
     text: _Body
     ref: _Ref = None
+    parts: _Parts = ()
 
 
-class Artifact(Action, verb="artifact", route="POST /v1/tasks/{task}/artifact", command="artifact"):
+class Artifact(
+    Saying, Action, verb="artifact", route="POST /v1/tasks/{task}/artifact", command="artifact"
+):
     """Give a result of the task.
 
     Attributes:
         id: "" for the artifact that `name` names, or a new one.
         append: it comes behind what the artifact holds; else it takes its place.
-        url: of the blob that is the piece, "" where `text` is.
+        url: of the blob that is the piece, "" where something else is.
     """
 
     task: _OwnTask
-    text: Annotated[str, Text(_TEXT, argument="text", missing="")]
+    text: _Body
     name: Annotated[str, Field("for people", option="--name", limit=MAX_LABEL)] = ""
     id: Annotated[str, Field("of the artifact", option="--id", limit=MAX_LABEL)] = ""
     append: Annotated[bool, Flag("a further piece of it", option="--append")] = False
@@ -318,54 +376,85 @@ class Artifact(Action, verb="artifact", route="POST /v1/tasks/{task}/artifact", 
     media_type: Annotated[str, Field("of the blob", name="mediaType", limit=MAX_LABEL)] = ""
     filename: Annotated[str, Field("of the blob", limit=MAX_LABEL)] = ""
     ref: _Ref = None
+    parts: _Parts = ()
+
+    @property
+    def content(self) -> Content:
+        """What it holds."""
+        if not self.url:
+            return super().content
+        part = {"url": self.url, "mediaType": self.media_type, "filename": self.filename}
+        return Content(({name: value for name, value in part.items() if value},))
 
     def _check(self, record: Mapping[str, Any]) -> None:
-        if self.url and self.text:
-            raise InvalidInput("an artifact has a 'text' or a 'url', not both")
-        if not self.url and record.get("text") is None:
-            raise InvalidInput("'text' has to be a text")
+        if not self.url:
+            super()._check(record)
+        elif self.text or self.parts:
+            raise InvalidInput("an artifact has a 'url', or a 'text' and 'parts', not both")
 
 
-class Complete(Action, verb="complete", route="POST /v1/tasks/{task}/complete", command="complete"):
+class Complete(
+    Saying, Action, verb="complete", route="POST /v1/tasks/{task}/complete", command="complete"
+):
     """The task is done."""
 
     task: _OwnTask
     text: _Said = ""
     ref: _Ref = None
+    parts: _Parts = ()
+
+    def _check(self, record: Mapping[str, Any]) -> None:
+        """Accept one that says nothing."""
 
 
-class Fail(Action, verb="fail", route="POST /v1/tasks/{task}/fail", command="fail"):
+class Fail(Saying, Action, verb="fail", route="POST /v1/tasks/{task}/fail", command="fail"):
     """The task cannot be done."""
 
     task: _OwnTask
     text: _Body
     ref: _Ref = None
+    parts: _Parts = ()
 
 
-class Reject(Action, verb="reject", route="POST /v1/tasks/{task}/reject", command="reject"):
+class Reject(Saying, Action, verb="reject", route="POST /v1/tasks/{task}/reject", command="reject"):
     """The task will not be done."""
 
     task: _OwnTask
     text: _Said = ""
     ref: _Ref = None
+    parts: _Parts = ()
+
+    def _check(self, record: Mapping[str, Any]) -> None:
+        """Accept one that says nothing."""
 
 
 class AskInput(
-    Action, verb="input_required", route="POST /v1/tasks/{task}/input_required", command="ask"
+    Saying,
+    Action,
+    verb="input_required",
+    route="POST /v1/tasks/{task}/input_required",
+    command="ask",
 ):
     """Ask who wants the task; the answer comes as `input`, or with the task once more."""
 
+    blank = False
+
     task: _OwnTask
-    text: Annotated[str, Words(_TEXT, argument="text")]
+    text: _Body
     ref: _Ref = None
+    parts: _Parts = ()
 
 
-class Canceled(Action, verb="canceled", route="POST /v1/tasks/{task}/canceled"):
+class Canceled(Saying, Action, verb="canceled", route="POST /v1/tasks/{task}/canceled"):
     """The agent has stopped, as it was told."""
 
     task: _OwnTask
     text: _Said = ""
     ref: _Ref = None
+    parts: _Parts = ()
+
+    def _check(self, record: Mapping[str, Any]) -> None:
+        """Accept one that says nothing."""
 
 
 TaskAction = Progress | Artifact | Complete | Fail | Reject | AskInput | Canceled
@@ -375,36 +464,53 @@ TaskAction = Progress | Artifact | Complete | Fail | Reject | AskInput | Cancele
 
 
 class Delegate(
-    Action, verb="delegate", route="POST /v1/delegate", command="delegate", answer="delegated"
+    Saying,
+    Action,
+    verb="delegate",
+    route="POST /v1/delegate",
+    command="delegate",
+    answer="delegated",
 ):
     """Ask another agent for a task; prints its id.
 
     Attributes:
         to: "" for any agent with the skill.
         skill: of the other's card, "" for none in particular.
-        context: A2A context that the task belongs to, "" for a new one.
+        thread: A2A context that the task belongs to, "" for a new one.
         quiet: somebody else follows the task, and the agent's program is told of its end alone.
         named: the `messageId` that an A2A client gave the request, "" for none.
     """
+
+    blank = False
 
     to: Annotated[str, Field("@nick or uid", missing="")]
     skill: Annotated[
         str, Field("any agent that has it", option="--skill", limit=MAX_LABEL, missing="")
     ]
-    text: Annotated[str, Words("what to do")]
+    text: Annotated[str, Text("what to do", missing="")]
     key: Annotated[str, Field("the same key is the same task", option="--key", limit=MAX_KEY)] = ""
     stream: Annotated[bool, Flag("hear of every change")] = False
-    context: Annotated[
-        str, Field("A2A context that it belongs to", option="--context", limit=MAX_CONTEXT)
+    thread: Annotated[
+        str,
+        Field(
+            "id of the conversation",
+            option="--thread",
+            metavar="ID",
+            limit=MAX_CONTEXT,
+            formerly="context",
+        ),
     ] = ""
     ref: _Ref = None
     re: _Re = ""
+    parts: _Parts = ()
+    subject: _Subject = ""
     quiet: bool = False
     named: str = ""
 
-    def _check(self, record: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def _check(self, record: Mapping[str, Any]) -> None:
         if not self.to and not self.skill:
             raise InvalidInput("'to' or 'skill' has to say who is to do it")
+        super()._check(record)
 
 
 class CancelTask(
@@ -418,7 +524,7 @@ class CancelTask(
 
 
 class AnswerTask(
-    Action, verb="answer_task", route="POST /v1/tasks/{task}/answer", command="answer"
+    Saying, Action, verb="answer_task", route="POST /v1/tasks/{task}/answer", command="answer"
 ):
     """Answer what such a task asks.
 
@@ -426,10 +532,13 @@ class AnswerTask(
         named: as in `Delegate`.
     """
 
+    blank = False
+
     task: _AskedTask
-    text: Annotated[str, Words("from standard input if not given", argument="text")]
+    text: _Body
     ref: _Ref = None
     named: str = ""
+    parts: _Parts = ()
 
 
 class ListTasks(Action, verb="tasks", route="GET /v1/tasks", command="tasks", line=False):

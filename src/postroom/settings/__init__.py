@@ -215,8 +215,13 @@ class Settings:
         return self.state / "nats"
 
     @property
+    def accounts(self) -> Path:
+        """Agents, keys, cards and workers of all organisations."""
+        return self.state / "accounts.db"
+
+    @property
     def database(self) -> Path:
-        """The projection."""
+        """The projection; the rows of blobs lie beside it."""
         return self.home / "projection.db"
 
     @property

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
+from postroom.directory.input_modes import check_takes
 from postroom.errors import InvalidInput, MessageTooLarge, PostroomError
+from postroom.observe import get_logger
+from postroom.protocol.content import Content
 from postroom.protocol.envelope import EVERYBODY
+from postroom.protocol.parts import TEXT, kind_of
 from postroom.protocol.verbs import (
     CURRENT,
     Action,
@@ -45,7 +50,6 @@ from postroom.sidecar.task_client import TaskClient
 from postroom.tasks.engine import TaskEngine
 from postroom.tasks.execution import Execution
 from postroom_a2a.task_state import TaskState
-from postroom_a2a.tasks import file_artifact, text_artifact
 from postroom_a2a.text import one_line
 
 MANY = 20
@@ -53,6 +57,8 @@ MANY = 20
 
 PAUSE = 0.25
 """Seconds between two lines then."""
+
+_log = get_logger(__name__)
 
 _STATES: dict[type[TaskAction], TaskState] = {
     Progress: TaskState.WORKING,
@@ -138,8 +144,9 @@ class Actions:
         """Send a message; returns its id once it is on disk."""
         recipient = await self._directory.uid_of(action.to)
         key = self._key("send", action, recipient, owner)
+        await self._check_taken(action.to, action.content)
         draft = OutgoingMessage(
-            recipient, action.text, action.expects_reply, expires_in=action.expires_in
+            recipient, action.content, action.expects_reply, expires_in=action.expires_in
         )
         return await self._outgoing.message(draft, key)
 
@@ -154,13 +161,16 @@ class Actions:
         if action.key:
             key = own_key(f"reply:{action.to}", action.key)
         else:
-            key = held.derivation.key("reply", sender, action.text) if held else random_key()
+            key = held.derivation.key("reply", sender, action.content) if held else random_key()
+        said = action.content
+        if held is not None and not said.thread:
+            said = replace(said, thread=held.message.thread)
+        await self._check_taken(sender, said)
         draft = OutgoingMessage(
             sender,
-            action.text,
+            said,
             action.expects_reply,
             reply_to=action.to,
-            context=held.context if held else "",
             expires_in=action.expires_in,
         )
         sent = await self._outgoing.message(draft, key)
@@ -171,12 +181,12 @@ class Actions:
         """Post to a feed; returns the id once it is on disk."""
         project = action.project or self._outgoing.home
         key = self._key("post", action, f"#{project}", owner)
-        return await self._outgoing.post(project, action.text, key)
+        return await self._outgoing.post(project, action.content, key)
 
     async def announce(self, action: Announce, owner: Owner | None = None) -> str:
         """Announce something; returns the id once it is on disk."""
         key = self._key("announce", action, EVERYBODY, owner)
-        return await self._outgoing.announce(action.text, key)
+        return await self._outgoing.announce(action.content, key)
 
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -189,6 +199,7 @@ class Actions:
             # A request that is repeated after a crash goes to the same agent, though another may be less busy by then.
             key = self._key("delegate", action, f"skill:{action.skill}", owner)
             worker = await self._delegations.chosen(action.skill, key)
+        await self._check_taken(worker.uid, action.content, action.skill)
         return await self._delegations.delegate(action, worker, key)
 
     async def on_task(self, action: TaskAction) -> None:
@@ -201,25 +212,23 @@ class Actions:
         """
         execution = self._engine.execution(action.task)
         if isinstance(action, Artifact):
-            artifact = _artifact(action)
             try:
-                await execution.result(artifact, append=action.append, last=action.last)
+                await execution.result(_artifact(action), append=action.append, last=action.last)
             except MessageTooLarge:
                 execution.left_out += 1
                 raise
         else:
-            text = action.text
-            if isinstance(action, Canceled):
-                text = text or execution.cancel_reason
+            said = action.content
+            if isinstance(action, Canceled) and said.empty:
+                said = Content.of_text(execution.cancel_reason)
             if isinstance(action, Complete) and execution.left_out:
-                text = (
-                    f"{text} (artifacts left out, since they are too large: {execution.left_out})"
-                )
-            await self._say(execution, _STATES[type(action)], text)
+                note = f"(artifacts left out, since they are too large: {execution.left_out})"
+                said = _with_note(said, note)
+            await self._say(execution, _STATES[type(action)], said)
 
-    async def _say(self, execution: Execution, state: TaskState, text: str) -> None:
+    async def _say(self, execution: Execution, state: TaskState, said: Content) -> None:
         try:
-            await execution.say(state, text)
+            await execution.say(state, said)
         except MessageTooLarge as error:
             if state is not TaskState.WORKING:
                 # An agent that does not read its errors believes that the task has ended.
@@ -240,7 +249,7 @@ class Actions:
         Raises:
             Conflict: the task has no open question.
         """
-        return await self._task_client.answer(action.task, action.text, action.named)
+        return await self._task_client.answer(action.task, action.content, action.named)
 
     async def task(self, task_id: str, *, wait: bool, timeout: float) -> dict[str, Any]:
         """A task that this worker runs or asked for; `wait`: at most `timeout` seconds, until it ends or asks."""
@@ -308,6 +317,21 @@ class Actions:
         if said.verb.answer and isinstance(answer, dict):
             session.tell(line | answer)
 
+    async def _check_taken(self, recipient: str, said: Content, skill: str = "") -> None:
+        """Refuse parts that the recipient's card does not take, so that the agent learns it before they are sent.
+
+        Raises:
+            ContentNotTaken: as `check_takes`.
+        """
+        if all(kind_of(part) == TEXT for part in said.parts):
+            return  # a text is taken by everybody whom one can write to
+        try:
+            entry = await self._directory.entry(recipient)
+        except PostroomError as error:
+            _log.info("the card of %s is not known, so what it takes is not: %s", recipient, error)
+            return
+        check_takes(entry.get("card"), said.parts, str(entry.get("nick", recipient)), skill)
+
     def _key(
         self,
         kind: str,
@@ -320,14 +344,20 @@ class Actions:
             return own_key(kind, action.key)
         if owner.derivation is None:
             return random_key()
-        return owner.derivation.key(kind, recipient, action.text)
+        return owner.derivation.key(kind, recipient, action.content)
 
 
 def _artifact(action: Artifact) -> dict[str, Any]:
-    named = action.id or action.name or "result"
-    if not action.url:
-        return text_artifact(named, action.text, action.name)
-    return file_artifact(named, action.url, action.media_type, action.filename, action.name)
+    named = {"name": action.name} if action.name else {}
+    parts = [dict(part) for part in action.content.parts]
+    return {"artifactId": action.id or action.name or "result", **named, "parts": parts}
+
+
+def _with_note(said: Content, note: str) -> Content:
+    *parts, last = said.parts
+    if kind_of(last) != TEXT:
+        return replace(said, parts=(*said.parts, {"text": note}))
+    return replace(said, parts=(*parts, {**last, "text": f"{last['text']} {note}"}))
 
 
 def _accepted(sent: str) -> dict[str, Any]:

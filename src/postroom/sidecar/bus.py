@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import secrets
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from postroom.errors import (
 from postroom.observe import get_logger
 from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert, RaiseAlert
+from postroom_a2a import strict_json
 from postroom_a2a.retry import RetryPolicy
 
 PUBLISH_DEADLINE = 30.0
@@ -142,7 +142,7 @@ async def ask_control(
         PostroomError: the error that the control plane answered, or the reason why it did not answer.
     """
     subject = subjects.ctl(own, *verb.split("."))
-    payload = json.dumps(question).encode()
+    payload = strict_json.dumps(question)
     end = asyncio.get_running_loop().time() + deadline
     attempt = 0
     while True:
@@ -158,7 +158,7 @@ async def ask_control(
 
 def _answer(verb: str, answer: Message) -> dict[str, Any]:
     try:
-        record = json.loads(answer.payload)
+        record = strict_json.loads(answer.payload)
     except ValueError as error:
         raise ProtocolViolation(f"the control plane's answer to {verb} is not JSON") from error
     if not isinstance(record, dict):

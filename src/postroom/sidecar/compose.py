@@ -15,6 +15,7 @@ from typing import Any
 
 from postroom.bus.port import DeliveryHandler
 from postroom.directory.cards import matches, skills_of
+from postroom.directory.input_modes import input_modes, takes
 from postroom.protocol.alerts import RaiseAlert
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.sidecar.a2a.asking import AskedTasks
@@ -47,6 +48,7 @@ from postroom.sidecar.workstation import LocalWorkstation, Workstation
 from postroom.tasks.engine import Ask, TaskEngine
 from postroom.tasks.log import TaskLog
 from postroom_a2a.json_operations import JsonOperations
+from postroom_a2a.tasks import Message
 from postroom_a2a.text import one_line
 
 JOURNAL = "confirmed"
@@ -140,6 +142,7 @@ def compose(
         own=own,
         nick=config.nick,
         accept=engine.accept,
+        refuse=partial(refused_parts, config.card),
         confirm_on_read=agent_config.confirm == "read",
         patience=agent_config.patience or inf,
         window=agent_config.window,
@@ -210,9 +213,16 @@ def refusal(card: Mapping[str, Any], ask: Ask) -> str:
     parts = ask.message.get("parts")
     if not isinstance(parts, list) or not parts:
         return "the request says nothing"
-    if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in parts):
-        return "the card takes text/plain only"
-    return ""
+    return refused_parts(card, ask.message, ask.skill)
+
+
+def refused_parts(card: Mapping[str, Any], message: Message, skill: str = "") -> str:
+    """Which media types a worker with that card takes, if a part of the message has another one; else ""."""
+    modes = input_modes(card, skill)
+    parts = message.get("parts")
+    if not isinstance(parts, list) or all(takes(modes, part) for part in parts):
+        return ""
+    return f"takes {', '.join(modes)} only"
 
 
 def agent_environment(
@@ -292,4 +302,12 @@ def _projects(config: SidecarConfig) -> tuple[str, ...]:
     return (config.project, *others) if config.project else tuple(others)
 
 
-__all__ = ["Sidecar", "agent_environment", "compose", "refusal", "whoami", "workstation"]
+__all__ = [
+    "Sidecar",
+    "agent_environment",
+    "compose",
+    "refusal",
+    "refused_parts",
+    "whoami",
+    "workstation",
+]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +23,7 @@ from postroom.protocol.priority import Update
 from postroom.protocol.tasks import task_id
 from postroom.protocol.verbs import Delegate
 from postroom.sidecar.a2a.changes import TaskChanges
-from postroom.sidecar.adapters import Sender
+from postroom.sidecar.adapters import Sender, said_in
 from postroom.sidecar.agent import AgentGone, AgentProgram
 from postroom.sidecar.bus import BACKOFF
 from postroom.sidecar.directory_client import DirectoryClient
@@ -33,7 +32,7 @@ from postroom.sidecar.outgoing import Outgoing, OutgoingMessage
 from postroom.sidecar.task_client import TaskClient
 from postroom.tasks.log import StoredTask
 from postroom_a2a.task_state import INTERRUPTED
-from postroom_a2a.tasks import artifacts_of, status_text
+from postroom_a2a.tasks import artifacts_of
 
 MAX_REMEMBERED = 4096
 """Delegated tasks whose last update is remembered."""
@@ -125,9 +124,8 @@ class Delegations:
         request = TaskRequest(action.skill, action.stream)
         draft = OutgoingMessage(
             worker.uid,
-            action.text,
+            action.content,
             expects_reply=True,
-            context=action.context,
             request=request,
             named=action.named,
         )
@@ -243,26 +241,42 @@ def _update_record(update: Update, worker: Sender, ref: Any) -> dict[str, Any]:
         "type": "task_update",
         "task": update.task,
         "ref": ref,
-        "from": {"uid": worker.uid, "nick": worker.nick, "kind": worker.kind},
+        "from": worker.as_json(),
         "state": update.state.value,
         "final": update.state.terminal,
         "attempt": update.attempt,
         "seq": update.sequence,
         "text": "",
+        "parts": [],
         "artifacts": [],
         "artifact": None,
     }
     if isinstance(task, dict):
-        record["text"] = status_text(task)
-        record["artifacts"] = artifacts_of(task)
+        record |= _said(task)
+        record["artifacts"] = _artifacts(task)
     elif isinstance(event.get("statusUpdate"), dict):
-        record["text"] = status_text(event["statusUpdate"])
+        record |= _said(event["statusUpdate"])
     elif isinstance(event.get("artifactUpdate"), dict):
         record["artifact"] = _piece(event["artifactUpdate"])
     return record
 
 
 def _piece(update: dict[str, Any]) -> dict[str, Any]:
-    pieces: Iterable[dict[str, Any]] = artifacts_of({"artifacts": [update.get("artifact", {})]})
     flags = {"append": bool(update.get("append")), "last": bool(update.get("lastChunk"))}
-    return {**next(iter(pieces)), **flags}
+    return {**_artifacts({"artifacts": [update.get("artifact", {})]})[0], **flags}
+
+
+def _said(holder: dict[str, Any]) -> dict[str, Any]:
+    """What the agent said with a state."""
+    status = holder.get("status")
+    message = status.get("message") if isinstance(status, dict) else None
+    text, parts = said_in(message) if isinstance(message, dict) else ("", ())
+    return {"text": text, "parts": list(parts)}
+
+
+def _artifacts(task: dict[str, Any]) -> list[dict[str, Any]]:
+    """The artifacts as `artifacts_of`, with their parts."""
+    return [
+        {**shown, "parts": artifact.get("parts", [])}
+        for shown, artifact in zip(artifacts_of(task), task.get("artifacts", ()), strict=True)
+    ]

@@ -3,7 +3,8 @@
 Nothing is queued here: one delivery at a time waits for the agent, and the agent holds as many unconfirmed messages as
 its template allows. The bus client sends in-progress beats for all open deliveries.
 
-1. A message that the journal has as confirmed is acknowledged again and not handed over.
+1. A message that the journal has as confirmed is acknowledged again and not handed over. One whose parts the agent's
+   card does not take is refused: it becomes a dead letter, and its sender learns why.
 2. Any other is written to the journal, then handed over, so that a second handing is known as one after any kill. It
    happens alone: a message that kills its reader uses up its own deliveries and no other's.
 3. Its sender learns that it was delivered, unless it is confirmed at once: then it learns that alone.
@@ -30,11 +31,12 @@ from typing import Any
 from postroom.bus.port import Delivery
 from postroom.errors import NotFound, PostroomError, ProtocolViolation, StateUnwritable
 from postroom.observe import get_logger
+from postroom.protocol.content import subject_of
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.receipts import Reason, State
 from postroom.protocol.streams import MAX_DELIVER, redelivery_delay
 from postroom.protocol.template import PATIENCE
-from postroom.sidecar.adapters import Incoming, Sender
+from postroom.sidecar.adapters import Incoming, Sender, said_in
 from postroom.sidecar.agent import AgentGone, AgentProgram
 from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.journal import Journal, Note
@@ -43,7 +45,8 @@ from postroom.sidecar.receipts import Confirmations, Receipts
 from postroom.sidecar.session import AgentRun
 from postroom.sidecar.window import Window
 from postroom.tasks.engine import Ask
-from postroom_a2a.messages import context_of, text_of
+from postroom_a2a.messages import context_of
+from postroom_a2a.tasks import Message
 from postroom_a2a.times import format_time
 
 SOON = 0.1
@@ -58,14 +61,12 @@ class Held:
 
     Attributes:
         delivery: the latest one.
-        context: A2A context id.
         set_aside: it holds back no further messages any more.
         derivation: the keys of what the agent sends while it handles the message.
     """
 
     delivery: Delivery
     message: Incoming
-    context: str
     set_aside: bool = False
     derivation: Derivation = field(init=False)
 
@@ -79,6 +80,7 @@ class Inbox:
 
     Args:
         accept: makes a request a task; returns when its first record is on disk.
+        refuse: returns why the worker does not take a message, "" if it does.
         confirm_on_read: a message is confirmed once the agent has read it; one that expects a reply, when the agent
             answers or after `patience` seconds.
         patience: seconds for which an unconfirmed message holds back further ones.
@@ -96,6 +98,7 @@ class Inbox:
         own: str,
         nick: str,
         accept: Callable[[Ask], Awaitable[None]],
+        refuse: Callable[[Message], str] = lambda _: "",
         confirm_on_read: bool,
         patience: float = PATIENCE,
         window: int = 1,
@@ -109,6 +112,7 @@ class Inbox:
         self._own = own
         self._nick = nick
         self._accept = accept
+        self._refuse = refuse
         self._confirm_on_read = confirm_on_read
         self._patience = patience
         self._changed = changed
@@ -169,6 +173,8 @@ class Inbox:
             held.delivery = delivery
             if held.set_aside:
                 delivery.set_aside()
+        elif refusal := self._refuse(envelope.message):
+            await delivery.term(f"{Reason.REFUSED.value}: {refusal}")
         else:
             await self._hand_over(delivery, envelope)
 
@@ -200,7 +206,7 @@ class Inbox:
             await delivery.ack()  # the post office declares it dead
             return
         # No `await` from `_ready` to `add`: the end of the run finds the message in the window and gives it back.
-        held = Held(delivery, self._incoming(envelope, sender, again), context_of(envelope.message))
+        held = Held(delivery, self._incoming(envelope, sender, again))
         self._window.add(envelope.id, held, alone=again)
         if set_aside:
             self._set_aside(held)
@@ -288,15 +294,19 @@ class Inbox:
         return note.losses
 
     def _incoming(self, envelope: Envelope, sender: Sender, redelivered: bool) -> Incoming:
+        text, parts = said_in(envelope.message)
         return Incoming(
             id=envelope.id,
             sender=sender,
             to=f"@{self._nick}",
-            text=text_of(envelope.message),
+            text=text,
             expects_reply=envelope.expects_reply,
             reply_to=envelope.reply_to,
             redelivered=redelivered,
             sent_at=format_time(envelope.sent_at),
+            parts=parts,
+            subject=subject_of(envelope.message),
+            thread=context_of(envelope.message),
         )
 
     # ── confirmation ────────────────────────────────────────────────────────────────────────────────

@@ -2,18 +2,20 @@
 
 An agent that gets a message a second time handles it a second time, and its answers must not arrive twice. So an
 action without a key of its own gets one from the message being handled: its sender and id, the kind of action,
-a digest of the text, and the number of equal actions before. With the digest a second handling that says something
+a digest of what is said, and the number of equal actions before. With the digest a second handling that says something
 else sends a new message; to drop that one as "already sent" would be a receipt that lies.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 from collections import Counter
 from dataclasses import dataclass, field
 
 from postroom.errors import PostroomError
+from postroom.protocol.content import Content
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +48,26 @@ class Derivation:
     over: bool = False
     _ordinals: Counter[str] = field(default_factory=Counter)
 
-    def key(self, kind: str, recipient: str, text: str) -> Key:
+    def key(self, kind: str, recipient: str, said: Content | str) -> Key:
         """The key of the next action of that kind toward `recipient`.
 
         A `reply` goes by its number alone: a message is answered once, even if the second answer is worded differently.
         """
         what = kind
         if kind != "reply":
-            digest = hashlib.sha256(f"{recipient}\0{text}".encode(errors="replace")).hexdigest()[
-                :16
-            ]
+            named = f"{recipient}\0{said if isinstance(said, str) else _named(said)}"
+            digest = hashlib.sha256(named.encode(errors="replace")).hexdigest()[:16]
             what = f"{kind}:{digest}"
         self._ordinals[what] += 1
         text = f"derived:{self.message}:{what}:{self._ordinals[what]}"
         return Key(text, repeatable=True, again=self.redelivered)
+
+
+def _named(said: Content) -> str:
+    """The content as one text; that of a text alone is the text."""
+    if said == Content.of_text(said.text):
+        return said.text
+    return json.dumps([said.subject, said.thread, *said.parts], sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)

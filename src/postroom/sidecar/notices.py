@@ -10,14 +10,15 @@ from postroom.bus.port import Delivery
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.observe import get_logger
 from postroom.protocol import subjects
+from postroom.protocol.content import subject_of
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import Receipt, State, may_set
-from postroom.sidecar.adapters import Incoming
+from postroom.sidecar.adapters import Incoming, said_in
 from postroom.sidecar.agent import AgentGone, AgentProgram
 from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.outgoing import Outgoing
-from postroom_a2a.messages import text_of
+from postroom_a2a.messages import context_of
 from postroom_a2a.times import format_time
 
 REPORTED = frozenset({State.ANSWERED, State.DEAD})
@@ -72,12 +73,16 @@ class Notices:
             return
         if message.sender_uid != self._own:
             sender = await self._directory.describe(message.sender_uid)
+            text, parts = said_in(envelope.message)
             post = Incoming(
                 id=envelope.id,
                 sender=sender,
                 to=f"#{project}",
-                text=text_of(envelope.message),
+                text=text,
                 sent_at=format_time(envelope.sent_at),
+                parts=parts,
+                subject=subject_of(envelope.message),
+                thread=context_of(envelope.message),
             )
             try:
                 session = await self._agent.running()

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from postroom.errors import InvalidInput, PeerError
 from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert, RaiseAlert
+from postroom.protocol.content import Content
 from postroom.protocol.envelope import EVERYBODY, Envelope, TaskRequest
 from postroom.protocol.ids import check_name, check_uid, message_id
 from postroom.sidecar.bus import PUBLISH_DEADLINE, BusClient, Published, publish_durably
 from postroom.sidecar.keys import Key
-from postroom_a2a.messages import ROLE_AGENT, ROLE_USER, text_message
+from postroom_a2a.messages import ROLE_AGENT, ROLE_USER
 
 REMEMBERED = 4096
 """Own messages whose recipient is remembered, to check receipts."""
@@ -32,20 +33,18 @@ class OutgoingMessage:
     """A message before it has an id.
 
     Attributes:
-        text: of its only part.
+        said: a text stands for a content of one part.
         expects_reply: its final state is `answered`.
         reply_to: id of the message that it answers, or "".
-        context: A2A context id, or "".
         expires_in: seconds, 0 for never.
         request: set if the message asks for a task.
         named: the `messageId` of its author, "" for none; shown to people, proves nothing.
     """
 
     recipient: str
-    text: str
+    said: Content | str
     expects_reply: bool = False
     reply_to: str = ""
-    context: str = ""
     expires_in: float = 0.0
     request: TaskRequest | None = None
     named: str = ""
@@ -99,27 +98,25 @@ class Outgoing:
             request=draft.request,
         )
         subject = subjects.inbox(draft.recipient, self._own)
-        sent = await self._accept(
-            subject, envelope, draft.text, key, context=draft.context, named=draft.named
-        )
+        sent = await self._accept(subject, envelope, draft.said, key, named=draft.named)
         self._recipients[sent] = draft.recipient
         while len(self._recipients) > REMEMBERED:
             self._recipients.popitem(last=False)
         return sent
 
-    async def post(self, project: str, text: str, key: Key) -> str:
+    async def post(self, project: str, said: Content | str, key: Key) -> str:
         """Post to a project's feed, "" for the worker's own project; returns the id once the post is on disk."""
         chosen = project or self.home
         if not chosen:
             raise InvalidInput("this worker has no project to post to", remedy="name a project")
         check_name(chosen, "project")
         envelope = Envelope(id="", to=f"#{chosen}", message={}, sent_at=self._now())
-        return await self._accept(subjects.feed(chosen, self._own), envelope, text, key)
+        return await self._accept(subjects.feed(chosen, self._own), envelope, said, key)
 
-    async def announce(self, text: str, key: Key) -> str:
+    async def announce(self, said: Content, key: Key) -> str:
         """Announce something on the worker's outbox; returns the id once the announcement is on disk."""
         envelope = Envelope(id="", to=EVERYBODY, message={}, sent_at=self._now())
-        return await self._accept(subjects.outbox(self._own), envelope, text, key)
+        return await self._accept(subjects.outbox(self._own), envelope, said, key)
 
     @property
     def home(self) -> str:
@@ -134,17 +131,17 @@ class Outgoing:
         self,
         subject: str,
         envelope: Envelope,
-        text: str,
+        said: Content | str,
         key: Key,
         *,
-        context: str = "",
         named: str = "",
     ) -> str:
+        content = Content.of_text(said) if isinstance(said, str) else said
         for _ in range(NEW_IDS):
             new = message_id(self._secret, envelope.to, key.text)
             # The requester of a task is its user, even if it is an agent (A2A 1.0, section 4.1.5).
             role = ROLE_USER if envelope.request is not None else ROLE_AGENT
-            message = text_message(named or new, text, role=role, context_id=context)
+            message = content.message(named or new, role)
             payload = replace(envelope, id=new, message=message).encode()
             published = await publish_durably(
                 self._bus, subject, payload, id=new, deadline=self._deadline

@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from postroom.protocol.content import subject_of
 from postroom.protocol.ids import is_uid
-from postroom.sidecar.adapters import IncomingTask, Sender
+from postroom.sidecar.adapters import Heard, IncomingTask, Sender, parts_or_text, said_in
 from postroom.sidecar.agent import AgentGone, AgentProgram
 from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.keys import Derivation
@@ -21,7 +22,8 @@ from postroom.sidecar.session import AgentRun
 from postroom.tasks.engine import SKILL
 from postroom.tasks.execution import Execution
 from postroom.tasks.log import AttemptLost, ExecutorGone
-from postroom_a2a.messages import ROLE_USER, text_of
+from postroom_a2a.messages import ROLE_USER
+from postroom_a2a.tasks import Message
 
 HAD = 64
 """Former tasks of the program that its lines may still name."""
@@ -110,7 +112,7 @@ class ProgramExecutor:
         heard = execution.heard
         try:
             if heard is not None and asked is session:
-                await session.say(_input(execution.id, text_of(heard), answerer))
+                await session.say(_input(execution.id, heard, answerer))
             else:
                 await session.hand_over(_incoming(execution, asker))
         except BrokenPipeError:
@@ -166,27 +168,31 @@ def _author(message: Mapping[str, Any], requester: str) -> str:
     return named if isinstance(named, str) and is_uid(named) else requester
 
 
-def _input(task_id: str, text: str, by: Sender) -> dict[str, Any]:
-    sender = {"uid": by.uid, "nick": by.nick, "kind": by.kind}
-    return {"type": "input", "task": task_id, "text": text, "from": sender}
+def _input(task_id: str, heard: Message, by: Sender) -> dict[str, Any]:
+    text, parts = said_in(heard)
+    said = {"text": text, "parts": parts_or_text(parts, text)}
+    return {"type": "input", "task": task_id, **said, "from": by.as_json()}
 
 
 def _incoming(execution: Execution, sender: Sender) -> IncomingTask:
     task = execution.task
     history = tuple(
-        ("user" if said.get("role") == ROLE_USER or number == 0 else "agent", text_of(said))
+        Heard("user" if said.get("role") == ROLE_USER or number == 0 else "agent", *said_in(said))
         for number, said in enumerate(task.get("history", ()))
     )
+    text, parts = said_in(execution.request)
     metadata = task.get("metadata")
     skill = metadata.get(SKILL) if isinstance(metadata, dict) else ""
     return IncomingTask(
         id=execution.id,
-        context=execution.context,
+        thread=execution.context,
         sender=sender,
-        text=text_of(execution.request),
+        text=text,
         skill=skill if isinstance(skill, str) else "",
         attempt=execution.attempt,
         resumed=execution.attempt > 1 or execution.heard is not None,
         history=history if len(history) > 1 else (),
         sent_at=str(task["status"].get("timestamp", "")),
+        parts=parts,
+        subject=subject_of(execution.request),
     )

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from postroom.errors import ProtocolViolation
+from postroom.protocol.content import Content
 from postroom.protocol.limits import MAX_LIST
 from postroom.sidecar.a2a.changes import Page, TaskChange
 from postroom.sidecar.adapters import Sender
@@ -118,7 +119,7 @@ class TaskClient:
         answer = await self._ask("tasks.cancel", {"task": task_id, "reason": reason})
         return dict(answer["view"])
 
-    async def answer(self, task_id: str, text: str, named: str = "") -> dict[str, Any]:
+    async def answer(self, task_id: str, said: Content, named: str = "") -> dict[str, Any]:
         """Answer the question of a task that this worker asked for; returns its view.
 
         `named` is the answer's `messageId`.
@@ -126,7 +127,8 @@ class TaskClient:
         Raises:
             Conflict: the task has no open question.
         """
-        answer = await self._ask("tasks.answer", {"task": task_id, "text": text, "named": named})
+        question = {"task": task_id, "parts": said.parts, "named": named}
+        answer = await self._ask("tasks.answer", question)
         return dict(answer["view"])
 
     async def _ask(self, verb: str, question: dict[str, Any]) -> dict[str, Any]:

@@ -18,11 +18,11 @@ from postroom.errors import EnvironmentFault
 from postroom.store import snapshot
 from postroom.store.database import Database
 from postroom.store.migrate import upgrade
-from postroom.store.schema import PROJECTION, REVISION
+from postroom.store.schema import IDENTITY, PROJECTION, REVISION
 from postroom.store.schema import cursors as positions
 from postroom.store.session import Prepared, Session, prepared
 from postroom.store.snapshot import SnapshotHeader, SnapshotReader
-from postroom.store.sqlite import BUSY_TIMEOUT, DIALECT, altering, typed_faults
+from postroom.store.sqlite import BUSY_TIMEOUT, ONE_FILE, altering, typed_faults
 
 LEGACY = "snapshot.db"
 """The copy that a Postroom before this format made; `rebuild` still begins from it."""
@@ -183,9 +183,12 @@ def _convert(old: Path, new: Path, *, legacy: bool) -> None:
         driver.execute("PRAGMA synchronous = OFF")  # nothing here outlives a crash
         header = _legacy_header(driver, old) if legacy else _fill(driver, old)
         altering(driver, upgrade)
-        session = Session(DIALECT, driver)
+        session = Session(ONE_FILE, driver)
         header = SnapshotHeader(REVISION, header.org, header.created, cursors(session))
-        snapshot.write(new, header, PROJECTION, lambda table: rows(session, table))
+        held = "SELECT name FROM sqlite_master WHERE type = 'table'"  # an old copy has the projection's alone
+        names = {name for (name,) in driver.execute(held)}
+        tables = [table for table in (*IDENTITY, *PROJECTION) if table.name in names]
+        snapshot.write(new, header, tables, lambda table: rows(session, table))
 
 
 def _legacy_header(driver: sqlite3.Connection, path: Path) -> SnapshotHeader:
@@ -209,6 +212,6 @@ def _fill(driver: sqlite3.Connection, path: Path) -> SnapshotHeader:
 
         altering(driver, reflect)
         driver.execute("BEGIN")
-        _insert(Session(DIALECT, driver), found, tables)
+        _insert(Session(ONE_FILE, driver), found, tables)
         driver.execute("COMMIT")
         return found.header

@@ -54,8 +54,12 @@ class StoreConnection(Protocol):
 
     session: Session
 
-    def run(self, work: Callable[[Session], T], *, flush: bool = True) -> T:
-        """Run `work` in one transaction; without `flush` a power cut may undo it.
+    def run(self, work: Callable[[Session], T], *, flush: bool = True, accounts: bool = True) -> T:
+        """Run `work` in one transaction.
+
+        Args:
+            flush: without it a power cut may undo what it did.
+            accounts: it may change accounts, which others share; what is not flushed never does.
 
         Raises:
             StateUnwritable, StoreLocked, EnvironmentFault: the database cannot do it now.
@@ -76,7 +80,7 @@ class Place(Protocol):
         shared: all connections are one, so reads take turns with writes.
         inline: a call takes less time than a change of threads, so the event loop may make it itself.
         forgets: it may crash while we live, and undo what `fold` has committed last.
-        parts: identity and projection, each with its tables: what has a version of its own.
+        parts: each with its tables: what has a version of its own, in the order in which they are made.
     """
 
     shared: bool
@@ -95,6 +99,9 @@ class Place(Protocol):
 
     def before(self) -> None:
         """Bring what a version before these parts has left into them."""
+
+    def after(self) -> None:
+        """The same, for what goes into the tables of several parts, which are made now."""
 
     def alter(self, part: str, work: Callable[[sqlalchemy.Connection], T]) -> T:
         """Run `work` in one transaction of a connection to `part` alone: for making and changing tables."""
@@ -136,9 +143,18 @@ class Database:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def write(self, work: Callable[[Store], T], *, timeout: float | None = CALL_TIMEOUT) -> T:
+    async def write(
+        self,
+        work: Callable[[Store], T],
+        *,
+        timeout: float | None = CALL_TIMEOUT,
+        accounts: bool = True,
+    ) -> T:
         """Run `work` in one transaction in the writer's thread; on return all of it is on disk, after an error
         nothing.
+
+        Args:
+            accounts: it may change accounts. What takes long does not, or it would hold up other organisations.
 
         Raises:
             StateUnwritable: the disk is full or read-only.
@@ -148,7 +164,8 @@ class Database:
             RequestTimeout: it took longer than `timeout` seconds; perhaps it was committed.
         """
         self._writes += 1
-        return await self._run(self._write_thread, self._writer.run, work, timeout)
+        run = partial(self._writer.run, accounts=accounts)
+        return await self._run(self._write_thread, run, work, timeout)
 
     async def fold(self, work: Callable[[Store], T], *, few: bool = False) -> T:
         """As `write`, for what the log folds again: a power cut may undo it, so nobody waits for the disk.
@@ -203,6 +220,10 @@ class Database:
         """Bring what a version before the present parts has left into them."""
         await self._run(self._write_thread, _call, self.place.before, None)
 
+    async def after(self) -> None:
+        """The same, for what goes into the tables of several parts, which are made now."""
+        await self._run(self._write_thread, _call, self.place.after, None)
+
     async def close(self) -> None:
         """Finish the running calls and close the connections; idempotent."""
         await asyncio.to_thread(self._close)
@@ -251,10 +272,10 @@ class _Pool:
         self._connect = connect
         self._idle: SimpleQueue[tuple[StoreConnection, Store]] = SimpleQueue()
 
-    def run(self, work: Callable[[Store], T], *, flush: bool = True) -> T:
+    def run(self, work: Callable[[Store], T], *, flush: bool = True, accounts: bool = True) -> T:
         connection, store = taken = self._take()
         try:
-            return connection.run(lambda _: work(store), flush=flush)
+            return connection.run(lambda _: work(store), flush=flush, accounts=accounts)
         finally:
             self._idle.put(taken)
 

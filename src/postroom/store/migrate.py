@@ -4,8 +4,8 @@ Importing alembic takes most of a second, and nearly every start finds the table
 version with plain SQL and gives an empty database its tables at once (a test proves them equal to the result of the
 migrations). It imports alembic only for a migration.
 
-Identity and projection state their version each, since somebody may put back or remove the files of the projection
-alone. A migration runs on each of them, and asks `holds` which of its tables are there.
+Each part states its version, since somebody may put back or remove the files of the projection alone, and accounts are
+shared. A migration runs on each of them, and asks `holds` which of its tables are there.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ async def migrate(database: Database) -> None:
     await database.before()
     for part in database.place.parts:
         await database.alter(part, partial(_migrate, place=database.place, part=part))
+    await database.after()
 
 
 def _migrate(connection: Connection, place: Place, part: str) -> None:

@@ -1,4 +1,4 @@
-"""Splits the one file of the versions before into that of identity and that of the projection.
+"""Splits the one file of the first versions into that of identity and that of the projection.
 
 Each step can be repeated after a crash. Identity is on disk in its own file before anything leaves the old one.
 """
@@ -10,10 +10,10 @@ from contextlib import closing
 from pathlib import Path
 
 from postroom.disk import sync
+from postroom.store.identity_file import copy_tables
 from postroom.store.migrate import upgrade
-from postroom.store.sqlite import BUSY_TIMEOUT, IDENTITY_FILE, altering, typed_faults
+from postroom.store.sqlite import BUSY_TIMEOUT, IDENTITY_FILE, OLD_FILE, altering, typed_faults
 
-OLD_FILE = "postroom.db"
 LAST = "0007"
 """The last version of the one file."""
 
@@ -34,30 +34,10 @@ def split(projection: Path) -> None:
     with typed_faults(), closing(sqlite3.connect(old, BUSY_TIMEOUT, 0, None)) as driver:
         if not identity.exists():
             altering(driver, lambda connection: upgrade(connection, LAST))
-            _copy(driver, identity)
+            copy_tables(driver, identity, tuple(reversed(MOVED)))
         for table in MOVED:
             driver.execute(f"DROP TABLE IF EXISTS {table}")
         driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         driver.execute("PRAGMA journal_mode = DELETE")
     old.replace(projection)
     sync(projection.parent)
-
-
-def _copy(driver: sqlite3.Connection, identity: Path) -> None:
-    new = identity.with_name(f"{IDENTITY_FILE}.new")
-    new.unlink(missing_ok=True)
-    driver.execute("ATTACH ? AS identity", (str(new),))
-    driver.execute("PRAGMA identity.journal_mode = DELETE")
-    driver.execute("BEGIN IMMEDIATE")
-    for table in ("alembic_version", *reversed(MOVED)):
-        shape = "SELECT type, sql FROM main.sqlite_master WHERE tbl_name = ? AND sql IS NOT NULL"
-        # Tables before their indexes.
-        for kind, sql in driver.execute(f"{shape} ORDER BY type DESC", (table,)).fetchall():
-            before, after = sql.split(f"{kind.upper()} ", 1)
-            driver.execute(f"{before}{kind.upper()} identity.{after}")
-        driver.execute(f"INSERT INTO identity.{table} SELECT * FROM main.{table}")  # noqa: S608 (our own names)
-    driver.execute("COMMIT")
-    driver.execute("DETACH identity")
-    sync(new)
-    new.replace(identity)
-    sync(identity.parent)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import importlib
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from postroom.errors import EnvironmentFault
 from postroom.settings import Settings
+from postroom.store.sqlite import SQLitePlace
 
 if TYPE_CHECKING:
     from postroom.store.postgres.place import PostgresPlace
 
 
-def place_of(settings: Settings) -> PostgresPlace | Path | None:
+def place_of(settings: Settings) -> PostgresPlace | SQLitePlace:
     """The place for a `Database`.
 
     Raises:
@@ -22,9 +22,9 @@ def place_of(settings: Settings) -> PostgresPlace | Path | None:
         EnvironmentFault: the driver for it is not installed.
     """
     if settings.memory:
-        return None
+        return SQLitePlace(None, org=settings.org, installation=str(settings.state))
     if not settings.database_url:
-        return settings.database
+        return SQLitePlace(settings.database, org=settings.org, accounts=settings.accounts)
     address = _needed("address").Address.parse(settings.database_url)
     return _needed("place").PostgresPlace(address, settings.org)
 
@@ -40,18 +40,17 @@ def shown_place(settings: Settings) -> str:
 
 
 def set_aside(settings: Settings) -> None:
-    """Keep the state of a removed organisation under another name, where it is not in its folder. Blocks.
+    """Keep the rows of a removed organisation under another name, those that are not in its folder. Blocks.
 
     Raises:
         DatabaseAway: nothing was changed.
         StoreLocked: a post room has it open.
     """
     place = place_of(settings)
-    if place is not None and not isinstance(place, Path):
-        try:
-            place.set_aside(time.time())
-        finally:
-            place.close()
+    try:
+        place.set_aside(time.time())
+    finally:
+        place.close()
 
 
 def _needed(module: str) -> Any:

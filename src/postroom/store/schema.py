@@ -1,16 +1,25 @@
 """The tables.
 
-There are two kinds. The tables of identity are the only home of their content. The projection is folded from the log
-and holds nothing that the log (or a snapshot of it) does not, so `projection.rebuild` may empty it. On SQLite each
-kind has a file. The names of tables are unique over both, so a statement names no file.
+There are three kinds, and on SQLite each has a file:
+
+    ACCOUNTS     who has an address, and by what it is known: one for the installation, each row with its organisation
+    BLOBS        uploads and who may read them: of one organisation
+    PROJECTION   folded from the log, one for each organisation; it holds nothing that the log (or a snapshot of it)
+                 does not, so `projection.rebuild` may empty it
+
+The first two are the only home of their content. The names of tables are unique over all, so a statement names no file.
+It names no organisation either: a session shows the rows of its own, and gives them to what it adds.
 """
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Float,
     ForeignKey,
     Index,
@@ -23,7 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import Integer as AnyInteger
 
-REVISION = "0011"
+REVISION = "0012"
 """The migration that leads to exactly these tables (a test compares them)."""
 
 Integer = AnyInteger().with_variant(BigInteger(), "postgresql")
@@ -38,7 +47,29 @@ metadata = MetaData(
     }
 )
 
-# ── identity: its origin is here ────────────────────────────────────────────────────────────────────────────
+
+class OwnOrg(ColumnElement[str]):
+    """The organisation of the session; each database has it in another way."""
+
+    inherit_cache = True
+    type = Text()
+
+
+def _of_org() -> Column[str]:
+    return Column("org", Text, nullable=False, default=OwnOrg())
+
+
+# ── accounts: one for the installation ──────────────────────────────────────────────────────────────────────
+
+orgs = Table(
+    "orgs",
+    metadata,
+    Column("org", Text, primary_key=True),
+    Column(
+        "schema", Text, nullable=False, unique=True
+    ),  # or folder: where the rest of its state is
+)
+"""Whose rows are in the tables of accounts. Which organisations there are says the keyring (`identity.trust`)."""
 
 agents = Table(
     "agents",
@@ -79,6 +110,7 @@ workers = Table(
     Column("begun_at", Float, nullable=False, server_default=text("0")),
     Column("exceeded", Text, nullable=False, server_default=text("''")),
     Column("origin", Text, nullable=False, server_default=text("'{}'")),  # JSON
+    _of_org(),
 )
 
 memberships = Table(
@@ -86,6 +118,7 @@ memberships = Table(
     metadata,
     Column("uid", Text, ForeignKey("agents.uid"), primary_key=True),
     Column("project", Text, primary_key=True),
+    _of_org(),
 )
 
 api_keys = Table(
@@ -101,6 +134,7 @@ api_keys = Table(
     Column("expires_at", Float),
     Column("used_at", Float),  # to the minute
     Column("made_by", Text, nullable=False, server_default=text("''")),  # uid
+    _of_org(),
     Index("ix_api_keys_uid", "uid"),
 )
 
@@ -110,6 +144,7 @@ agent_cards = Table(
     Column("uid", Text, ForeignKey("agents.uid"), primary_key=True),
     Column("card", Text, nullable=False),  # JSON: A2A AgentCard, as it was given
     Column("updated_at", Float, nullable=False),
+    _of_org(),
 )
 
 credentials = Table(
@@ -118,6 +153,7 @@ credentials = Table(
     Column("user_key", Text, primary_key=True),  # public NKey
     Column("uid", Text, nullable=False),
     Column("expires_at", Float, nullable=False),  # of the last credential under the key
+    _of_org(),
     Index("ix_credentials_uid", "uid"),
 )
 
@@ -320,17 +356,13 @@ cursors = Table(
     Column("seq", Integer, nullable=False),
 )
 
-IDENTITY = (
-    agents,
-    workers,
-    memberships,
-    api_keys,
-    agent_cards,
-    credentials,
-    blobs,
-    blob_readers,
-)
-"""The tables whose origin is here, in the order of their foreign keys."""
+ACCOUNTS = (agents, workers, memberships, api_keys, agent_cards, credentials)
+"""The tables with a row's organisation, in the order of their foreign keys."""
+
+BLOBS = (blobs, blob_readers)
+
+IDENTITY = (*ACCOUNTS, *BLOBS)
+"""The tables whose origin is here."""
 
 PROJECTION = (
     messages,
@@ -344,3 +376,20 @@ PROJECTION = (
     cursors,
 )
 """The tables that `rebuild` empties and folds again."""
+
+SHARED = "identity"
+"""Schema of the tables of accounts with the rows of all organisations, on every connection."""
+
+_everywhere = MetaData()
+EVERYWHERE = SimpleNamespace(
+    **{
+        table.name: Table(
+            table.name,
+            _everywhere,
+            *(Column(column.name, column.type) for column in table.columns),
+            schema=SHARED,
+        )
+        for table in ACCOUNTS
+    }
+)
+"""The same tables over all organisations, only to be read: for finding out whose something is (a key)."""

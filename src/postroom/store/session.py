@@ -47,6 +47,9 @@ class Dialect(Protocol):
     def listed(self, values: list[Any]) -> object:
         """The value of a parameter of `among`."""
 
+    def completed(self, statement: ClauseElement, sql: str) -> str:
+        """The text `sql` of a statement, with what this database wants said more."""
+
 
 class Driver(Protocol):
     """A connection of the driver."""
@@ -84,7 +87,7 @@ class Compiled:
                 compile_kwargs={"render_postcompile": True},
             ),
         )
-        self.sql = str(compiled)
+        self.sql = dialect.completed(statement, str(compiled))
         self.order = tuple(compiled.positiontup or ())
         self.fixed = {name: value for name, value in compiled.params.items() if value is not None}
         lists = _lists_of(compiled)

@@ -1,33 +1,46 @@
-"""The SQLite database: two files, and what else differs from PostgreSQL.
+"""The SQLite database: three files, and what else differs from PostgreSQL.
 
-Identity is in the main file, the projection in another one, which every connection attaches. WAL lets readers go on
-while one writes. A commit that changed identity is on disk before it returns (`synchronous` is FULL): a key that was
-handed out must still exist after a power cut. A commit of the projection alone is not flushed (NORMAL), since the log
-folds it again.
+    blobs.db        the organisation's blobs and their readers; the main file of its connections
+    accounts.db     the accounts of the installation, which every connection attaches as `identity` (`own_rows`)
+    projection.db   the organisation's projection, attached as `projection`
 
-SQLite commits one file after the other, the main one first. So a crash between the two may lose the projection's half,
-which is folded again, and never that of identity.
+WAL lets readers go on while one writes. What changed the first two is on disk before the commit returns (`synchronous`
+is FULL): a key that was handed out must still exist after a power cut. A commit of the projection alone is not flushed
+(NORMAL), since the log folds it again. A file without a change is neither written nor flushed.
+
+SQLite commits one file after the other, in the order above. So a crash between two of them may lose the projection's
+part, which is folded again. No transaction changes both accounts and blobs.
+
+The organisations of an installation write one after the other to accounts, so a transaction takes that lock first and
+only if it is meant to change accounts. A fold never waits for it.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import os
 import sqlite3
+import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import sqlalchemy
 from sqlalchemy import Table, create_engine
 from sqlalchemy.dialects import sqlite as compiling
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
+from sqlalchemy.sql import ClauseElement
 
 from postroom.errors import Conflict, EnvironmentFault, StateUnwritable, StoreLocked
-from postroom.store.schema import IDENTITY, PROJECTION, metadata
-from postroom.store.session import Session
+from postroom.settings import DEFAULT_ORG
+from postroom.store.own_rows import REFUSED, naming_tables, own_rows
+from postroom.store.schema import ACCOUNTS, BLOBS, PROJECTION, SHARED, metadata, orgs
+from postroom.store.session import Driver, Session
 
 T = TypeVar("T")
 
@@ -37,20 +50,40 @@ BUSY_TIMEOUT = 5.0
 STATEMENTS = 512
 """Statements that a connection keeps parsed."""
 
-IDENTITY_FILE = "identity.db"
-"""The file of identity, beside the projection's."""
+ACCOUNTS_FILE = "accounts.db"
+BLOBS_FILE = "blobs.db"
+
+IDENTITY_FILE, OLD_FILE = "identity.db", "postroom.db"
+"""What versions before had in place of them (`identity_file`, `one_file`)."""
+
+_PRIVATE = ":memory:"
 
 ATTACHED = "projection"
 """The name of the projection's file on each connection."""
 
 
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Where an organisation has its rows, by the name of the part."""
+
+    accounts: Path
+    blobs: Path
+    projection: Path
+
+    @classmethod
+    def beside(cls, projection: Path, accounts: Path | None = None) -> Files:
+        """Those of the organisation with that projection."""
+        shared = projection.with_name(ACCOUNTS_FILE) if accounts is None else accounts
+        return cls(shared, projection.with_name(BLOBS_FILE), projection)
+
+
 class SQLiteDialect:
     """Implements `session.Dialect`."""
 
-    name = "sqlite"
     bools = False
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "sqlite") -> None:
+        self.name = name
         self.compiler = compiling.dialect(paramstyle="qmark")
 
     def insert(self, table: Table) -> Any:
@@ -61,59 +94,110 @@ class SQLiteDialect:
         """As `session.Dialect`: JSON, for `json_each`."""
         return json.dumps(values)
 
+    def completed(self, statement: ClauseElement, sql: str) -> str:
+        """As `session.Dialect`."""
+        return naming_tables(statement, sql)
+
+
+class _OneFileDialect(SQLiteDialect):
+    def completed(self, statement: ClauseElement, sql: str) -> str:
+        del statement
+        return sql
+
 
 DIALECT = SQLiteDialect()
 
+ONE_FILE = _OneFileDialect("sqlite-one-file")
+"""Of a file that has all tables, whatever organisation its rows are of."""
 
+_ALWAYS = (
+    "foreign_keys = ON",
+    "temp_store = MEMORY",
+    # Otherwise INSERT OR REPLACE would delete a row past the triggers of `own_rows`.
+    "recursive_triggers = ON",
+)
 _WRITES = (
     "main.journal_mode = WAL",
+    f"{SHARED}.journal_mode = WAL",
     f"{ATTACHED}.journal_mode = WAL",
     "main.synchronous = FULL",
+    f"{SHARED}.synchronous = FULL",
     f"{ATTACHED}.synchronous = NORMAL",
 )
-_READS = ("query_only = ON",)
+# Each takes the lock of a file, and changes nothing in it.
+_LOCK_ACCOUNTS = f"DELETE FROM {SHARED}.{orgs.name} WHERE 0"  # noqa: S608 (our own names)
+_LOCK_OWN = ("DELETE FROM blobs WHERE 0", "DELETE FROM cursors WHERE 0")
 
 
 class SQLiteConnection:
-    """Implements `database.StoreConnection`."""
+    """Implements `database.StoreConnection`.
 
-    def __init__(self, path: Path | None, *, writes: bool, timeout: float = BUSY_TIMEOUT) -> None:
+    Args:
+        files: None for a database in memory; its own rows are shown once it has tables (`show_own_rows`).
+        accounts: with a database in memory, the address of those of the installation.
+    """
+
+    def __init__(
+        self,
+        files: Files | None,
+        *,
+        writes: bool,
+        org: str = "",
+        timeout: float = BUSY_TIMEOUT,
+        accounts: str = _PRIVATE,
+    ) -> None:
         with typed_faults():
             self._driver = sqlite3.connect(
-                ":memory:" if path is None else path.with_name(IDENTITY_FILE),
+                _PRIVATE if files is None else files.blobs,
                 timeout=timeout,
                 isolation_level=None,
                 check_same_thread=False,
                 cached_statements=STATEMENTS,
+                uri=files is None,
             )
-            self._driver.execute("PRAGMA foreign_keys = ON")
-            if path is not None:
-                self._driver.execute(f"ATTACH ? AS {ATTACHED}", (str(path),))
-                for setting in _WRITES if writes else _READS:
+            for setting in _ALWAYS:
+                self._driver.execute(f"PRAGMA {setting}")
+            shared = accounts if files is None else str(files.accounts)
+            self._driver.execute(f"ATTACH ? AS {SHARED}", (shared,))
+            if files is not None:
+                self._driver.execute(f"ATTACH ? AS {ATTACHED}", (str(files.projection),))
+                for setting in _WRITES if writes else ():
                     self._driver.execute(f"PRAGMA {setting}")
-            if writes and not timeout:
-                self._driver.execute("PRAGMA wal_autocheckpoint = 0")
-        # A writer that waits takes the lock at once (IMMEDIATE), or its first read could show a state that another
-        # process changes before the write. One that does not wait fails then, and locks no file that it leaves alone.
-        self._begin = "BEGIN IMMEDIATE" if writes and timeout else "BEGIN"
+                self.show_own_rows(org)
+                if not writes:
+                    self._driver.execute("PRAGMA query_only = ON")
+                elif not timeout:
+                    self._driver.execute("PRAGMA wal_autocheckpoint = 0")
+        # A writer that waits takes its locks at once, or its first read could show a state that another connection
+        # changes before the write. One that does not wait fails then, and locks no file that it leaves alone.
+        self._locks = writes and bool(timeout)
         self.session = Session(DIALECT, self._driver)
 
-    def run(self, work: Callable[[Session], T], *, flush: bool = True) -> T:
+    def run(self, work: Callable[[Session], T], *, flush: bool = True, accounts: bool = True) -> T:
         """As `StoreConnection`; which file changed decides whether the commit is flushed."""
-        del flush
         with typed_faults():
-            self._driver.execute(self._begin)
+            self._driver.execute("BEGIN")
             try:
+                if self._locks:
+                    self._lock(accounts=accounts and flush)
                 done = work(self.session)
-            except BaseException:
-                self._rollback()
-                raise
-            try:
                 self._driver.execute("COMMIT")
             except BaseException:
                 self._rollback()
                 raise
             return done
+
+    def show_own_rows(self, org: str) -> None:
+        """Let the statements mean the rows of `org` alone; the tables of accounts exist."""
+        for statement in own_rows(org):
+            self._driver.execute(statement)
+
+    def _lock(self, *, accounts: bool) -> None:
+        # That of accounts first: whoever waits for it holds up no fold.
+        if accounts:
+            self._driver.execute(_LOCK_ACCOUNTS)
+        for statement in _LOCK_OWN:
+            self._driver.execute(statement)
 
     def _rollback(self) -> None:
         if self._driver.in_transaction:  # after some faults SQLite has done it itself
@@ -145,39 +229,81 @@ class SQLitePlace:
     Args:
         path: file of the projection; None for a database in memory, which is one connection.
         timeout: seconds that a connection waits for another process's lock, where it is not told otherwise.
+        accounts: file of the accounts, beside the projection if none is named.
+        installation: with a database in memory, the name under which the organisations of an installation share
+            their accounts; "" for none.
     """
 
-    def __init__(self, path: Path | None, timeout: float = BUSY_TIMEOUT) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        timeout: float = BUSY_TIMEOUT,
+        *,
+        org: str = DEFAULT_ORG,
+        accounts: Path | None = None,
+        installation: str = "",
+    ) -> None:
         self._timeout = timeout
         self.path = path
+        self.org = org
+        self.files = None if path is None else Files.beside(path, accounts)
         self.shared = path is None
         self.inline = path is not None
         self.forgets = False
+        shared = (*ACCOUNTS, orgs)
         self.parts: Mapping[str, Sequence[Table]] = (
-            {"": (*IDENTITY, *PROJECTION)}
+            {"": (*shared, *BLOBS, *PROJECTION)}
             if path is None
-            else {"identity": IDENTITY, "projection": PROJECTION}
+            else {"accounts": shared, "blobs": BLOBS, "projection": PROJECTION}
         )
-        self._memory = SQLiteConnection(None, writes=True) if path is None else None
+        self._memory = (
+            SQLiteConnection(None, writes=True, accounts=_in_memory(installation))
+            if path is None
+            else None
+        )
+
+    @property
+    def folder(self) -> str:
+        """Where the organisation has its own files, as `orgs` says it."""
+        assert self.files is not None  # noqa: S101 (a database in memory is in no folder)
+        return os.path.relpath(self.files.projection.parent, self.files.accounts.parent)
 
     def connect(self, *, writes: bool, timeout: float | None = None) -> SQLiteConnection:
         """As `database.Place`."""
         wait = self._timeout if timeout is None else timeout
-        return self._memory or SQLiteConnection(self.path, writes=writes, timeout=wait)
+        return self._memory or SQLiteConnection(
+            self.files, writes=writes, org=self.org, timeout=wait
+        )
 
     def alter(self, part: str, work: Callable[[sqlalchemy.Connection], T]) -> T:
         """As `database.Place`."""
-        if self._memory is not None:
-            return self._memory.alter(work)
-        assert self.path is not None  # noqa: S101 (a database without a path is in memory)
-        file = self.path if part == "projection" else self.path.with_name(IDENTITY_FILE)
-        with typed_faults(), closing(sqlite3.connect(file, BUSY_TIMEOUT, 0, None)) as driver:
+        with _ALTERING:
+            if self._memory is not None:
+                return self._memory.alter(work)
+            with self.opened(part) as driver:
+                return altering(driver, work)
+
+    @contextmanager
+    def opened(self, part: str) -> Generator[sqlite3.Connection]:
+        """A connection to the file of `part` alone."""
+        with (
+            typed_faults(),
+            closing(sqlite3.connect(getattr(self.files, part), BUSY_TIMEOUT, 0, None)) as driver,
+        ):
             driver.execute("PRAGMA journal_mode = WAL")
-            return altering(driver, work)
+            driver.execute("PRAGMA synchronous = FULL")
+            yield driver
 
     def create(self, connection: sqlalchemy.Connection, part: str) -> None:
         """As `database.Place`."""
-        metadata.create_all(connection, tables=list(self.parts[part]))
+        if self._memory is None:
+            metadata.create_all(connection, tables=list(self.parts[part]))
+            return
+        metadata.create_all(connection, tables=[*BLOBS, *PROJECTION])
+        connection.execution_options(schema_translate_map={None: SHARED})
+        metadata.create_all(connection, tables=[*ACCOUNTS, orgs])
+        connection.execution_options(schema_translate_map={})
+        self._memory.show_own_rows(self.org)
 
     def close(self) -> None:
         """As `database.Place`."""
@@ -186,8 +312,70 @@ class SQLitePlace:
 
     def before(self) -> None:
         """As `database.Place`."""
-        if self.path is not None:
-            importlib.import_module("postroom.store.one_file").split(self.path)
+        if self.files is None:
+            return
+        if self.files.projection.with_name(OLD_FILE).exists():
+            importlib.import_module("postroom.store.one_file").split(self.files.projection)
+        if self._has_identity_file():
+            importlib.import_module("postroom.store.identity_file").take_blobs(self)
+
+    def after(self) -> None:
+        """As `database.Place`."""
+        if self.files is None:
+            return
+        if self._has_identity_file():
+            importlib.import_module("postroom.store.identity_file").take_accounts(self)
+        with self.opened("accounts") as driver:
+            if not driver.execute("SELECT 1 FROM orgs WHERE org = ?", (self.org,)).fetchone():
+                driver.execute("INSERT INTO orgs VALUES (?, ?)", (self.org, self.folder))
+
+    def _has_identity_file(self) -> bool:
+        return self.path is not None and self.path.with_name(IDENTITY_FILE).exists()
+
+    def set_aside(self, at: float) -> None:
+        """As `postgres.place.PostgresPlace`: the accounts' rows; the files are the caller's.
+
+        Args:
+            at: epoch seconds.
+        """
+        if self.files is not None and not self.files.accounts.exists():
+            return
+        kept = f"{self.org}~{int(at * 1000)}"
+        with self._accounts() as (driver, schema):
+            known = driver.execute(f"SELECT 1 FROM {schema}.sqlite_master WHERE name = 'orgs'")  # noqa: S608
+            if not known.fetchone():
+                return
+            driver.execute("BEGIN IMMEDIATE")
+            for table in ACCOUNTS:
+                driver.execute(
+                    f"UPDATE {schema}.{table.name} SET org = ? WHERE org = ?",  # noqa: S608 (our own names)
+                    (kept, self.org),
+                )
+            driver.execute(
+                f"UPDATE {schema}.{orgs.name} SET org = ?, schema = ? WHERE org = ?",  # noqa: S608
+                (kept, kept, self.org),
+            )
+            driver.execute("COMMIT")
+
+    @contextmanager
+    def _accounts(self) -> Generator[tuple[Driver, str]]:
+        """A connection that has all rows of accounts, and under which schema."""
+        if self._memory is not None:
+            yield self._memory.session.driver, SHARED
+            return
+        with self.opened("accounts") as driver:
+            yield driver, "main"
+
+
+_ALTERING = threading.Lock()
+"""Several organisations may come to the file of accounts at the same time, also while it is made."""
+
+
+def _in_memory(installation: str) -> str:
+    """The address of the accounts in memory; before SQLite 3.36 no two connections can share them."""
+    if not installation or sqlite3.sqlite_version_info < (3, 36):
+        return _PRIVATE
+    return f"file:/{quote(installation, safe='')}?vfs=memdb"
 
 
 def altering(driver: sqlite3.Connection, work: Callable[[sqlalchemy.Connection], T]) -> T:
@@ -253,5 +441,7 @@ def typed_faults() -> Generator[None, None, None]:
         if fault is not None:
             raise fault from error
         if isinstance(original, sqlite3.IntegrityError):
+            if REFUSED in str(original):  # a bug
+                raise RuntimeError(f"SQLite refuses {original}") from error
             raise Conflict(f"the database refuses the row: {original}") from error
         raise

@@ -6,12 +6,14 @@ Each report of an executor is stored before the call returns.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from postroom.errors import Conflict
+from postroom.protocol.content import Content
 from postroom.tasks.records import TaskRecord
 from postroom_a2a import tasks
 from postroom_a2a.task_state import TaskState, allowed
@@ -87,7 +89,7 @@ class Execution:
         """The stored state."""
         return self.record.state
 
-    async def say(self, state: TaskState, text: str = "", *, force: bool = False) -> None:
+    async def say(self, state: TaskState, said: Content | str = "", *, force: bool = False) -> None:
         """Change the state; another `working` is progress. With `force` a full task stores a shorter record
         (`TaskRecord.shortened`).
 
@@ -96,7 +98,11 @@ class Execution:
             LostUpdate: another writer has changed it.
             MessageTooLarge: it was not stored.
         """
-        message = tasks.agent_message(self.task, text) if text else None
+        content = Content.of_text(said) if isinstance(said, str) else said
+        message = None
+        if not content.empty:
+            message = content.message(secrets.token_hex(16))
+            message |= {"contextId": self.context, "taskId": self.id}
         await self.put(tasks.status_update(self.task, state, self.now(), message), force=force)
 
     async def result(self, artifact: dict[str, object], *, append: bool, last: bool) -> None:

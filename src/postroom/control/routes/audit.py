@@ -4,29 +4,42 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import StreamingResponse
 
 from postroom.audit.query import Query as Wanted
 from postroom.audit.query import parse_since
+from postroom.control.described import Answer, answers_with, fails
+from postroom.control.parameters import Ref
 from postroom.control.parts import Parts
 from postroom.control.principals import needs
+from postroom.control.routing import Routes
 from postroom.errors import NotFound
 from postroom.protocol.ids import UID
-from postroom.protocol.limits import MAX_LABEL, MAX_LINES
+from postroom.protocol.limits import MAX_LINES
 from postroom.protocol.principal import Scope
 
 Limit = Annotated[int, Query(ge=0, le=MAX_LINES)]
-Ref = Annotated[str, Query(max_length=MAX_LABEL)]
 
 
-def router(parts: Parts) -> APIRouter:
+LINES = Answer(
+    200,
+    str,
+    "application/x-ndjson",
+    "Records of the audit log, a line each.",
+    '{"at":"2026-01-31T12:00:00.000Z","by":"gateway","verdict":"denied","verb":"PUB"}\n',
+)
+
+
+def router(parts: Parts) -> Routes:
     """The route."""
-    routes = APIRouter(prefix="/audit")
+    routes = Routes(prefix="/audit")
     view = parts.audit
 
     @routes.get("")
     @needs(Scope.OPERATE)
+    @fails(NotFound)
+    @answers_with(LINES)
     async def audit(
         worker: Ref = "",
         task: Ref = "",
@@ -37,6 +50,11 @@ def router(parts: Parts) -> APIRouter:
         plumbing: bool = True,
         follow: bool = False,
     ) -> StreamingResponse:
+        """Read the audit log, the oldest record first.
+
+        Lines of JSON; an organisation sees its own records. Without `plumbing` a line `{"omitted": N}` follows what is
+        there; with `follow` it goes on with what comes, and an empty line stands for 15 s of silence.
+        """
         wanted = Wanted(
             org=view.org,
             worker=await parts.uid_of(worker),

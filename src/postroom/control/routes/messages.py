@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
-
-from fastapi import APIRouter, Query
+from typing import Literal
 
 from postroom.control.bodies import MessageBody
+from postroom.control.described import STORING, fails
 from postroom.control.hot_routes import hot
 from postroom.control.in_flight import acted_on
+from postroom.control.parameters import AgentRef, Before, Limit, MessageRef, Seconds, next_page
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
-from postroom.protocol.limits import LONGEST_WAIT, MAX_PAGE
+from postroom.control.routing import Routes
+from postroom.errors import Conflict, ContentNotTaken, NotFound
+from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Scope
 from postroom.protocol.receipts import State
 
-Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
-Sequence = Annotated[int, Query(ge=0)]
-Seconds = Annotated[float, Query(ge=0, le=LONGEST_WAIT)]
 
-
-def router(parts: Parts) -> APIRouter:
+def router(parts: Parts) -> Routes:
     """The routes."""
-    routes = APIRouter()
+    routes = Routes()
     office = parts.office
 
     @routes.post("/messages", status_code=201)
     @hot
     @needs(Scope.SEND)
-    async def send(body: MessageBody, me: Caller) -> dict[str, Any]:
+    @fails(NotFound, Conflict, ContentNotTaken, *STORING)
+    async def send(body: MessageBody, me: Caller) -> shapes.Mail:
+        """Send a message to an agent.
+
+        201 says that it is on disk. It has `text`, `parts` (A2A 1.0), or both, the text first. A send with a `key` can
+        be repeated: the same key toward the same recipient is the same message.
+        """
         mail = await office.send(
             me.uid,
             body.to,
@@ -45,12 +49,18 @@ def router(parts: Parts) -> APIRouter:
     @routes.get("/messages/{message_id}")
     @hot
     @needs(Scope.READ)
+    @fails(NotFound, Conflict)
     async def show(
-        message_id: str,
+        message_id: MessageRef,
         me: Caller,
         wait: Literal["", "accepted", "delivered", "seen", "answered"] = "",
         timeout: Seconds = 30.0,
-    ) -> dict[str, Any]:
+    ) -> shapes.Mail:
+        """Show a message, at once or when it has come so far.
+
+        With `wait` it answers when the message has reached that state or a later one, after `timeout` seconds in any
+        case; the wait ends with its caller.
+        """
         message_id = await office.find(message_id, me.only)
         if not wait:
             return (await office.get(message_id, me.only)).as_json()
@@ -58,9 +68,14 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get("/chats/{ref}/messages")
     @needs(Scope.READ)
-    async def chat(ref: str, me: Caller, limit: Limit = 50, before: Sequence = 0) -> dict[str, Any]:
+    @fails(NotFound)
+    async def chat(
+        ref: AgentRef, me: Caller, limit: Limit = 50, before: Before = 0
+    ) -> answers.Mails:
+        """Read the messages between the caller and an agent, the oldest first."""
         other = await parts.directory.resolve(ref)
         found = await office.chat(me.uid, other.uid, limit=limit, before=before)
-        return {"messages": [mail.as_json() for mail in found]}
+        older = next_page(found[::-1], limit, lambda mail: mail.seq)
+        return {"messages": [mail.as_json() for mail in found], "next": older}
 
     return routes

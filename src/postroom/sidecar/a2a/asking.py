@@ -50,7 +50,7 @@ class AskedTasks:
             text_of(message),
             key=f"a2a:{key}",
             stream=follow,
-            context=context_of(message),
+            thread=context_of(message),
             quiet=follow,
             named=message["messageId"],
         )

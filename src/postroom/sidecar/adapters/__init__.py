@@ -10,12 +10,15 @@ from postroom.errors import InvalidInput
 from postroom.sidecar.adapters.adapter import (
     Adapter,
     End,
+    Heard,
     Incoming,
     IncomingTask,
     MalformedLine,
     Output,
     Said,
     Sender,
+    parts_or_text,
+    said_in,
 )
 from postroom.sidecar.adapters.jsonl import JsonLines
 from postroom.sidecar.adapters.text import PlainText, run_environment
@@ -23,6 +26,7 @@ from postroom.sidecar.adapters.text import PlainText, run_environment
 __all__ = [
     "Adapter",
     "End",
+    "Heard",
     "Incoming",
     "IncomingTask",
     "JsonLines",
@@ -32,7 +36,9 @@ __all__ = [
     "Said",
     "Sender",
     "make_adapter",
+    "parts_or_text",
     "run_environment",
+    "said_in",
 ]
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 from postroom.protocol.verbs import Action
+from postroom_a2a.messages import text_of
+
+Parts = tuple[Mapping[str, Any], ...]
+"""Parts of an A2A Message; anyone may have made them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +21,10 @@ class Sender:
     nick: str = ""
     kind: str = ""
 
+    def as_json(self) -> dict[str, str]:
+        """The sender as an agent sees it."""
+        return {"uid": self.uid, "nick": self.nick, "kind": self.kind}
+
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
@@ -24,6 +32,9 @@ class Incoming:
 
     Attributes:
         to: `@nick` of the worker, or `#project` for a post.
+        text: its text parts, one per line.
+        parts: all of it; () for one part with the text.
+        thread: A2A context id, "" for none.
         reply_to: id of the agent's message that this one answers, "" for none.
         redelivered: the message may have been handed over before.
         sent_at: RFC 3339.
@@ -37,12 +48,33 @@ class Incoming:
     reply_to: str = ""
     redelivered: bool = False
     sent_at: str = ""
+    parts: Parts = field(default=(), hash=False)
+    subject: str = ""
+    thread: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """The message as its agent sees it."""
-        record = asdict(self)
-        sender = record.pop("sender")
-        return record | {"from": sender, "reply_to": self.reply_to or None}
+        return {
+            "id": self.id,
+            "to": self.to,
+            "from": self.sender.as_json(),
+            "text": self.text,
+            "parts": parts_or_text(self.parts, self.text),
+            "subject": self.subject,
+            "thread": self.thread,
+            "expects_reply": self.expects_reply,
+            "reply_to": self.reply_to or None,
+            "redelivered": self.redelivered,
+            "sent_at": self.sent_at,
+        }
+
+
+class Heard(NamedTuple):
+    """One message of a task's history; `role` is `user` or `agent`."""
+
+    role: str
+    text: str
+    parts: Parts = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +82,26 @@ class IncomingTask:
     """A task for the agent.
 
     Attributes:
+        thread: A2A context id.
+        text, parts: as in `Incoming`.
         skill: as the request names it, "" for none.
         attempt: 1 the first time.
         resumed: an earlier attempt may have done a part of it.
-        history: (`user` or `agent`, text) of all messages, oldest first; empty if there is only the request.
+        history: all messages, oldest first; empty if there is only the request.
         sent_at: RFC 3339.
     """
 
     id: str
-    context: str
+    thread: str
     sender: Sender
     text: str
     skill: str = ""
     attempt: int = 1
     resumed: bool = False
-    history: tuple[tuple[str, str], ...] = ()
+    history: tuple[Heard, ...] = field(default=(), hash=False)
     sent_at: str = ""
+    parts: Parts = field(default=(), hash=False)
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +160,15 @@ class Adapter(Protocol):
 
     def render_control(self, record: Mapping[str, Any]) -> bytes:
         """Its stdin for a record beside messages (`hello`, `receipt`, ...), b"" to omit it."""
+
+
+def said_in(message: Mapping[str, Any]) -> tuple[str, Parts]:
+    """The text of an A2A Message, and its parts, also those of a kind that nobody here knows."""
+    parts = message.get("parts")
+    found = parts if isinstance(parts, list) else []
+    return text_of(dict(message)), tuple(part for part in found if isinstance(part, dict))
+
+
+def parts_or_text(parts: Parts, text: str) -> list[Mapping[str, Any]]:
+    """The parts for an agent: one of text where there are none."""
+    return list(parts) or [{"text": text}]

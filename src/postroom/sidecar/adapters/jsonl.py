@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from postroom.errors import InvalidInput
@@ -24,7 +23,9 @@ from postroom.sidecar.adapters.adapter import (
     MalformedLine,
     Output,
     Said,
+    parts_or_text,
 )
+from postroom_a2a import strict_json
 
 
 class JsonLines:
@@ -55,27 +56,66 @@ class JsonLines:
         """A `message` line, or a `post` line for what came from a feed."""
         record: dict[str, Any] = {"type": "message", **message.as_json()}
         if message.to.startswith("#"):
-            record = {key: record[key] for key in ("id", "from", "text", "sent_at")}
+            record = {key: record[key] for key in _OF_A_POST}
             record |= {"type": "post", "project": message.to[1:]}
         return self.render_control(record)
 
     def render_task(self, task: IncomingTask) -> bytes:
         """A `task` line; `history` is in it where more than the request was said."""
-        record: dict[str, Any] = {"type": "task", **asdict(task)}
-        record["from"] = record.pop("sender")
-        record["history"] = [{"role": role, "text": text} for role, text in task.history]
-        if not task.history:
-            del record["history"]
+        record: dict[str, Any] = {
+            "type": "task",
+            "id": task.id,
+            "context": task.thread,
+            "thread": task.thread,
+            "from": task.sender.as_json(),
+            "text": task.text,
+            "parts": parts_or_text(task.parts, task.text),
+            "subject": task.subject,
+            "skill": task.skill,
+            "attempt": task.attempt,
+            "resumed": task.resumed,
+            "sent_at": task.sent_at,
+        }
+        if task.history:
+            record["history"] = [
+                {
+                    "role": said.role,
+                    "text": said.text,
+                    "parts": parts_or_text(said.parts, said.text),
+                }
+                for said in task.history
+            ]
         return self.render_control(record)
 
     def render_control(self, record: Mapping[str, Any]) -> bytes:
         """The record as one line of ASCII, so that no reader can trip over an encoding or a line separator."""
-        return json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n"
+        try:
+            line = strict_json.dumps(record)
+        except (ValueError, TypeError):  # a `ref` may be NaN
+            line = b""
+        if not line or not line.isascii():
+            line = _to_ascii(record).encode("ascii")
+        return line + b"\n"
+
+
+_OF_A_POST = ("id", "from", "text", "parts", "subject", "thread", "sent_at")
+
+# Made once: `json.dumps` makes one for each call with an option.
+_to_ascii = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _decode(line: str) -> dict[str, Any] | None:
     if not line.lstrip().startswith("{"):
         return None
+    try:
+        record = strict_json.loads(line.encode(errors="surrogatepass"))
+    except ValueError:
+        return _decode_leniently(line)
+    return record if isinstance(record, dict) else None
+
+
+def _decode_leniently(line: str) -> dict[str, Any] | None:
+    """What many writers of JSON make beside JSON: NaN, infinities, lone surrogates."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):

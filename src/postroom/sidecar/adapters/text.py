@@ -9,9 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from postroom.protocol.limits import MAX_TEXT_ANSWER
+from postroom.protocol.limits import MAX_LINK, MAX_TEXT_ANSWER
+from postroom.protocol.parts import TEXT, kind_of, media_type_of, name_in
 from postroom.protocol.verbs import Artifact, Complete, Fail, Reply, Seen
-from postroom.sidecar.adapters.adapter import End, Incoming, IncomingTask, Output, Said, Sender
+from postroom.sidecar.adapters.adapter import (
+    End,
+    Incoming,
+    IncomingTask,
+    Output,
+    Parts,
+    Said,
+    Sender,
+)
 from postroom_a2a.text import one_line, printable
 
 MAX_STDERR = 2000
@@ -82,17 +91,17 @@ class PlainText:
             self._message = message.id
             # Two programs that answer each other's answers would never end.
             self._wanted = message.expects_reply or not message.reply_to
-        return _text(message.text)
+        return _text(_said(message.text, message.parts))
 
     def render_task(self, task: IncomingTask) -> bytes:
         """The text of the request; with a history, all of it, each message after the name of its author."""
         self._task = task.id
         if not task.history:
-            return _text(task.text)
+            return _text(_said(task.text, task.parts))
         names = {"user": _address(task.sender), "agent": "you"}
         said = [
-            f"{names[role]}: {CONTINUATION.join(printable(text).splitlines())}"
-            for role, text in task.history
+            f"{names[heard.role]}: {CONTINUATION.join(_lines(heard.text, heard.parts))}"
+            for heard in task.history
         ]
         return _text("\n\n".join(said))
 
@@ -116,6 +125,21 @@ def run_environment(incoming: Incoming | IncomingTask) -> dict[str, str]:
 
 def _address(sender: Sender) -> str:
     return f"@{one_line(sender.nick, 64)}" if sender.nick else sender.uid
+
+
+def _said(text: str, parts: Parts) -> str:
+    """The text, and a line for each part of another kind, such as `[image/png plot.png blob:sha256:…]`."""
+    others = [_named(part) for part in parts if kind_of(part) != TEXT]
+    return "\n".join(([text] if text or not others else []) + others)
+
+
+def _lines(text: str, parts: Parts) -> list[str]:
+    return printable(_said(text, parts)).splitlines()
+
+
+def _named(part: Mapping[str, Any]) -> str:
+    words = (media_type_of(part), name_in(part), str(part.get("url", "")))
+    return f"[{' '.join(one_line(word, MAX_LINK) for word in words if word)}]"
 
 
 def _text(text: str) -> bytes:

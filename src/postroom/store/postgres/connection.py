@@ -19,6 +19,7 @@ from sqlalchemy import Table, create_engine
 from sqlalchemy.dialects import postgresql as compiling
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.pool import StaticPool
+from sqlalchemy.sql import ClauseElement
 
 from postroom.errors import StoreLocked
 from postroom.store.postgres.address import Address
@@ -69,6 +70,11 @@ class PostgresDialect:
         """As `session.Dialect`."""
         return values
 
+    def completed(self, statement: ClauseElement, sql: str) -> str:
+        """As `session.Dialect`: the views take changes."""
+        del statement
+        return sql
+
 
 DIALECT = PostgresDialect()
 
@@ -87,12 +93,13 @@ class PostgresConnection:
         self._driver: psycopg.Connection | None = None
         self.session = Session(DIALECT, cast("Driver", _Closed()))
 
-    def run(self, work: Callable[[Session], T], *, flush: bool = True) -> T:
-        """As `StoreConnection`.
+    def run(self, work: Callable[[Session], T], *, flush: bool = True, accounts: bool = True) -> T:
+        """As `StoreConnection`; a row is what others wait for here.
 
         Raises:
             DatabaseAway: nothing was changed; or, where the connection broke at the end, perhaps it was.
         """
+        del accounts
         with typed_faults(self._address.shown):
             driver = self._begun(self._beginning(flush=flush))
             try:

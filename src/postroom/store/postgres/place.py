@@ -17,13 +17,13 @@ from postroom.store.postgres.address import Address
 from postroom.store.postgres.connection import PostgresConnection
 from postroom.store.postgres.tables import (
     ORGS,
-    SHARED,
     SHARED_TABLES,
+    VIEWED,
     enter,
     quoted,
     schema_of,
 )
-from postroom.store.schema import REVISION, metadata
+from postroom.store.schema import REVISION, SHARED, metadata
 
 T = TypeVar("T")
 
@@ -71,6 +71,9 @@ class PostgresPlace:
     def close(self) -> None:
         """As `database.Place`."""
         self._writer.close()
+
+    def after(self) -> None:
+        """As `database.Place`."""
 
     def before(self) -> None:
         """As `database.Place`: make the schemas, and take away what would hold up a change of `identity`."""
@@ -131,7 +134,7 @@ class PostgresPlace:
         connection.exec_driver_sql(
             f"ALTER SCHEMA {quoted(self.schema)} RENAME TO {quoted(schema_of(kept))}"
         )
-        for table in (ORGS, *sorted(SHARED_TABLES)):
+        for table in sorted(SHARED_TABLES):
             connection.execute(
                 text(f"UPDATE {table} SET org = :kept WHERE org = :org"),  # noqa: S608
                 {"kept": kept, "org": self.org},
@@ -174,5 +177,5 @@ def _has_tables(connection: Connection, schema: str) -> bool:
 
 
 def _drop_views(connection: Connection, schema: str) -> None:
-    for table in sorted(SHARED_TABLES):
+    for table in sorted(VIEWED):
         connection.exec_driver_sql(f"DROP VIEW IF EXISTS {quoted(schema)}.{table}")

@@ -15,11 +15,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
-    Column,
     Connection,
     DefaultClause,
     Index,
@@ -33,20 +33,16 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import TEXT
 from sqlalchemy.dialects.postgresql.psycopg import dialect
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from postroom.store.schema import metadata
+from postroom.store.schema import ACCOUNTS, SHARED, OwnOrg, metadata, orgs
 
-SHARED = "identity"
-"""Schema of the identities of all organisations."""
+ORGS = orgs.name
 
-ORGS = "orgs"
-"""Table in it: each organisation with its schema."""
-
-SHARED_TABLES = frozenset(
-    {"agents", "workers", "memberships", "api_keys", "agent_cards", "credentials"}
-)
-"""Tables of identity whose keys are unique over all organisations; blobs are each organisation's own."""
+VIEWED = frozenset(table.name for table in ACCOUNTS)
+SHARED_TABLES = VIEWED | {ORGS}
+"""Tables whose keys are unique over all organisations; blobs are each organisation's own."""
 
 _LONGEST = 63
 """Bytes of a name in PostgreSQL; a longer one would be cut without a word."""
@@ -81,7 +77,6 @@ def enter(connection: Connection, schema: str) -> None:
 
 def shared_tables() -> Iterator[str]:
     """The statements that make the tables of `identity`, in the present schema."""
-    yield f"CREATE TABLE {ORGS} (org TEXT PRIMARY KEY, schema TEXT NOT NULL UNIQUE)"
     yield from _created(shared=True)
 
 
@@ -95,7 +90,7 @@ def org_tables() -> Iterator[str]:
 def views(org: str) -> Iterator[str]:
     """The statements that make the views of an organisation, in the present schema."""
     for table in metadata.sorted_tables:
-        if table.name in SHARED_TABLES:
+        if table.name in VIEWED:
             names = [*(column.name for column in table.columns if column.name != "org"), "org"]
             yield (
                 f"CREATE VIEW {table.name} AS SELECT {', '.join(map(quoted, names))}"  # noqa: S608 (our own names)
@@ -107,15 +102,15 @@ def views(org: str) -> Iterator[str]:
 def _created(*, shared: bool) -> Iterator[str]:
     tables = MetaData(naming_convention=metadata.naming_convention)
     for table in metadata.sorted_tables:
-        made = _translated(table, tables, shared=table.name in SHARED_TABLES)
+        made = _translated(table, tables)
         if (table.name in SHARED_TABLES) is shared:
             yield str(CreateTable(made).compile(dialect=_COMPILER))
             for index in sorted(made.indexes, key=lambda one: str(one.name)):
                 yield str(CreateIndex(index).compile(dialect=_COMPILER))
 
 
-def _translated(table: Table, tables: MetaData, *, shared: bool) -> Table:
-    """`table` with the types, the indexes and, if it is `shared`, the organisation that PostgreSQL has."""
+def _translated(table: Table, tables: MetaData) -> Table:
+    """`table` with the types and the indexes that PostgreSQL has."""
     made = table.to_metadata(tables)
     for column in made.columns:
         column.autoincrement = False  # numbers come from the log
@@ -136,10 +131,14 @@ def _translated(table: Table, tables: MetaData, *, shared: bool) -> Table:
             unique=index.unique,
             postgresql_where=None if where is None else text(_condition(table, str(where))),
         )
-    if shared and "org" not in made.columns:
-        made.append_column(Column("org", _TEXT, nullable=False))
+    if table.name in VIEWED and not any("org" in index.columns for index in made.indexes):
         Index(f"ix_{table.name}_org", made.columns.org)
     return made
+
+
+@compiles(OwnOrg, "postgresql")
+def _own_org(*_: Any, **__: Any) -> str:
+    return "DEFAULT"  # of the view
 
 
 def _condition(table: Table, where: str) -> str:
