@@ -11,7 +11,7 @@ from postroom.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from postroom.protocol.shapes import Caller, Key, NewKey, NewPerson, Person
+    from postroom.protocol.shapes import Key, NewKey, NewPerson, Person, Principal
 
 KEY_ID = re.compile(r"[0-9a-f]{32}|operator")
 
@@ -19,7 +19,7 @@ KEY_ID = re.compile(r"[0-9a-f]{32}|operator")
 class KeyCalls(Calls):
     """The calls about keys, and the people who have them."""
 
-    def me(self) -> Caller:
+    def me(self) -> Principal:
         """Who calls, and what their key allows."""
         return self._get("/v1/me")
 
