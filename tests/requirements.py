@@ -64,7 +64,13 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "mail-states-forward": "A message ends seen, answered or dead; its state only moves forward, and its end stays.",
         "mail-receipt-proven": "Only the recipient and the control plane report on a message or declare it dead.",
         "sidecar-delivered-read": "`delivered` means that the agent's process has read it, `seen` that the agent has confirmed it.",
+        "mail-content-whole": "Parts with their media types, subject and thread arrive as they were said, in messages, posts, tasks, answers and requeued letters.",
+        "mail-content-refused": "What a recipient's card does not take, or nobody could read, is refused with the part named, before anything is stored.",
+        "mail-search-own": "A search by words, thread or agent finds what the principal may see, and nothing else.",
         "mail-unknown-refused": "A message to nobody is refused at once; one to a retired agent, or past its time, is dead with that reason.",
+    },
+    ("Tasks", "docs/howto.md#an-agent-that-postroom-does-not-run"): {
+        "outside-takes-tasks": "An agent with a key and plain HTTP gives and takes tasks, asks, answers, ends them once, and is canceled.",
     },
     ("Delivery", "docs/api.md#inbox"): {
         "inbox-confirmed-only": "A polled inbox gives a message again, flagged, until its reader acknowledges it; nothing is lost because nobody called.",
@@ -86,6 +92,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "retention-chosen": "What you do not keep any more leaves database and log for good; what is open, or an answer to it, stays.",
         "snapshot-older-copy": "Put older files of the database back under a newer log, or none: the next start shows everything again.",
         "client-stream-resumes": "After a loss a live view goes on behind the last record, without duplicates; a slow reader is told of a gap.",
+    },
+    ("Delivery", "docs/howto.md#write-an-agent-of-your-own"): {
+        "agent-library": "A program with a key sends, receives, asks, delegates and does tasks; what it has not confirmed comes again, and nothing else does.",
     },
     ("Delivery", "docs/architecture.md#sidecar"): {
         "sidecar-message-handed": "A message is handed to the agent, and its reply reaches the sender.",
@@ -115,6 +124,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "http-flood-refused": "Beyond its limit of connections the API answers 503 and goes on serving the others.",
         "http-worker-unforgeable": "No route, path, header or framing makes a request one of another worker or of the operator.",
         "text-controls-stripped": "Hostile text cannot act on a terminal or forge a line.",
+        "file-names-harmless": "A file keeps the folder that it is saved into and replaces none unasked, whatever name an agent gave it.",
     },
     ("Identity", "docs/security.md#revocation-and-rotation"): {
         "identity-revocation-everywhere": "Every server cuts a revoked agent within 2 s and never lets it in again; nobody else is disturbed.",
@@ -228,6 +238,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("A2A", "docs/architecture.md#registry"): {
         "cards-live-registered": "The registry has the signed card of a worker while it is online; a changed card does not verify.",
         "cards-claims-refused": "A card that claims another's name or URL is refused with an alert, and only the control plane writes cards.",
+        "agents-every-kind": "The directory answers who an agent is, whether it is there and what it can do, whatever its kind.",
         "cards-found-by-skill": "People and agents find agents by skill and text, and see whether they are online.",
     },
     ("A2A", "docs/binding.md#durable-requests"): {
@@ -256,6 +267,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "cli-errors-one-line": "An error is one line with its remedy; Ctrl-C and a closed pipe leave no traceback.",
         "errors-exit-codes": "The exit status tells what kind of error it was, and how a message or a task ended.",
         "login-names-the-room": "What is typed says which post room a command is for, else the environment, else the login; what works here alone never works there.",
+        "login-used-as-owner": "With a key and TLS, people and agents of another machine use a post room, each as themself; a revoked key is dead on the next call.",
         "cli-json-everywhere": "Every command that answers takes `--json`.",
         "cli-send-waits-answered": "`send` and `delegate` print an id that is on disk, and with `--wait` the answer alone on the output.",
         "cli-spawn-starts-up": "`spawn` with nothing running starts one post room and says so.",
@@ -275,6 +287,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Operation", "docs/architecture.md#http-api"): {
         "http-waiters-cheap": "Ten thousand callers may wait for up to an hour, below 20 kB each; a wait ends with its caller.",
+        "api-described": "The OpenAPI document says of every route its scope, parameters, bodies, answers and errors, with examples.",
+        "api-as-described": "No answer has a form or a status that the document does not describe, and no request that it allows makes a 5xx.",
+        "api-nothing-of-others": "Nothing of another person, or of another organisation, is in any answer to who may not see it.",
         "http-readyz-truthful": "`/livez` answers before the API is open, `/readyz` says whether it is.",
     },
     ("Operation", "docs/operating.md#settings"): {

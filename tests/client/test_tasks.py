@@ -10,7 +10,7 @@ from postroom import errors
 from postroom.client.calls import task_ref
 from postroom.client.http import Client
 from postroom.client.locate import ServerAddress
-from postroom.client.stream import RECONNECT, EventStream
+from postroom.client.stream import RECONNECT, EventStream, Losses
 from postroom.client.transport import Transport
 from tests.client.conftest import Pauses
 from tests.client.standin import DEADLINE, TASK, TOKEN, Standin, change, frame, problem, task
@@ -22,7 +22,7 @@ def updates(*events: dict[str, object]) -> bytes:
 
 def soon(stream: EventStream) -> EventStream:
     """The same without pauses between its connections."""
-    stream._retry = replace(RECONNECT, base=0.0)
+    stream._losses = Losses(replace(RECONNECT, base=0.0))
     return stream
 
 
@@ -35,8 +35,8 @@ def test_each_route_of_tasks_is_called_as_the_contract_says(standin: Standin, cl
     standin.answer("POST /v1/tasks/ab12cd34/answer", task())
     standin.answer("GET /v1/workers/bob/agent-card.json", {"name": "bob"})
 
-    assert client.delegate("go", to="@bob", skill="s", key="k", context="c")["id"] == TASK
-    body = {"text": "go", "key": "k", "to": "@bob", "skill": "s", "context": "c"}
+    assert client.delegate("go", to="@bob", skill="s", key="k", thread="c")["id"] == TASK
+    body = {"text": "go", "key": "k", "to": "@bob", "skill": "s", "thread": "c"}
     assert standin.requests[-1].body == body
     assert client.tasks(limit=3) == [task()]
     assert standin.requests[-1].query == {"limit": "3"}

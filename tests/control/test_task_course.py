@@ -17,6 +17,7 @@ from postroom.tasks.chain import Chain
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.service import OrgTaskService
 from postroom.tasks.views import Known, TaskEvent
+from postroom.tasks.weight import Weight
 from postroom_a2a.messages import text_of
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import SECONDS, Hand, TaskRoom, emptied, task_room
@@ -60,7 +61,9 @@ async def test_a_wait_ends_when_the_task_does_and_shows_what_was_made(shared: Ta
         assert (asked["state"], asked["detail"]) == ("input-required", "which?")
         done = final.result()
         assert (done["state"], done["status_text"], done["final"]) == ("completed", "done", True)
-        assert done["artifacts"] == [{"id": "a1", "name": "result", "text": "the result"}]
+        assert done["artifacts"] == [
+            {"id": "a1", "name": "result", "text": "the result", "parts": [{"text": "the result"}]}
+        ]
         assert "timed_out" not in done
 
 
@@ -243,11 +246,11 @@ class Overtaken(Chain):
         self.worker = worker
         self.overtaken = False
 
-    async def append(self, row: TaskRow, record: TaskRecord) -> int:
+    async def append(self, row: TaskRow, record: TaskRecord, before: Weight | None = None) -> int:
         if not self.overtaken:
             self.overtaken = True
             await self.worker.take(row.id)
-        return await super().append(row, record)
+        return await super().append(row, record, before)
 
 
 @pytest.mark.requirement("task-cancel-interrupts")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -12,10 +12,12 @@ from postroom.client.calls import (
     AuditCalls,
     BlobCalls,
     CredentialCalls,
+    Part,
     TaskCalls,
     given,
     name_of,
     new_key,
+    said,
 )
 from postroom.client.keys import KeyCalls
 from postroom.client.locate import ServerAddress, locate
@@ -96,10 +98,25 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls, KeyCalls):
         """The status of the whole post room."""
         return self._get("/v1/status")
 
-    def agents(self, *, skill: str = "", text: str = "") -> list[Listed]:
-        """Every agent, or those whose Agent Card has `skill` and `text`."""
-        query = given(skill=skill, text=text)
+    def agents(self, *, skill: str = "", text: str = "", kind: str = "") -> list[Listed]:
+        """Every agent, or those of that kind whose Agent Card has `skill` and `text`."""
+        query = given(skill=skill, text=text, kind=kind)
         return self._get("/v1/agents", query or None)["agents"]
+
+    def agent(self, ref: str) -> Listed:
+        """The agent of that nick or uid."""
+        return self._get(f"/v1/agents/{name_of(ref)}")
+
+    def add_agent(
+        self, nick: str, *, kind: str, card: Mapping[str, Any] | None, scopes: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Give an agent that Postroom does not run an address and a key, which no answer shows again."""
+        body = {"nick": nick, "kind": kind, "card": card, "scopes": list(scopes)}
+        return self.transport.call("POST", "/v1/agents", json=body)
+
+    def remove_agent(self, ref: str) -> dict[str, Any]:
+        """Take such an agent's address and keys away for ever."""
+        return self.transport.call("DELETE", f"/v1/agents/{name_of(ref)}")
 
     def card(self, ref: str) -> dict[str, Any]:
         """The signed Agent Card of the agent of that nick or uid."""
@@ -245,12 +262,15 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls, KeyCalls):
     def send(
         self,
         to: str,
-        text: str,
+        text: str = "",
         *,
         expects_reply: bool = True,
         expires_in: float | None = None,
         key: str = "",
         reply_to: str = "",
+        parts: Sequence[Part] = (),
+        subject: str = "",
+        thread: str = "",
     ) -> Mail:
         """Send a message to an agent; it is on disk when this returns.
 
@@ -261,9 +281,13 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls, KeyCalls):
             key: idempotency key: one key and one agent give one message. Without one a new key is made, so that
                 a repeated attempt sends nothing twice.
             reply_to: id of the message that this one answers.
+            parts: further parts (A2A 1.0), after the text.
+            subject: one line.
+            thread: id of the conversation that it belongs to; a reply stays in that of its message.
         """
-        body: dict[str, Any] = {"to": to, "text": text, "expects_reply": expects_reply}
-        body |= {"key": key or new_key()} | given(reply_to=reply_to, expires_in=expires_in)
+        body: dict[str, Any] = {"to": to, "expects_reply": expects_reply}
+        body |= said(text, parts, subject, thread) | {"key": key or new_key()}
+        body |= given(reply_to=reply_to, expires_in=expires_in)
         return self._post_keyed("/v1/messages", body)
 
     def message(self, message_id: str) -> Mail:
@@ -275,6 +299,26 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls, KeyCalls):
         `timed_out` true.
         """
         return self._wait(f"/v1/messages/{check_message_id(message_id)}", milestone, timeout)
+
+    def search(
+        self,
+        text: str = "",
+        *,
+        thread: str = "",
+        other: str = "",
+        limit: int = 50,
+        before: int | None = None,
+    ) -> list[Mail]:
+        """The newest messages that you may see, newest first.
+
+        Args:
+            text: words that each of them has in its text or subject.
+            thread: id of their conversation.
+            other: `@nick` or uid of who has sent or received them.
+        """
+        query = given(text=text, thread=thread, before=before)
+        query |= {"with": other} if other else {}
+        return self._get("/v1/messages", {"limit": limit} | query)["messages"]
 
     def mark_seen(self, message_id: str) -> Mail:
         """Confirm that the operator has read a message."""
@@ -300,9 +344,18 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls, KeyCalls):
         """The newest entries of a project's feed, oldest first."""
         return self._get(f"/v1/projects/{name_of(project)}/posts", {"limit": limit})["posts"]
 
-    def post(self, project: str, text: str, *, key: str = "") -> Post:
-        """Publish in a project's feed; `key` as in `send`."""
-        body = {"text": text, "key": key or new_key()}
+    def post(
+        self,
+        project: str,
+        text: str = "",
+        *,
+        key: str = "",
+        parts: Sequence[Part] = (),
+        subject: str = "",
+        thread: str = "",
+    ) -> Post:
+        """Publish in a project's feed; all but the project as in `send`."""
+        body = said(text, parts, subject, thread) | {"key": key or new_key()}
         return self._post_keyed(f"/v1/projects/{name_of(project)}/posts", body)
 
     def follow_project(self, project: str, *, after: int = 0) -> EventStream:

@@ -151,6 +151,14 @@ class Endpoint:
         if self._server.url.startswith("https:") and self._server != before:
             self._renew()
 
+    def hopeless(self, error: PostroomError) -> bool:
+        """Whether `error` says that a kept key counts no more; one in a state folder may only be an old one."""
+        if not isinstance(error, Unauthorized) or self._server.pid:
+            return False
+        before = self._server
+        self.look_up()
+        return self._server == before
+
     def _renew(self) -> None:
         """Replace the connections: the next ones may trust another authority."""
         raise NotImplementedError

@@ -57,6 +57,11 @@ class Event:
     kind: str
     data: dict[str, Any]
 
+    @property
+    def is_record(self) -> bool:
+        """Whether its id is a place to go on from: a receipt or a trouble brings no new record."""
+        return self.kind in _RECORDS
+
 
 class SeenEvents:
     """The last `REMEMBERED` events, to recognise a repeated one."""
@@ -77,6 +82,35 @@ class SeenEvents:
         if len(self._keys) > self._limit:
             self._keys.popitem(last=False)
         return True
+
+
+class Losses:
+    """Decides whether a lost connection of a stream is made again, and after how long."""
+
+    def __init__(self, retry: RetryPolicy, clock: Callable[[], float] = time.monotonic) -> None:
+        self._retry = retry
+        self._clock = clock
+        self._failures = 0
+        self._since = math.inf
+
+    def connected(self) -> None:
+        """Note that the server has answered."""
+        self._since = self._clock()
+
+    def after(self, error: PostroomError) -> float:
+        """Seconds to wait before the next connection; raises `error` if no further one is allowed."""
+        settled = self._clock() - self._since > SETTLED
+        self._failures = 1 if settled else self._failures + 1
+        self._since = math.inf
+        # Plain 503: the post room is starting or ending. Other faults have types of their own.
+        lost = isinstance(error, _LOST) or type(error) is EnvironmentFault
+        if (
+            not lost
+            or isinstance(error, ProtocolViolation)
+            or self._failures >= self._retry.attempts
+        ):
+            raise error
+        return self._retry.delay(self._failures)
 
 
 class EventStream:
@@ -103,14 +137,12 @@ class EventStream:
         self._transport = transport
         self._topic = topic
         self._after = after
-        self._retry = retry
+        self._losses = Losses(retry)
         self._path = path
         self._is_last = is_last
         self._tell_away = away
         self._is_away = False
         self._seen = SeenEvents()
-        self._failures = 0
-        self._since = math.inf
         self._closed = threading.Event()
         self._response: httpx2.Response | None = None
         self.connected = threading.Event()
@@ -140,7 +172,7 @@ class EventStream:
         query = {**self._topic, "after": self._after}
         with self._transport.stream(self._path, query, silence=STREAM_SILENCE) as response:
             self._response = response
-            self._since = time.monotonic()
+            self._losses.connected()
             self.connected.set()
             self._set_away(False)
             if (
@@ -149,8 +181,8 @@ class EventStream:
                 return
             for raw in httpx2.EventSource(response):
                 if self._seen.is_new(raw):
-                    event = _event(raw)
-                    if event.kind in _RECORDS:
+                    event = event_of(raw)
+                    if event.is_record:
                         self._after = event.id
                     yield event
                     if self._is_last is not None and self._is_last(event):
@@ -161,19 +193,11 @@ class EventStream:
         """Wait before the next connection, or raise `error` if no further one is allowed."""
         if self._closed.is_set():
             return
-        settled = time.monotonic() - self._since > SETTLED
-        self._failures = 1 if settled else self._failures + 1
-        self._since = math.inf
-        # Plain 503: the post room is starting or ending. Other faults have types of their own.
-        lost = isinstance(error, _LOST) or type(error) is EnvironmentFault
-        if (
-            not lost
-            or isinstance(error, ProtocolViolation)
-            or self._failures >= self._retry.attempts
-        ):
+        if self._transport.hopeless(error):
             raise error
+        pause = self._losses.after(error)
         self._set_away(True)
-        self._closed.wait(self._retry.delay(self._failures))
+        self._closed.wait(pause)
         with contextlib.suppress(NotRunning):  # not yet: the next attempt fails and counts
             self._transport.look_up()
 
@@ -183,7 +207,8 @@ class EventStream:
             self._tell_away(away)
 
 
-def _event(raw: httpx2.ServerSentEvent) -> Event:
+def event_of(raw: httpx2.ServerSentEvent) -> Event:
+    """The event in its wire form; raises ProtocolViolation if that has no JSON object."""
     try:
         data = raw.json()
     except ValueError as error:

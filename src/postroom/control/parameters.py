@@ -41,7 +41,17 @@ Seconds = Annotated[
     float, Query(ge=0, le=LONGEST_WAIT, description="The most seconds that the answer may take.")
 ]
 
-Words = Annotated[str, Query(max_length=MAX_LABEL)]
+Skill = Annotated[
+    str,
+    Query(
+        max_length=MAX_LABEL,
+        description="Only agents whose card has a skill with this id, name or tag.",
+    ),
+]
+
+Words = Annotated[
+    str, Query(max_length=MAX_LABEL, description="Only agents whose card has this text.")
+]
 
 Ref = Annotated[
     str, Query(max_length=MAX_LABEL, description="An agent: nick, with or without `@`, or uid.")

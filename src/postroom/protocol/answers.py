@@ -27,7 +27,10 @@ from postroom.protocol.shapes import (
 
 
 class Mails(TypedDict):
-    """Messages, the oldest first. `next` is what to give as `before` for the earlier ones, null if there are none."""
+    """Messages: of a chat the oldest first, found ones the newest first.
+
+    `next` is what to give as `before` for the earlier ones, null if there are none.
+    """
 
     messages: list[Mail]
     next: int | None

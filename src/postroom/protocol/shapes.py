@@ -49,6 +49,15 @@ class Me(TypedDict):
     nick: str
 
 
+class File(TypedDict):
+    """A part with a URL; `size` is null where the URL is not that of a stored blob."""
+
+    url: str
+    mediaType: str
+    filename: str
+    size: int | None
+
+
 class Credential(TypedDict):
     """A credential that the gateway adds to requests, without its secret.
 
@@ -84,10 +93,11 @@ class Org(TypedDict):
 class Listed(Agent):
     """An agent in a list: `card` is its signed Agent Card, `online` whether it takes messages now.
 
-    People have neither.
+    `seen_at` is its last sign of life, null for none. People have no card.
     """
 
-    online: bool | None
+    online: bool
+    seen_at: Time | None
     card: Card | None
 
 
@@ -100,6 +110,7 @@ Mail = TypedDict(
         "to": Party,
         "text": str,
         "parts": list[Part],
+        "files": NotRequired[list[File]],
         "subject": str,
         "thread": str | None,
         "state": str,
@@ -132,6 +143,9 @@ Post = TypedDict(
         "from": Party,
         "text": str,
         "parts": list[Part],
+        "files": NotRequired[list[File]],
+        "subject": str,
+        "thread": str | None,
         "at": Time,
     },
 )
@@ -161,13 +175,11 @@ class Wall(TypedDict):
     level: str
 
 
-class File(TypedDict):
-    """A part of an artifact with a URL; `size` is null where the URL is not that of a stored blob."""
+class Said(TypedDict):
+    """What is said: its parts, and those of them that are files."""
 
-    url: str
-    mediaType: str
-    filename: str
-    size: int | None
+    parts: list[Part]
+    files: NotRequired[list[File]]
 
 
 class Artifact(TypedDict):
@@ -176,6 +188,7 @@ class Artifact(TypedDict):
     id: str
     name: str
     text: str
+    parts: list[Part]
     files: NotRequired[list[File]]
 
 
@@ -201,7 +214,10 @@ class Task(TypedDict):
         attempt: number of attempts so far.
         seq: sequence of its last record; 0 while no worker has taken it.
         requested: sequence of its request; lists are in this order, the newest first.
+        parts, subject: the whole request, not in lists.
+        thread: the same as `context`.
         status_text: the agent's text with the state.
+        status_parts: all that it said with the state, not in lists.
         started_at: instant of its first attempt, null before that.
         timed_out: the caller waited for it in vain.
     """
@@ -216,12 +232,17 @@ class Task(TypedDict):
     request: str
     skill: str
     text: str
+    parts: NotRequired[list[Part]]
+    files: NotRequired[list[File]]
+    subject: NotRequired[str]
+    thread: str
     attempt: int
     seq: int
     requested: int
     created_at: Time
     updated_at: Time
     status_text: str
+    status_parts: NotRequired[list[Part]]
     started_at: NotRequired[Time | None]
     artifacts: NotRequired[list[Artifact]]
     timed_out: NotRequired[bool]
@@ -247,8 +268,10 @@ class TaskEvent(TypedDict):
     at: Time
     kind: str
     text: str
+    parts: list[Part]
     artifact: Piece | None
     answer: NotRequired[str]
+    answer_parts: NotRequired[list[Part]]
     final: bool
 
 
@@ -447,16 +470,19 @@ Dead = TypedDict(
         "to": Party,
         "text": str,
         "parts": list[Part],
+        "files": NotRequired[list[File]],
+        "subject": str,
+        "thread": str | None,
         "reason": str,
         "attempts": int,
         "at": Time,
-        "subject": str,
+        "bus_subject": str,
         "requeued_as": str | None,
     },
 )
 Dead.__doc__ = """A message that could not be delivered; `message_id` is null where nobody can read it.
 
-`subject` is where it was stored, `requeued_as` the id of the message that repeats it.
+`bus_subject` is the subject of its record in the log, `requeued_as` the id of the message that repeats it.
 """
 
 Milestone = Literal["delivered", "seen", "answered"]
@@ -511,5 +537,11 @@ class Person(TypedDict):
 
 class NewPerson(Person):
     """A new person with their first key."""
+
+    key: NewKey
+
+
+class NewAgent(Listed):
+    """A new agent that Postroom does not run, with its first key."""
 
     key: NewKey

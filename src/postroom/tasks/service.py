@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from postroom.bus.port import MessageBusProvider
+from postroom.directory.input_modes import check_files
 from postroom.errors import (
     Conflict,
     Forbidden,
@@ -23,7 +24,7 @@ from postroom.errors import (
 )
 from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_task
 from postroom.protocol import priority, subjects
-from postroom.protocol.content import Content, content
+from postroom.protocol.content import Content, content, parts_of
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.ids import CONTROL_PLANE, ID_PREFIX, MAX_CANDIDATES, only_one
 from postroom.protocol.priority import Cancel, Input
@@ -38,7 +39,7 @@ from postroom.tasks.requests import Requests
 from postroom.tasks.views import Blocker, Known, TaskEvent, TaskView
 from postroom_a2a.messages import ROLE_USER
 from postroom_a2a.task_state import TaskState
-from postroom_a2a.tasks import Message, answer_in, status_update
+from postroom_a2a.tasks import Message, answer_in, answer_update, status_update
 
 PAGE = 50
 """Tasks or changes of one answer where the caller names no limit."""
@@ -52,7 +53,9 @@ class OrgTaskService:
     Args:
         requests: stores requests for tasks.
         owner: uid of the owner of all workers.
-        blocker: returns why a running worker does nothing for its tasks, "" for no known reason.
+        running: whether that worker runs, so that its sidecar hears of cancels and answers.
+        there: whether that agent, of whatever kind, works or calls.
+        blocker: returns why an agent that is there does nothing for its tasks, "" for no known reason.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class OrgTaskService:
         *,
         running: Callable[[str], bool],
         owner: str = "",
+        there: Callable[[str], bool],
         blocker: Blocker = lambda _: "",
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: secrets.token_hex(16),
@@ -76,6 +80,7 @@ class OrgTaskService:
         self._requests = requests
         self._running = running
         self._owner = owner
+        self._there = there
         self._kept_by = blocker
         self._clock = clock
         self._new_id = new_id
@@ -160,6 +165,18 @@ class OrgTaskService:
         task = ref if named else (await self.find(ref, only)).id
         known = await self._until(task, done, timeout)
         return replace(await self._show(known), timed_out=not done(known))
+
+    async def reached(self, ref: str, seq: int, timeout: float, only: str = "") -> TaskView:
+        """The task once its record at `seq`, or a later one, is folded; after `timeout` seconds as it is, with
+        `timed_out`; `only` as in `find`.
+
+        Raises:
+            Refused: too many callers wait.
+        """
+        named = TASK_ID.fullmatch(ref) and not only
+        task = ref if named else (await self.find(ref, only)).id
+        known = await self._until(task, lambda known: known.row.seq >= seq, timeout)
+        return replace(await self._show(known), timed_out=known.row.seq < seq)
 
     async def listed(
         self,
@@ -285,7 +302,8 @@ class OrgTaskService:
         Raises:
             Conflict: several ids begin with `ref`, the task waits for no answer, or another answer was first.
             Forbidden: as for `cancel`.
-            InvalidInput: nothing is said, or a malformed part.
+            ContentNotTaken: the worker's card says that it does not take a part.
+            InvalidInput: nothing is said, a malformed part, or a blob that the answerer may not read.
             MessageTooLarge: nothing was answered.
             RequestTimeout, BusDisconnected, StreamFull: perhaps not answered; answer again.
         """
@@ -297,20 +315,64 @@ class OrgTaskService:
                 remedy=f"postroom task show {row.id[:8]}",
             )
         new = named or self._new_id()
+        await self._check_said(row, by, said)
         message = replace(said, thread=row.context_id).message(new, ROLE_USER)
         message["taskId"] = row.id
         self._check_answer(row, message)
+        if not await self._is_run(row.worker):
+            return await self._take_answer(row, message)
         payload = priority.encode(Input(row.id, message))
         await self._bus.publish(subjects.priority(row.worker, self._voice(row, by)), payload)
         running = self._running(row.worker)
         if running and (await self._past(row)).seq > row.seq:
-            await self._check_taken(row, said.text)
+            await self._check_taken(row, said)
             return await self.get(row.id)
         view = await self.get(row.id)
         nick = view.worker.nick
         on_its_way = f"the answer is on its way to @{nick}"
         waits = f"@{nick} is offline: the answer waits for its next start"
         return replace(view, detail=on_its_way if running else waits)
+
+    async def _is_run(self, worker: str) -> bool:
+        """Whether Postroom runs that agent, so that it has a sidecar with a priority lane."""
+        agent = await self._database.point(lambda store: store.agents.agent_by_uid(worker))
+        return agent is None or agent.kind == "worker"
+
+    async def _take_answer(self, row: TaskRow, message: Message) -> TaskView:
+        """Write the answer as its worker's sidecar would, for an agent that has none."""
+        known = TaskRecord(
+            json.loads(row.snapshot),
+            row.request,
+            row.requester,
+            None,
+            row.attempt,
+            row.lost,
+            row.worker,
+        )
+        event = answer_update(known.task, self._clock(), message)
+        try:
+            stored = await self._chain.append(row, known.then(event, heard=message))
+        except LostUpdate as error:
+            raise Conflict(
+                "the task has changed meanwhile", remedy=f"postroom task show {row.id[:8]}"
+            ) from error
+        return await self.reached(row.id, stored, FOLD_WAIT)
+
+    async def _check_said(self, row: TaskRow, by: str, said: Content) -> None:
+        """Raise unless the files of an answer are there, and the worker takes it; it may read the files from now on."""
+
+        def find(store: Store) -> tuple[Agent | None, dict[str, int]]:
+            return store.agents.agent_by_uid(row.worker), check_files(store, by, said)
+
+        worker, files = await self._database.point(find)
+        if worker is not None:
+            await self._requests.takers.check(worker, said, row.skill)
+        if files:
+            # Not folded from the log, as for a message: the lane that brings the answer is not folded, and the record
+            # that the worker writes of it proves nothing about who said it.
+            await self._database.write(
+                lambda store: store.blobs.pass_on(list(files), by, row.worker)
+            )
 
     async def fail_at_work(self, worker: str, why: str) -> None:
         """End the running task of `worker` as failed: the worker was ended for good, and a new attempt would end the
@@ -330,13 +392,14 @@ class OrgTaskService:
                     break
                 row = await self._past(row)
 
-    async def _check_taken(self, row: TaskRow, text: str) -> None:
+    async def _check_taken(self, row: TaskRow, said: Content) -> None:
         """Raise `Conflict` if another answer followed the question of `row`."""
         (next_one,) = await self._database.point(
             lambda store: store.tasks.events_of(row.id, row.seq, 1)
         )
         taken = answer_in(json.loads(next_one.event)) if next_one.event else ""
-        if taken and taken != text:
+        whole = parts_of(json.loads(next_one.answer)) if next_one.answer else list(said.parts)
+        if (taken and taken != said.text) or whole != list(said.parts):
             raise Conflict(
                 "somebody else has answered before", remedy=f"postroom task show {row.id[:8]}"
             )
@@ -421,7 +484,7 @@ class OrgTaskService:
 
     def blocker(self, worker: str) -> str:
         """Why a worker does nothing for its tasks now, "" for no known reason."""
-        return self._kept_by(worker) if self._running(worker) else "is offline"
+        return self._kept_by(worker) if self._there(worker) else "is offline"
 
 
 def _unknown(ref: str) -> NotFound:

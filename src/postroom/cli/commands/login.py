@@ -103,9 +103,10 @@ def _new(
     logins: Logins, url: str, name: str, org: str, key_file: Path | None, fingerprint: str
 ) -> tuple[Login, Logins]:
     """A login whose key the post room has taken, with what is to be kept."""
-    from postroom.cli.pinning import given_fingerprint, pinned
+    from postroom.cli.pinning import pinned
     from postroom.client import keychain
     from postroom.client.logins import Login, check_login_name
+    from postroom.client.pinning import given_fingerprint
     from postroom.protocol.ids import check_name
     from postroom.protocol.origins import origin_of
 
@@ -170,7 +171,7 @@ def _from_file(file: Path) -> str:
 def _fingerprint(authority: str) -> str:
     import ssl
 
-    from postroom.cli.pinning import fingerprint_of
+    from postroom.client.pinning import fingerprint_of
 
     return fingerprint_of(ssl.PEM_cert_to_DER_cert(authority)) if authority else ""
 

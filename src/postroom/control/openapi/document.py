@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.responses import Response
 
 from postroom.control.described import Answer, Described, description_of
-from postroom.control.openapi.examples import BODIES, example
+from postroom.control.openapi.examples import BODIES, CARD, example
 from postroom.control.openapi.schema import Schema, Schemas
 from postroom.control.principals import demand_of
 from postroom.errors import (
@@ -135,9 +135,12 @@ def _describe_body(operation: Operation, said: Described) -> None:
         }
     elif body := operation.get("requestBody"):
         (media,) = body["content"].values()
-        named = media["schema"].get("anyOf", [media["schema"]])[0]["$ref"].rpartition("/")[2]
-        media["schema"] = {"$ref": f"#/components/schemas/{named}"}
-        media["example"] = BODIES[named]
+        asked = media["schema"].get("anyOf", [media["schema"]])[0]
+        if "$ref" in asked:  # of a body that may be left out, too
+            media["schema"] = asked
+            media["example"] = BODIES[_named(asked)]
+        else:
+            media["example"] = CARD
 
 
 def _answers(route: APIRoute, said: Described, schemas: Schemas, method: str) -> dict[str, Any]:

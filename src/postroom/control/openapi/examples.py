@@ -19,7 +19,7 @@ CARD = {"name": "echo", "version": "1", "skills": [{"id": "echo", "name": "echo"
 
 VALUES: dict[str, Any] = {
     # Those of one shape come before those of any shape.
-    "Announcement.thread": None,
+    "Alert.id": 7,
     "Alert.kind": "worker-ended",
     "Alert.text": "it ended with exit code 3",
     "Artifact.id": "report",
@@ -32,14 +32,13 @@ VALUES: dict[str, Any] = {
     "Current.text": "summarise the minutes of Monday",
     "Dead.id": 7,
     "Dead.reason": "undeliverable: 3 attempts",
-    "Dead.subject": f"worker.{UID}.inbox.{OTHER}",
+    "Dead.bus_subject": f"worker.{UID}.inbox.{OTHER}",
     "Deadletters.next": None,
     "Excess.kind": "messages",
     "Mail.answer": None,
     "Mail.reply_to": None,
     "Mail.state": "delivered",
     "Mail.task": None,
-    "Mail.thread": "minutes",
     "Org.name": "acme",
     "Org.state": "open",
     "Piece.id": "report",
@@ -131,7 +130,7 @@ VALUES: dict[str, Any] = {
     "task": TASK,
     "template": "/home/maria/echo.toml",
     "text": TEXT,
-    "thread": None,
+    "thread": "minutes",
     "timed_out": False,
     "tls": None,
     "uid": UID,
@@ -179,8 +178,10 @@ VALUES: dict[str, Any] = {
 
 BODIES: dict[str, Any] = {
     "AckBody": {"ids": [MESSAGE], "state": "seen"},
+    "AgentBody": {"nick": "ci", "card": {"name": "ci", "description": "Runs the tests."}},
     "AnnouncementBody": {"text": "the build is green"},
     "AnswerBody": {"text": "Monday's, please"},
+    "ArtifactBody": {"name": "report", "text": "All is well."},
     "BackupBody": {"file": "/backup/postroom.backup", "passphrase": "a long sentence that I know"},
     "CancelBody": {"reason": "no longer needed"},
     "CredentialBody": {"name": "github", "host": "api.github.com", "secret": "ghp_…"},
@@ -193,6 +194,7 @@ BODIES: dict[str, Any] = {
     "RestartBody": {"wait": 10},
     "RotateBody": {"kind": "agents"},
     "SpawnBody": {"template": '[worker]\nname = "echo"\ncommand = ["python3", "echo.py"]\n'},
+    "StatusBody": {"state": "working", "text": "page 2 of 7"},
     "TaskBody": {"skill": "summarise", "text": "the minutes of Monday"},
 }
 """An example of each body, by the name of its model."""

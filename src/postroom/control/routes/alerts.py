@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
+
+from fastapi import Query
 
 from postroom.control.described import STORING, fails
 from postroom.control.parameters import AlertRef
@@ -13,6 +15,8 @@ from postroom.errors import NotFound
 from postroom.protocol import answers
 from postroom.protocol.principal import Scope
 
+Ended = Annotated[bool, Query(description="Also those that have ended.")]
+
 
 def router(parts: Parts) -> Routes:
     """The routes."""
@@ -21,7 +25,11 @@ def router(parts: Parts) -> Routes:
 
     @routes.get("")
     @needs(Scope.OPERATE)
-    async def alerts(*, all: bool = False) -> dict[str, Any]:  # noqa: A002 (the query's name)
+    async def alerts(*, all: Ended = False) -> answers.Alerts:  # noqa: A002 (the query's name)
+        """List the alerts that stand.
+
+        Those of the post room come before those that agents have raised; with `all=true` also those that have ended.
+        """
         found = await (office.all() if all else office.standing())
         return {"alerts": [alarm.as_json() for alarm in found], "next": None}
 

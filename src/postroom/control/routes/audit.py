@@ -16,10 +16,12 @@ from postroom.control.principals import needs
 from postroom.control.routing import Routes
 from postroom.errors import NotFound
 from postroom.protocol.ids import UID
-from postroom.protocol.limits import MAX_LINES
+from postroom.protocol.limits import MAX_LABEL, MAX_LINES
 from postroom.protocol.principal import Scope
 
-Limit = Annotated[int, Query(ge=0, le=MAX_LINES)]
+Limit = Annotated[
+    int, Query(ge=0, le=MAX_LINES, description="The last so many of what is there; 0 for all.")
+]
 
 
 LINES = Answer(
@@ -29,6 +31,22 @@ LINES = Answer(
     "Records of the audit log, a line each.",
     '{"at":"2026-01-31T12:00:00.000Z","by":"gateway","verdict":"denied","verb":"PUB"}\n',
 )
+
+
+Denied = Annotated[bool, Query(description="Only what was refused.")]
+Plumbing = Annotated[bool, Query(description="Also what carries the messages.")]
+
+
+Follow = Annotated[bool, Query(description="Go on with what comes.")]
+About = Annotated[
+    str,
+    Query(max_length=MAX_LABEL, description="A task: its id, or 6 or more of the first digits."),
+]
+
+
+Since = Annotated[
+    str, Query(max_length=MAX_LABEL, description="An RFC 3339 time, or `10m`, `2h`, `3d`.")
+]
 
 
 def router(parts: Parts) -> Routes:
@@ -42,13 +60,13 @@ def router(parts: Parts) -> Routes:
     @answers_with(LINES)
     async def audit(
         worker: Ref = "",
-        task: Ref = "",
-        since: Ref = "",
+        task: About = "",
+        since: Since = "",
         limit: Limit = 0,
         *,
-        denied: bool = False,
-        plumbing: bool = True,
-        follow: bool = False,
+        denied: Denied = False,
+        plumbing: Plumbing = True,
+        follow: Follow = False,
     ) -> StreamingResponse:
         """Read the audit log, the oldest record first.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Query
 from fastapi.responses import StreamingResponse
 
 from postroom.control import event_stream, sse
@@ -12,7 +13,7 @@ from postroom.control.bodies import PostBody
 from postroom.control.described import STORING, fails, streams
 from postroom.control.hot_routes import hot
 from postroom.control.in_flight import acted_on
-from postroom.control.parameters import After, Before, Limit, ProjectRef, next_page
+from postroom.control.parameters import After, Before, Limit, ProjectRef, Ref, next_page
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.control.routing import Routes
@@ -33,6 +34,10 @@ EVENTS = {
     "worker": shapes.WorkerChange,
 }
 """The events of everything that happens, and the shape of the data of each."""
+
+
+OfProject = Annotated[str, Query(description="The name of a project.")]
+Cursor = Annotated[str, Query(description="The `id:` of the last event that was read.")]
 
 
 def router(parts: Parts) -> Routes:
@@ -73,7 +78,7 @@ def router(parts: Parts) -> Routes:
     @fails(NotFound)
     @streams(post=shapes.Post, mail=shapes.Mail, receipt=shapes.Mail)
     async def stream(
-        me: Caller, project: str = "", chat: str = "", after: After = 0
+        me: Caller, project: OfProject = "", chat: Ref = "", after: After = 0
     ) -> StreamingResponse:
         """Follow a project or a chat.
 
@@ -95,7 +100,7 @@ def router(parts: Parts) -> Routes:
     @hot
     @needs(Scope.OPERATE)
     @streams(**EVENTS)
-    async def events(me: Caller, after: str = "") -> StreamingResponse:
+    async def events(me: Caller, after: Cursor = "") -> StreamingResponse:
         """Follow everything that happens in the organisation.
 
         From now on, or past `after`, the `id:` of an event that was read before. The first event is `open`.

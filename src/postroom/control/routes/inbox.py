@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from typing import Annotated
 
+from fastapi import Query
 from fastapi.responses import StreamingResponse
 
 from postroom.control import sse
 from postroom.control.bodies import AckBody
 from postroom.control.described import STORING, fails, streams
 from postroom.control.hot_routes import hot
+from postroom.control.in_flight import acted_on
 from postroom.control.parameters import After, Limit, MessageRef, Past, Seconds
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
@@ -20,6 +23,11 @@ from postroom.projection.changes import of_agent
 from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Scope
 from postroom.protocol.receipts import State
+
+Unread = Annotated[bool, Query(description="Only what was not read.")]
+
+AUDITED = 16
+"""Ids of one acknowledgement that the audit log shows."""
 
 
 def router(parts: Parts) -> Routes:
@@ -36,7 +44,7 @@ def router(parts: Parts) -> Routes:
         after: Past = None,
         wait: Seconds = 0.0,
         *,
-        unread: bool = False,
+        unread: Unread = False,
     ) -> answers.Inbox:
         """Read the messages to the caller.
 
@@ -63,11 +71,14 @@ def router(parts: Parts) -> Routes:
         async def read(past: int) -> list[Mail]:
             return await inboxes.past(me.uid, past, unread=True, limit=sse.PAGE)
 
-        events: AsyncIterator[str] = sse.follow(
-            parts.changes, [of_agent(me.uid)], "mail", after, read
-        )
+        async def events() -> AsyncGenerator[str]:
+            found = sse.follow(parts.changes, [of_agent(me.uid)], "mail", after, read)
+            with parts.callers.waiting(me.uid):
+                async for event in found:
+                    yield event
+
         headers = {"Cache-Control": "no-store"}
-        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+        return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
     @routes.post("/inbox/ack")
     @hot
@@ -79,6 +90,7 @@ def router(parts: Parts) -> Routes:
         Their senders learn it. Ids that name no message to the caller are in `unknown`.
         """
         done = await inboxes.acknowledge(me.uid, body.ids, State(body.state))
+        acted_on(about=" ".join(body.ids[:AUDITED]))
         return {"messages": [mail.as_json() for mail in done.mails], "unknown": list(done.unknown)}
 
     @routes.post("/messages/{message_id}/seen")
@@ -91,6 +103,7 @@ def router(parts: Parts) -> Routes:
         done = await inboxes.acknowledge(me.uid, [named], State.SEEN)
         if not done.mails:
             raise NotFound(f"there is no message {named!r} to you")
+        acted_on(message=named)
         return done.mails[0].as_json()
 
     return routes

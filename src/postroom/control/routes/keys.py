@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from typing import Annotated
+
+from fastapi import Query
 
 from postroom.control.bodies import KeyBody
 from postroom.control.described import fails
@@ -19,6 +22,8 @@ from postroom.store.agents import Agent
 from postroom.store.keys import ApiKey
 from postroom_a2a.times import format_time
 
+Ended = Annotated[bool, Query(description="Also those that are expired or revoked.")]
+
 
 def router(parts: Parts) -> Routes:
     """The routes."""
@@ -28,7 +33,7 @@ def router(parts: Parts) -> Routes:
     @routes.get("")
     @any_key
     @fails(NotFound)
-    async def listing(me: Caller, agent: Ref = "", *, ended: bool = False) -> answers.Keys:
+    async def listing(me: Caller, agent: Ref = "", *, ended: Ended = False) -> answers.Keys:
         """The keys of the caller; all, or those of one agent, for who administers them."""
         uid = me.uid
         if me.allows(Scope.ADMIN):

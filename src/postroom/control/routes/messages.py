@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from fastapi import Query
 
 from postroom.control.bodies import MessageBody
 from postroom.control.described import STORING, fails
@@ -14,8 +16,20 @@ from postroom.control.principals import Caller, needs
 from postroom.control.routing import Routes
 from postroom.errors import Conflict, ContentNotTaken, NotFound
 from postroom.protocol import answers, shapes
+from postroom.protocol.limits import MAX_CONTEXT, MAX_DETAIL, MAX_LABEL
 from postroom.protocol.principal import Scope
 from postroom.protocol.receipts import State
+
+Until = Annotated[
+    Literal["", "accepted", "delivered", "seen", "answered"],
+    Query(description="The state to wait for."),
+]
+SearchText = Annotated[str, Query(max_length=MAX_DETAIL, description="Only what has this text.")]
+Thread = Annotated[str, Query(max_length=MAX_CONTEXT, description="Only what is of this thread.")]
+With = Annotated[
+    str,
+    Query(alias="with", max_length=MAX_LABEL, description="Only what is from or to this agent."),
+]
 
 
 def router(parts: Parts) -> Routes:
@@ -46,6 +60,32 @@ def router(parts: Parts) -> Routes:
         acted_on(message=mail.id)
         return mail.as_json()
 
+    @routes.get("/messages")
+    @needs(Scope.READ)
+    @fails(NotFound)
+    async def search(
+        me: Caller,
+        text: SearchText = "",
+        thread: Thread = "",
+        other: With = "",
+        limit: Limit = 50,
+        before: Before = 0,
+    ) -> answers.Mails:
+        """Search the messages that the caller may see, the newest first.
+
+        `text` is in their text or subject, `thread` is theirs, and `with` is their sender or recipient.
+        """
+        found = await office.search(
+            text,
+            thread=thread,
+            other=await parts.uid_of(other),
+            seer=me.only,
+            limit=limit,
+            before=before,
+        )
+        older = next_page(found, limit, lambda mail: mail.seq)
+        return {"messages": [mail.as_json() for mail in found], "next": older}
+
     @routes.get("/messages/{message_id}")
     @hot
     @needs(Scope.READ)
@@ -53,7 +93,7 @@ def router(parts: Parts) -> Routes:
     async def show(
         message_id: MessageRef,
         me: Caller,
-        wait: Literal["", "accepted", "delivered", "seen", "answered"] = "",
+        wait: Until = "",
         timeout: Seconds = 30.0,
     ) -> shapes.Mail:
         """Show a message, at once or when it has come so far.

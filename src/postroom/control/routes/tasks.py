@@ -14,7 +14,7 @@ from postroom.control.bodies import AnswerBody, CancelBody, TaskBody
 from postroom.control.described import STORING, fails, streams
 from postroom.control.hot_routes import hot
 from postroom.control.in_flight import acted_on
-from postroom.control.parameters import After, Before, Limit, Seconds, TaskRef, next_page
+from postroom.control.parameters import After, Before, Limit, Ref, Seconds, TaskRef, next_page
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.control.routing import Routes
@@ -26,7 +26,19 @@ from postroom.protocol.principal import Scope
 from postroom.tasks.views import Known, TaskEvent, event
 from postroom_a2a.task_state import TaskState
 
-Open = Annotated[bool | None, Query(alias="open")]
+Open = Annotated[
+    bool | None,
+    Query(alias="open", description="Only open tasks, or with false only those that have ended."),
+]
+InState = Annotated[TaskState | None, Query(description="Only tasks in this state.")]
+
+
+Until = Annotated[
+    Literal["", "final", "settled", "changed"],
+    Query(
+        description="What to wait for: its end, with `settled` also a question, with `changed` any change."
+    ),
+]
 
 
 def router(parts: Parts) -> Routes:
@@ -59,9 +71,9 @@ def router(parts: Parts) -> Routes:
     @fails(NotFound)
     async def listing(
         me: Caller,
-        state: TaskState | None = None,
-        worker: str = "",
-        requester: str = "",
+        state: InState = None,
+        worker: Ref = "",
+        requester: Ref = "",
         limit: Limit = 50,
         before: Before = 0,
         *,
@@ -87,16 +99,20 @@ def router(parts: Parts) -> Routes:
     async def show(
         task: TaskRef,
         me: Caller,
-        wait: Literal["", "final", "settled"] = "",
+        wait: Until = "",
+        after: After = 0,
         timeout: Seconds = 30.0,
     ) -> shapes.Task:
         """Show a task, at once or when it has come so far.
 
         With `wait` it answers when the task is final, or with `settled` also when it waits for an answer, after
-        `timeout` seconds in any case; the wait ends with its caller.
+        `timeout` seconds in any case; with `changed` when it has a record past the sequence `after`. The wait ends with
+        its caller.
         """
         if not wait:
             return (await tasks.get(task, me.only)).as_json()
+        if wait == "changed":
+            return (await tasks.reached(task, after + 1, timeout, me.only)).as_json()
         return (await tasks.wait(task, timeout, settled=wait == "settled", only=me.only)).as_json()
 
     @routes.get("/{task}/events")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import Annotated
 
-from fastapi import Depends, Response
+from fastapi import Depends, Query, Response
 
 from postroom.control.bodies import EventsBody, RestartBody, SpawnBody
 from postroom.control.described import STORING, Answer, answers_with, fails
@@ -19,6 +20,8 @@ from postroom.protocol.principal import DOOR, Scope
 from postroom.workers.launch import SpawnRequest
 from postroom.workers.leftovers import Leftover
 from postroom.workers.served_card import fetch_card, fetch_far_card
+
+Purge = Annotated[bool, Query(description="Delete its workspace, too.")]
 
 
 def router(parts: Parts) -> Routes:
@@ -129,7 +132,7 @@ def router(parts: Parts) -> Routes:
     @routes.delete("/{ref}")
     @needs(Scope.OPERATE)
     @fails(NotFound, Conflict)
-    async def remove(ref: AgentRef, purge: bool = False) -> shapes.Removed:
+    async def remove(ref: AgentRef, purge: Purge = False) -> shapes.Removed:
         """End a worker for good.
 
         Its workspace stays in `folder`, unless `purge` is true.
@@ -177,7 +180,7 @@ def events_router(parts: Parts) -> Routes:
     """The route for the workers themselves."""
     routes = Routes(prefix="/workers")
 
-    async def own(uid: str, me: Caller) -> None:
+    async def own(uid: AgentRef, me: Caller) -> None:
         if me.method != DOOR or me.uid != uid:
             raise Forbidden("only the worker itself may call this")
         if not await parts.workers.interactive(uid):

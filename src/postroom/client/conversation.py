@@ -1,0 +1,304 @@
+"""What an `Agent` holds in its hand: a message, a task that it has given, a task that it does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from postroom.client.async_stream import follow
+from postroom.client.said import Part, Sayable, said
+from postroom.errors import Conflict, PostroomError
+from postroom_a2a.task_state import TERMINAL, TaskState
+
+if TYPE_CHECKING:
+    from postroom.client.agent import Agent
+    from postroom.client.stream import Event
+
+FINAL = frozenset(state.value for state in TERMINAL)
+QUESTIONS = frozenset({TaskState.INPUT_REQUIRED.value, TaskState.AUTH_REQUIRED.value})
+
+
+class Message:
+    """A message to this agent, or from it.
+
+    Attributes:
+        json: as the API has it (docs/api.md, Objects).
+        sender, recipient: nicks, as `@nick`.
+        text: the text parts together.
+        task: id of the task that it requests, "" for none.
+        redelivered: it may have been given to this agent before; what it asks for may be done already.
+    """
+
+    def __init__(self, agent: Agent, json: dict[str, Any]) -> None:
+        self._agent = agent
+        self._replies = 0
+        self.json = json
+        self.id: str = json["id"]
+        self.sender = f"@{json['from']['nick']}"
+        self.recipient = f"@{json['to']['nick']}"
+        self.text: str = json["text"]
+        self.subject: str = json.get("subject") or ""
+        self.thread: str = json.get("thread") or ""
+        self.state: str = json["state"]
+        self.reply_to: str = json.get("reply_to") or ""
+        self.expects_reply: bool = json["expects_reply"]
+        self.task: str = json.get("task") or ""
+        self.redelivered: bool = bool(json.get("redelivered"))
+
+    @property
+    def parts(self) -> list[Part]:
+        """Everything that was said."""
+        return [Part(self._agent.transport, part) for part in self.json.get("parts") or ()]
+
+    async def reply(self, *what: Sayable, **more: Any) -> Message:
+        """Answer; `more` as for `Agent.send`.
+
+        The key of a reply follows from this message: after a crash, the same reply again is not sent twice.
+        """
+        self._replies += 1
+        more.setdefault("key", f"reply:{self.id}:{self._replies}")
+        more.setdefault("thread", self.thread)
+        return await self._agent.send(self.json["from"]["uid"], *what, reply_to=self.id, **more)
+
+    async def seen(self) -> None:
+        """Confirm it now; the iteration does that when it is asked for the next message."""
+        await self._agent.acknowledge(self.id, "seen")
+
+
+class GivenTask:
+    """A task that this agent has given to another. `await task` waits for its end.
+
+    Attributes:
+        json: as the API had it last.
+    """
+
+    def __init__(self, agent: Agent, json: dict[str, Any]) -> None:
+        self._agent = agent
+        self.json = json
+        self.id: str = json["id"]
+
+    def __await__(self) -> Generator[Any, None, GivenTask]:
+        return self.end().__await__()
+
+    @property
+    def state(self) -> str:
+        """Its state, as of the last call."""
+        return self.json["state"]
+
+    @property
+    def completed(self) -> bool:
+        """Whether it has ended well."""
+        return self.state == TaskState.COMPLETED
+
+    @property
+    def text(self) -> str:
+        """The texts of its results; without any, what was said with its state."""
+        results = [found["text"] for found in self.json.get("artifacts", ()) if found["text"]]
+        return "\n".join(results) or self.json["status_text"]
+
+    @property
+    def parts(self) -> list[Part]:
+        """The parts of its results."""
+        found = self.json.get("artifacts", ())
+        return [
+            Part(self._agent.transport, part)
+            for each in found
+            for part in each.get("parts") or each.get("files") or ()
+        ]
+
+    async def end(self, *, or_question: bool = False) -> GivenTask:
+        """Wait until it has ended, with `or_question` also until it waits for an answer; itself, as it is then.
+
+        The log tells it, over as many connections as it takes.
+        """
+
+        def rests(event: Event) -> bool:
+            state = event.data.get("state")
+            return event.data.get("final") is True or (or_question and state in QUESTIONS)
+
+        if not self.json["final"]:
+            async with aclosing(self.events(rests)) as events:
+                async for _ in events:
+                    pass
+        self.json = await self._agent.get(f"/v1/tasks/{self.id}")
+        return self
+
+    async def events(
+        self, is_last: Callable[[Event], bool] | None = None
+    ) -> AsyncGenerator[dict[str, Any]]:
+        """Its changes from the beginning, as they are stored (docs/api.md, TaskEvent)."""
+        path = f"/v1/tasks/{self.id}/stream"
+        end = is_last or (lambda event: event.data.get("final") is True)
+        async with aclosing(follow(self._agent.transport, path, is_last=end)) as found:
+            async for event in found:
+                if event.kind == "update":
+                    yield event.data
+
+    async def answer(self, *what: Sayable) -> None:
+        """Answer its question; raises Conflict if it waits for none."""
+        body = {"parts": await said(self._agent.transport, what)}
+        path = f"/v1/tasks/{self.id}/answer"
+        self.json = await self._agent.transport.call("POST", path, json=body)
+
+    async def cancel(self, reason: str = "") -> None:
+        """Have it end."""
+        body = {"reason": reason} if reason else {}
+        self.json = await self._agent.post(f"/v1/tasks/{self.id}/cancel", body, extra_time=15.0)
+
+
+class OwnTask:
+    """A task that this agent does. It ends with what the handler returns, or by one of the calls that say so.
+
+    Attributes:
+        json: as the API had it last.
+        requester: who gave it, as `@nick`.
+        text: what is to be done.
+        resumed: an earlier run of this agent had begun it.
+    """
+
+    def __init__(self, agent: Agent, json: dict[str, Any]) -> None:
+        self._agent = agent
+        self._changed = asyncio.Condition()
+        self._answers: list[str] = []
+        self._heard = 0
+        self.json = json
+        self.id: str = json["id"]
+        self.requester = f"@{json['requester']['nick']}"
+        self.text: str = json["text"]
+        self.thread: str = json["context"]
+        self.resumed: bool = json["state"] != TaskState.SUBMITTED
+
+    @property
+    def parts(self) -> list[Part]:
+        """Everything that was said with it."""
+        return [Part(self._agent.transport, part) for part in self.json.get("parts") or ()]
+
+    @property
+    def state(self) -> str:
+        """Its state, as of the last call."""
+        return self.json["state"]
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return self.json["final"]
+
+    async def progress(self, *what: Sayable) -> None:
+        """Say how far it is."""
+        await self._status(TaskState.WORKING, what)
+
+    async def result(self, *what: Sayable, name: str = "result") -> None:
+        """Give a result; a task may have several."""
+        parts = await said(self._agent.transport, what)
+        await self._report("artifacts", {"name": name, "parts": parts, "last": True})
+
+    async def complete(self, *what: Sayable) -> None:
+        """End it well, with a last result if one is given."""
+        if what:
+            await self.result(*what)
+        await self._status(TaskState.COMPLETED)
+
+    async def fail(self, *why: Sayable) -> None:
+        """End it: it cannot be done."""
+        await self._status(TaskState.FAILED, why)
+
+    async def reject(self, *why: Sayable) -> None:
+        """End it: it is nothing for this agent."""
+        await self._status(TaskState.REJECTED, why)
+
+    async def ask(self, *question: Sayable) -> str:
+        """Ask who gave it, and wait for the answer, however long that takes."""
+        # Answers to earlier questions are not for this one.
+        self._heard = len(self._answers)
+        await self._status(TaskState.INPUT_REQUIRED, question)
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self._answers) > self._heard)
+        answer = self._answers[self._heard]
+        await self._refresh()
+        return answer
+
+    async def run(self, handler: Handler) -> None:
+        """Have `handler` do it; what it returns is the result. A cancel interrupts it."""
+        async with asyncio.TaskGroup() as group:
+            doing = group.create_task(self._do(handler))
+            watching = group.create_task(self._watch(doing))
+            await asyncio.wait({doing})
+            watching.cancel()
+
+    async def _do(self, handler: Handler) -> None:
+        try:
+            if self.state != TaskState.WORKING:
+                await self._status(TaskState.WORKING)
+            given = await handler(self)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 (the handler is the user's: its fault ends its task alone)
+            await self._failed(error)
+            return
+        if not self.ended:
+            results = given if isinstance(given, (tuple, list)) else [given]
+            await self.complete(*(each for each in results if each is not None))
+
+    async def _failed(self, error: Exception) -> None:
+        """End the task for a fault of its handler; its text may hold secrets, so only its kind is told."""
+        from postroom.observe import get_logger
+
+        await self._refresh()
+        if self.ended:
+            return  # canceled meanwhile: that is why a report was refused
+        get_logger(__name__).exception("the handler of task %s failed", self.id)
+        if isinstance(error, PostroomError) and not isinstance(error, Conflict):
+            await self.fail(error.message)
+        else:
+            await self.fail(f"the agent's program failed: {type(error).__name__}")
+
+    async def _watch(self, doing: asyncio.Task[None]) -> None:
+        """Bring answers to the handler; interrupt it when the task has ended without its doing."""
+
+        def final(event: Event) -> bool:
+            return event.data.get("final") is True
+
+        path, after = f"/v1/tasks/{self.id}/stream", self.json["seq"]
+        async with aclosing(
+            follow(self._agent.transport, path, after=after, is_last=final)
+        ) as events:
+            async for event in events:
+                if event.kind != "update":
+                    continue
+                if (answer := event.data.get("answer")) is not None:
+                    async with self._changed:
+                        self._answers.append(answer)
+                        self._changed.notify_all()
+                if event.data.get("state") == TaskState.CANCELED:
+                    self.json |= {"state": TaskState.CANCELED.value, "final": True}
+                    doing.cancel()
+
+    async def _status(self, state: TaskState, what: tuple[Sayable, ...] = ()) -> None:
+        words = {"parts": await said(self._agent.transport, what)} if what else {}
+        await self._report("status", {"state": state.value, **words})
+
+    async def _report(self, kind: str, body: dict[str, Any]) -> None:
+        """Store a change behind the last one that is known, so that a repeated call stores it once."""
+        path = f"/v1/tasks/{self.id}/{kind}"
+        while True:
+            seq = self.json["seq"]
+            try:
+                known = {**body, "seq": seq}
+                self.json = await self._agent.surely(partial(self._agent.post, path, known))
+                return
+            except Conflict:
+                # Somebody else's change came between, such as an answer.
+                await self._refresh()
+                if self.ended or self.json["seq"] == seq:
+                    raise
+
+    async def _refresh(self) -> None:
+        self.json = await self._agent.surely(lambda: self._agent.get(f"/v1/tasks/{self.id}"))
+
+
+Result = Sayable | tuple[Sayable, ...] | list[Sayable] | None
+Handler = Callable[[OwnTask], Awaitable[Result]]
+"""Does a task; returns its result, or None if it has given none or ended the task itself."""

@@ -1,0 +1,209 @@
+"""People and an external agent on another machine: TLS, keys, and nothing else of the post room's own.
+
+The other machine is a network namespace of its own, with a folder of its own; where nobody may make one, and in every
+run, it is another loopback address.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import DEADLINE, EXAMPLES, PostRoom
+from tests.prefork import prefork
+
+pytestmark = pytest.mark.requirement("login-used-as-owner")
+
+NAMESPACE = "postroom-test"
+NEAR, FAR = "198.18.77.1", "198.18.77.2"
+"""Of the two ends of a cable between the machines (RFC 2544: for such tests)."""
+
+
+@dataclass
+class Place:
+    """Another machine: how to run a command there, and which address of the first one it reaches."""
+
+    address: str
+    namespace: str = ""
+
+
+class Elsewhere:
+    """Somebody on another machine, with a home of their own that has no state folder."""
+
+    def __init__(self, place: Place, home: Path) -> None:
+        self._place = place
+        self.home = home
+        home.mkdir()
+        self.env = {
+            **{key: os.environ[key] for key in ("PATH", "LANG", "PYTHONPATH") if key in os.environ},
+            "HOME": str(home),
+            "NO_COLOR": "1",
+        }
+        self.key_id = ""
+        self.stderr = ""
+
+    def run(self, *words: str, status: int = 0, given: str | None = None) -> str:
+        done = self._call(words, given)
+        self.stderr = done.stderr
+        assert done.returncode == status, f"{words}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.run(*words, "--json"))
+
+    def _call(self, words: tuple[str, ...], given: str | None) -> subprocess.CompletedProcess[str]:
+        if not self._place.namespace:
+            return prefork().run(list(words), self.env, given, DEADLINE)
+        inside = (
+            "ip",
+            "netns",
+            "exec",
+            self._place.namespace,
+            sys.executable,
+            "-m",
+            "postroom",
+            *words,
+        )
+        return subprocess.run(
+            inside,
+            env=self.env,
+            input=given or "",
+            cwd=self.home,
+            text=True,
+            capture_output=True,
+            timeout=DEADLINE,
+            check=False,
+        )
+
+
+@contextlib.contextmanager
+def namespace() -> Generator[Place]:
+    """A network namespace with one cable to this one."""
+
+    def ip(*words: str) -> None:
+        subprocess.run(("ip", *words), check=True, capture_output=True, timeout=DEADLINE)
+
+    name = f"{NAMESPACE}-{os.getpid()}"
+    cable = f"pr{os.getpid()}"
+    try:
+        ip("netns", "add", name)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("only root with network rights may make a network namespace")
+    try:
+        ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", name)
+        ip("addr", "add", f"{NEAR}/30", "dev", cable)
+        ip("link", "set", cable, "up")
+        ip("-n", name, "addr", "add", f"{FAR}/30", "dev", "eth0")
+        ip("-n", name, "link", "set", "eth0", "up")
+        yield Place(NEAR, name)
+    finally:
+        ip("netns", "del", name)  # with its end of the cable, and so with the cable
+
+
+@pytest.fixture(
+    scope="module",
+    params=["loopback", pytest.param("namespace", marks=pytest.mark.slow)],
+)
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    with contextlib.ExitStack() as stack:
+        yield (
+            Place("127.0.0.2") if request.param == "loopback" else stack.enter_context(namespace())
+        )
+
+
+@pytest.fixture(scope="module")
+def open_room(place: Place) -> Iterator[PostRoom]:
+    """A post room that listens for others, with a certificate for its address."""
+    with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
+        room = PostRoom(Path(scratch) / "state", Path(scratch))
+        room.run("tls", "init", "--host", place.address)
+        room.up("--listen", f"{place.address}:0")
+        yield room
+        room.run("down")
+
+
+@pytest.fixture(scope="module")
+def people(open_room: PostRoom, place: Place) -> tuple[Elsewhere, Elsewhere]:
+    """Anna and Ben, who use it from the other machine."""
+    return arrived(open_room, place, "anna"), arrived(open_room, place, "ben")
+
+
+def arrived(room: PostRoom, place: Place, nick: str) -> Elsewhere:
+    """A new person, who has logged in on the other machine."""
+    somebody, key = Elsewhere(place, room.scratch / nick), made(room, nick)
+    somebody.key_id = key["id"]
+    login(room, somebody, key["key"])
+    return somebody
+
+
+def made(room: PostRoom, nick: str) -> dict[str, str]:
+    """The key of a new person."""
+    with room.client() as client:
+        return client._post("/v1/people", {"nick": nick})["key"]
+
+
+def login(room: PostRoom, somebody: Elsewhere, key: str) -> None:
+    """What the post room has printed, typed on the other machine; the key comes by a pipe."""
+    words = shlex.split(room.server["logins"][0])
+    assert words[:2] == ["postroom", "login"]
+    assert "you are @" in somebody.run(*words[1:], given=f"{key}\n")
+
+
+def test_people_write_to_each_other_each_as_themself(
+    people: tuple[Elsewhere, Elsewhere],
+) -> None:
+    anna, ben = people
+    sent = anna.json("send", "@ben", "hello over there")
+
+    (got,) = ben.json("inbox")["messages"]
+    assert (got["id"], got["text"]) == (sent["id"], "hello over there")
+    assert f"@{got['from']['nick']}" == "@anna"
+    assert anna.json("inbox")["messages"] == []
+    assert "hello over there" in ben.run("inbox")
+    anna.run("receipt", sent["id"], "--wait", "seen")
+    assert not (anna.home / ".local").exists()
+
+
+def test_they_use_its_workers_as_its_owner_does(
+    open_room: PostRoom, people: tuple[Elsewhere, Elsewhere]
+) -> None:
+    anna, ben = people
+    open_room.run("spawn", str(EXAMPLES / "echo.toml"))
+
+    assert "you said: hi" in anna.run("send", "@echo", "hi", "--wait", "answered")
+    assert "you said: work" in ben.run("delegate", "@echo", "work", "--wait")
+    assert [task["text"] for task in ben.json("task", "list", "--all")["tasks"]] == ["work"]
+
+
+def test_a_revoked_key_is_dead_on_the_next_call(
+    open_room: PostRoom, place: Place, people: tuple[Elsewhere, Elsewhere]
+) -> None:
+    carl = arrived(open_room, place, "carl")
+    carl.run("inbox")
+    with open_room.client() as client:
+        client.transport.call("DELETE", f"/v1/keys/{carl.key_id}")
+
+    carl.run("inbox", status=6)
+    people[0].run("inbox")
+
+
+def test_what_works_on_the_machine_of_the_post_room_alone_says_so(
+    open_room: PostRoom, people: tuple[Elsewhere, Elsewhere]
+) -> None:
+    anna, _ = people
+
+    anna.run("down", status=2)
+    assert "run it on that machine" in anna.stderr
+    anna.run("--url", "local", "down", status=3)
+    open_room.run("status")
