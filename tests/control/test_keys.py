@@ -240,6 +240,7 @@ async def test_a_worker_gets_no_key_and_an_agent_not_too_many(shared: TaskRoom) 
         for _ in range(MAX_API_KEYS - 1):
             assert (await ann.api.post("/v1/keys", json={})).status_code == 201
         full = await ann.api.post("/v1/keys", json={})
+        assert len(await room.parts.iam.keys(ann.uid, ended=True)) == MAX_API_KEYS
         assert full.status_code in {429, 503}
         assert str(MAX_API_KEYS) in full.json()["detail"]
 
@@ -425,7 +426,17 @@ async def test_what_is_anothers_looks_absent(shared: TaskRoom) -> None:
         letter = (await ann.api.get("/v1/deadletters")).json()["deadletters"][0]
         assert letter["from"]["nick"] == "ann"
         assert await eve.status(f"/v1/deadletters/{letter['id']}") == 404
-        for path in ("inbox", "tasks", "deadletters", "chats/@ann/messages", "keys", "status"):
+        lists = (
+            "inbox",
+            "tasks",
+            "deadletters",
+            "chats/@ann/messages",
+            "keys",
+            "status",
+            "messages",
+        )
+        asked = ("tasks?requester=@ann", "tasks?worker=@alice", "messages?text=s3cret&with=@ann")
+        for path in (*lists, *asked):
             assert "s3cret" not in (await eve.api.get(f"/v1/{path}")).text, path
         seen = (await eve.api.get("/v1/status")).json()
         assert (seen["workers"], seen["alerts"], seen["deadletters"]) == ([], [], 0)
