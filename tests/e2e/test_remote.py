@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.e2e.conftest import DEADLINE, EXAMPLES, PostRoom
@@ -128,6 +129,7 @@ def open_room(place: Place) -> Iterator[PostRoom]:
     with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
         room = PostRoom(Path(scratch) / "state", Path(scratch))
         room.run("tls", "init", "--host", place.address)
+        room.env["POSTROOM_TRUSTED_PROXIES"] = "127.0.0.1"
         room.up("--listen", f"{place.address}:0")
         yield room
         room.run("down")
@@ -196,6 +198,26 @@ def test_a_revoked_key_is_dead_on_the_next_call(
 
     carl.run("inbox", status=6)
     people[0].run("inbox")
+
+
+@pytest.mark.requirement("http-proxies-named")
+def test_the_audit_log_says_from_where_an_act_came(
+    open_room: PostRoom, place: Place, people: tuple[Elsewhere, Elsewhere]
+) -> None:
+    server = open_room.server
+    people[0].run("send", "@ben", "by myself")
+    httpx2.post(
+        f"{server['url']}/v1/messages",
+        json={"to": "@anna", "text": "by a proxy"},
+        headers={"Authorization": f"Bearer {server['token']}", "X-Forwarded-For": "203.0.113.9"},
+        timeout=DEADLINE,
+    ).raise_for_status()
+
+    lines = open_room.run("audit", "--json").splitlines()
+    acts = [json.loads(line) for line in lines if '"client"' in line]
+    clients = {(act["nick"], act["client"]) for act in acts if act["url"] == "/v1/messages"}
+    assert ("anna", FAR if place.namespace else "127.0.0.1") in clients
+    assert (server["me"]["nick"], "203.0.113.9") in clients
 
 
 def test_what_works_on_the_machine_of_the_post_room_alone_says_so(

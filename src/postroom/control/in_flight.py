@@ -209,5 +209,6 @@ class Guard:
             task=ids.get("task", ""),
             worker=ids.get("worker", ""),
             about=ids.get("about", ""),
+            client=(scope["client"] or ("",))[0],
         )
         self._audit.note(record.encode())
