@@ -31,6 +31,56 @@ NEAR, FAR = "198.18.77.1", "198.18.77.2"
 """Of the two ends of a cable between the machines (RFC 2544: for such tests)."""
 
 
+TEMPLATE = """
+[worker]
+name = "{name}"
+[workstation]
+command = ["python3", "/opt/agent/{name}.py"]
+files = ["{name}.py"]
+"""
+
+MAKER = """
+import json, subprocess, sys
+for line in map(json.loads, sys.stdin):
+    if line["type"] == "message":
+        with open("chart.svg", "wb") as file:
+            file.write(b"<svg/>" * 20_000)
+        to = "@" + line["from"]["nick"]
+        send = ["postroom-agent", "send", to, "as you asked", "--file", "chart.svg"]
+        subprocess.run(send, check=True, stdout=2)
+        print(json.dumps({"type": "seen", "id": line["id"]}), flush=True)
+"""
+
+READER = """
+import json, subprocess, sys
+for line in map(json.loads, sys.stdin):
+    if line["type"] == "message":
+        (file,) = [part for part in line["parts"] if "url" in part]
+        get = ["postroom-agent", "blob", "get", file["url"], "-o", "got"]
+        subprocess.run(get, check=True, stdout=2)
+        text = " ".join((file["filename"], file["mediaType"], str(len(open("got", "rb").read()))))
+        print(json.dumps({"type": "reply", "to": line["id"], "text": text}), flush=True)
+"""
+
+PERSON = """
+import asyncio, sys
+from postroom import Agent, File
+
+async def main():
+    async with Agent() as me:
+        await me.send("@maker", "a chart, please")
+        async for message in me:
+            files = [part for part in message.parts if part.kind == "file"]
+            if files:
+                break
+        saved = await files[0].save(sys.argv[1])
+        print((await me.ask("@reader", "what is it?", File(saved))).text)
+
+asyncio.run(main())
+"""
+"""What a person's own program does, with the key of their login and nothing else."""
+
+
 @dataclass
 class Place:
     """Another machine: how to run a command there, and which address of the first one it reaches."""
@@ -63,23 +113,25 @@ class Elsewhere:
     def json(self, *words: str) -> Any:
         return json.loads(self.run(*words, "--json"))
 
+    def program(self, text: str, *words: str) -> str:
+        """Run a program of theirs to its end; its output."""
+        done = self._inside(("-c", text, *words), "")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def _call(self, words: tuple[str, ...], given: str | None) -> subprocess.CompletedProcess[str]:
         if not self._place.namespace:
             return prefork().run(list(words), self.env, given, DEADLINE)
-        inside = (
-            "ip",
-            "netns",
-            "exec",
-            self._place.namespace,
-            sys.executable,
-            "-m",
-            "postroom",
-            *words,
-        )
+        return self._inside(("-m", "postroom", *words), given or "")
+
+    def _inside(self, words: tuple[str, ...], given: str) -> subprocess.CompletedProcess[str]:
+        """Run Python on that machine."""
+        name = self._place.namespace
+        before = ("ip", "netns", "exec", name) if name else ()
         return subprocess.run(
-            inside,
+            (*before, sys.executable, *words),
             env=self.env,
-            input=given or "",
+            input=given,
             cwd=self.home,
             text=True,
             capture_output=True,
@@ -186,6 +238,19 @@ def test_they_use_its_workers_as_its_owner_does(
     assert "you said: hi" in anna.run("send", "@echo", "hi", "--wait", "answered")
     assert "you said: work" in ben.run("delegate", "@echo", "work", "--wait")
     assert [task["text"] for task in ben.json("task", "list", "--all")["tasks"]] == ["work"]
+
+
+def test_a_file_goes_from_a_worker_to_a_person_to_another_worker_with_its_type(
+    open_room: PostRoom, people: tuple[Elsewhere, Elsewhere]
+) -> None:
+    for name, program in (("maker", MAKER), ("reader", READER)):
+        text = TEMPLATE.format(name=name)
+        open_room.run("spawn", open_room.template(text, name, **{name: program}))
+    ben = people[1]
+    ben.run("inbox")
+
+    assert ben.program(PERSON, str(ben.home)) == "chart.svg image/svg+xml 120000\n"
+    assert (ben.home / "chart.svg").stat().st_size == 120_000
 
 
 def test_a_revoked_key_is_dead_on_the_next_call(
