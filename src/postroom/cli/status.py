@@ -63,7 +63,7 @@ def status_lines(status: Status, now: float, *, width: int | None, wide: bool = 
 
 def _room(status: Status, *, wide: bool) -> str:
     server, me, org = status["server"], status["me"], status["org"]
-    pid = f" (pid {server['pid']})" if wide else ""
+    pid = f" (pid {server['pid']})" if wide and "pid" in server else ""
     where = f", org {org}" if wide or org != DEFAULT_ORG else ""
     if server.get("database"):
         where += f", data in {server['database']}"

@@ -26,6 +26,7 @@ from postroom.identity import jwt
 from postroom.observe import get_logger
 from postroom.protocol import subjects
 from postroom.protocol.limits import MAX_LIST
+from postroom.protocol.principal import Principal, Scope
 from postroom_a2a import strict_json
 from postroom_a2a.limits import ConcurrencyLimit
 
@@ -37,14 +38,18 @@ class Asker:
     """The agent that asks, as nats-server reports it.
 
     Attributes:
+        me: the principal.
         key: public user key of the connection, "" if the server sent none.
     """
 
-    uid: str
+    me: Principal
     key: str
 
 
 Verb = Callable[[Asker, dict[str, Any]], Awaitable[dict[str, Any]]]
+
+NEEDS = {("tasks", verb): Scope.TASK for verb in ("open", "choose", "cancel", "answer")}
+"""The scopes of requests that need another than `read`."""
 
 MAX_AT_ONCE = 8
 """Requests of one agent that are handled at a time: some wait for seconds, and all agents share this process."""
@@ -56,6 +61,7 @@ class AgentRequests:
     def __init__(self, parts: Parts, tasks: AgentTaskRequests) -> None:
         self._bus = parts.bus
         self._directory = parts.directory
+        self._iam = parts.iam
         self._office = parts.office
         self._issuer = parts.issuer
         self._search = parts.search
@@ -95,7 +101,9 @@ class AgentRequests:
             if not isinstance(asked, dict):
                 raise InvalidInput("a request is a JSON object")
             with self._limit.slot(said.sender):
-                answer = await verb(Asker(said.sender, _user_key(message)), asked)
+                me = await self._iam.worker(said.sender)
+                me.require(NEEDS.get(said.rest, Scope.READ))
+                answer = await verb(Asker(me, _user_key(message)), asked)
         except PostroomError as error:
             answer = {"error": problem(error)}
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
@@ -123,21 +131,21 @@ class AgentRequests:
 
     async def _history(self, asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
         project = str(asked.get("project", ""))
-        if project not in await self._directory.projects(asker.uid):
+        if project not in await self._directory.projects(asker.me.uid):
             raise Forbidden(f"the agent is not in project {project!r}")
         limit = min(max(int(asked.get("limit", 50)), 1), MAX_LIST)
         posts = await self._office.posts(project, limit=limit)
         return {"posts": [post.as_json() for post in posts]}
 
     async def _renew(self, asker: Asker, _asked: dict[str, Any]) -> dict[str, Any]:
-        projects = tuple(await self._directory.projects(asker.uid))
-        token = await self._issuer.renew(asker.key, asker.uid, projects)
+        projects = tuple(await self._directory.projects(asker.me.uid))
+        token = await self._issuer.renew(asker.key, asker.me.uid, projects)
         return {"jwt": token, "expires_at": jwt.decode(token)["exp"]}
 
 
 def _of_uid(verb: TaskVerb) -> Verb:
     async def answer(asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
-        return await verb(asker.uid, asked)
+        return await verb(asker.me, asked)
 
     return answer
 

@@ -21,6 +21,7 @@ from postroom.protocol.limits import (
     MAX_REASON,
     MAX_SHOWN_TEXT,
 )
+from postroom.protocol.principal import Principal
 from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.views import TaskView
 from postroom_a2a.bounds import MAX_ID
@@ -39,8 +40,8 @@ CHANGES_PAGE = 100
 CANCEL_WAIT = 2.0
 """Seconds that a cancel waits for the task to end; the asker hears of the end in any case."""
 
-TaskVerb = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
-"""Takes the asker's uid and its request; returns the answer."""
+TaskVerb = Callable[[Principal, dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Takes the asker and its request; returns the answer."""
 
 
 class AgentTaskRequests:
@@ -65,7 +66,7 @@ class AgentTaskRequests:
             "answer": self.answer,
         }
 
-    async def open(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
+    async def open(self, me: Principal, asked: dict[str, Any]) -> dict[str, Any]:
         """The tasks that a worker has taken and not ended; with `untaken` those that it has not taken.
 
         The answer includes everything that is in the log now.
@@ -74,7 +75,7 @@ class AgentTaskRequests:
         await self._fresh()
         found = await self._database.read(
             lambda store: store.tasks.open_tasks(
-                worker=asker,
+                worker=me.uid,
                 after=after,
                 limit=OPEN_PAGE,
                 taken=asked.get("untaken") is not True,
@@ -85,11 +86,11 @@ class AgentTaskRequests:
             "more": len(found) == OPEN_PAGE,
         }
 
-    async def get(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
+    async def get(self, me: Principal, asked: dict[str, Any]) -> dict[str, Any]:
         """One task with its snapshot."""
         if asked.get("fresh") is True:
             await self._fresh()
-        row = await self._own(asker, asked)
+        row = await self._own(me, asked)
         view = await self._office.get(row.id)
         answer = {
             **_lease(row),
@@ -99,7 +100,7 @@ class AgentTaskRequests:
         }
         return answer | {"view": _fitting(view.as_json(), MAX_AGENT_ANSWER - _size(answer))}
 
-    async def listed(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
+    async def listed(self, me: Principal, asked: dict[str, Any]) -> dict[str, Any]:
         """Tasks of the asker, the newest first; without `role` those that it runs and those that it asked for.
 
         `other` narrows to tasks that have that agent on their other side.
@@ -113,8 +114,8 @@ class AgentTaskRequests:
         limit = min(max(limit, 1), MAX_LIST)
         for each in roles:
             views = await self._office.listed(
-                worker=asker if each == "worker" else other,
-                requester=asker if each == "requester" else other,
+                worker=me.uid if each == "worker" else other,
+                requester=me.uid if each == "requester" else other,
                 open_only=True if asked.get("open") is True else None,
                 limit=limit,
             )
@@ -123,10 +124,10 @@ class AgentTaskRequests:
         share = MAX_AGENT_ANSWER // limit
         return {"tasks": [_fitting(view.as_json(), share) for view in newest]}
 
-    async def changes(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
+    async def changes(self, me: Principal, asked: dict[str, Any]) -> dict[str, Any]:
         """A page of a task's changes past sequence `after`, with the task; includes all that is in the log now."""
         await self._fresh()
-        row, after = await self._own(asker, asked), _number(asked, "after", 0)
+        row, after = await self._own(me, asked), _number(asked, "after", 0)
         found = await self._database.read(
             lambda store: store.tasks.events_of(task=row.id, after=after, limit=CHANGES_PAGE)
         )
@@ -146,27 +147,27 @@ class AgentTaskRequests:
             "more": len(changes) < len(found) or len(found) == CHANGES_PAGE,
         } | answer
 
-    async def choose(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
+    async def choose(self, me: Principal, asked: dict[str, Any]) -> dict[str, Any]:
         """Another agent that has a skill; the same agent again for the same key."""
         skill, key = _text(asked, "skill"), _text(asked, "key")
         if not 0 < len(skill) <= MAX_LABEL or len(key) > MAX_DERIVED_KEY:
             raise InvalidInput("the skill or the key is too long, or the skill is missing")
-        agent = await self._choose(asker, skill, key)
+        agent = await self._choose(me.uid, skill, key)
         return {"uid": agent.uid, "nick": agent.nick, "kind": agent.kind}
 
-    async def cancel(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
+    async def cancel(self, me: Principal, asked: dict[str, Any]) -> dict[str, Any]:
         """End a task that the asker asked for."""
-        row = await self._requested(asker, asked)
+        row = await self._requested(me, asked)
         reason = one_line(_text(asked, "reason"), MAX_REASON)
-        view = await self._office.cancel(row.id, asker, reason=reason, timeout=CANCEL_WAIT)
+        view = await self._office.cancel(row.id, me.uid, reason=reason, timeout=CANCEL_WAIT)
         return {"view": _fitting(view.as_json(), MAX_AGENT_ANSWER)}
 
-    async def answer(self, asker: str, asked: dict[str, Any]) -> dict[str, Any]:
+    async def answer(self, me: Principal, asked: dict[str, Any]) -> dict[str, Any]:
         """Give a task that the asker asked for the input that it waits for."""
-        row = await self._requested(asker, asked)
+        row = await self._requested(me, asked)
         named = one_line(_text(asked, "named"), MAX_ID)
         said = Content(tuple(parts_of(asked)))
-        view = await self._office.answer(row.id, asker, said, named)
+        view = await self._office.answer(row.id, me.uid, said, named)
         return {"view": _fitting(view.as_json(), MAX_AGENT_ANSWER)}
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
@@ -179,28 +180,27 @@ class AgentTaskRequests:
                 "the control plane did not read the records of tasks in time"
             ) from error
 
-    async def _own(self, asker: str, asked: dict[str, Any]) -> TaskRow:
+    async def _own(self, me: Principal, asked: dict[str, Any]) -> TaskRow:
         named = _text(asked, "task")
-        row = await self._known(asker, named)
+        row = await self._known(me, named)
         if row is None:
             # The asker may know of its new task before it is folded here. A task of others takes this way, too, so
             # that the time of the answer does not tell whether it exists.
             await self._fresh()
-            row = await self._known(asker, named)
+            row = await self._known(me, named)
         if row is None:
             raise NotFound("there is no such task of yours")
         return row
 
-    async def _known(self, asker: str, named: str) -> TaskRow | None:
+    async def _known(self, me: Principal, named: str) -> TaskRow | None:
         try:
-            row = await self._office.find(named)
+            return await self._office.find(named, me.only)
         except (Conflict, NotFound):  # Conflict: several tasks fit, and they may be others'
             return None
-        return row if asker in {row.worker, row.requester} else None
 
-    async def _requested(self, asker: str, asked: dict[str, Any]) -> TaskRow:
-        row = await self._own(asker, asked)
-        if row.requester != asker:
+    async def _requested(self, me: Principal, asked: dict[str, Any]) -> TaskRow:
+        row = await self._own(me, asked)
+        if row.requester != me.uid:
             raise NotFound("there is no such task that you asked for")
         return row
 

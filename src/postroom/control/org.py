@@ -164,6 +164,7 @@ async def _open_parts(
         base.chain,
         requests,
         running=workers.running,
+        owner=base.owner.uid,
         blocker=states.blocker,
     )
     workers.on_limit(partial(_fail_at_work, base, tasks))

@@ -32,6 +32,7 @@ from postroom.protocol.ids import check_nick
 from postroom.protocol.limits import MAX_API_KEYS, MAX_LABEL
 from postroom.protocol.principal import (
     ALL_SCOPES,
+    DOOR,
     KEY,
     OPERATOR_KEY,
     USUAL_SCOPES,
@@ -69,6 +70,9 @@ class IAMProvider(Protocol):
 
     async def resolve(self, key: str) -> Principal:
         """The principal that shows `key`; Unauthorized where it is unknown, expired, revoked, or its agent retired."""
+
+    async def worker(self, uid: str) -> Principal:
+        """The principal of a worker that the bus has authenticated; Forbidden where it is none, or retired."""
 
     async def keys(self, uid: str = "", *, ended: bool = False) -> list[ApiKey]:
         """The keys of one agent, or of all, the oldest first; with `ended` the revoked ones too."""
@@ -174,6 +178,13 @@ class LocalIAM:
             found.id,
             found.expires_at,
         )
+
+    async def worker(self, uid: str) -> Principal:
+        """See `IAMProvider.worker`."""
+        who = await self._database.point(lambda store: store.agents.agent_by_uid(uid))
+        if who is None or who.retired or who.org != self._directory.org:
+            raise Forbidden(f"there is no worker with the uid {one_line(uid, 40)!r}")
+        return Principal(who.uid, who.org, who.nick, who.kind, USUAL_SCOPES, DOOR)
 
     async def run(self) -> None:
         """Write down when keys were used, until cancelled; no request waits for that."""

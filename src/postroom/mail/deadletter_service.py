@@ -24,7 +24,10 @@ NUMBER_DIGITS = 19
 
 
 class DeadLetterService:
-    """The dead letters, for the operator."""
+    """The dead letters.
+
+    `only` is the uid of the only party whose letters are there (`Principal.only`), "" for everybody's.
+    """
 
     def __init__(
         self,
@@ -38,15 +41,15 @@ class DeadLetterService:
         self._changes = changes
         self._clock = clock
 
-    async def all(self, limit: int = 50) -> list[DeadLetter]:
+    async def all(self, limit: int = 50, only: str = "") -> list[DeadLetter]:
         """The newest dead letters that were not dropped, newest first."""
         return await self._database.read(
-            lambda store: views.dead_letters(store, store.records.dead_letters(limit))
+            lambda store: views.dead_letters(store, store.records.dead_letters(limit, only))
         )
 
-    async def count(self) -> int:
+    async def count(self, only: str = "") -> int:
         """The number of dead letters that were not dropped."""
-        return await self._database.read(lambda store: store.records.count_dead_letters())
+        return await self._database.read(lambda store: store.records.count_dead_letters(only))
 
     async def get(self, letter: int) -> DeadLetter:
         """The dead letter with that id.
@@ -57,20 +60,21 @@ class DeadLetterService:
         row = await self._row(letter)
         return (await self._database.read(lambda store: views.dead_letters(store, [row])))[0]
 
-    async def find(self, ref: str) -> int:
+    async def find(self, ref: str, only: str = "") -> int:
         """The id of a dead letter, from that id or from at least four leading digits of its message's id.
 
         Raises:
             NotFound: no dead letter fits.
         """
         number = int(ref) if ref.isascii() and ref.isdecimal() and len(ref) < NUMBER_DIGITS else 0
-        if number and await self._read(number) is not None:
+        row = await self._read(number) if number else None
+        if row is not None and (not only or only in (row.sender, row.recipient)):
             return number
         found = []
         if ID_PREFIX.fullmatch(ref) or UID.fullmatch(ref):
             limit = MAX_CANDIDATES + 1
             found = await self._database.read(
-                lambda store: store.records.dead_letters_of(ref, limit)
+                lambda store: store.records.dead_letters_of(ref, limit, only)
             )
         if only_one(ref, [row.message_id for row in found], "dead letters") is None:
             raise NotFound(

@@ -41,30 +41,41 @@ class MailReader:
         self._unfolded: dict[str, Mail] = {}
         changes.tap(self._folded)
 
-    async def find(self, ref: str) -> str:
-        """The id of a message, from that id or from at least four leading digits; `ref` itself if no message fits."""
+    async def find(self, ref: str, only: str = "") -> str:
+        """The id of a message, from that id or from at least four leading digits; `ref` itself if no message fits.
+
+        Args:
+            only: uid of the only party whose messages count (`Principal.only`), "" for everybody's.
+        """
         if ref in self._unfolded or ID_PREFIX.fullmatch(ref) is None:
             return ref
         limit = MAX_CANDIDATES + 1
         # First, since a message may be folded while the database is read.
-        sent = {one for one in self._unfolded if one.startswith(ref)}
-        known = await self._database.point(lambda store: store.messages.ids_by_prefix(ref, limit))
+        sent = {
+            one
+            for one, mail in self._unfolded.items()
+            if one.startswith(ref) and _is_of(mail, only)
+        }
+        known = await self._database.point(
+            lambda store: store.messages.ids_by_prefix(ref, limit, only)
+        )
         return ref if ref in known else only_one(ref, sent.union(known), "messages") or ref
 
-    async def get(self, message_id: str) -> Mail:
-        """The message with that id."""
+    async def get(self, message_id: str, only: str = "") -> Mail:
+        """The message with that id; with `only` (see `find`) another's is not there."""
         with self._changes.listen(of_message(message_id)) as listener:
-            return await self._until(listener, message_id, State.ACCEPTED, FOLD_WAIT)
+            return await self._until(listener, message_id, State.ACCEPTED, FOLD_WAIT, only=only)
 
-    async def wait(self, message_id: str, wanted: State, timeout: float) -> Mail:
+    async def wait(self, message_id: str, wanted: State, timeout: float, only: str = "") -> Mail:
         """The message once it has reached `wanted` or is final; after `timeout` seconds as it is, with `timed_out`.
 
         Raises:
+            NotFound: nobody knows it, or it is another's than `only` (see `find`).
             RequestTimeout: the message was accepted, but the log cannot be read now.
             Refused: too many callers wait.
         """
         with self._changes.listen(of_message(message_id)) as listener:
-            mail = await self._until(listener, message_id, wanted, timeout)
+            mail = await self._until(listener, message_id, wanted, timeout, only=only)
         return replace(mail, timed_out=not _is(mail, wanted))
 
     async def chat(
@@ -139,6 +150,7 @@ class MailReader:
         wanted: State,
         timeout: float,
         known: Mail | None = None,
+        only: str = "",
     ) -> Mail:
         """The message once it has reached `wanted` or is final; after `timeout` seconds as it is.
 
@@ -154,7 +166,9 @@ class MailReader:
                 return first, True
             # What is not folded is not in SQL, and its fold wakes the listener.
             sent = self._unfolded.get(message_id)
-            return (sent, False) if sent is not None else await self._read(message_id)
+            if sent is not None and _is_of(sent, only):
+                return sent, False
+            return await self._read(message_id, only)
 
         def done(found: tuple[Mail | None, bool]) -> bool:
             mail, folded = found
@@ -171,7 +185,7 @@ class MailReader:
             raise _not_yet(message_id)
         return mail
 
-    async def _read(self, message_id: str) -> tuple[Mail | None, bool]:
+    async def _read(self, message_id: str, only: str = "") -> tuple[Mail | None, bool]:
         """The message, and whether it is folded; raises NotFound where nobody knows it."""
         sent = self._unfolded.get(message_id)
 
@@ -180,12 +194,18 @@ class MailReader:
             return None if row is None else views.mails(store, [row])[0]
 
         mail = await self._database.point(find)
+        if (mail or sent) is not None and not _is_of(mail or sent, only):
+            raise NotFound(f"there is no message {message_id!r}")
         if mail is not None:
             self._unfolded.pop(message_id, None)
             return mail, True
         if sent is None:
             raise NotFound(f"there is no message {message_id!r}")
         return sent, False
+
+
+def _is_of(mail: Mail | None, only: str) -> bool:
+    return not only or (mail is not None and only in (mail.sender.uid, mail.recipient.uid))
 
 
 def _is(mail: Mail, wanted: State) -> bool:

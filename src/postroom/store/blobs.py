@@ -53,12 +53,18 @@ _NEW_READER = insert_new(blob_readers)
 _COLUMNS = [blobs.c[field.name] for field in fields(BlobRow)]
 
 
-def _may_read(uid: str) -> ColumnElement[bool]:
-    """Whether `uid` may read the blob of the row, as one of its readers or as the operator."""
-    let = exists().where(
+def _reads(uid: str) -> ColumnElement[bool]:
+    """Whether `uid` is a reader of the blob of the row."""
+    return exists().where(
         blob_readers.c.sha256 == blobs.c.sha256, blob_readers.c.uid.in_((uid, EVERYBODY))
     )
-    return or_(let, exists().where(agents.c.uid == uid, agents.c.kind == "human"))
+
+
+def _may_pass_on(uid: str) -> ColumnElement[bool]:
+    """Whether `uid` may let others read the blob of the row: one of its readers, or the owner (the first person)."""
+    first = select(agents.c.uid).where(agents.c.kind == "human")
+    owner = first.order_by(agents.c.created_at, agents.c.uid).limit(1).scalar_subquery()
+    return or_(_reads(uid), literal(uid) == owner)
 
 
 class BlobStore:
@@ -85,14 +91,14 @@ class BlobStore:
 
     def readable(self, sha256: str, uid: str) -> BlobRow | None:
         """The blob with that hash, if `uid` may read it."""
-        found = select(*_COLUMNS).where(blobs.c.sha256 == sha256, _may_read(uid))
+        found = select(*_COLUMNS).where(blobs.c.sha256 == sha256, _reads(uid))
         return self._session.first(BlobRow, found)
 
     def pass_on(self, hashes: Collection[str], sender: str, reader: str) -> None:
         """Let `reader` read the blobs that a message or a task of `sender` names, as far as `sender` may read them."""
         if not hashes:
             return
-        passed = and_(blobs.c.sha256.in_(hashes), _may_read(sender))
+        passed = and_(blobs.c.sha256.in_(hashes), _may_pass_on(sender))
         rows = select(blobs.c.sha256, literal(reader)).where(passed)
         let = self._session.dialect.insert(blob_readers).from_select(["sha256", "uid"], rows)
         self._session.run(let.on_conflict_do_nothing())
@@ -103,7 +109,7 @@ class BlobStore:
         if not hashes:
             return {}
         found = select(blobs.c.sha256, blobs.c.size).where(
-            blobs.c.sha256.in_(hashes), _may_read(uid)
+            blobs.c.sha256.in_(hashes), _may_pass_on(uid)
         )
         return dict(self._session.rows(found))
 

@@ -68,6 +68,17 @@ _IDS = prepared(
     .order_by(messages.c.id)
     .limit(bindparam("most"))
 )
+_IDS_BETWEEN = prepared(
+    select(messages.c.id)
+    .where(
+        messages.c.id >= bindparam("least"),
+        messages.c.id < bindparam("past"),
+        or_(messages.c.sender == bindparam("party"), messages.c.recipient == bindparam("party")),
+    )
+    .distinct()
+    .order_by(messages.c.id)
+    .limit(bindparam("most"))
+)
 _AT = prepared(select(*COLUMNS).where(messages.c.seq == bindparam("at")))
 _AMONG = prepared(select(*COLUMNS).where(among(messages.c.seq, "seqs")))
 _SET_STATE = prepared(update(messages).where(messages.c.seq == bindparam("at")))
@@ -146,9 +157,12 @@ class MessageStore:
         """The message with that id; the first in the log, if a second sender has copied the id."""
         return self._session.first(MessageRow, _BY_ID, message_id=message_id)
 
-    def ids_by_prefix(self, prefix: str, limit: int) -> list[str]:
-        """The first message ids with that hexadecimal prefix."""
-        return self._session.column(_IDS, least=prefix, past=prefix + "g", most=page(limit))
+    def ids_by_prefix(self, prefix: str, limit: int, party: str = "") -> list[str]:
+        """The first message ids with that hexadecimal prefix; with `party` of messages from or to that uid."""
+        named = {"least": prefix, "past": prefix + "g", "most": page(limit)}
+        if party:
+            return self._session.column(_IDS_BETWEEN, party=party, **named)
+        return self._session.column(_IDS, **named)
 
     def message_at(self, seq: int) -> MessageRow | None:
         """The message folded from that record of INBOX."""

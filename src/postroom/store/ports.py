@@ -135,8 +135,8 @@ class Tasks(Protocol):
     def tasks_by_ids(self, ids: Collection[str]) -> list[TaskRow]:
         """The tasks with those ids, in no order."""
 
-    def tasks_by_prefix(self, prefix: str, limit: int = 2) -> list[TaskHead]:
-        """The first tasks whose id has that hexadecimal prefix."""
+    def tasks_by_prefix(self, prefix: str, limit: int = 2, party: str = "") -> list[TaskHead]:
+        """The first tasks whose id has that hexadecimal prefix; `party` as in `list_tasks`."""
 
     def events_of(self, task: str, after: int = 0, limit: int = 100) -> list[TaskEventRow]:
         """Changes of a task past sequence `after`, in their order."""
@@ -153,10 +153,12 @@ class Tasks(Protocol):
         open_only: bool | None = None,
         limit: int,
         before: int = 0,
+        party: str = "",
     ) -> list[TaskHead]:
         """Tasks, the newest request first.
 
         Args:
+            party: uid of their worker or their requester; "" for any.
             worker, requester: uids; "" for any.
             states: only tasks in one of them; empty for any.
             open_only: only open (True) or final tasks (False).

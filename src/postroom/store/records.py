@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from sqlalchemy import and_, bindparam, delete, func, select, union, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, func, select, union, update
 
 from postroom.store.messages import page
 from postroom.store.schema import cursors, deadletters, early_receipts, memberships, posts
@@ -172,12 +172,16 @@ class RecordStore:
         """The dead letter with that id, dropped or not."""
         return self._session.first(DeadLetterRow, select(*_DEAD).where(deadletters.c.id == letter))
 
-    def dead_letters_of(self, prefix: str, limit: int) -> list[DeadLetterRow]:
-        """The first dead letters whose message id has that hexadecimal prefix; dropped ones do not count."""
+    def dead_letters_of(self, prefix: str, limit: int, party: str = "") -> list[DeadLetterRow]:
+        """The first dead letters whose message id has that hexadecimal prefix; dropped ones do not count. With `party`
+        those from or to that uid.
+        """
         found = select(*_DEAD).where(deadletters.c.dropped_at.is_(None))
         found = found.where(
             deadletters.c.message_id >= prefix, deadletters.c.message_id < prefix + "g"
         )
+        if party:
+            found = found.where(_of_party(party))
         return self._session.all(DeadLetterRow, found.order_by(deadletters.c.id).limit(page(limit)))
 
     def dead_letter_of(self, origin: str) -> DeadLetterRow | None:
@@ -186,20 +190,24 @@ class RecordStore:
             DeadLetterRow, select(*_DEAD).where(deadletters.c.origin == origin)
         )
 
-    def dead_letters(self, limit: int) -> list[DeadLetterRow]:
-        """The newest dead letters that were not dropped, newest first."""
+    def dead_letters(self, limit: int, party: str = "") -> list[DeadLetterRow]:
+        """The newest dead letters that were not dropped, newest first; with `party` those from or to that uid."""
         found = (
             select(*_DEAD)
             .where(deadletters.c.dropped_at.is_(None))
             .order_by(deadletters.c.id.desc())
         )
+        if party:
+            found = found.where(_of_party(party))
         return self._session.all(DeadLetterRow, found.limit(page(limit)))
 
-    def count_dead_letters(self) -> int:
-        """The number of dead letters that were not dropped."""
+    def count_dead_letters(self, party: str = "") -> int:
+        """The number of dead letters that were not dropped; with `party` of those from or to that uid."""
         found = (
             select(func.count()).select_from(deadletters).where(deadletters.c.dropped_at.is_(None))
         )
+        if party:
+            found = found.where(_of_party(party))
         return self._session.scalar(found)
 
     def mark_dropped(self, letter: int, at: float) -> bool:
@@ -231,3 +239,7 @@ class RecordStore:
     def forget_early_receipts(self, before: float) -> int:
         """Drop receipts stored before `before` whose message never came; returns how many."""
         return self._session.run(delete(early_receipts).where(early_receipts.c.at < before))
+
+
+def _of_party(uid: str) -> ColumnElement[bool]:
+    return (deadletters.c.sender == uid) | (deadletters.c.recipient == uid)

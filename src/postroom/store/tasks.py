@@ -8,12 +8,14 @@ from dataclasses import fields, replace
 from operator import attrgetter
 
 from sqlalchemy import (
+    ColumnElement,
     and_,
     bindparam,
     case,
     false,
     func,
     literal_column,
+    or_,
     select,
     update,
 )
@@ -186,9 +188,11 @@ class TaskStore:
         task = compose(json.loads(row.snapshot), changes)
         return replace(row, snapshot=strict_json.dumps(task).decode())
 
-    def tasks_by_prefix(self, prefix: str, limit: int = 2) -> list[TaskHead]:
+    def tasks_by_prefix(self, prefix: str, limit: int = 2, party: str = "") -> list[TaskHead]:
         """As `ports.Tasks`."""
         found = select(*HEAD).where(a2a_tasks.c.id >= prefix, a2a_tasks.c.id < prefix + "g")
+        if party:
+            found = found.where(_of_party(party))
         return self._session.all(TaskHead, found.order_by(a2a_tasks.c.id).limit(page(limit)))
 
     def events_of(self, task: str, after: int = 0, limit: int = 100) -> list[TaskEventRow]:
@@ -209,6 +213,7 @@ class TaskStore:
         open_only: bool | None = None,
         limit: int,
         before: int = 0,
+        party: str = "",
     ) -> list[TaskHead]:
         """As `ports.Tasks`."""
         found = select(*HEAD).order_by(a2a_tasks.c.requested_seq.desc()).limit(page(limit))
@@ -216,6 +221,8 @@ class TaskStore:
             found = found.where(a2a_tasks.c.worker == worker)
         if requester:
             found = found.where(a2a_tasks.c.requester == requester)
+        if party:
+            found = found.where(_of_party(party))
         if states:
             found = found.where(a2a_tasks.c.state.in_(states))
         if open_only is not None:
@@ -299,3 +306,7 @@ class TaskStore:
         found = select(*HEAD).where(a2a_tasks.c.requested_seq > after)
         found = found.order_by(a2a_tasks.c.requested_seq)
         return self._session.all(TaskHead, found.limit(page(limit)))
+
+
+def _of_party(uid: str) -> ColumnElement[bool]:
+    return or_(a2a_tasks.c.worker == uid, a2a_tasks.c.requester == uid)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from postroom.bus.port import MessageBusProvider
 from postroom.errors import (
     Conflict,
+    Forbidden,
     LostUpdate,
     NotFound,
     RequestTimeout,
@@ -24,7 +25,7 @@ from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_task
 from postroom.protocol import priority, subjects
 from postroom.protocol.content import Content, content
 from postroom.protocol.envelope import TaskRequest
-from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, only_one
+from postroom.protocol.ids import CONTROL_PLANE, ID_PREFIX, MAX_CANDIDATES, only_one
 from postroom.protocol.priority import Cancel, Input
 from postroom.protocol.tasks import TASK_ID
 from postroom.store.agents import Agent
@@ -50,6 +51,7 @@ class OrgTaskService:
 
     Args:
         requests: stores requests for tasks.
+        owner: uid of the owner of all workers.
         blocker: returns why a running worker does nothing for its tasks, "" for no known reason.
     """
 
@@ -62,6 +64,7 @@ class OrgTaskService:
         requests: Requests,
         *,
         running: Callable[[str], bool],
+        owner: str = "",
         blocker: Blocker = lambda _: "",
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: secrets.token_hex(16),
@@ -72,6 +75,7 @@ class OrgTaskService:
         self._chain = chain
         self._requests = requests
         self._running = running
+        self._owner = owner
         self._kept_by = blocker
         self._clock = clock
         self._new_id = new_id
@@ -108,8 +112,12 @@ class OrgTaskService:
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
 
-    async def find(self, ref: str) -> TaskRow:
+    async def find(self, ref: str, only: str = "") -> TaskRow:
         """The task with that id, or with an id that begins with those four or more digits.
+
+        Args:
+            only: uid of the only agent whose tasks are there, as worker or requester (`Principal.only`); "" for
+                everybody's.
 
         Raises:
             NotFound: no task fits.
@@ -119,24 +127,26 @@ class OrgTaskService:
         elif ID_PREFIX.fullmatch(ref):
             limit = MAX_CANDIDATES + 1
             heads = await self._database.point(
-                lambda store: store.tasks.tasks_by_prefix(ref, limit)
+                lambda store: store.tasks.tasks_by_prefix(ref, limit, only)
             )
             one = only_one(ref, [head.id for head in heads], "tasks")
             found = await self._row(one) if one else None
         else:
             found = None
-        if found is None:
+        if found is None or (only and only not in (found.worker, found.requester)):
             raise _unknown(ref)
         return found
 
-    async def get(self, ref: str) -> TaskView:
-        """The task as it is now."""
-        row = await self.find(ref)
+    async def get(self, ref: str, only: str = "") -> TaskView:
+        """The task as it is now; `only` as in `find`."""
+        row = await self.find(ref, only)
         return await self._database.point(lambda c: views.whole(c, row, self.blocker))
 
-    async def wait(self, ref: str, timeout: float, *, settled: bool = False) -> TaskView:
+    async def wait(
+        self, ref: str, timeout: float, *, settled: bool = False, only: str = ""
+    ) -> TaskView:
         """The task once it is final or, with `settled`, waits for an answer; after `timeout` seconds as it is, with
-        `timed_out`.
+        `timed_out`; `only` as in `find`.
 
         Raises:
             Refused: too many callers wait.
@@ -146,7 +156,8 @@ class OrgTaskService:
             row = known.row
             return row.final or (settled and TaskState(row.state).interrupted)
 
-        task = ref if TASK_ID.fullmatch(ref) else (await self.find(ref)).id
+        named = TASK_ID.fullmatch(ref) and not only
+        task = ref if named else (await self.find(ref, only)).id
         known = await self._until(task, done, timeout)
         return replace(await self._show(known), timed_out=not done(known))
 
@@ -159,8 +170,13 @@ class OrgTaskService:
         open_only: bool | None = None,
         limit: int = PAGE,
         before: int = 0,
+        only: str = "",
     ) -> list[TaskView]:
-        """Tasks without their artifacts, the newest request first; `before` is a `requested` of an earlier answer."""
+        """Tasks without their artifacts, the newest request first; `only` as in `find`.
+
+        Args:
+            before: a `requested` of an earlier answer.
+        """
 
         def find(store: Store) -> list[TaskView]:
             heads = store.tasks.list_tasks(
@@ -170,20 +186,26 @@ class OrgTaskService:
                 open_only=open_only,
                 limit=limit,
                 before=before,
+                party=only,
             )
             return views.listed(store, heads, self.blocker)
 
         return await self._database.read(find)
 
-    async def attention(self) -> list[TaskView]:
-        """The tasks that wait for an answer, the oldest request first."""
-        return await self._database.read(
-            lambda store: views.listed(store, store.tasks.interrupted(), self.blocker)
-        )
+    async def attention(self, only: str = "") -> list[TaskView]:
+        """The tasks that wait for an answer, the oldest request first; with `only` those that this uid asked for."""
 
-    async def events(self, ref: str, *, after: int = 0, limit: int = PAGE) -> list[TaskEvent]:
-        """The first `limit` changes of a task past sequence `after`, in their order."""
-        row = await self.find(ref)
+        def find(store: Store) -> list[TaskView]:
+            heads = [head for head in store.tasks.interrupted() if only in ("", head.requester)]
+            return views.listed(store, heads, self.blocker)
+
+        return await self._database.read(find)
+
+    async def events(
+        self, ref: str, *, after: int = 0, limit: int = PAGE, only: str = ""
+    ) -> list[TaskEvent]:
+        """The first `limit` changes of a task past sequence `after`, in their order; `only` as in `find`."""
+        row = await self.find(ref, only)
         return await self._database.read(
             lambda store: views.events(store.tasks.events_of(row.id, after, limit), row)
         )
@@ -218,7 +240,9 @@ class OrgTaskService:
 
     # ── cancel and answer ───────────────────────────────────────────────────────────────────────────────
 
-    async def cancel(self, ref: str, by: str, *, reason: str = "", timeout: float) -> TaskView:
+    async def cancel(
+        self, ref: str, by: str, *, reason: str = "", timeout: float, only: str = ""
+    ) -> TaskView:
         """End a task; returns it when it is final, or after `timeout` seconds as it is, with `timed_out`.
 
         A worker that works on the task gets a cancel. Where none does, or its priority lane is full, this post room
@@ -226,13 +250,15 @@ class OrgTaskService:
 
         Args:
             ref: as for `find`.
-            by: uid of the requester or of the worker's owner.
+            by: uid of who cancels it.
+            only: uid of the only agent that may have asked for it (`Principal.only`), "" for any.
 
         Raises:
             Conflict: several ids begin with `ref`, or the task has ended otherwise.
+            Forbidden: it is a task of `only`, which others asked for.
             RequestTimeout, BusDisconnected, StreamFull: the worker may not know; cancel again.
         """
-        row = await self.find(ref)
+        row = await self._requested(ref, only)
         if row.state == TaskState.CANCELED:
             return await self.get(row.id)  # a second cancel has no effect (A2A 1.0, section 3.1.5)
         if row.final:
@@ -251,17 +277,20 @@ class OrgTaskService:
             raise RequestTimeout("the task is changed all the time", remedy="cancel it again")
         return await self.wait(row.id, timeout)
 
-    async def answer(self, ref: str, by: str, said: Content | str, named: str = "") -> TaskView:
+    async def answer(
+        self, ref: str, by: str, said: Content | str, named: str = "", only: str = ""
+    ) -> TaskView:
         """Give a task its answer; on return the answer is in the log, on disk. `named` is its `messageId`.
 
         Raises:
             Conflict: several ids begin with `ref`, the task waits for no answer, or another answer was first.
+            Forbidden: as for `cancel`.
             InvalidInput: nothing is said, or a malformed part.
             MessageTooLarge: nothing was answered.
             RequestTimeout, BusDisconnected, StreamFull: perhaps not answered; answer again.
         """
         said = content(said)
-        row = await self.find(ref)
+        row = await self._requested(ref, only)
         if not TaskState(row.state).interrupted:
             raise Conflict(
                 f"the task is {row.state}: it waits for no answer",
@@ -272,7 +301,7 @@ class OrgTaskService:
         message["taskId"] = row.id
         self._check_answer(row, message)
         payload = priority.encode(Input(row.id, message))
-        await self._bus.publish(subjects.priority(row.worker, by), payload)
+        await self._bus.publish(subjects.priority(row.worker, self._voice(row, by)), payload)
         running = self._running(row.worker)
         if running and (await self._past(row)).seq > row.seq:
             await self._check_taken(row, said.text)
@@ -325,7 +354,7 @@ class OrgTaskService:
         """
         payload = priority.encode(Cancel(row.id, reason))
         try:
-            await self._bus.publish(subjects.priority(row.worker, by), payload)
+            await self._bus.publish(subjects.priority(row.worker, self._voice(row, by)), payload)
         except StreamFull:
             return False
         return True
@@ -350,6 +379,16 @@ class OrgTaskService:
         return known.row if known.row.snapshot else await self.find(row.id)
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def _voice(self, row: TaskRow, by: str) -> str:
+        """The uid under which the worker hears `by`: it obeys its owner, who asked, and the post room."""
+        return by if by in (row.requester, self._owner) else CONTROL_PLANE
+
+    async def _requested(self, ref: str, only: str) -> TaskRow:
+        row = await self.find(ref, only)
+        if only and row.requester != only:
+            raise Forbidden("only who asked for a task can cancel or answer it")
+        return row
 
     async def _row(self, task: str) -> TaskRow | None:
         return await self._database.point(lambda store: store.tasks.task_by_id(task))

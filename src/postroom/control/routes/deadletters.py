@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from postroom.control.parts import Parts
-from postroom.control.principals import needs
+from postroom.control.principals import Caller, needs
 from postroom.protocol.principal import Scope
 
 
@@ -18,13 +18,13 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get("")
     @needs(Scope.READ)
-    async def deadletters() -> dict[str, Any]:
-        return {"deadletters": [letter.as_json() for letter in await letters.all()]}
+    async def deadletters(me: Caller) -> dict[str, Any]:
+        return {"deadletters": [letter.as_json() for letter in await letters.all(only=me.only)]}
 
     @routes.get("/{letter}")
     @needs(Scope.READ)
-    async def show(letter: str) -> dict[str, Any]:
-        return (await letters.get(await letters.find(letter))).as_json()
+    async def show(letter: str, me: Caller) -> dict[str, Any]:
+        return (await letters.get(await letters.find(letter, me.only))).as_json()
 
     @routes.post("/{letter}/requeue", status_code=201)
     @needs(Scope.OPERATE)

@@ -73,7 +73,7 @@ def router(parts: Parts) -> APIRouter:
     @hot
     @needs(Scope.SEND)
     async def seen(message_id: str, me: Caller) -> dict[str, Any]:
-        named = await parts.office.find(message_id)
+        named = await parts.office.find(message_id, me.only)
         done = await inboxes.acknowledge(me.uid, [named], State.SEEN)
         if not done.mails:
             raise NotFound(f"there is no message {named!r} to you")

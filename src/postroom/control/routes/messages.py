@@ -11,7 +11,6 @@ from postroom.control.hot_routes import hot
 from postroom.control.in_flight import acted_on
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
-from postroom.errors import NotFound
 from postroom.protocol.limits import LONGEST_WAIT, MAX_PAGE
 from postroom.protocol.principal import Scope
 from postroom.protocol.receipts import State
@@ -36,7 +35,7 @@ def router(parts: Parts) -> APIRouter:
             body.content,
             expects_reply=body.expects_reply,
             key=body.key,
-            reply_to=await office.find(body.reply_to),
+            reply_to=await office.find(body.reply_to, me.only),
             expires_in=body.expires_in or 0.0,
             folded=False,
         )
@@ -52,13 +51,10 @@ def router(parts: Parts) -> APIRouter:
         wait: Literal["", "accepted", "delivered", "seen", "answered"] = "",
         timeout: Seconds = 30.0,
     ) -> dict[str, Any]:
-        message_id = await office.find(message_id)
-        mail = await office.get(message_id)
-        if not me.sees(mail.sender.uid, mail.recipient.uid):
-            raise NotFound(f"there is no message {message_id!r}")
-        if wait:
-            mail = await office.wait(message_id, State(wait), timeout)
-        return mail.as_json()
+        message_id = await office.find(message_id, me.only)
+        if not wait:
+            return (await office.get(message_id, me.only)).as_json()
+        return (await office.wait(message_id, State(wait), timeout, me.only)).as_json()
 
     @routes.get("/chats/{ref}/messages")
     @needs(Scope.READ)

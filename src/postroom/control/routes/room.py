@@ -18,6 +18,9 @@ from postroom.protocol.principal import Scope
 
 ALERTS_SHOWN = 10
 
+SHOWN_TO_ALL = {"url", "listen", "started_at"}
+"""What of `server.json` everybody may know."""
+
 
 def router(parts: Parts, announcement: Callable[[], Announcement]) -> APIRouter:
     """The routes; `announcement` returns the present content of `server.json`."""
@@ -26,20 +29,22 @@ def router(parts: Parts, announcement: Callable[[], Announcement]) -> APIRouter:
     @routes.get("/status")
     @needs(Scope.READ)
     async def status(me: Caller) -> dict[str, Any]:
-        said = asdict(announcement())
-        del said["token"]
+        """The status; who does not operate is shown what is their own alone."""
+        said, everything = asdict(announcement()), me.allows(Scope.OPERATE)
+        hidden = {"me", "version", "token"} if everything else said.keys() - SHOWN_TO_ALL
+        standing = await parts.alerts.standing(ALERTS_SHOWN) if everything else []
         return {
             "version": __version__,
-            "server": {key: said[key] for key in said if key not in ("me", "version")},
+            "server": {key: said[key] for key in said if key not in hidden},
             "org": me.org,
             "me": {"uid": me.uid, "nick": me.nick},
-            "workers": await parts.views.all(),
-            "deadletters": await parts.deadletters.count(),
+            "workers": await parts.views.all() if everything else [],
+            "deadletters": await parts.deadletters.count(me.only),
             "inbox": (await parts.office.unread([me.uid])).get(me.uid, 0),
-            "attention": [task.as_json() for task in await parts.tasks.attention()],
-            "audit": parts.audit.trouble,
+            "attention": [task.as_json() for task in await parts.tasks.attention(me.only)],
+            "audit": parts.audit.trouble if everything else "",
             "bus": _bus(parts),
-            "alerts": [alert.as_json() for alert in await parts.alerts.standing(ALERTS_SHOWN)],
+            "alerts": [alert.as_json() for alert in standing],
         }
 
     @routes.post("/shutdown", status_code=202)

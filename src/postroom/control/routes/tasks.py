@@ -49,6 +49,7 @@ def router(parts: Parts) -> APIRouter:
     @routes.get("")
     @needs(Scope.READ)
     async def listing(
+        me: Caller,
         state: TaskState | None = None,
         worker: str = "",
         requester: str = "",
@@ -64,6 +65,7 @@ def router(parts: Parts) -> APIRouter:
             open_only=open_only,
             limit=limit,
             before=before,
+            only=me.only,
         )
         return {"tasks": [view.as_json() for view in found]}
 
@@ -71,24 +73,29 @@ def router(parts: Parts) -> APIRouter:
     @hot
     @needs(Scope.READ)
     async def show(
-        task: str, wait: Literal["", "final", "settled"] = "", timeout: Seconds = 30.0
+        task: str,
+        me: Caller,
+        wait: Literal["", "final", "settled"] = "",
+        timeout: Seconds = 30.0,
     ) -> Mapping[str, Any]:
         if not wait:
-            return (await tasks.get(task)).as_json()
-        return (await tasks.wait(task, timeout, settled=wait == "settled")).as_json()
+            return (await tasks.get(task, me.only)).as_json()
+        return (await tasks.wait(task, timeout, settled=wait == "settled", only=me.only)).as_json()
 
     @routes.get("/{task}/events")
     @hot
     @needs(Scope.READ)
-    async def events(task: str, after: Sequence = 0, limit: Limit = 50) -> dict[str, Any]:
-        found = await tasks.events(task, after=after, limit=limit)
+    async def events(
+        task: str, me: Caller, after: Sequence = 0, limit: Limit = 50
+    ) -> dict[str, Any]:
+        found = await tasks.events(task, after=after, limit=limit, only=me.only)
         return {"events": [event.as_json() for event in found]}
 
     @routes.get("/{task}/stream")
     @hot
     @needs(Scope.READ)
-    async def stream(task: str, after: Sequence = 0) -> StreamingResponse:
-        named = (await tasks.find(task)).id
+    async def stream(task: str, me: Caller, after: Sequence = 0) -> StreamingResponse:
+        named = (await tasks.find(task, me.only)).id
         headers = {"Cache-Control": "no-store"}
         updates = _updates(parts, named, after)
         return StreamingResponse(updates, media_type="text/event-stream", headers=headers)
@@ -97,14 +104,16 @@ def router(parts: Parts) -> APIRouter:
     @needs(Scope.TASK)
     async def cancel(task: str, me: Caller, body: CancelBody | None = None) -> Mapping[str, Any]:
         wish = body or CancelBody()
-        view = await tasks.cancel(task, me.uid, reason=wish.reason, timeout=wish.timeout)
+        view = await tasks.cancel(
+            task, me.uid, reason=wish.reason, timeout=wish.timeout, only=me.only
+        )
         acted_on(task=view.id)
         return view.as_json()
 
     @routes.post("/{task}/answer")
     @needs(Scope.TASK)
     async def answer(task: str, body: AnswerBody, me: Caller) -> Mapping[str, Any]:
-        view = await tasks.answer(task, me.uid, body.content)
+        view = await tasks.answer(task, me.uid, body.content, only=me.only)
         acted_on(task=view.id)
         return view.as_json()
 
