@@ -66,6 +66,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "sidecar-delivered-read": "`delivered` means that the agent's process has read it, `seen` that the agent has confirmed it.",
         "mail-unknown-refused": "A message to nobody is refused at once; one to a retired agent, or past its time, is dead with that reason.",
     },
+    ("Tasks", "docs/howto.md#an-agent-that-postroom-does-not-run"): {
+        "outside-takes-tasks": "An agent with a key and plain HTTP gives and takes tasks, asks, answers, ends them once, and is canceled.",
+    },
     ("Delivery", "docs/api.md#inbox"): {
         "inbox-confirmed-only": "A polled inbox gives a message again, flagged, until its reader acknowledges it; nothing is lost because nobody called.",
     },
@@ -231,6 +234,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("A2A", "docs/architecture.md#registry"): {
         "cards-live-registered": "The registry has the signed card of a worker while it is online; a changed card does not verify.",
         "cards-claims-refused": "A card that claims another's name or URL is refused with an alert, and only the control plane writes cards.",
+        "agents-every-kind": "The directory answers who an agent is, whether it is there and what it can do, whatever its kind.",
         "cards-found-by-skill": "People and agents find agents by skill and text, and see whether they are online.",
     },
     ("A2A", "docs/binding.md#durable-requests"): {

@@ -43,14 +43,14 @@ def listed(nick: str, **changes: object) -> dict[str, object]:
 @pytest.mark.requirement("cards-found-by-skill", "text-controls-stripped")
 def test_agents_lists_everybody_with_state_and_skills(postroom: Run, standin: Standin):
     found = [
-        listed("alice", kind="human", online=None, card=None),
+        listed("alice", kind="human", card=None),
         listed("bob"),
         listed("carl", online=False),
     ]
     standin.answer("GET /v1/agents", {"agents": found})
     head, alice, bob, carl = postroom("agents").out.splitlines()
     assert head.split() == ["NICK", "KIND", "STATE", "SKILLS", "DESCRIPTION"]
-    assert alice.split() == ["@alice", "human", "-", "-"]
+    assert alice.split() == ["@alice", "human", "online", "-"]
     assert bob.split()[:4] == ["@bob", "worker", "online", "read,"]
     assert carl.split()[2] == "offline"
     assert bob.endswith("bob 12:00 forged")
@@ -64,6 +64,8 @@ def test_agents_asks_for_a_skill(postroom: Run, standin: Standin):
     standin.answer("GET /v1/agents", {"agents": []})
     assert postroom("agents", "--skill", "fly").out == "nobody has the skill fly\n"
     assert standin.requests[-1].query == {"skill": "fly"}
+    assert postroom("agents", "list", "--kind", "service").out == "nobody\n"
+    assert standin.requests[-1].query == {"kind": "service"}
 
 
 # ── spawn, stop, restart ─────────────────────────────────────────────────────────────────────────

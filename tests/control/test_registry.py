@@ -72,13 +72,13 @@ async def test_a_live_workers_card_is_signed_in_the_bucket_until_it_stops(room: 
     reader = await join(room, "reader", "read-source")
 
     assert await room.bucket(reader.uid) == shown(reader, "read-source")
-    assert room.parts.states.online(reader.uid)
+    assert room.parts.states.there(reader.uid)
 
     await reader.be(WorkerState.STOPPED)
     await removed(room, reader)
 
     assert await room.bucket(reader.uid) is None
-    assert not room.parts.states.online(reader.uid)
+    assert not room.parts.states.there(reader.uid)
 
 
 @pytest.mark.requirement("cards-live-registered")

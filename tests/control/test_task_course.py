@@ -17,6 +17,7 @@ from postroom.tasks.chain import Chain
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.service import OrgTaskService
 from postroom.tasks.views import Known, TaskEvent
+from postroom.tasks.weight import Weight
 from postroom_a2a.messages import text_of
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import SECONDS, Hand, TaskRoom, emptied, task_room
@@ -243,11 +244,11 @@ class Overtaken(Chain):
         self.worker = worker
         self.overtaken = False
 
-    async def append(self, row: TaskRow, record: TaskRecord) -> int:
+    async def append(self, row: TaskRow, record: TaskRecord, before: Weight | None = None) -> int:
         if not self.overtaken:
             self.overtaken = True
             await self.worker.take(row.id)
-        return await super().append(row, record)
+        return await super().append(row, record, before)
 
 
 @pytest.mark.requirement("task-cancel-interrupts")

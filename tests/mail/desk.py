@@ -15,6 +15,7 @@ from sqlalchemy import select
 from postroom.bus.memory import MemoryAdmin, MemoryBroker, MemoryBus
 from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider, Stored
 from postroom.directory.agents import Directory
+from postroom.directory.callers import Callers
 from postroom.mail import outbox, projection, views
 from postroom.mail.alerts import AlertService
 from postroom.mail.clerk import Clerk
@@ -89,10 +90,16 @@ class Desk:
         self.fold = self.new_fold()
         self.office = PostOffice(self.bus, self.admin, self.database, self.changes)
         self.outbox = Outbox(self.bus, self.admin, self.database, self.changes)
-        self.inboxes = Inboxes(self.bus, self.database, self.changes, self.office)
+        self.callers = Callers(self.database, self.directory)
+        self.inboxes = self.new_inboxes()
         self.alerts = AlertService(self.bus, self.admin, self.database, self.changes)
         self.dead = DeadLetterService(self.bus, self.database, self.changes)
         self.mover = DeadLetterMover(self.bus, self.admin, self.database, self.clerk)
+
+    def new_inboxes(self, callers: Callers | None = None, **more: Any) -> Inboxes:
+        """The inboxes as a restart makes them."""
+        callers = callers or self.callers
+        return Inboxes(self.bus, self.database, self.changes, self.office, callers, **more)
 
     def new_fold(self, database: Database | None = None) -> Fold:
         """A fold as a restart makes it; of an other database where one is given."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.mail.inbox import Inboxes
+from postroom.directory.callers import Callers
 from postroom.mail.views import Mail
 from postroom.protocol.receipts import State
 from postroom.store.agents import Agent
@@ -69,20 +69,19 @@ async def test_what_was_not_acknowledged_as_seen_is_given_again_and_flagged(desk
 
 @pytest.mark.requirement("inbox-confirmed-only")
 async def test_what_an_earlier_process_may_have_given_is_flagged(desk: Desk):
-    maria, otto = await desk.person(), await outsider(desk)
-    await desk.office.send(maria.uid, "@otto", "before")
+    maria, otto, paul = await desk.person(), await outsider(desk), await desk.person("paul")
+    for nick in ("otto", "paul"):
+        await desk.office.send(maria.uid, f"@{nick}", "before")
+    assert again(await desk.inboxes.past(otto.uid, 0, unread=True)) == [False]
 
-    later = Inboxes(desk.bus, desk.database, desk.changes, desk.office)
+    callers = Callers(desk.database, desk.directory)
+    await callers.open()
+    later = desk.new_inboxes(callers)
     await later.open()
     assert again(await later.past(otto.uid, 0, unread=True)) == [True]
+    assert again(await later.past(paul.uid, 0, unread=True)) == [False]
     await desk.office.send(maria.uid, "@otto", "after")
     assert again(await later.past(otto.uid, 0, unread=True)) == [True, False]
-
-    never = Inboxes(
-        desk.bus, desk.database, desk.changes, desk.office, given_before=lambda *_: False
-    )
-    await never.open()
-    assert again(await never.past(otto.uid, 0, unread=True)) == [False, False]
 
 
 async def test_of_two_readers_at_once_the_second_is_told(desk: Desk):
@@ -121,13 +120,7 @@ async def test_an_expired_message_is_not_given(tmp_path: Path):
     async with running_desk(tmp_path) as desk:
         maria, otto = await desk.person(), await outsider(desk)
         sent = await desk.office.send(maria.uid, "@otto", "soon old", expires_in=100.0)
-        late = Inboxes(
-            desk.bus,
-            desk.database,
-            desk.changes,
-            desk.office,
-            clock=lambda: sent.sent_at + 101.0,
-        )
+        late = desk.new_inboxes(clock=lambda: sent.sent_at + 101.0)
         assert await late.past(otto.uid, 0, unread=True) == []
         assert texts(await desk.inboxes.past(otto.uid, 0, unread=True)) == ["soon old"]
 

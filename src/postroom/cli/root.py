@@ -65,7 +65,7 @@ SUMMARIES = {
     "down": "End the post room and all its workers.",
     "status": "Show what needs you, and what each worker does.",
     "watch": "Show everything that happens, as it happens.",
-    "agents": "List who has an address, and what they can do.",
+    "agents": "List who has an address; add agents that Postroom does not run.",
     "spawn": "Start a worker from a template.",
     "stop": "Stop a worker; its inbox keeps what comes.",
     "restart": "Stop a worker and start it with its template as it is now.",

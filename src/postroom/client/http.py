@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -99,10 +99,25 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         """The status of the whole post room."""
         return self._get("/v1/status")
 
-    def agents(self, *, skill: str = "", text: str = "") -> list[Listed]:
-        """Every agent, or those whose Agent Card has `skill` and `text`."""
-        query = given(skill=skill, text=text)
+    def agents(self, *, skill: str = "", text: str = "", kind: str = "") -> list[Listed]:
+        """Every agent, or those of that kind whose Agent Card has `skill` and `text`."""
+        query = given(skill=skill, text=text, kind=kind)
         return self._get("/v1/agents", query or None)["agents"]
+
+    def agent(self, ref: str) -> Listed:
+        """The agent of that nick or uid."""
+        return self._get(f"/v1/agents/{name_of(ref)}")
+
+    def add_agent(
+        self, nick: str, *, kind: str, card: Mapping[str, Any] | None, scopes: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Give an agent that Postroom does not run an address and a key, which no answer shows again."""
+        body = {"nick": nick, "kind": kind, "card": card, "scopes": list(scopes)}
+        return self.transport.call("POST", "/v1/agents", json=body)
+
+    def remove_agent(self, ref: str) -> dict[str, Any]:
+        """Take such an agent's address and keys away for ever."""
+        return self.transport.call("DELETE", f"/v1/agents/{name_of(ref)}")
 
     def card(self, ref: str) -> dict[str, Any]:
         """The signed Agent Card of the agent of that nick or uid."""

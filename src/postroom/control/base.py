@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import re
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,7 +17,8 @@ from postroom.bus.space import check_space
 from postroom.control import nats_server
 from postroom.control.app import BackgroundTasks, Installation, background_tasks
 from postroom.directory.agents import Directory
-from postroom.errors import ServersBehind
+from postroom.directory.callers import Callers
+from postroom.errors import PostroomError, ServersBehind
 from postroom.identity.account_publisher import system_connection
 from postroom.identity.credential import Credential
 from postroom.identity.push import push_accounts
@@ -89,6 +90,7 @@ class Base:
     bus: NatsBus
     admin: NatsAdmin
     directory: Directory
+    callers: Callers
     owner: Agent
     changes: Changes
     office: PostOffice
@@ -161,7 +163,8 @@ async def open_base(
     await fold.ready(FOLD_DEADLINE)
     space = _space(settings)
     office = PostOffice(bus, admin, database, changes, org=trust.org, space=space)
-    inboxes = Inboxes(bus, database, changes, office)
+    callers = await _callers(database, directory, background, stack)
+    inboxes = Inboxes(bus, database, changes, office, callers)
     await inboxes.open()
     return Base(
         installation=installation,
@@ -171,6 +174,7 @@ async def open_base(
         bus=bus,
         admin=admin,
         directory=directory,
+        callers=callers,
         owner=await _owner(directory),
         changes=changes,
         outbox=Outbox(bus, admin, database, changes, space=space),
@@ -187,6 +191,21 @@ async def open_base(
         background=background,
         behind=behind,
     )
+
+
+async def _callers(
+    database: Database, directory: Directory, background: BackgroundTasks, stack: AsyncExitStack
+) -> Callers:
+    callers = Callers(database, directory)
+    await callers.open()
+
+    async def flush() -> None:
+        with suppress(PostroomError):  # as after a crash
+            await callers.flush()
+
+    stack.push_async_callback(flush)
+    background.start(callers.run(), "callers")
+    return callers
 
 
 def _retention(settings: Settings, trust: Trust, admin: NatsAdmin, database: Database) -> Retention:

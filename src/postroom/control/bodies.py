@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from postroom.protocol.content import Content
 from postroom.protocol.limits import (
     MAX_CONTEXT,
+    MAX_DESCRIPTION,
     MAX_KEY,
     MAX_LABEL,
     MAX_PAGE,
@@ -139,6 +140,47 @@ class AnswerBody(ContentBody):
     """`POST /v1/tasks/{id}/answer`."""
 
 
+class StatusBody(ContentBody):
+    """`POST /v1/tasks/{id}/status`; `seq` is the sequence of the task that the caller knows."""
+
+    state: Literal[
+        "working",
+        "input-required",
+        "auth-required",
+        "completed",
+        "failed",
+        "canceled",
+        "rejected",
+    ]
+    seq: Annotated[int, Field(ge=0)] | None = None
+
+    @property
+    def said(self) -> Content | None:
+        """What is said with the state, None for nothing."""
+        return self.content if self.text or self.parts else None
+
+
+class ArtifactBody(ContentBody):
+    """`POST /v1/tasks/{id}/artifacts`: an artifact or, with `append`, a further piece of the one with that `id`."""
+
+    id: Annotated[str, Field(max_length=MAX_LABEL)] = ""
+    name: Annotated[str, Field(max_length=MAX_LABEL)] = ""
+    description: Annotated[str, Field(max_length=MAX_DESCRIPTION)] = ""
+    metadata: dict[str, Any] | None = None
+    append: bool = False
+    last: bool = True
+    seq: Annotated[int, Field(ge=0)] | None = None
+
+    @property
+    def artifact(self) -> dict[str, Any]:
+        """The A2A Artifact; without an id, its name is the id."""
+        made: dict[str, Any] = {"artifactId": self.id or self.name or "result"}
+        for key in ("name", "description", "metadata"):
+            if value := getattr(self, key):
+                made[key] = value
+        return made | {"parts": [dict(part) for part in self.content.parts]}
+
+
 class EventsBody(Body):
     """`POST /v1/workers/{uid}/sdk-events`."""
 
@@ -176,3 +218,10 @@ class PersonBody(Body):
     nick: Name
     scopes: Annotated[list[Scope], Field(max_length=len(Scope))] = []
     expires_in: ExpiresIn | None = None
+
+
+class AgentBody(PersonBody):
+    """`POST /v1/agents`: an agent that Postroom does not run; `card` is what its Agent Card says of it."""
+
+    kind: Literal["external", "service"] = "external"
+    card: dict[str, Any] | None = None

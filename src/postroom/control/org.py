@@ -38,7 +38,9 @@ from postroom.control.rotation import Rotation
 from postroom.control.statefile import Announcement
 from postroom.control.task_trouble import watch_bus
 from postroom.directory.announcements import Announcements
+from postroom.directory.cards import Card
 from postroom.directory.iam import LocalIAM
+from postroom.directory.outside import OutsideAgents
 from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import CardRegistry
 from postroom.directory.search import AgentSearch
@@ -54,6 +56,7 @@ from postroom.protocol.alerts import Alert
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.tasks.assignment import TaskAssigner
+from postroom.tasks.reports import TaskReports
 from postroom.tasks.requests import Requests
 from postroom.tasks.service import OrgTaskService
 from postroom.workers.issuer import Issuer
@@ -145,14 +148,24 @@ async def _open_parts(
     issuer = Issuer(base.database, trust, accounts, base.settings.jwt_lifetime)
     workers = _open_workers(base, issuer, changed, stack)
     states = WorkerStates(workers, presence)
-    registry = CardRegistry(base.admin.jetstream, states.cards, trust.card_key, trust.org)
-    search = AgentSearch(base.directory, workers.cards, states.online, registry.signed)
+    outside = OutsideAgents(base.database, base.directory, base.callers, changed)
+    await outside.open()
+
+    def live_cards() -> dict[str, Card | None]:
+        return states.cards() | outside.live_cards()
+
+    async def cards(uid: str) -> dict[str, Card]:
+        return await workers.cards(uid) | outside.cards(uid)
+
+    registry = CardRegistry(base.admin.jetstream, live_cards, trust.card_key, trust.org)
+    search = AgentSearch(base.directory, cards, states, base.callers, registry.signed)
 
     def tell() -> None:
         registry.wake()
         base.changes.publish([Change("worker", 0)])
 
     changed.tell = tell
+    base.callers.changed = changed
     renew_edge = await _open_edge(base, workers, stack)
     base.background.start(watch_bus(base.bus, base.changes), "outages")
     base.background.start(registry.run(), "registry")
@@ -165,6 +178,7 @@ async def _open_parts(
         requests,
         running=workers.running,
         owner=base.owner.uid,
+        there=lambda uid: workers.running(uid) or base.callers.there(uid),
         blocker=states.blocker,
     )
     workers.on_limit(partial(_fail_at_work, base, tasks))
@@ -182,13 +196,15 @@ async def _open_parts(
         views=WorkerViews(workers, states, presence, base.admin, tasks, base.alerts, changed),
         registry=registry,
         search=search,
+        outside=outside,
         tasks=tasks,
+        reports=TaskReports(tasks, base.database, base.chain),
         assigner=TaskAssigner(tasks, requests, base.directory, search),
         rotation=Rotation(trust, installation.host, accounts, renew_edge),
         blobs=await _open_blobs(base, stack),
         audit=await _open_audit(base, stack),
         iam=iam,
-        gate=Gate(iam, base.database, in_flight.enter),
+        gate=Gate(iam, base.database, in_flight.enter, base.callers.called),
     )
     services = AgentRequests(parts, AgentTaskRequests(parts))
     await services.open()

@@ -10,10 +10,12 @@ from postroom.control.base import Base
 from postroom.control.principals import Gate
 from postroom.control.rotation import Rotation
 from postroom.directory.iam import LocalIAM
+from postroom.directory.outside import OutsideAgents
 from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import CardRegistry
 from postroom.directory.search import AgentSearch
 from postroom.tasks.assignment import TaskAssigner
+from postroom.tasks.reports import TaskReports
 from postroom.tasks.service import OrgTaskService
 from postroom.workers.issuer import Issuer
 from postroom.workers.lifecycle import Workers
@@ -31,7 +33,9 @@ class Parts(Base):
     views: WorkerViews
     registry: CardRegistry
     search: AgentSearch
+    outside: OutsideAgents
     tasks: OrgTaskService
+    reports: TaskReports
     assigner: TaskAssigner
     rotation: Rotation
     blobs: BlobService

@@ -83,11 +83,13 @@ class Gate:
     Attributes:
         iam: knows who is behind an API key.
         entered: called with a running request, once it is known whose it is.
+        called: told of each caller (uid) that is no worker.
     """
 
     iam: IAMProvider
     database: Database
     entered: Callable[[Any, Principal], None] = lambda _request, _principal: None
+    called: Callable[[str], None] = lambda _: None
 
     async def admit(self, scope: AsgiScope, endpoint: Callable[..., Any]) -> Principal | None:
         """The principal of a request for `endpoint`, None where that demands none.
@@ -107,6 +109,8 @@ class Gate:
             if REQUEST in scope:
                 self.entered(scope[REQUEST], principal)
         principal.require(demand.scope)
+        if principal.method != DOOR:
+            self.called(principal.uid)
         return principal
 
     async def _resolve(self, scope: AsgiScope) -> Principal:

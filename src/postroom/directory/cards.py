@@ -1,4 +1,4 @@
-"""Agent Cards of workers: built from a template, or checked when a worker announces one.
+"""Agent Cards: built from a template or from what a person gave, or checked when a worker announces one.
 
 The shape is the AgentCard of A2A 1.0 (specification, section 4.4) as ProtoJSON. No card here has a field with an empty
 or default value: verifiers differ on whether such a field is signed (section 8.4.1), and without one all of them
@@ -8,7 +8,7 @@ compute the same canonical form.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from postroom.errors import InvalidInput, MessageTooLarge
@@ -31,6 +31,9 @@ CARD_PATH = "/.well-known/agent-card.json"
 
 SERVER_SOCKET = "a2a.sock"
 """Name of the socket of a worker's own A2A server, in its state folder."""
+
+INBOX_BINDING = "urn:postroom:a2a:inbox:1"
+"""Binding of an agent that Postroom does not run: requests go into its inbox, and wait there."""
 
 MODES = ("text/plain",)
 
@@ -61,20 +64,51 @@ def build_card(uid: str, nick: str, template: Template, *, version: str) -> Card
         "description": printable(template.description)[:MAX_DESCRIPTION] or f"The worker {nick}.",
         "version": version,
         "supportedInterfaces": [_interface(uid)],
-        "capabilities": {
-            "streaming": True,
-            "pushNotifications": False,
-            "extensions": [
-                {
-                    "uri": SENDER_TOKEN,
-                    "description": "Append your own uid to the subject in the URL.",
-                    "required": True,
-                }
-            ],
-        },
+        "capabilities": _capabilities(),
         "defaultInputModes": list(INPUT_MODES[template.adapter]),
         "defaultOutputModes": list(MODES),
         "skills": _skills(template),
+    }
+
+
+def outside_card(uid: str, nick: str, kind: str, given: Mapping[str, Any], *, version: str) -> Card:
+    """The card of an agent that Postroom does not run.
+
+    Args:
+        given: as `read_given` returns it.
+        version: of Postroom, where `given` has none.
+    """
+    return {
+        "name": check_name(nick, "nick"),
+        "description": f"The {kind} agent {nick}.",
+        "version": version,
+        "supportedInterfaces": [_inbox_interface(uid)],
+        "capabilities": _capabilities(),
+        "defaultInputModes": list(INPUT_MODES["jsonl"]),
+        "defaultOutputModes": list(MODES),
+        "skills": [dict(ANY_MESSAGE)],
+    } | {name: value for name, value in given.items() if name in _GIVEN}
+
+
+def _capabilities() -> dict[str, Any]:
+    return {
+        "streaming": True,
+        "pushNotifications": False,
+        "extensions": [
+            {
+                "uri": SENDER_TOKEN,
+                "description": "Append your own uid to the subject in the URL.",
+                "required": True,
+            }
+        ],
+    }
+
+
+def _inbox_interface(uid: str) -> dict[str, str]:
+    return {
+        "url": f"nats://worker.{check_uid(uid)}.inbox",
+        "protocolBinding": INBOX_BINDING,
+        "protocolVersion": PROTOCOL_VERSION,
     }
 
 
@@ -165,6 +199,49 @@ def _check_interfaces(interfaces: list[dict[str, Any]], uid: str) -> None:
             raise InvalidInput(f"the card's interface is not {BINDING} {PROTOCOL_VERSION}")
     if len(interfaces) != 1:
         raise InvalidInput("the card has not exactly one interface")
+
+
+# ── cards that people give ───────────────────────────────────────────────────────────────────────────
+
+
+def read_given(card: Mapping[str, Any], uid: str, nick: str) -> dict[str, Any]:
+    """Check and return what a card says of an agent that Postroom does not run, without what Postroom says itself.
+
+    It may be a card as Postroom serves it: then address and capabilities must be those of the agent, and signatures
+    are left out. Every other field is as for an announced card.
+
+    Args:
+        uid: "" for an agent that has none yet: its address cannot be in the card.
+
+    Raises:
+        MessageTooLarge: it is over `MAX_CARD_BYTES`.
+        InvalidInput: it is not a card, or not this agent's; the message says why.
+    """
+    try:
+        size = len(json.dumps(card, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    except RecursionError as error:
+        raise InvalidInput("the card is nested too deep") from error
+    if size > MAX_CARD_BYTES:
+        raise MessageTooLarge(f"a card has at most {MAX_CARD_BYTES} bytes")
+    said = {name: value for name, value in card.items() if name != "signatures"}
+    if said.pop("name", nick) != nick:
+        raise InvalidInput(
+            f"the card claims the name {one_line(str(card['name']), 80)!r}",
+            remedy=f"its name is the nick, {nick!r}: leave it out",
+        )
+    own = [_inbox_interface(uid)] if uid else None
+    if said.pop("supportedInterfaces", own) != own:
+        raise InvalidInput(
+            "the card claims an address, and the agent is reached by its inbox here",
+            remedy="leave supportedInterfaces out",
+        )
+    if said.pop("capabilities", _capabilities()) != _capabilities():
+        raise InvalidInput(
+            "the card claims capabilities, and those of an inbox are Postroom's",
+            remedy="leave capabilities out",
+        )
+    _check_object(said, "the card", _GIVEN)
+    return said
 
 
 Check = Callable[[Any, str], None]
@@ -259,4 +336,8 @@ _CARD: Shape = {
     "defaultInputModes": (True, _WORDS),
     "defaultOutputModes": (True, _WORDS),
     "skills": (True, _check_list(_object(_SKILL))),
+}
+_GIVEN: Shape = {
+    name: (False, _CARD[name][1])
+    for name in ("description", "version", "defaultInputModes", "defaultOutputModes", "skills")
 }

@@ -1,48 +1,66 @@
-"""Search for agents: every agent with an address, with its card if it has one."""
+"""The directory for those who look for agents: who is this, where, is it there, and what can it do.
+
+It knows agents of every kind: workers by their status messages, people and agents that Postroom does not run by their
+calls.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from postroom.directory.agents import Directory
 from postroom.directory.cards import Card, matches, skills_of
 from postroom.errors import NotFound
 from postroom.protocol.limits import MAX_CARDS_BYTES
 from postroom.store.agents import Agent
+from postroom_a2a.times import format_time
+
+
+class Presences(Protocol):
+    """Which agents are there."""
+
+    def there(self, uid: str) -> bool:
+        """Whether that agent takes what is sent to it now."""
+
+    def seen_at(self, uid: str) -> float | None:
+        """Its last sign of life, seconds since the epoch; None for none."""
 
 
 class AgentSearch:
-    """Finds agents by nick, skill or text.
+    """Finds agents by nick, skill, text or kind.
 
     Args:
         cards: returns cards by uid: of the agent with the uid, or for "" of all that have one.
-        online: whether the agent with that uid is online.
+        workers, callers: the presence of workers, and that of all others.
     """
 
     def __init__(
         self,
         directory: Directory,
         cards: Callable[[str], Awaitable[Mapping[str, Card]]],
-        online: Callable[[str], bool],
+        workers: Presences,
+        callers: Presences,
         sign: Callable[[Card], Card],
     ) -> None:
         self._directory = directory
         self._cards = cards
-        self._online = online
+        self._workers = workers
+        self._callers = callers
         self._sign = sign
 
-    async def find(self, skill: str = "", text: str = "") -> list[dict[str, Any]]:
-        """Entries by nick; with `skill` or `text` only agents whose card has them (`cards.matches`).
+    async def find(self, skill: str = "", text: str = "", kind: str = "") -> list[dict[str, Any]]:
+        """Entries by nick; with `skill` or `text` only agents whose card has them (`cards.matches`), with `kind` only
+        agents of that kind.
 
-        An entry is `{"uid", "nick", "kind", "org", "online", "card"}`. People have no card and no known state (null).
+        An entry is `{"uid", "nick", "kind", "org", "online", "seen_at", "card"}`. People have no card (null).
         """
         cards = await self._cards("")
         found = []
         for agent in await self._directory.all():
             card = cards.get(agent.uid)
-            if card is None and (skill or text):
+            if (kind and agent.kind != kind) or (card is None and (skill or text)):
                 continue
             if card is None or matches(card, skill=skill, text=text):
                 found.append(self._entry(agent, card))
@@ -55,24 +73,34 @@ class AgentSearch:
         for agent in await self._directory.all():
             card = cards.get(agent.uid)
             if card is not None and skill in skills_of(card):
-                found.append((agent, self._online(agent.uid)))
+                found.append((agent, self._presence(agent).there(agent.uid)))
         return found
 
-    async def get(self, ref: str) -> dict[str, Any]:
-        """The entry of the agent with that nick or uid; NotFound if it has no card."""
+    async def entry(self, ref: str) -> dict[str, Any]:
+        """The entry of the agent with that nick or uid."""
         agent = await self._directory.resolve(ref)
-        card = (await self._cards(agent.uid)).get(agent.uid)
-        if card is None:
-            raise NotFound(f"@{agent.nick} has no card")
-        return self._entry(agent, card)
+        return self._entry(agent, (await self._cards(agent.uid)).get(agent.uid))
+
+    async def get(self, ref: str) -> dict[str, Any]:
+        """The same; NotFound if it has no card."""
+        entry = await self.entry(ref)
+        if entry["card"] is None:
+            raise NotFound(f"@{entry['nick']} has no card")
+        return entry
+
+    def _presence(self, agent: Agent) -> Presences:
+        return self._workers if agent.kind == "worker" else self._callers
 
     def _entry(self, agent: Agent, card: Card | None) -> dict[str, Any]:
+        presence = self._presence(agent)
+        seen = presence.seen_at(agent.uid)
         return {
             "uid": agent.uid,
             "nick": agent.nick,
             "kind": agent.kind,
             "org": agent.org,
-            "online": None if card is None else self._online(agent.uid),
+            "online": presence.there(agent.uid),
+            "seen_at": None if seen is None else format_time(seen),
             "card": None if card is None else self._sign(card),
         }
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from postroom.bus.port import MessageBusProvider
+from postroom.directory.callers import Callers
 from postroom.mail import views
 from postroom.mail.office import PostOffice
 from postroom.mail.reading import PAGE
@@ -26,9 +27,6 @@ from postroom.store.messages import MessageRow
 
 TOGETHER = 32
 """Receipts of one call that are on their way to the log at once."""
-
-GivenBefore = Callable[[str, MessageRow], bool]
-"""Whether a reader may have been given a message by an earlier process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,8 @@ class Inboxes:
 
     Args:
         office: knows which messages are accepted and not folded yet.
-        given_before: asked for messages that are older than this process.
+        callers: notes on disk that a reader calls before it is given anything, and so knows after a crash what it may
+            have been given.
     """
 
     def __init__(
@@ -53,15 +52,14 @@ class Inboxes:
         database: Database,
         changes: Changes,
         office: PostOffice,
-        *,
-        given_before: GivenBefore = lambda _uid, _row: True,
+        callers: Callers,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._bus = bus
         self._database = database
         self._changes = changes
         self._office = office
-        self._given_before = given_before
+        self._callers = callers
         self._clock = clock
         # The last sequence that each reader was given, and that of the log when this process began.
         self._given: dict[str, int] = {}
@@ -105,8 +103,13 @@ class Inboxes:
         def came(change: Change) -> bool:
             return change.kind == "mail" and change.recipient == reader
 
-        with self._changes.listen(of_agent(reader), limit=1, only=came) as listener:
+        with (
+            self._callers.waiting(reader),
+            self._changes.listen(of_agent(reader), limit=1, only=came) as listener,
+        ):
             found = await listener.until(lambda: self._read(find), bool, wait, None)
+        if found:
+            await self._callers.note(reader)
         given = [self._flagged(reader, *each) for each in found]
         # Without a pause since the flags were set: of two readers at once, the second is told.
         if given:
@@ -165,7 +168,7 @@ class Inboxes:
             return False
         if row.seq <= self._given.get(reader, 0):
             return True
-        return row.seq <= self._began and self._given_before(reader, row)
+        return row.seq <= self._began and self._callers.called_before(reader, row.stored_at)
 
     async def _rows(self, reader: str, ids: Sequence[str]) -> list[MessageRow]:
         return await self._database.point(lambda store: store.messages.named_to(reader, ids))

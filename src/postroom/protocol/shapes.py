@@ -64,10 +64,11 @@ class Org(TypedDict):
 class Listed(Agent):
     """An agent in a list: `card` is its signed Agent Card, `online` whether it takes messages now.
 
-    People have neither.
+    `seen_at` is its last sign of life, null for none. People have no card.
     """
 
-    online: bool | None
+    online: bool
+    seen_at: str | None
     card: dict[str, Any] | None
 
 

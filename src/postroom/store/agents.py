@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 
 from sqlalchemy import bindparam, delete, insert, select, update
 
@@ -20,6 +20,7 @@ class Agent:
     Attributes:
         kind: `human`, `worker`, `external` or `service`.
         retired_at: seconds since the epoch, None while it is addressable.
+        seen_at: its last call of the API that is noted, None for none (`directory.callers`).
     """
 
     uid: str
@@ -28,6 +29,7 @@ class Agent:
     kind: str
     created_at: float
     retired_at: float | None = None
+    seen_at: float | None = field(default=None, compare=False)
 
     @property
     def retired(self) -> bool:
@@ -40,7 +42,7 @@ class Agent:
         return Party(self.uid, self.nick, self.kind)
 
 
-_COLUMNS = [agents.c[field.name] for field in fields(Agent)]
+_COLUMNS = [agents.c[each.name] for each in fields(Agent)]
 _NEW_MEMBERSHIP = prepared(insert(memberships))
 _NAMED = select(*_COLUMNS).where(agents.c.org == bindparam("org"), agents.c.retired_at.is_(None))
 _BY_UID = prepared(select(*_COLUMNS).where(agents.c.uid == bindparam("uid")))
@@ -48,6 +50,7 @@ _BY_NICK = prepared(_NAMED.where(agents.c.nick == bindparam("nick")))
 _BY_SKELETON = prepared(_NAMED.where(agents.c.skeleton == bindparam("skeleton")))
 _AMONG = prepared(select(*_COLUMNS).where(among(agents.c.uid, "uids")))
 _SECRET = prepared(select(agents.c.message_secret).where(agents.c.uid == bindparam("uid")))
+_SEEN = prepared(update(agents).where(agents.c.uid == bindparam("who")))
 
 
 class AgentStore:
@@ -115,6 +118,11 @@ class AgentStore:
             .values(retired_at=at)
         )
         return self._session.run(retired) == 1
+
+    def seen(self, calls: Mapping[str, float]) -> None:
+        """Note when agents (by uid) have called last."""
+        for uid, at in calls.items():
+            self._session.run(_SEEN, {"who": uid, "seen_at": at})
 
     def message_secret(self, uid: str) -> bytes | None:
         """Key of the HMAC that makes this sender's message ids."""

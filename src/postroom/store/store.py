@@ -6,6 +6,7 @@ from postroom.store.agents import AgentStore
 from postroom.store.alerts import AlertStore
 from postroom.store.announcements import AnnouncementStore
 from postroom.store.blobs import BlobStore
+from postroom.store.cards import CardStore
 from postroom.store.credentials import CredentialStore
 from postroom.store.keys import KeyStore
 from postroom.store.messages import MessageStore
@@ -21,7 +22,7 @@ class Store:
     """One transaction or one consistent view, as the runner gives it to a piece of work (`store.database`).
 
     Attributes:
-        agents, blobs, credentials, keys, workers: identity, whose origin is here.
+        agents, blobs, cards, credentials, keys, workers: identity, whose origin is here.
         alerts, announcements, messages, pending, records: folded from the log.
         tasks: folded from the log, as a projection of their own.
     """
@@ -30,6 +31,7 @@ class Store:
         self.session = session
         self.agents = AgentStore(session)
         self.blobs = BlobStore(session)
+        self.cards = CardStore(session)
         self.credentials = CredentialStore(session)
         self.keys = KeyStore(session)
         self.workers = WorkerStore(session)

@@ -1,4 +1,4 @@
-"""Ends a task in the name of its worker, where the worker cannot. The end is the next link of the task's chain."""
+"""Writes records of a task in the name of its worker, where the worker cannot: the next link of the task's chain."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from postroom.protocol.tasks import chain, chain_headers
 from postroom.store.database import Database, Store
 from postroom.store.ports import TaskRow
 from postroom.tasks.records import TaskRecord
+from postroom.tasks.weight import Weight
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import agent_message, apply, status_update
 
@@ -49,24 +50,29 @@ class Chain:
         self._admin = admin
         self._database = database
 
-    async def append(self, row: TaskRow, record: TaskRecord) -> int:
+    async def append(self, row: TaskRow, record: TaskRecord, before: Weight | None = None) -> int:
         """Store `record` as the one that follows `row`; returns its sequence.
 
+        Args:
+            before: what the task weighs; None for a record with a snapshot.
+
         Raises:
+            MessageTooLarge, InvalidInput: it cannot be stored.
             LostUpdate: another record follows already, perhaps our own of a moment ago; read the task again.
             StreamFull, RequestTimeout, BusDisconnected: perhaps not in the log.
         """
+        payload, _ = record.packed(before)
         try:
-            return await self._publish(row, record)
+            return await self._publish(row, record, payload)
         except LostUpdate:
             if not await self._delete_stray(row):
                 raise
-        return await self._publish(row, record)
+        return await self._publish(row, record, payload)
 
-    async def _publish(self, row: TaskRow, record: TaskRecord) -> int:
+    async def _publish(self, row: TaskRow, record: TaskRecord, payload: bytes) -> int:
         headers = chain_headers(row.worker, row.id, row.seq)
         subject = record.subject(row.worker)
-        stored = await self._bus.publish(subject, record.encode(), metadata=headers)
+        stored = await self._bus.publish(subject, payload, metadata=headers)
         return 0 if stored is None else stored.sequence
 
     async def _delete_stray(self, row: TaskRow) -> bool:

@@ -188,13 +188,14 @@ class TaskClerk:
             await self._end_orphaned()
 
     async def _end_orphaned(self) -> None:
-        for worker in await self._database.read(_retired_with_tasks):
+        for agent in await self._database.read(_retired_with_tasks):
+            why = f"the {'worker' if agent.kind == 'worker' else 'agent'} was removed"
             after = 0
             while rows := await self._database.read(
-                lambda store, worker=worker, after=after: store.tasks.open_of(worker, after)
+                lambda store, uid=agent.uid, after=after: store.tasks.open_of(uid, after)
             ):
                 for row in rows:
-                    await self._end(row, TaskState.FAILED, "the worker was removed")
+                    await self._end(row, TaskState.FAILED, why)
                 after = rows[-1].requested_seq
 
     # ── ends ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -372,7 +373,7 @@ def _of_request(row: TaskRow, request: MessageRow | None, worker: Agent | None) 
 
 def _kept_waiting(store: Store, worker: Agent | None) -> bool:
     """Whether messages of the worker delay its requests."""
-    there = worker is not None and worker.kind != "human" and not worker.retired
+    there = worker is not None and worker.kind == "worker" and not worker.retired
     return there and store.pending.keeps_waiting(worker.uid)
 
 
@@ -437,10 +438,10 @@ def _untakable(
     return dead, [row for row, each in zip(rows, found, strict=True) if each.misdirected]
 
 
-def _retired_with_tasks(store: Store) -> list[str]:
-    """The retired workers with open tasks."""
+def _retired_with_tasks(store: Store) -> list[Agent]:
+    """The retired agents with open tasks."""
     known = store.agents.agents_by_uid(store.tasks.counts())
-    return [uid for uid, agent in known.items() if agent.retired]
+    return [agent for agent in known.values() if agent.retired]
 
 
 def _untold(store: Store, after: int) -> list[_Told]:
@@ -465,8 +466,8 @@ def _asking(store: Store) -> list[TaskHead]:
 
 
 def _hears(requester: Agent | None) -> bool:
-    """Whether the requester is told of changes; people read them."""
-    return requester is not None and not requester.retired and requester.kind != "human"
+    """Whether the requester is told of changes; all but workers read them over the API."""
+    return requester is not None and not requester.retired and requester.kind == "worker"
 
 
 def _question(task: TaskHead) -> str:

@@ -38,7 +38,7 @@ from postroom.tasks.requests import Requests
 from postroom.tasks.views import Blocker, Known, TaskEvent, TaskView
 from postroom_a2a.messages import ROLE_USER
 from postroom_a2a.task_state import TaskState
-from postroom_a2a.tasks import Message, answer_in, status_update
+from postroom_a2a.tasks import Message, answer_in, answer_update, status_update
 
 PAGE = 50
 """Tasks or changes of one answer where the caller names no limit."""
@@ -52,7 +52,9 @@ class OrgTaskService:
     Args:
         requests: stores requests for tasks.
         owner: uid of the owner of all workers.
-        blocker: returns why a running worker does nothing for its tasks, "" for no known reason.
+        running: whether that worker runs, so that its sidecar hears of cancels and answers.
+        there: whether that agent, of whatever kind, works or calls.
+        blocker: returns why an agent that is there does nothing for its tasks, "" for no known reason.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class OrgTaskService:
         *,
         running: Callable[[str], bool],
         owner: str = "",
+        there: Callable[[str], bool],
         blocker: Blocker = lambda _: "",
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: secrets.token_hex(16),
@@ -76,6 +79,7 @@ class OrgTaskService:
         self._requests = requests
         self._running = running
         self._owner = owner
+        self._there = there
         self._kept_by = blocker
         self._clock = clock
         self._new_id = new_id
@@ -160,6 +164,18 @@ class OrgTaskService:
         task = ref if named else (await self.find(ref, only)).id
         known = await self._until(task, done, timeout)
         return replace(await self._show(known), timed_out=not done(known))
+
+    async def reached(self, ref: str, seq: int, timeout: float, only: str = "") -> TaskView:
+        """The task once its record at `seq`, or a later one, is folded; after `timeout` seconds as it is, with
+        `timed_out`; `only` as in `find`.
+
+        Raises:
+            Refused: too many callers wait.
+        """
+        named = TASK_ID.fullmatch(ref) and not only
+        task = ref if named else (await self.find(ref, only)).id
+        known = await self._until(task, lambda known: known.row.seq >= seq, timeout)
+        return replace(await self._show(known), timed_out=known.row.seq < seq)
 
     async def listed(
         self,
@@ -300,6 +316,8 @@ class OrgTaskService:
         message = replace(said, thread=row.context_id).message(new, ROLE_USER)
         message["taskId"] = row.id
         self._check_answer(row, message)
+        if not await self._is_run(row.worker):
+            return await self._take_answer(row, message)
         payload = priority.encode(Input(row.id, message))
         await self._bus.publish(subjects.priority(row.worker, self._voice(row, by)), payload)
         running = self._running(row.worker)
@@ -311,6 +329,31 @@ class OrgTaskService:
         on_its_way = f"the answer is on its way to @{nick}"
         waits = f"@{nick} is offline: the answer waits for its next start"
         return replace(view, detail=on_its_way if running else waits)
+
+    async def _is_run(self, worker: str) -> bool:
+        """Whether Postroom runs that agent, so that it has a sidecar with a priority lane."""
+        agent = await self._database.point(lambda store: store.agents.agent_by_uid(worker))
+        return agent is None or agent.kind == "worker"
+
+    async def _take_answer(self, row: TaskRow, message: Message) -> TaskView:
+        """Write the answer as its worker's sidecar would, for an agent that has none."""
+        known = TaskRecord(
+            json.loads(row.snapshot),
+            row.request,
+            row.requester,
+            None,
+            row.attempt,
+            row.lost,
+            row.worker,
+        )
+        event = answer_update(known.task, self._clock(), message)
+        try:
+            stored = await self._chain.append(row, known.then(event, heard=message))
+        except LostUpdate as error:
+            raise Conflict(
+                "the task has changed meanwhile", remedy=f"postroom task show {row.id[:8]}"
+            ) from error
+        return await self.reached(row.id, stored, FOLD_WAIT)
 
     async def fail_at_work(self, worker: str, why: str) -> None:
         """End the running task of `worker` as failed: the worker was ended for good, and a new attempt would end the
@@ -421,7 +464,7 @@ class OrgTaskService:
 
     def blocker(self, worker: str) -> str:
         """Why a worker does nothing for its tasks now, "" for no known reason."""
-        return self._kept_by(worker) if self._running(worker) else "is offline"
+        return self._kept_by(worker) if self._there(worker) else "is offline"
 
 
 def _unknown(ref: str) -> NotFound:

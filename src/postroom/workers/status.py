@@ -66,13 +66,18 @@ class WorkerStates:
         run, said = self._workers.run_of(uid), self._presence.of(uid)
         return state_of(desired, run, said, self._now(), self._workers.failure(uid) or why)
 
-    def online(self, uid: str) -> bool:
+    def there(self, uid: str) -> bool:
         """Whether the worker runs and reported so a moment ago."""
         return self.of(uid)[0] in ONLINE
 
+    def seen_at(self, uid: str) -> float | None:
+        """The instant of its last status message, None for none."""
+        said = self._presence.of(uid)
+        return None if said is None else said.at
+
     def cards(self) -> dict[str, Card | None]:
         """The card of each worker that was started in this process, None while it is not online."""
-        return {uid: run.card if self.online(uid) else None for uid, run in self._workers.runs()}
+        return {uid: run.card if self.there(uid) else None for uid, run in self._workers.runs()}
 
     def blocker(self, uid: str) -> str:
         """Why worker `uid` does not work on its tasks; "" if it does, or that is not known."""

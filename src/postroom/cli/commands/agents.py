@@ -1,35 +1,186 @@
-"""`postroom agents`."""
+"""`postroom agents`: list and show who has an address; add and remove agents that Postroom does not run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from postroom.cli.completion import agents
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import Cell, print_json, print_table
+from postroom.errors import EnvironmentFault, InvalidInput
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.protocol.shapes import Listed
 
 HEAD = ("NICK", "KIND", "STATE", "SKILLS", "DESCRIPTION")
+KINDS = ("human", "worker", "external", "service")
+SCOPES = ("read", "send", "task", "operate", "admin")
 
 
-@click.command("agents")
+@click.group("agents", invoke_without_command=True)
 @click.option("--skill", default="", metavar="S", help="Only agents that have this skill.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only agents of this kind.")
 @json_option
 @state_option()
-def command(skill: str, as_json: bool) -> None:
+@click.pass_context
+def command(ctx: click.Context, skill: str, kind: str | None, as_json: bool) -> None:
+    """List everybody with an address, and what their Agent Cards say.
+
+    People, workers, and agents that Postroom does not run: those are added here.
+    """
+    if ctx.invoked_subcommand is None:
+        _list(skill, kind or "", as_json)
+
+
+@command.command("list", short_help="List everybody with an address.")
+@click.option("--skill", default="", metavar="S", help="Only agents that have this skill.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only agents of this kind.")
+@json_option
+@state_option()
+def list_(skill: str, kind: str | None, as_json: bool) -> None:
     """List everybody with an address, and what their Agent Cards say."""
+    _list(skill, kind or "", as_json)
+
+
+def _list(skill: str, kind: str, as_json: bool) -> None:
     with connect() as client:
-        found = client.agents(skill=skill)
+        found = client.agents(skill=skill, kind=kind)
     if as_json:
         print_json({"agents": found})
     elif found:
         print_table(HEAD, [_row(agent) for agent in found], cut=("DESCRIPTION", "SKILLS"))
-    else:
+    elif skill:
         click.echo(f"nobody has the skill {one_line(skill, 80)}")
+    else:
+        click.echo("nobody")
+
+
+@command.command("show", short_help="Show one agent.")
+@click.argument("agent", metavar="@NICK", shell_complete=agents)
+@json_option
+@state_option()
+def show(agent: str, as_json: bool) -> None:
+    """Show who @NICK is, whether it is there, and what it can do."""
+    with connect() as client:
+        found = client.agent(agent)
+    if as_json:
+        print_json(found)
+        return
+    state = "online" if found["online"] else "offline"
+    click.echo(f"@{found['nick']}: {found['kind']}, {state}")
+    click.echo(f"uid          {found['uid']}")
+    click.echo(f"last seen    {found['seen_at'] or '-'}")
+    if (card := found["card"]) is None:
+        return
+    click.echo(f"description  {one_line(card['description'], 300)}")
+    click.echo(f"takes        {one_line(', '.join(card['defaultInputModes']), 300)}")
+    for skill in card["skills"]:
+        click.echo(f"skill        {one_line(skill['id'])}: {one_line(skill['description'], 300)}")
+
+
+@command.command("add", short_help="Give an agent that Postroom does not run an address and a key.")
+@click.argument("nick")
+@click.option("--external", "kind", flag_value="external", help="An agent of somebody else.")
+@click.option("--service", "kind", flag_value="service", help="A program of yours.")
+@click.option(
+    "--card",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="What its Agent Card says of it (JSON).",
+)
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice(SCOPES),
+    help="Of its key; may be repeated.",
+)
+@click.option(
+    "--key-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the key there, for you alone, and do not show it.",
+)
+@json_option
+@state_option()
+def add(
+    nick: str,
+    kind: str | None,
+    card: Path | None,
+    scopes: tuple[str, ...],
+    key_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Give the agent NICK an address, an inbox and a key, with which it calls the HTTP API.
+
+    The key is shown once. Without --scope it may read, send, and take and give tasks.
+    """
+    if kind is None:
+        raise InvalidInput(
+            "only agents that Postroom does not run are added",
+            remedy=f"postroom agents add {nick} --external; a worker: postroom spawn FILE",
+        )
+    said = _card(card) if card is not None else None
+    file = _private(key_file) if key_file is not None else None
+    try:
+        with connect() as client:
+            made = client.add_agent(nick, kind=kind, card=said, scopes=scopes)
+    except BaseException:
+        if key_file is not None and file is not None:
+            os.close(file)
+            key_file.unlink(missing_ok=True)
+        raise
+    if file is not None:
+        with os.fdopen(file, "w") as opened:
+            opened.write(made["key"].pop("key") + "\n")
+    if as_json:
+        print_json(made)
+        return
+    click.echo(f"added @{made['nick']} ({made['kind']}), uid {made['uid']}")
+    if key_file is not None:
+        click.echo(f"its key is in {one_line(str(key_file))}")
+    else:
+        click.echo(f"its key, shown this once: {made['key']['key']}")
+
+
+@command.command("remove", short_help="Take such an agent's address and keys away.")
+@click.argument("agent", metavar="@NICK", shell_complete=agents)
+@json_option
+@state_option()
+def remove(agent: str, as_json: bool) -> None:
+    """Take the address and the keys of @NICK away for ever; what waits for it ends."""
+    with connect() as client:
+        gone = client.remove_agent(agent)
+    if as_json:
+        print_json(gone)
+    else:
+        click.echo(f"removed @{gone['nick']}")
+
+
+def _card(path: Path) -> dict[str, Any]:
+    try:
+        card = json.loads(path.read_bytes())
+    except OSError as error:
+        raise EnvironmentFault(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{path} is not JSON: {error}") from error
+    if not isinstance(card, dict):
+        raise InvalidInput(f"{path} is no Agent Card: it is not an object")
+    return card
+
+
+def _private(path: Path) -> int:
+    """A new file that only its owner may read, before there is a key to lose."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise EnvironmentFault(f"{path} cannot be made: {error.strerror}") from error
 
 
 def _row(agent: Listed) -> list[Cell]:
@@ -38,13 +189,7 @@ def _row(agent: Listed) -> list[Cell]:
     return [
         Cell(f"@{agent['nick']}"),
         Cell(agent["kind"]),
-        _state(agent["online"]),
+        Cell("online", "green") if agent["online"] else Cell("offline", dim=True),
         Cell(one_line(skills, 40) or "-"),
         Cell(one_line(card["description"], 80) if card else ""),
     ]
-
-
-def _state(online: bool | None) -> Cell:
-    if online is None:
-        return Cell("-")
-    return Cell("online", "green") if online else Cell("offline", dim=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -11,6 +11,7 @@ from fastapi.responses import StreamingResponse
 from postroom.control import sse
 from postroom.control.bodies import AckBody
 from postroom.control.hot_routes import hot
+from postroom.control.in_flight import acted_on
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.errors import NotFound
@@ -24,6 +25,9 @@ Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Past = Annotated[int | None, Query(ge=0)]
 Sequence = Annotated[int, Query(ge=0)]
 Seconds = Annotated[float, Query(ge=0, le=LONGEST_WAIT)]
+
+AUDITED = 16
+"""Ids of one acknowledgement that the audit log shows."""
 
 
 def router(parts: Parts) -> APIRouter:
@@ -56,17 +60,21 @@ def router(parts: Parts) -> APIRouter:
         async def read(past: int) -> list[Mail]:
             return await inboxes.past(me.uid, past, unread=True, limit=sse.PAGE)
 
-        events: AsyncIterator[str] = sse.follow(
-            parts.changes, [of_agent(me.uid)], "mail", after, read
-        )
+        async def events() -> AsyncGenerator[str]:
+            found = sse.follow(parts.changes, [of_agent(me.uid)], "mail", after, read)
+            with parts.callers.waiting(me.uid):
+                async for event in found:
+                    yield event
+
         headers = {"Cache-Control": "no-store"}
-        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+        return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
     @routes.post("/inbox/ack")
     @hot
     @needs(Scope.SEND)
     async def acknowledge(body: AckBody, me: Caller) -> dict[str, Any]:
         done = await inboxes.acknowledge(me.uid, body.ids, State(body.state))
+        acted_on(about=" ".join(body.ids[:AUDITED]))
         return {"messages": [mail.as_json() for mail in done.mails], "unknown": done.unknown}
 
     @routes.post("/messages/{message_id}/seen")
@@ -77,6 +85,7 @@ def router(parts: Parts) -> APIRouter:
         done = await inboxes.acknowledge(me.uid, [named], State.SEEN)
         if not done.mails:
             raise NotFound(f"there is no message {named!r} to you")
+        acted_on(message=named)
         return done.mails[0].as_json()
 
     return routes

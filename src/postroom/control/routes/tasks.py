@@ -75,11 +75,14 @@ def router(parts: Parts) -> APIRouter:
     async def show(
         task: str,
         me: Caller,
-        wait: Literal["", "final", "settled"] = "",
+        wait: Literal["", "final", "settled", "changed"] = "",
+        after: Sequence = 0,
         timeout: Seconds = 30.0,
     ) -> Mapping[str, Any]:
         if not wait:
             return (await tasks.get(task, me.only)).as_json()
+        if wait == "changed":
+            return (await tasks.reached(task, after + 1, timeout, me.only)).as_json()
         return (await tasks.wait(task, timeout, settled=wait == "settled", only=me.only)).as_json()
 
     @routes.get("/{task}/events")

@@ -1,0 +1,128 @@
+"""Agents that Postroom does not run: external ones and services, each with an address, an inbox and a card."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from postroom import __version__
+from postroom.directory.agents import Directory
+from postroom.directory.callers import Callers
+from postroom.directory.cards import Card, outside_card, read_given
+from postroom.errors import InvalidInput
+from postroom.store.agents import Agent
+from postroom.store.database import Database, Store
+
+KINDS = ("external", "service")
+
+
+class OutsideAgents:
+    """Adds and removes them, and keeps their cards.
+
+    Args:
+        changed: called when a card has changed.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        directory: Directory,
+        callers: Callers,
+        changed: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._database = database
+        self._directory = directory
+        self._callers = callers
+        self._changed = changed
+        self._clock = clock
+        self._cards: dict[str, Card] = {}
+
+    async def open(self) -> None:
+        """Read the cards."""
+        given = await self._database.read(lambda store: store.cards.all_cards())
+        for agent in await self._directory.all():
+            if agent.kind in KINDS:
+                self._cards[agent.uid] = _card(agent, json.loads(given.get(agent.uid, "{}")))
+
+    async def add(
+        self,
+        nick: str,
+        kind: str,
+        card: Mapping[str, Any] | None = None,
+        also: Callable[[Store, Agent], None] = lambda _store, _agent: None,
+    ) -> Agent:
+        """Give an agent its address.
+
+        Args:
+            card: what its Agent Card says of it (`cards.read_given`).
+            also: writes further rows in the same transaction, such as its key.
+
+        Raises:
+            InvalidInput, MessageTooLarge: the kind or the card is not valid.
+            InvalidName, NameTaken: as `Directory.register`.
+        """
+        if kind not in KINDS:
+            raise InvalidInput(f"an agent that is added is one of {', '.join(KINDS)}")
+        given = read_given(card or {}, "", nick)
+
+        def store(store: Store, agent: Agent) -> None:
+            store.cards.set_card(agent.uid, json.dumps(given), agent.created_at)
+            also(store, agent)
+
+        agent = await self._directory.register(nick, kind, also=store)
+        self._cards[agent.uid] = _card(agent, given)
+        self._changed()
+        return agent
+
+    async def resolve(self, ref: str) -> Agent:
+        """The agent with that nick or uid, which Postroom does not run.
+
+        Raises:
+            UnknownRecipient: no agent has that name.
+            InvalidInput: it is a worker or a person.
+        """
+        agent = await self._directory.resolve(ref)
+        if agent.kind not in KINDS:
+            how = {"worker": f"postroom remove {agent.nick}"}.get(agent.kind, "")
+            raise InvalidInput(f"@{agent.nick} is a {agent.kind}, and was not added", remedy=how)
+        return agent
+
+    async def set_card(self, ref: str, card: Mapping[str, Any]) -> Agent:
+        """Give an agent another card.
+
+        Raises:
+            InvalidInput, MessageTooLarge: the card is not valid.
+        """
+        agent = await self.resolve(ref)
+        given, now = read_given(card, agent.uid, agent.nick), self._clock()
+        await self._database.write(
+            lambda store: store.cards.set_card(agent.uid, json.dumps(given), now)
+        )
+        self._cards[agent.uid] = _card(agent, given)
+        self._changed()
+        return agent
+
+    async def forget(self, agent: Agent) -> None:
+        """Drop the card of an agent that is retired."""
+        await self._database.write(lambda store: store.cards.remove_card(agent.uid))
+        self._callers.forget(agent.uid)
+        self._cards.pop(agent.uid, None)
+        self._changed()
+
+    def cards(self, uid: str = "") -> dict[str, Card]:
+        """The cards by uid, of one agent or of all."""
+        if not uid:
+            return dict(self._cards)
+        return {uid: self._cards[uid]} if uid in self._cards else {}
+
+    def live_cards(self) -> dict[str, Card | None]:
+        """The card of each agent, None while it is not there."""
+        there = self._callers.there
+        return {uid: card if there(uid) else None for uid, card in self._cards.items()}
+
+
+def _card(agent: Agent, given: Mapping[str, Any]) -> Card:
+    return outside_card(agent.uid, agent.nick, agent.kind, given, version=__version__)

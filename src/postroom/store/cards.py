@@ -1,0 +1,31 @@
+"""The Agent Cards of agents that Postroom does not run, as they were given."""
+
+from __future__ import annotations
+
+from sqlalchemy import bindparam, delete, select
+
+from postroom.store.schema import agent_cards
+from postroom.store.session import Session, prepared, upsert
+
+_ALL = prepared(select(agent_cards.c.uid, agent_cards.c.card))
+_SET = upsert(agent_cards, ["uid"], ["card", "updated_at"])
+_REMOVE = prepared(delete(agent_cards).where(agent_cards.c.uid == bindparam("who")))
+
+
+class CardStore:
+    """Cards by the uid of their agent."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def all_cards(self) -> dict[str, str]:
+        """Every card, as JSON text."""
+        return dict(self._session.rows(_ALL))
+
+    def set_card(self, uid: str, card: str, at: float) -> None:
+        """Store the card of an agent in place of the one that it had."""
+        self._session.run(_SET, {"uid": uid, "card": card, "updated_at": at})
+
+    def remove_card(self, uid: str) -> None:
+        """Forget the card of an agent."""
+        self._session.run(_REMOVE, {"who": uid})
