@@ -238,6 +238,7 @@ def test_they_use_its_workers_as_its_owner_does(
     assert "you said: hi" in anna.run("send", "@echo", "hi", "--wait", "answered")
     assert "you said: work" in ben.run("delegate", "@echo", "work", "--wait")
     assert [task["text"] for task in ben.json("task", "list", "--all")["tasks"]] == ["work"]
+    assert anna.json("task", "list", "--all")["tasks"] == []
 
 
 def test_a_file_goes_from_a_worker_to_a_person_to_another_worker_with_its_type(
