@@ -21,7 +21,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.e2e.conftest import DEADLINE, EXAMPLES, PostRoom
+from tests.e2e.conftest import DEADLINE, EXAMPLES, PostRoom, until
 from tests.prefork import prefork
 
 pytestmark = pytest.mark.requirement("login-used-as-owner")
@@ -62,23 +62,27 @@ for line in map(json.loads, sys.stdin):
         print(json.dumps({"type": "reply", "to": line["id"], "text": text}), flush=True)
 """
 
-PERSON = """
-import asyncio, sys
+COUNTER = """
+import asyncio
 from postroom import Agent, File
 
 async def main():
     async with Agent() as me:
-        await me.send("@maker", "a chart, please")
+        @me.task
+        async def count(task):
+            (file,) = [part for part in task.parts if part.kind == "file"]
+            words = len((await file.read()).split())
+            return f"{words} words", File(b"[]", name="words.json")
+
         async for message in me:
-            files = [part for part in message.parts if part.kind == "file"]
-            if files:
-                break
-        saved = await files[0].save(sys.argv[1])
-        print((await me.ask("@reader", "what is it?", File(saved))).text)
+            await message.reply(f"you said: {message.text}")
+            if message.text == "end":
+                await message.seen()
+                return
 
 asyncio.run(main())
 """
-"""What a person's own program does, with the key of their login and nothing else."""
+"""An agent that Postroom does not run, with the key of its login and nothing else."""
 
 
 @dataclass
@@ -113,31 +117,35 @@ class Elsewhere:
     def json(self, *words: str) -> Any:
         return json.loads(self.run(*words, "--json"))
 
-    def program(self, text: str, *words: str) -> str:
-        """Run a program of theirs to its end; its output."""
-        done = self._inside(("-c", text, *words), "")
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+    @contextlib.contextmanager
+    def running(self, program: str) -> Generator[None]:
+        """A program of theirs, which ends by itself."""
+        process = subprocess.Popen(self._python("-c", program), env=self.env, cwd=self.home)
+        try:
+            yield
+            assert process.wait(DEADLINE) == 0
+        finally:
+            process.kill()
+            process.wait(DEADLINE)
 
     def _call(self, words: tuple[str, ...], given: str | None) -> subprocess.CompletedProcess[str]:
         if not self._place.namespace:
             return prefork().run(list(words), self.env, given, DEADLINE)
-        return self._inside(("-m", "postroom", *words), given or "")
-
-    def _inside(self, words: tuple[str, ...], given: str) -> subprocess.CompletedProcess[str]:
-        """Run Python on that machine."""
-        name = self._place.namespace
-        before = ("ip", "netns", "exec", name) if name else ()
         return subprocess.run(
-            (*before, sys.executable, *words),
+            self._python("-m", "postroom", *words),
             env=self.env,
-            input=given,
+            input=given or "",
             cwd=self.home,
             text=True,
             capture_output=True,
             timeout=DEADLINE,
             check=False,
         )
+
+    def _python(self, *words: str) -> list[str]:
+        """Python on that machine."""
+        name = self._place.namespace
+        return [*(("ip", "netns", "exec", name) if name else ()), sys.executable, *words]
 
 
 @contextlib.contextmanager
@@ -247,11 +255,37 @@ def test_a_file_goes_from_a_worker_to_a_person_to_another_worker_with_its_type(
     for name, program in (("maker", MAKER), ("reader", READER)):
         text = TEMPLATE.format(name=name)
         open_room.run("spawn", open_room.template(text, name, **{name: program}))
-    ben = people[1]
+    ben, folder = people[1], people[1].home / "files"
     ben.run("inbox")
+    ben.run("send", "@maker", "a chart, please")
+    until(lambda: ben.json("inbox")["messages"])
+    ben.run("inbox", "--out", str(folder))
+    (chart,) = folder.rglob("*.svg")
+    assert chart.stat().st_size == 120_000
 
-    assert ben.program(PERSON, str(ben.home)) == "chart.svg image/svg+xml 120000\n"
-    assert (ben.home / "chart.svg").stat().st_size == 120_000
+    said = ben.run("send", "@reader", "what?", "--file", str(chart), "--wait", "answered")
+    assert said == "chart.svg image/svg+xml 120000\n"
+
+
+def test_an_agent_of_somebody_else_takes_messages_and_tasks_from_there(
+    open_room: PostRoom, place: Place, people: tuple[Elsewhere, Elsewhere]
+) -> None:
+    key = open_room.scratch / "counter.key"
+    open_room.run("agents", "add", "counter", "--external", "--key-file", str(key))
+    counter, anna = Elsewhere(place, open_room.scratch / "counter"), people[0]
+    login(open_room, counter, key.read_text())
+    (anna.home / "text.txt").write_text("three small words")
+    out = anna.home / "results"
+
+    with counter.running(COUNTER):
+        assert "you said: hi" in anna.run("send", "@counter", "hi", "--wait", "answered")
+        words = ("delegate", "@counter", "count", "--file", str(anna.home / "text.txt"))
+        task = anna.json(*words)["id"]
+        anna.run("task", "watch", task)
+        anna.run("task", "get", task, "--out", str(out))
+        anna.run("send", "@counter", "end", "--wait", "answered")
+    results = {path.name: path.read_text() for path in out.iterdir()}
+    assert results == {"result.txt": "3 words", "words.json": "[]"}
 
 
 def test_a_revoked_key_is_dead_on_the_next_call(
