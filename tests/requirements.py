@@ -64,6 +64,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "mail-states-forward": "A message ends seen, answered or dead; its state only moves forward, and its end stays.",
         "mail-receipt-proven": "Only the recipient and the control plane report on a message or declare it dead.",
         "sidecar-delivered-read": "`delivered` means that the agent's process has read it, `seen` that the agent has confirmed it.",
+        "mail-content-whole": "Parts with their media types, subject and thread arrive as they were said, in messages, posts, tasks, answers and requeued letters.",
+        "mail-content-refused": "What a recipient's card does not take, or nobody could read, is refused with the part named, before anything is stored.",
+        "mail-search-own": "A search by words, thread or agent finds what the principal may see, and nothing else.",
         "mail-unknown-refused": "A message to nobody is refused at once; one to a retired agent, or past its time, is dead with that reason.",
     },
     ("Tasks", "docs/howto.md#an-agent-that-postroom-does-not-run"): {
@@ -121,6 +124,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "http-flood-refused": "Beyond its limit of connections the API answers 503 and goes on serving the others.",
         "http-worker-unforgeable": "No route, path, header or framing makes a request one of another worker or of the operator.",
         "text-controls-stripped": "Hostile text cannot act on a terminal or forge a line.",
+        "file-names-harmless": "A file keeps the folder that it is saved into and replaces none unasked, whatever name an agent gave it.",
     },
     ("Identity", "docs/security.md#revocation-and-rotation"): {
         "identity-revocation-everywhere": "Every server cuts a revoked agent within 2 s and never lets it in again; nobody else is disturbed.",

@@ -16,7 +16,7 @@ from postroom.tasks.rules import ORDER
 from postroom_a2a.messages import ROLE_AGENT, ROLE_USER, text_message
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import apply, artifact_update, file_artifact, new_task
-from tests.mail.log import ALICE, BOB, EVE, Record, Rows, envelope, inbox
+from tests.mail.log import ALICE, BOB, EVE, Record, Rows, envelope, inbox, post
 from tests.tasks.log import FIRST, RULES, TASK, next_of, request, stored
 
 ALL = together(RULES, rules.RULES)
@@ -122,3 +122,19 @@ def test_what_is_named_is_kept_and_what_is_not_is_found_when_it_is_old():
         fold_all(rows, message(1, ALICE, BOB))
         assert rows.store.blobs.unnamed_before(2.0) == []
         assert not rows.store.blobs.forget_unnamed(NAME, 2.0)
+
+
+@pytest.mark.requirement("blob-readers-named")
+def test_a_post_passes_a_blob_on_to_everybody_if_its_sender_may_read_it():
+    with Rows() as rows:
+        upload(rows.store, ALICE)
+        fold_all(rows, named(1, BOB), named(2, ALICE, to="#other"))
+        assert readers(rows.store) == [ALICE]
+        fold_all(rows, named(3, ALICE))
+        assert readers(rows.store) == [ALICE, BOB, EVE]
+
+
+def named(seq: int, sender: str, to: str = "#main") -> Record:
+    """A post in the feed of `main`; with another `to` one that does not count."""
+    said = replace(envelope(f"p{seq}", to), message={"parts": [{"url": blob_url(NAME)}]})
+    return post(seq, said, sender=sender)

@@ -25,7 +25,7 @@ def dead(**changes: object) -> dict[str, object]:
         "reason": "expired",
         "attempts": 3,
         "at": "2023-11-14T22:13:20.000Z",
-        "subject": "worker.x.inbox.y",
+        "bus_subject": "worker.x.inbox.y",
         "requeued_as": None,
     } | changes
 

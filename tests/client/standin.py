@@ -202,6 +202,9 @@ def mail(number: int, text: str, **changes: Any) -> dict[str, Any]:
         "from": ME,
         "to": BOB,
         "text": text,
+        "parts": [{"text": text}],
+        "subject": "",
+        "thread": None,
         "state": "accepted",
         "reason": "",
         "expects_reply": True,
@@ -226,6 +229,9 @@ def post(number: int, text: str, sender: dict[str, str] = BOB) -> dict[str, Any]
         "project": "main",
         "from": sender,
         "text": text,
+        "parts": [{"text": text}],
+        "subject": "",
+        "thread": None,
         "at": at,
     }
 

@@ -35,8 +35,8 @@ def test_each_route_of_tasks_is_called_as_the_contract_says(standin: Standin, cl
     standin.answer("POST /v1/tasks/ab12cd34/answer", task())
     standin.answer("GET /v1/workers/bob/agent-card.json", {"name": "bob"})
 
-    assert client.delegate("go", to="@bob", skill="s", key="k", context="c")["id"] == TASK
-    body = {"text": "go", "key": "k", "to": "@bob", "skill": "s", "context": "c"}
+    assert client.delegate("go", to="@bob", skill="s", key="k", thread="c")["id"] == TASK
+    body = {"text": "go", "key": "k", "to": "@bob", "skill": "s", "thread": "c"}
     assert standin.requests[-1].body == body
     assert client.tasks(limit=3) == [task()]
     assert standin.requests[-1].query == {"limit": "3"}

@@ -61,7 +61,9 @@ async def test_a_wait_ends_when_the_task_does_and_shows_what_was_made(shared: Ta
         assert (asked["state"], asked["detail"]) == ("input-required", "which?")
         done = final.result()
         assert (done["state"], done["status_text"], done["final"]) == ("completed", "done", True)
-        assert done["artifacts"] == [{"id": "a1", "name": "result", "text": "the result"}]
+        assert done["artifacts"] == [
+            {"id": "a1", "name": "result", "text": "the result", "parts": [{"text": "the result"}]}
+        ]
         assert "timed_out" not in done
 
 

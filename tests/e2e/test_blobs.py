@@ -109,7 +109,7 @@ def test_a_large_artifact_reaches_another_worker_and_the_person_and_no_memory(ro
         t for t in room.json("task", "list", "--all")["tasks"] if t["worker"]["nick"] == "fetcher"
     ]
     shown = room.run("task", "show", task["id"])
-    assert "big.bin (5.2 MB, application/octet-stream)" in shown
+    assert "file big.bin, 5.2 MB, application/octet-stream" in shown
     assert f"postroom blob get {url} -o big.bin" in shown
     target = room.scratch / "mine.bin"
     room.run("blob", "get", url, "-o", str(target))

@@ -6,8 +6,10 @@ import base64
 
 import pytest
 
+from postroom.errors import InvalidInput
 from postroom.protocol.parts import (
     MAX_FILE_NAME,
+    bytes_of,
     file_name,
     kind_of,
     media_type_of,
@@ -32,6 +34,8 @@ RAW = base64.b64encode(b"12345").decode()
         ),
         ({"url": "blob:sha256:0"}, "file", "application/octet-stream", None),
         ({"raw": RAW, "mediaType": "image/png"}, "file", "image/png", 5),
+        ({"raw": "-_8", "data": None}, "file", "application/octet-stream", 2),
+        ({"url": "x", "data": None}, "file", "application/octet-stream", None),
         ({"raw": ""}, "file", "application/octet-stream", 0),
         ({"hologram": 1}, "", "application/octet-stream", None),
         ({"hologram": 1, "mediaType": "model/x"}, "", "model/x", None),
@@ -78,6 +82,17 @@ def test_a_long_name_is_cut_before_its_end(stated: str):
     assert MAX_FILE_NAME - 4 < len(name.encode()) <= MAX_FILE_NAME
     if "." in stated[-4:]:
         assert name.endswith(stated[-4:])
+
+
+@pytest.mark.parametrize("raw", ["+/8=", "-_8=", "+/8", "-_8"])
+def test_the_bytes_of_a_part_are_read_in_both_alphabets(raw: str):
+    assert bytes_of(raw) == b"\xfb\xff"
+
+
+def test_what_is_not_base64_is_refused():
+    for raw in ("a", "ä", "a b=", "+/8=x"):
+        with pytest.raises(InvalidInput):
+            bytes_of(raw)
 
 
 def test_a_part_without_a_name_has_none():

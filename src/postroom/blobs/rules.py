@@ -1,9 +1,9 @@
 """Folds from the log who may read a blob.
 
 A message that names a blob gives its recipient the right to read it, if the sender has that right. A record of a task
-does the same, from its worker to the task's requester, and an announcement for everybody of the organisation. Naming
-a blob that one may not read gives nobody anything, so no agent can gain a blob by guessing its hash. A request is no
-way around that, although its worker repeats it in the history of the task.
+does the same, from its worker to the task's requester; a post and an announcement, for everybody of the organisation.
+Naming a blob that one may not read gives nobody anything, so no agent can gain a blob by guessing its hash. A request
+is no way around that, although its worker repeats it in the history of the task.
 """
 
 from __future__ import annotations
@@ -38,6 +38,15 @@ def _fold_message(store: Store, record: Message) -> Sequence[Change]:
     return ()
 
 
+def _fold_post(store: Store, record: Message) -> Sequence[Change]:
+    """A post, if it counted: then a row has its sequence. Everybody of the organisation may read a feed."""
+    if _NAME in record.payload and store.records.has_post(record.sequence):
+        said = subjects.parse(record.subject)
+        named = named_in(Envelope.decode(record.payload).message)
+        store.blobs.pass_on(named, said.sender, EVERYBODY)
+    return ()
+
+
 def _fold_announcement(store: Store, record: Message) -> Sequence[Change]:
     """An announcement, if it counted: then a row has its sequence."""
     if _NAME in record.payload and store.announcements.has(record.sequence):
@@ -67,7 +76,8 @@ def _of_worker(store: Store, task_id: str) -> list[Any]:
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "INBOX": (_fold_message,),
+    "FEED": (_fold_post,),
     "TASKS": (_fold_record,),
     "OUTBOX": (_fold_announcement,),
 }
-"""These run after the rules of tasks and of announcements, which decide whether a record counts."""
+"""These run after the rules of posts, tasks and announcements, which decide whether a record counts."""

@@ -15,7 +15,7 @@ import click
 
 from postroom.cli.arguments import text_argument
 from postroom.cli.options import Decorated
-from postroom.cli.tasks.lines import size_of
+from postroom.cli.output import size_of
 from postroom.cli.waiting import SLOW
 from postroom.client.files import media_type_for
 from postroom.errors import InvalidInput, MessageTooLarge
@@ -156,7 +156,9 @@ def _opened(path: str) -> Generator[BinaryIO]:
     if path == "-":
         if sys.stdin is None:
             raise InvalidInput("there is no standard input")
-        yield sys.stdin.buffer
+        # Not `sys.stdin.buffer`, which has noted at the start whether it can be read twice.
+        with open(sys.stdin.fileno(), "rb", closefd=False) as file:
+            yield file
         return
     try:
         file = Path(path).open("rb")  # noqa: SIM115 (closed below)

@@ -137,6 +137,16 @@ def span(seconds: float) -> str:
     return f"{whole} s"
 
 
+def size_of(size: int | None) -> str:
+    """`4.8 MB` for a number of bytes; `unknown size` for None."""
+    if size is None:
+        return "unknown size"
+    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} bytes"
+
+
 def clock(at: str, now: float) -> str:
     """Local time of day of an RFC 3339 time, with the date unless it is today's."""
     then = time.localtime(parse_time(at))

@@ -80,6 +80,7 @@ SUMMARIES = {
     "task": "List, watch, answer and cancel tasks.",
     "receipt": "Show how far a message has come, or wait for it.",
     "inbox": "Show the messages to you.",
+    "search": "Find messages by words, thread or agent.",
     "announce": "Announce something to everybody.",
     "outbox": "Show or follow what an agent has announced.",
     "chat": "Talk in a project or with one agent, line by line.",

@@ -11,9 +11,10 @@ import click
 
 from postroom.cli.options import Decorated
 from postroom.cli.output import print_json
+from postroom.cli.parts import print_content
 from postroom.errors import PostroomError, Refused, RequestTimeout
 from postroom.protocol.receipts import Reason, State, reached
-from postroom_a2a.text import one_line, printable
+from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
@@ -111,7 +112,10 @@ def await_milestone(
         raise
     answer = mail["answer"] if milestone == "answered" else None
     if not as_json:
-        click.echo(printable(answer["text"]) if answer else receipt_line(mail))
+        if answer:
+            print_content(answer)
+        else:
+            click.echo(receipt_line(mail))
     if answer:
         client.mark_seen(answer["id"])  # after it was shown: click writes at once
 

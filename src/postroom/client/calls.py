@@ -7,7 +7,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from postroom.client.rules import PERHAPS_DONE, Query
@@ -54,6 +54,16 @@ def task_ref(ref: str) -> str:
 def given(**values: str | float | None) -> dict[str, Any]:
     """Those of `values` that are set."""
     return {name: value for name, value in values.items() if value not in ("", None)}
+
+
+Part = Mapping[str, Any]
+"""A part of a message, as A2A 1.0 JSON."""
+
+
+def said(text: str, parts: Sequence[Part], subject: str = "", thread: str = "") -> dict[str, Any]:
+    """The fields of a body that say something."""
+    body: dict[str, Any] = {"parts": [dict(part) for part in parts]} if parts else {}
+    return body | given(text=text, subject=subject, thread=thread)
 
 
 class Calls:
@@ -269,7 +279,15 @@ class TaskCalls(Calls):
     """
 
     def delegate(
-        self, text: str, *, to: str = "", skill: str = "", key: str = "", context: str = ""
+        self,
+        text: str = "",
+        *,
+        to: str = "",
+        skill: str = "",
+        key: str = "",
+        parts: Sequence[Part] = (),
+        subject: str = "",
+        thread: str = "",
     ) -> Task:
         """Give an agent a task; it is on disk when this returns, even if the agent is offline.
 
@@ -278,10 +296,12 @@ class TaskCalls(Calls):
             skill: of the agent's card.
             key: idempotency key: one key and one agent give one task. Without one a new key is made, so that a
                 repeated attempt requests nothing twice.
-            context: id of the conversation that the task belongs to.
+            parts: further parts (A2A 1.0), after the text.
+            subject: one line.
+            thread: id of the conversation that the task belongs to.
         """
-        body = {"text": text, "key": key or new_key()}
-        body |= given(to=to, skill=skill, context=context)
+        body = said(text, parts, subject, thread) | {"key": key or new_key()}
+        body |= given(to=to, skill=skill)
         return self._post_keyed("/v1/tasks", body)
 
     def tasks(
@@ -333,15 +353,17 @@ class TaskCalls(Calls):
         path = f"/v1/tasks/{task_ref(ref)}/cancel"
         return self._post(path, body, repeatable=True, extra_time=timeout)
 
-    def answer_task(self, ref: str, text: str) -> Task:
-        """Answer the question of a task.
+    def answer_task(
+        self, ref: str, text: str = "", *, parts: Sequence[Part] = (), subject: str = ""
+    ) -> Task:
+        """Answer the question of a task; `parts` and `subject` as in `delegate`.
 
         The call is never repeated by itself: the agent could take a second answer for its next question.
 
         Raises:
             Conflict: the task waits for no answer.
         """
-        return self._post(f"/v1/tasks/{task_ref(ref)}/answer", {"text": text})
+        return self._post(f"/v1/tasks/{task_ref(ref)}/answer", said(text, parts, subject))
 
 
 def _ends_task(event: Event) -> bool:

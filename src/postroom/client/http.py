@@ -12,10 +12,12 @@ from postroom.client.calls import (
     AuditCalls,
     BlobCalls,
     CredentialCalls,
+    Part,
     TaskCalls,
     given,
     name_of,
     new_key,
+    said,
 )
 from postroom.client.locate import ServerAddress, locate
 from postroom.client.rules import Locate
@@ -263,12 +265,15 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
     def send(
         self,
         to: str,
-        text: str,
+        text: str = "",
         *,
         expects_reply: bool = True,
         expires_in: float | None = None,
         key: str = "",
         reply_to: str = "",
+        parts: Sequence[Part] = (),
+        subject: str = "",
+        thread: str = "",
     ) -> Mail:
         """Send a message to an agent; it is on disk when this returns.
 
@@ -279,9 +284,13 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
             key: idempotency key: one key and one agent give one message. Without one a new key is made, so that
                 a repeated attempt sends nothing twice.
             reply_to: id of the message that this one answers.
+            parts: further parts (A2A 1.0), after the text.
+            subject: one line.
+            thread: id of the conversation that it belongs to; a reply stays in that of its message.
         """
-        body: dict[str, Any] = {"to": to, "text": text, "expects_reply": expects_reply}
-        body |= {"key": key or new_key()} | given(reply_to=reply_to, expires_in=expires_in)
+        body: dict[str, Any] = {"to": to, "expects_reply": expects_reply}
+        body |= said(text, parts, subject, thread) | {"key": key or new_key()}
+        body |= given(reply_to=reply_to, expires_in=expires_in)
         return self._post_keyed("/v1/messages", body)
 
     def message(self, message_id: str) -> Mail:
@@ -293,6 +302,26 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         `timed_out` true.
         """
         return self._wait(f"/v1/messages/{check_message_id(message_id)}", milestone, timeout)
+
+    def search(
+        self,
+        text: str = "",
+        *,
+        thread: str = "",
+        other: str = "",
+        limit: int = 50,
+        before: int | None = None,
+    ) -> list[Mail]:
+        """The newest messages that you may see, newest first.
+
+        Args:
+            text: words that each of them has in its text or subject.
+            thread: id of their conversation.
+            other: `@nick` or uid of who has sent or received them.
+        """
+        query = given(text=text, thread=thread, before=before)
+        query |= {"with": other} if other else {}
+        return self._get("/v1/messages", {"limit": limit} | query)["messages"]
 
     def mark_seen(self, message_id: str) -> Mail:
         """Confirm that the operator has read a message."""
@@ -318,9 +347,18 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         """The newest entries of a project's feed, oldest first."""
         return self._get(f"/v1/projects/{name_of(project)}/posts", {"limit": limit})["posts"]
 
-    def post(self, project: str, text: str, *, key: str = "") -> Post:
-        """Publish in a project's feed; `key` as in `send`."""
-        body = {"text": text, "key": key or new_key()}
+    def post(
+        self,
+        project: str,
+        text: str = "",
+        *,
+        key: str = "",
+        parts: Sequence[Part] = (),
+        subject: str = "",
+        thread: str = "",
+    ) -> Post:
+        """Publish in a project's feed; all but the project as in `send`."""
+        body = said(text, parts, subject, thread) | {"key": key or new_key()}
         return self._post_keyed(f"/v1/projects/{name_of(project)}/posts", body)
 
     def follow_project(self, project: str, *, after: int = 0) -> EventStream:

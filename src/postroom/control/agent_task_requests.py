@@ -237,6 +237,10 @@ def _event(change: TaskEventRow, task: TaskRow) -> dict[str, Any] | None:
     return event
 
 
+_WHOLE = ("parts", "status_parts")
+"""Fields of a task that hold its texts a second time, and whatever else was said."""
+
+
 def _size(document: dict[str, Any]) -> int:
     return len(json.dumps(document, ensure_ascii=False).encode())
 
@@ -246,11 +250,14 @@ def _fitting(task: shapes.Task, room: int) -> dict[str, Any]:
     view: dict[str, Any] = {**task}
     if _size(view) <= room:
         return view
-    cut = {name: view[name][:MAX_SHOWN_TEXT] for name in ("text", "status_text")}
+    # What the parts say once more goes first.
+    view = {name: value for name, value in view.items() if name not in _WHOLE}
+    cut: dict[str, Any] = {name: view[name][:MAX_SHOWN_TEXT] for name in ("text", "status_text")}
     cut["truncated"] = True
     if "artifacts" in view and _size(view | cut) > room:
         cut["artifacts"] = [
-            {**each, "text": each["text"][:MAX_SHOWN_TEXT]} for each in view["artifacts"]
+            {**each, "text": each["text"][:MAX_SHOWN_TEXT], "parts": []}
+            for each in view["artifacts"]
         ]
     return view | cut
 

@@ -18,6 +18,7 @@ from postroom.control import nats_server
 from postroom.control.app import BackgroundTasks, Installation, background_tasks
 from postroom.directory.agents import Directory
 from postroom.directory.callers import Callers
+from postroom.directory.input_modes import Takers
 from postroom.errors import PostroomError, ServersBehind
 from postroom.identity.account_publisher import system_connection
 from postroom.identity.credential import Credential
@@ -78,6 +79,7 @@ class Base:
     Attributes:
         bus, admin: the control plane's connection to the account with the streams.
         chain: ends tasks whose worker cannot.
+        takers: says what each agent takes.
         space: raises `StateUnwritable` while the disk is full.
         background: an error in one of these tasks ends the organisation.
         behind: whether a server of the cluster has not got the accounts yet.
@@ -93,6 +95,7 @@ class Base:
     callers: Callers
     owner: Agent
     changes: Changes
+    takers: Takers
     office: PostOffice
     outbox: Outbox
     inboxes: Inboxes
@@ -162,7 +165,8 @@ async def open_base(
     background.start(Watch(Stale(bus, database, settings.stale_after), changes).run(), "stale")
     await fold.ready(FOLD_DEADLINE)
     space = _space(settings)
-    office = PostOffice(bus, admin, database, changes, org=trust.org, space=space)
+    takers = Takers()
+    office = PostOffice(bus, admin, database, changes, org=trust.org, space=space, takers=takers)
     callers = await _callers(database, directory, background, stack)
     inboxes = Inboxes(bus, database, changes, office, callers)
     await inboxes.open()
@@ -177,6 +181,7 @@ async def open_base(
         callers=callers,
         owner=await _owner(directory),
         changes=changes,
+        takers=takers,
         outbox=Outbox(bus, admin, database, changes, space=space),
         office=office,
         inboxes=inboxes,

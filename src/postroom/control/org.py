@@ -169,7 +169,8 @@ async def _open_parts(
     renew_edge = await _open_edge(base, workers, stack)
     base.background.start(watch_bus(base.bus, base.changes), "outages")
     base.background.start(registry.run(), "registry")
-    requests = Requests(base.bus, base.admin, base.database, space=base.space)
+    base.takers.cards = workers.cards
+    requests = Requests(base.bus, base.admin, base.database, space=base.space, takers=base.takers)
     tasks = OrgTaskService(
         base.bus,
         base.database,

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.directory.agents import resolve
+from postroom.directory.input_modes import Takers, check_files
 from postroom.errors import InvalidInput
 from postroom.mail import views
 from postroom.mail.reading import MailReader
@@ -42,6 +43,7 @@ class PostOffice(MailReader):
 
     Args:
         space: asked before anything is written; raises `StateUnwritable` while the disk is full.
+        takers: asked whether a recipient takes what is said; by default everybody takes everything.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class PostOffice(MailReader):
         clock: Callable[[], float] = time.time,
         new_key: Callable[[], str] = lambda: secrets.token_hex(16),
         space: Callable[[], None] = lambda: None,
+        takers: Takers | None = None,
     ) -> None:
         super().__init__(database, changes)
         self._bus = bus
@@ -63,6 +66,7 @@ class PostOffice(MailReader):
         self._clock = clock
         self._new_key = new_key
         self._space = space
+        self._takers = takers or Takers()
 
     async def send(
         self,
@@ -92,7 +96,9 @@ class PostOffice(MailReader):
         Raises:
             UnknownRecipient: no agent has that address.
             MessageTooLarge: the message is over the size limit.
-            InvalidInput: nothing is said, a malformed part, a negative time, or no such message to reply to.
+            ContentNotTaken: the recipient's card says that it does not take a part.
+            InvalidInput: nothing is said, a malformed part, a blob that the sender may not read, a negative time, or
+                no such message to reply to.
             StreamFull: the recipient's inbox is full.
             StateUnwritable: the disk is full.
             RequestTimeout, BusDisconnected: perhaps sent; send again with the same key.
@@ -100,9 +106,14 @@ class PostOffice(MailReader):
         said = content(said)
         if expires_in < 0:
             raise InvalidInput("a message cannot expire before it is sent")
-        author, to = await self._database.point(
-            lambda store: (author_of(store, sender), resolve(store, self._org, recipient))
+        author, to, sizes = await self._database.point(
+            lambda store: (
+                author_of(store, sender),
+                resolve(store, self._org, recipient),
+                check_files(store, sender, said),
+            )
         )
+        await self._takers.check(to, said)
         if reply_to:
             thread = await self._check_reply(reply_to, author.agent.uid, to.uid)
             said = said if said.thread else replace(said, thread=thread)
@@ -123,7 +134,7 @@ class PostOffice(MailReader):
                     expires_at=now + expires_in if expires_in else 0.0,
                 )
                 # Before it is stored, since its fold may be faster than the answer of the log.
-                self._remember(_accepted(new, author.agent, to))
+                self._remember(_accepted(new, author.agent, to, sizes=sizes))
                 made.append(message_id)
                 if listener is not None:
                     listener.join((of_message(message_id),))
@@ -143,7 +154,7 @@ class PostOffice(MailReader):
             if not done.sequence:
                 self._forget(made)
                 return await self.get(done.id)
-            mail = _accepted(done.envelope, author.agent, to, done.sequence)
+            mail = _accepted(done.envelope, author.agent, to, done.sequence, sizes)
             found, known = (mail, False) if not done.again else await self._read(done.id)
             if listener is None or known:
                 return found or mail
@@ -159,7 +170,9 @@ class PostOffice(MailReader):
         """
         check_name(project, "project")
         said = content(said)
-        author = await self._database.point(lambda store: author_of(store, sender))
+        author, sizes = await self._database.point(
+            lambda store: (author_of(store, sender), check_files(store, sender, said))
+        )
         to = f"#{project}"
 
         def envelope(post_id: str) -> Envelope:
@@ -182,7 +195,7 @@ class PostOffice(MailReader):
             message = strict_json.dumps(done.envelope.message).decode()
             now = self._clock()
             row = PostRow(done.sequence, done.id, project, sender, said.text, message, now)
-        return views.post(row, author.agent.party)
+        return views.post(row, author.agent.party, sizes)
 
     async def _check_reply(self, message_id: str, answerer: str, asker: str) -> str:
         """The thread of the message that is replied to."""
@@ -214,7 +227,13 @@ class PostOffice(MailReader):
         )
 
 
-def _accepted(envelope: Envelope, sender: Agent, recipient: Agent, sequence: int = 0) -> Mail:
+def _accepted(
+    envelope: Envelope,
+    sender: Agent,
+    recipient: Agent,
+    sequence: int = 0,
+    sizes: dict[str, int] | None = None,
+) -> Mail:
     """An accepted message, before anything else is known of it."""
     return Mail(
         seq=sequence,
@@ -233,4 +252,5 @@ def _accepted(envelope: Envelope, sender: Agent, recipient: Agent, sequence: int
         sent_at=envelope.sent_at,
         updated_at=envelope.sent_at,
         final=False,
+        sizes=sizes,
     )

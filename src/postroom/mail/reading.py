@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from postroom.errors import NotFound, RequestTimeout
+from postroom.errors import InvalidInput, NotFound, RequestTimeout
 from postroom.mail import views
 from postroom.mail.views import Mail, Post
 from postroom.projection.changes import (
@@ -20,6 +20,7 @@ from postroom.projection.changes import (
     of_message,
 )
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, only_one
+from postroom.protocol.limits import MAX_WORDS
 from postroom.protocol.receipts import State, reached
 from postroom.settings import DEFAULT_PROJECT
 from postroom.store.database import Database, Store
@@ -86,6 +87,36 @@ class MailReader:
 
         def find(store: Store) -> list[Mail]:
             rows = store.messages.chat(one, other, limit=limit, before=before, after=after)
+            return views.mails(store, rows)
+
+        return await self._database.read(find)
+
+    async def search(
+        self,
+        text: str = "",
+        *,
+        thread: str = "",
+        other: str = "",
+        seer: str = "",
+        limit: int = PAGE,
+        before: int = 0,
+    ) -> list[Mail]:
+        """The newest messages of a thread, with each word of `text`, newest first.
+
+        Args:
+            other: uid of a party, "" for any.
+            seer: uid of who must be a party, too; "" for who sees all messages.
+        """
+        words = text.split()
+        if len(words) > MAX_WORDS:
+            raise InvalidInput(f"a search has at most {MAX_WORDS} words")
+        await self.catch_up()
+        parties = {uid for uid in (other, seer) if uid}
+
+        def find(store: Store) -> list[Mail]:
+            rows = store.messages.search(
+                words=words, thread=thread, parties=parties, limit=limit, before=before
+            )
             return views.mails(store, rows)
 
         return await self._database.read(find)
@@ -179,8 +210,10 @@ class MailReader:
             mail, folded = await self._read(message_id)
         if mail is None or not folded:
             raise _not_yet(message_id)
-        if mail.state is State.DEAD or (mail.state is State.ANSWERED and mail.answer is None):
-            mail, _ = await self._read(message_id)  # with the attempts of its dead letter
+        unanswered = mail.state is State.ANSWERED and mail.answer is None
+        if mail.state is State.DEAD or unanswered or mail.unsized:
+            # With the attempts of its dead letter, and the sizes of its files.
+            mail, _ = await self._read(message_id)
         if mail is None:
             raise _not_yet(message_id)
         return mail

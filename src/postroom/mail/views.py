@@ -6,14 +6,16 @@ The `as_json` shapes are those of the HTTP API (docs/api.md).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from postroom.errors import ProtocolViolation
 from postroom.protocol import priority
-from postroom.protocol.content import parts_of
+from postroom.protocol.blobs import PREFIX, named_in
+from postroom.protocol.content import said, subject_of
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.priority import Input
 from postroom.protocol.receipts import State
@@ -22,7 +24,7 @@ from postroom.store.database import Store
 from postroom.store.messages import MessageRow
 from postroom.store.parties import Party
 from postroom.store.records import DeadLetterRow, PostRow
-from postroom_a2a.messages import text_of
+from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.times import format_time
 
 
@@ -32,6 +34,7 @@ class Mail:
 
     Attributes:
         message: A2A Message, as JSON text where it was read from the database.
+        sizes: bytes of the blobs that it names and its sender may read, by hash; None while nobody has looked.
         answer: the first reply of its recipient.
         attempts: known deliveries: those of its dead letter, else 1 once it was delivered.
         timed_out: the caller waited for it in vain.
@@ -58,8 +61,15 @@ class Mail:
     attempts: int = 0
     answer: Mail | None = None
     timed_out: bool = False
+    sizes: Mapping[str, int] | None = field(default=None, compare=False)
     task: str = ""
     redelivered: bool = False
+
+    @property
+    def unsized(self) -> bool:
+        """Whether it, or its answer, names blobs whose sizes nobody has looked up."""
+        own = self.sizes is None and bool(_named(self.message))
+        return own or (self.answer is not None and self.answer.unsized)
 
     def as_json(self) -> dict[str, Any]:
         """Shape of the API."""
@@ -69,7 +79,7 @@ class Mail:
             "from": self.sender.as_json(),
             "to": self.recipient.as_json(),
             "text": self.text,
-            "parts": _parts(self.message),
+            **said(_document(self.message), self.sizes),
             "subject": self.subject,
             "thread": self.thread or None,
             "state": self.state.value,
@@ -100,35 +110,46 @@ class Post:
     text: str
     message: str
     at: float
+    sizes: Mapping[str, int] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Shape of the API."""
+        message = _document(self.message)
         return {
             "seq": self.seq,
             "id": self.id,
             "project": self.project,
             "from": self.sender.as_json(),
             "text": self.text,
-            "parts": _parts(self.message),
+            **said(message, self.sizes),
+            "subject": subject_of(message),
+            "thread": context_of(message) or None,
             "at": format_time(self.at),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that could not be delivered; `requeued_as` is the message that repeats it."""
+    """A message that could not be delivered.
+
+    Attributes:
+        message: A2A Message, empty where the letter was never one.
+        bus_subject: subject of its record in the log.
+        requeued_as: id of the message that repeats it.
+    """
 
     id: int
     message_id: str
     sender: Party
     recipient: Party
     text: str
-    parts: list[dict[str, Any]]
+    message: dict[str, Any]
     reason: str
     attempts: int
     at: float
-    subject: str
+    bus_subject: str
     requeued_as: str
+    sizes: Mapping[str, int] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Shape of the API."""
@@ -138,11 +159,13 @@ class DeadLetter:
             "from": self.sender.as_json(),
             "to": self.recipient.as_json(),
             "text": self.text,
-            "parts": self.parts,
+            **said(self.message, self.sizes),
+            "subject": subject_of(self.message),
+            "thread": context_of(self.message) or None,
             "reason": self.reason,
             "attempts": self.attempts,
             "at": format_time(self.at),
-            "subject": self.subject,
+            "bus_subject": self.bus_subject,
             "requeued_as": self.requeued_as or None,
         }
 
@@ -153,10 +176,12 @@ def mails(store: Store, rows: Sequence[MessageRow]) -> list[Mail]:
     everything = [*rows, *answers.values()]
     known = store.agents.parties(uid for row in everything for uid in (row.sender, row.recipient))
     attempts = store.records.attempts_of(row.id for row in everything)
+    sizes = sizes_of(store, ((row.sender, row.message) for row in everything))
 
     def of(row: MessageRow, answer: Mail | None) -> Mail:
         tried = attempts.get((row.sender, row.id), 0)
-        return shown(row, known[row.sender], known[row.recipient], tried, answer)
+        mail = shown(row, known[row.sender], known[row.recipient], tried, answer)
+        return replace(mail, sizes=sizes[row.sender])
 
     # One level of answers only: an answer may have been answered in turn.
     shown_answers = {seq: of(row, None) for seq, row in answers.items()}
@@ -196,7 +221,7 @@ def changed(mail: Mail, row: MessageRow) -> Mail:
     sender, recipient = mail.sender, mail.recipient
     if (row.id, row.sender) == (mail.id, sender.uid):
         new = shown(row, sender, recipient, 0, mail.answer)
-        return replace(new, attempts=max(mail.attempts, new.attempts))
+        return replace(new, attempts=max(mail.attempts, new.attempts), sizes=mail.sizes)
     answers = (row.reply_to, row.sender, row.recipient) == (mail.id, recipient.uid, sender.uid)
     if answers and mail.answer is None:
         return replace(mail, answer=shown(row, recipient, sender))
@@ -206,40 +231,65 @@ def changed(mail: Mail, row: MessageRow) -> Mail:
 def posts(store: Store, rows: Sequence[PostRow]) -> list[Post]:
     """The posts of `rows` in their order."""
     known = store.agents.parties(row.sender for row in rows)
-    return [post(row, known[row.sender]) for row in rows]
+    sizes = sizes_of(store, ((row.sender, row.message) for row in rows))
+    return [post(row, known[row.sender], sizes[row.sender]) for row in rows]
 
 
-def post(row: PostRow, sender: Party) -> Post:
+def post(row: PostRow, sender: Party, sizes: Mapping[str, int] | None = None) -> Post:
     """One post."""
-    return Post(row.seq, row.id, row.project, sender, row.text, row.message, row.at)
+    return Post(row.seq, row.id, row.project, sender, row.text, row.message, row.at, sizes)
 
 
 def dead_letters(store: Store, rows: Sequence[DeadLetterRow]) -> list[DeadLetter]:
     """The dead letters of `rows` in their order."""
     known = store.agents.parties(uid for row in rows for uid in (row.sender, row.recipient))
     requeued = store.messages.requeues(row.message_id for row in rows)
+    messages = [_message(row.payload) for row in rows]
+    said_by = ((row.sender, message or {}) for row, message in zip(rows, messages, strict=True))
+    sizes = sizes_of(store, said_by)
 
-    def of(row: DeadLetterRow) -> DeadLetter:
-        message = _message(row.payload)
+    def of(row: DeadLetterRow, message: dict[str, Any] | None) -> DeadLetter:
         return DeadLetter(
             id=row.id,
             message_id=row.message_id,
             sender=known[row.sender],
             recipient=known[row.recipient],
             text=_text(row.payload) if message is None else text_of(message),
-            parts=[] if message is None else parts_of(message),
+            message=message or {},
             reason=row.reason,
             attempts=row.attempts,
             at=row.at,
-            subject=row.subject,
+            bus_subject=row.subject,
             requeued_as=requeued.get((row.sender, row.message_id), ""),
+            sizes=sizes[row.sender],
         )
 
-    return [of(row) for row in rows]
+    return [of(row, message) for row, message in zip(rows, messages, strict=True)]
 
 
-def _parts(message: dict[str, Any] | str) -> list[dict[str, Any]]:
-    return parts_of(json.loads(message) if isinstance(message, str) else message)
+def sizes_of(
+    store: Store, messages: Iterable[tuple[str, dict[str, Any] | str]]
+) -> dict[str, dict[str, int]]:
+    """For each sender the bytes of the blobs that it may read and its messages name, by hash.
+
+    Args:
+        messages: each with its sender.
+    """
+    named: dict[str, set[str]] = defaultdict(set)
+    for sender, message in messages:
+        named[sender].update(_named(message))
+    return {sender: store.blobs.sizes(hashes, sender) for sender, hashes in named.items()}
+
+
+def _named(message: dict[str, Any] | str) -> list[str]:
+    """The hashes of the blobs that a message names."""
+    if isinstance(message, str) and PREFIX not in message:
+        return []  # most messages name none, and a list of them is read often
+    return named_in(_document(message))
+
+
+def _document(message: dict[str, Any] | str) -> dict[str, Any]:
+    return json.loads(message) if isinstance(message, str) else message
 
 
 def _message(payload: bytes) -> dict[str, Any] | None:

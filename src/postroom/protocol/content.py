@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from postroom.errors import InvalidInput
+from postroom.protocol.blobs import PREFIX
 from postroom.protocol.limits import MAX_LABEL, MAX_LINK, MAX_PARTS
 from postroom_a2a import messages
-from postroom_a2a.messages import ROLE_AGENT, context_fault, context_of, texts_of
+from postroom_a2a.messages import ROLE_AGENT, context_fault, context_of, files_of, texts_of
 from postroom_a2a.text import one_line
 
 SUBJECT = "urn:postroom:subject"
@@ -149,11 +150,35 @@ def part_fault(part: object) -> str:
 
 
 def parts_of(holder: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The well-formed parts of a Message or an Artifact that anyone may have made."""
+    """The parts of a Message or an Artifact that anyone may have made, without those that are malformed.
+
+    A part of none of the known kinds may be of a kind that a newer A2A knows: it stays, for its reader to judge.
+    """
     parts = holder.get("parts")
     if not isinstance(parts, list):
         return []
-    return [part for part in parts if not part_fault(part)]
+    return [part for part in parts if not part_fault(part) or _is_newer(part)]
+
+
+def _is_newer(part: object) -> bool:
+    known = messages.CONTENTS
+    return isinstance(part, Mapping) and bool(part) and not any(kind in part for kind in known)
+
+
+def said(holder: Mapping[str, Any], sizes: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """The fields `parts` and, where a part has a URL, `files` of a Message or an Artifact in the API's JSON.
+
+    Args:
+        sizes: bytes of the blobs that are known, by hash.
+    """
+    parts = parts_of(holder)
+    shown: dict[str, Any] = {"parts": parts}
+    if files := files_of({"parts": parts}):
+        known = sizes or {}
+        shown["files"] = [
+            {**file, "size": known.get(file["url"].removeprefix(PREFIX))} for file in files
+        ]
+    return shown
 
 
 def subject_of(message: Mapping[str, Any]) -> str:

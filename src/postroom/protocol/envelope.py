@@ -103,7 +103,7 @@ class Envelope:
         if len(encoded) > MAX_ENVELOPE_BYTES:
             raise MessageTooLarge(
                 f"the message has {len(encoded)} bytes, the limit is {MAX_ENVELOPE_BYTES}",
-                remedy="send a path or a summary instead",
+                remedy="put large content into a file, and send that with --file PATH",
             )
         if too_deep(record, encoded, MAX_DEPTH):
             raise InvalidInput(f"the message is nested more than {MAX_DEPTH} deep")

@@ -92,6 +92,9 @@ MAX_WAIT = 60.0
 LONGEST_WAIT = 3600.0
 """Seconds of waiting in one request for a message or a task over the HTTP API, where it ends with its caller."""
 
+MAX_WORDS = 16
+"""Words of a search for messages: the database looks for each of them."""
+
 # ── An agent's programs and files ──
 
 MAX_RUN = 3600.0

@@ -6,9 +6,11 @@ JSON value, and a kind that is unknown is an answer, not an error.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 
+from postroom.errors import InvalidInput
 from postroom.protocol.blobs import DEFAULT_MEDIA_TYPE
 from postroom_a2a.text import one_line
 
@@ -29,11 +31,10 @@ def kind_of(part: object) -> str:
         return UNKNOWN
     if isinstance(part.get("text"), str):
         return TEXT
-    if "data" in part:
-        return DATA
     if isinstance(part.get("url"), str) or isinstance(part.get("raw"), str):
         return FILE
-    return UNKNOWN
+    # Last, since null stands for a member that is not there, except where null is the data (ProtoJSON).
+    return DATA if "data" in part else UNKNOWN
 
 
 def media_type_of(part: object) -> str:
@@ -58,8 +59,21 @@ def size_in(part: object) -> int | None:
         case "data", {"data": data}:
             return len(json.dumps(data, ensure_ascii=False).encode(errors="replace"))
         case "file", {"raw": str(encoded)}:
-            return len(encoded) * 3 // 4 - encoded[-2:].count("=")
+            return len(encoded.rstrip("=")) * 3 // 4
     return None
+
+
+def bytes_of(raw: str) -> bytes:
+    """The bytes of a `raw`, in either alphabet of base64, with or without its padding (ProtoJSON).
+
+    Raises:
+        InvalidInput: it is not base64.
+    """
+    text = raw.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except ValueError as error:
+        raise InvalidInput("a raw part is not base64") from error
 
 
 def file_name(stated: str) -> str:

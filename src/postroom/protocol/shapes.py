@@ -22,6 +22,15 @@ class Agent(Party):
     org: str
 
 
+class File(TypedDict):
+    """A part with a URL; `size` is None where the URL is not that of a stored blob."""
+
+    url: str
+    mediaType: str
+    filename: str
+    size: int | None
+
+
 class Credential(TypedDict):
     """A credential that the gateway adds to requests, without its secret.
 
@@ -81,6 +90,7 @@ Mail = TypedDict(
         "to": Party,
         "text": str,
         "parts": list[dict[str, Any]],
+        "files": NotRequired[list[File]],
         "subject": str,
         "thread": str | None,
         "state": str,
@@ -111,6 +121,9 @@ Post = TypedDict(
         "from": Party,
         "text": str,
         "parts": list[dict[str, Any]],
+        "files": NotRequired[list[File]],
+        "subject": str,
+        "thread": str | None,
         "at": Time,
     },
 )
@@ -140,21 +153,13 @@ class Wall(TypedDict):
     level: str
 
 
-class File(TypedDict):
-    """A part of an artifact with a URL; `size` is None where the URL is not that of a stored blob."""
-
-    url: str
-    mediaType: str
-    filename: str
-    size: int | None
-
-
 class Artifact(TypedDict):
     """A result of a task, its text parts joined."""
 
     id: str
     name: str
     text: str
+    parts: list[dict[str, Any]]
     files: NotRequired[list[File]]
 
 
@@ -180,7 +185,10 @@ class Task(TypedDict):
         attempt: number of attempts so far.
         seq: sequence of its last record; 0 while no worker has taken it.
         requested: sequence of its request; lists are in this order, the newest first.
+        parts, subject: the whole request, not in lists.
+        thread: the same as `context`.
         status_text: the agent's text with the state.
+        status_parts: all that it said with the state, not in lists.
         started_at: instant of its first attempt, None before that.
         timed_out: the caller waited for it in vain.
     """
@@ -195,12 +203,17 @@ class Task(TypedDict):
     request: str
     skill: str
     text: str
+    parts: NotRequired[list[dict[str, Any]]]
+    files: NotRequired[list[File]]
+    subject: NotRequired[str]
+    thread: str
     attempt: int
     seq: int
     requested: int
     created_at: Time
     updated_at: Time
     status_text: str
+    status_parts: NotRequired[list[dict[str, Any]]]
     started_at: NotRequired[Time | None]
     artifacts: NotRequired[list[Artifact]]
     timed_out: NotRequired[bool]
@@ -226,8 +239,10 @@ class TaskEvent(TypedDict):
     at: Time
     kind: str
     text: str
+    parts: list[dict[str, Any]]
     artifact: Piece | None
     answer: NotRequired[str]
+    answer_parts: NotRequired[list[dict[str, Any]]]
     final: bool
 
 
@@ -339,14 +354,17 @@ Dead = TypedDict(
         "to": Any,
         "text": str,
         "parts": list[dict[str, Any]],
+        "files": NotRequired[list[File]],
+        "subject": str,
+        "thread": str | None,
         "reason": str,
         "attempts": int,
         "at": Time,
-        "subject": str,
+        "bus_subject": str,
         "requeued_as": str | None,
     },
 )
-"""A message that could not be delivered."""
+"""A message that could not be delivered; `bus_subject` is the subject of its record in the log."""
 
 Milestone = Literal["delivered", "seen", "answered"]
 """A state that a sender can wait for."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
@@ -224,6 +224,36 @@ class MessageStore:
     def to_past(self, recipient: str, after: int, limit: int) -> list[MessageRow]:
         """The first messages to `recipient` past sequence `after`, oldest first."""
         return self._session.all(MessageRow, _TO_PAST, to=recipient, after=after, most=page(limit))
+
+    def search(
+        self,
+        *,
+        words: Collection[str] = (),
+        thread: str = "",
+        parties: Collection[str] = (),
+        limit: int,
+        before: int = 0,
+    ) -> list[MessageRow]:
+        """The newest messages, newest first, of one thread, with each of `words` in their text or subject.
+
+        Words match in capital and small letters alike (on SQLite those of ASCII alone).
+
+        Args:
+            parties: uids that have each sent or received it.
+            before: only messages below this sequence.
+        """
+        found = select(*COLUMNS).order_by(messages.c.seq.desc()).limit(page(limit))
+        if thread:
+            # The index is partial.
+            found = found.where(messages.c.context_id == thread, messages.c.context_id != "")
+        for uid in parties:
+            found = found.where(or_(messages.c.sender == uid, messages.c.recipient == uid))
+        for word in words:
+            said = (messages.c.text, messages.c.subject)
+            found = found.where(or_(*(each.icontains(word, autoescape=True) for each in said)))
+        if before:
+            found = found.where(messages.c.seq < before)
+        return self._session.all(MessageRow, found)
 
     def unread_past(self, recipient: str, after: int, now: float, limit: int) -> list[MessageRow]:
         """The first messages to `recipient` past sequence `after` that it has not seen and at `now` still can, oldest

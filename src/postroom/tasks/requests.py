@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 
 from postroom.bus.port import BusAdmin, MessageBusProvider
+from postroom.directory.input_modes import Takers, check_files
 from postroom.errors import InvalidInput
 from postroom.projection.submit import author_of, submit
 from postroom.protocol import subjects
@@ -30,6 +31,7 @@ class Requests:
 
     Args:
         admin: reads a duplicate's record back.
+        takers: asked whether a worker takes what is said; by default everybody takes everything.
         space: asked before anything is written; raises `StateUnwritable` while the disk is full.
     """
 
@@ -42,6 +44,7 @@ class Requests:
         clock: Callable[[], float] = time.time,
         new_key: Callable[[], str] = lambda: secrets.token_hex(16),
         space: Callable[[], None] = lambda: None,
+        takers: Takers | None = None,
     ) -> None:
         self._bus = bus
         self._admin = admin
@@ -49,6 +52,7 @@ class Requests:
         self._clock = clock
         self._new_key = new_key
         self._space = space
+        self.takers = takers or Takers()
 
     async def store(
         self,
@@ -71,7 +75,9 @@ class Requests:
             key: idempotency key: one key and one worker give one task. "" for a new task.
 
         Raises:
-            InvalidInput: nothing is said, a malformed part, a person as the worker, or a name that is too long.
+            ContentNotTaken: the worker's card says that it does not take a part.
+            InvalidInput: nothing is said, a malformed part, a blob that the requester may not read, a person as the
+                worker, or a name that is too long.
             MessageTooLarge: the task would be too large.
             StreamFull: the worker's inbox is full.
             StateUnwritable: the disk is full.
@@ -86,7 +92,10 @@ class Requests:
         if len(request.skill) > MAX_LABEL:
             raise InvalidInput(f"the name of a skill has at most {MAX_LABEL} characters")
         now = self._clock()
-        author = await self._database.point(lambda store: author_of(store, requester))
+        author, _ = await self._database.point(
+            lambda store: (author_of(store, requester), check_files(store, requester, said))
+        )
+        await self.takers.check(worker, said, request.skill)
 
         def envelope(made: str) -> Envelope:
             return Envelope(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from postroom.bus.port import MessageBusProvider
+from postroom.directory.input_modes import check_files
 from postroom.errors import (
     Conflict,
     Forbidden,
@@ -23,7 +24,7 @@ from postroom.errors import (
 )
 from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_task
 from postroom.protocol import priority, subjects
-from postroom.protocol.content import Content, content
+from postroom.protocol.content import Content, content, parts_of
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.ids import CONTROL_PLANE, ID_PREFIX, MAX_CANDIDATES, only_one
 from postroom.protocol.priority import Cancel, Input
@@ -301,7 +302,8 @@ class OrgTaskService:
         Raises:
             Conflict: several ids begin with `ref`, the task waits for no answer, or another answer was first.
             Forbidden: as for `cancel`.
-            InvalidInput: nothing is said, or a malformed part.
+            ContentNotTaken: the worker's card says that it does not take a part.
+            InvalidInput: nothing is said, a malformed part, or a blob that the answerer may not read.
             MessageTooLarge: nothing was answered.
             RequestTimeout, BusDisconnected, StreamFull: perhaps not answered; answer again.
         """
@@ -313,6 +315,7 @@ class OrgTaskService:
                 remedy=f"postroom task show {row.id[:8]}",
             )
         new = named or self._new_id()
+        await self._check_said(row, by, said)
         message = replace(said, thread=row.context_id).message(new, ROLE_USER)
         message["taskId"] = row.id
         self._check_answer(row, message)
@@ -322,7 +325,7 @@ class OrgTaskService:
         await self._bus.publish(subjects.priority(row.worker, self._voice(row, by)), payload)
         running = self._running(row.worker)
         if running and (await self._past(row)).seq > row.seq:
-            await self._check_taken(row, said.text)
+            await self._check_taken(row, said)
             return await self.get(row.id)
         view = await self.get(row.id)
         nick = view.worker.nick
@@ -355,6 +358,22 @@ class OrgTaskService:
             ) from error
         return await self.reached(row.id, stored, FOLD_WAIT)
 
+    async def _check_said(self, row: TaskRow, by: str, said: Content) -> None:
+        """Raise unless the files of an answer are there, and the worker takes it; it may read the files from now on."""
+
+        def find(store: Store) -> tuple[Agent | None, dict[str, int]]:
+            return store.agents.agent_by_uid(row.worker), check_files(store, by, said)
+
+        worker, files = await self._database.point(find)
+        if worker is not None:
+            await self._requests.takers.check(worker, said, row.skill)
+        if files:
+            # Not folded from the log, as for a message: the lane that brings the answer is not folded, and the record
+            # that the worker writes of it proves nothing about who said it.
+            await self._database.write(
+                lambda store: store.blobs.pass_on(list(files), by, row.worker)
+            )
+
     async def fail_at_work(self, worker: str, why: str) -> None:
         """End the running task of `worker` as failed: the worker was ended for good, and a new attempt would end the
         same way.
@@ -373,13 +392,14 @@ class OrgTaskService:
                     break
                 row = await self._past(row)
 
-    async def _check_taken(self, row: TaskRow, text: str) -> None:
+    async def _check_taken(self, row: TaskRow, said: Content) -> None:
         """Raise `Conflict` if another answer followed the question of `row`."""
         (next_one,) = await self._database.point(
             lambda store: store.tasks.events_of(row.id, row.seq, 1)
         )
         taken = answer_in(json.loads(next_one.event)) if next_one.event else ""
-        if taken and taken != text:
+        whole = parts_of(json.loads(next_one.answer)) if next_one.answer else list(said.parts)
+        if (taken and taken != said.text) or whole != list(said.parts):
             raise Conflict(
                 "somebody else has answered before", remedy=f"postroom task show {row.id[:8]}"
             )

@@ -13,7 +13,8 @@ from typing import Any, cast
 
 from postroom.projection.changes import Change
 from postroom.protocol import shapes
-from postroom.protocol.blobs import PREFIX
+from postroom.protocol.blobs import PREFIX, named_in
+from postroom.protocol.content import parts_of, said, subject_of
 from postroom.protocol.limits import MAX_DETAIL, MAX_NAMED_BLOBS
 from postroom.store.database import Store
 from postroom.store.parties import Party
@@ -35,9 +36,12 @@ class TaskView:
         seq: sequence in TASKS of its last record, 0 while no worker has taken it.
         requested: sequence of its request in INBOX; lists are in this order.
         detail: an explanation of the state on one line.
+        asked: the request, an A2A Message; None where it is left out, as in lists.
         status_text: the worker's text with the present state.
+        status_parts: all that it said with it; None where it is left out.
         started_at: instant of its first attempt, None before that.
-        artifacts: `{"id", "name", "text", "files"?}` each; None where they are left out.
+        artifacts: `{"id", "name", "text", "parts", "files"?}` each; None where they are left out.
+        sizes: bytes of the blobs that its requester may read, by hash.
         timed_out: the caller waited for it in vain.
     """
 
@@ -60,6 +64,9 @@ class TaskView:
     started_at: float | None = None
     artifacts: Sequence[Mapping[str, Any]] | None = None
     timed_out: bool = False
+    asked: Mapping[str, Any] | None = None
+    status_parts: list[dict[str, Any]] | None = None
+    sizes: Mapping[str, int] | None = None
 
     def as_json(self) -> shapes.Task:
         """Shape of the API."""
@@ -76,12 +83,18 @@ class TaskView:
             "request": self.request,
             "skill": self.skill,
             "text": self.text,
+            "thread": self.context,
             "attempt": self.attempt,
             "created_at": format_time(self.created_at),
             "updated_at": format_time(self.updated_at),
             "status_text": self.status_text,
             "started_at": None if self.started_at is None else format_time(self.started_at),
         }
+        if self.asked is not None:
+            document |= cast("shapes.Task", said(self.asked, self.sizes))
+            document["subject"] = subject_of(self.asked)
+        if self.status_parts is not None:
+            document["status_parts"] = self.status_parts
         if self.artifacts is not None:
             document["artifacts"] = [
                 cast("shapes.Artifact", dict(artifact)) for artifact in self.artifacts
@@ -114,6 +127,8 @@ class TaskEvent:
         text: the text of the change or of the artifact.
         artifact: None for other kinds.
         answer: the answer to the task's question, "" with any other change.
+        parts: all that was said with the change, or the parts of the artifact.
+        answer_parts: the whole answer; None with any other change.
     """
 
     seq: int
@@ -126,10 +141,12 @@ class TaskEvent:
     text: str
     artifact: ArtifactPiece | None = None
     answer: str = ""
+    parts: Sequence[dict[str, Any]] = ()
+    answer_parts: Sequence[dict[str, Any]] | None = None
 
     def as_json(self) -> shapes.TaskEvent:
         """Shape of the API."""
-        return {
+        document: shapes.TaskEvent = {
             "seq": self.seq,
             "task": self.task,
             "state": self.state.value,
@@ -138,10 +155,14 @@ class TaskEvent:
             "at": format_time(self.at),
             "kind": self.kind,
             "text": self.text,
+            "parts": list(self.parts),
             "artifact": self.artifact.as_json() if self.artifact else None,
             "answer": self.answer,
             "final": self.state.terminal,
         }
+        if self.answer_parts is not None:
+            document["answer_parts"] = list(self.answer_parts)
+        return document
 
 
 def listed(store: Store, heads: Sequence[TaskHead], blocker: Blocker) -> list[TaskView]:
@@ -163,7 +184,8 @@ def whole(store: Store, row: TaskRow, blocker: Blocker) -> TaskView:
     begun = store.tasks.begun([row.id]).get(row.id)
     view = _whole(row, known, _ahead(store, [row]), begun, blocker)
     _add_sizes(store, view.artifacts, row.worker)
-    return view
+    hashes = named_in(view.asked)
+    return replace(view, sizes=store.blobs.sizes(hashes, row.requester)) if hashes else view
 
 
 def _whole(
@@ -175,7 +197,30 @@ def _whole(
 ) -> TaskView:
     task = json.loads(row.snapshot)
     view = _view(row, known, _detail(row, known, ahead, blocker), begun)
-    return replace(view, status_text=status_text(task), artifacts=artifacts_of(task))
+    status = task.get("status")
+    return replace(
+        view,
+        status_text=status_text(task),
+        status_parts=_parts_with(status),
+        artifacts=[
+            {**shown, "parts": parts_of(artifact)}
+            for shown, artifact in zip(artifacts_of(task), task.get("artifacts", ()), strict=True)
+        ],
+        asked=_request_in(task),
+    )
+
+
+def _request_in(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The Message that asked for a task: the first one of its history, which its worker writes."""
+    history = task.get("history")
+    first = history[0] if isinstance(history, list) and history else None
+    return first if isinstance(first, dict) else {}
+
+
+def _parts_with(status: object) -> list[dict[str, Any]]:
+    """The parts of the message in a status."""
+    message = status.get("message") if isinstance(status, dict) else None
+    return parts_of(message) if isinstance(message, dict) else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +258,8 @@ class Known:
         if row.seq and row.state == TaskState.SUBMITTED:
             return None
         view = _whole(row, self.parties, {}, self.begun, blocker)
-        return None if any(artifact.get("files") for artifact in view.artifacts or ()) else view
+        files = any(artifact.get("files") for artifact in view.artifacts or ())
+        return None if files or named_in(view.asked) else view
 
 
 def _add_sizes(store: Store, artifacts: Sequence[Mapping[str, Any]] | None, worker: str) -> None:
@@ -308,28 +354,41 @@ def blocked(nick: str, why: str) -> str:
 def event(row: TaskEventRow, task: TaskHead) -> TaskEvent:
     """One change of `task`, which is as that change or a later one has made it."""
     event = json.loads(row.event) if row.event else {}
-    kind, text, artifact = "task", "", None
+    kind, text, artifact, parts = "task", "", None, []
     if isinstance(update := event.get("artifactUpdate"), dict):
         kind = "artifact"
-        text, artifact = _artifact(update)
+        text, artifact, parts = _artifact(update)
     elif isinstance(update := event.get("statusUpdate"), dict):
         kind = "status"
-        text = status_text(update)
+        text, parts = status_text(update), _parts_with(update.get("status"))
     elif row.seq == task.seq:  # the task itself is the event
-        whole = isinstance(task, TaskRow)
-        text = status_text(json.loads(task.snapshot)) if whole else task.said
-    state = TaskState(row.state)
-    said = answer_in(event)
+        text = task.said
+        if isinstance(task, TaskRow):
+            whole = json.loads(task.snapshot)
+            text, parts = status_text(whole), _parts_with(whole.get("status"))
     return TaskEvent(
-        row.seq, row.task, state, row.attempt, row.runner, row.at, kind, text, artifact, said
+        seq=row.seq,
+        task=row.task,
+        state=TaskState(row.state),
+        attempt=row.attempt,
+        runner=row.runner,
+        at=row.at,
+        kind=kind,
+        text=text,
+        artifact=artifact,
+        answer=answer_in(event),
+        parts=parts,
+        answer_parts=parts_of(json.loads(row.answer)) if row.answer else None,
     )
 
 
-def _artifact(update: dict[str, Any]) -> tuple[str, ArtifactPiece | None]:
+def _artifact(
+    update: dict[str, Any],
+) -> tuple[str, ArtifactPiece | None, list[dict[str, Any]]]:
     artifact = update.get("artifact")
     if not isinstance(artifact, dict):
-        return "", None
+        return "", None, []
     (shown,) = artifacts_of({"artifacts": [artifact]})
     append, last = update.get("append") is True, update.get("lastChunk") is True
-    said = shown["text"] or " ".join(file["url"] for file in shown.get("files", ()))
-    return said, ArtifactPiece(shown["id"], shown["name"], append, last)
+    text = shown["text"] or " ".join(file["url"] for file in shown.get("files", ()))
+    return text, ArtifactPiece(shown["id"], shown["name"], append, last), parts_of(artifact)

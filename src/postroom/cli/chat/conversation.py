@@ -6,6 +6,7 @@ import queue
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from postroom.cli.chat.screen import Screen
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from postroom.cli.chat.prompt import Prompt
 
 UNREAD = frozenset({"accepted", "delivered"})
+
+FILE = "/file "
+"""Beginning of a typed line that sends a file. From a pipe it is a line like any other: a program that writes there
+must not be able to send a person's files.
+"""
 
 _CUT = MessageTooLarge(
     f"not sent: a terminal takes no line over {CANONICAL - 1} bytes",
@@ -107,7 +113,10 @@ class Conversation:
         if not text.strip():
             return
         try:
-            record = self._target.send(text)
+            if self._typed and text.startswith(FILE):
+                record = self._target.send("", [self._upload(text.removeprefix(FILE).strip())])
+            else:
+                record = self._target.send(text)
         except (CallerError, Refused) as error:
             if not self._typed:
                 raise
@@ -116,6 +125,11 @@ class Conversation:
         self._screen.sent(record)
         if remember:
             self._sent.append(record["id"])
+
+    def _upload(self, path: str) -> dict[str, Any]:
+        from postroom.cli.content import upload
+
+        return upload(self._client, str(Path(path).expanduser()))
 
     def _take(self, item: Item) -> None:
         """Print an item, or raise its error."""

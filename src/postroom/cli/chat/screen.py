@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from postroom.cli.output import block, clock, columns, shortened
+from postroom.cli.parts import body_lines, gist, part_lines
 from postroom.protocol.receipts import RANK, State, is_final
 from postroom_a2a.text import one_line
 
@@ -125,7 +126,7 @@ class Screen:
     def _pending_line(self, own: _Own) -> str:
         head = f"{self._when(own.record)} [{self._nick(own.record)}] "
         room = shutil.get_terminal_size().columns
-        text = one_line(own.record["text"])
+        text = gist(own.record)
         tail = f" {own.said}"
         return f"{head}{shortened(text, max(10, room - columns(head + tail) - 1))}{tail}\n"
 
@@ -141,7 +142,13 @@ class Screen:
         colour = _COLOURS.get(sender.get("kind", ""))
         name = click.style(f"[{self._nick(record)}]", fg=colour, bold=mine or None)
         when = click.style(self._when(record), dim=True)
-        click.echo(block(f"{when} {name} ", record["text"]) + tail)
+        head = f"{when} {name}"
+        if record["text"] and not record.get("subject"):
+            head = block(f"{head} ", record["text"])
+            lines = [f"    {line}" for line in part_lines(record)]
+        else:
+            lines = body_lines(record)
+        click.echo("\n".join([head + tail, *lines]))
         sys.stdout.flush()
 
     def _when(self, record: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from postroom.client.calls import Part
 from postroom.client.http import Client
 from postroom.client.stream import EventStream
 from postroom.protocol.shapes import Mail
@@ -21,8 +22,8 @@ class ChatTarget(Protocol):
         """Events after the stream sequence `after`."""
         ...
 
-    def send(self, text: str) -> Any:
-        """Send a line; returns the post or message when it is on disk."""
+    def send(self, text: str, parts: Sequence[Part] = ()) -> Any:
+        """Send a line or a file; returns the post or message when it is on disk."""
         ...
 
     def heard(self, mail: Mail) -> None:
@@ -45,9 +46,9 @@ class ProjectTarget:
         """New posts."""
         return self._client.follow_project(self._project, after=after)
 
-    def send(self, text: str) -> Any:
+    def send(self, text: str, parts: Sequence[Part] = ()) -> Any:
         """Publish a post."""
-        return self._client.post(self._project, text)
+        return self._client.post(self._project, text, parts=parts)
 
     def heard(self, mail: Mail) -> None:
         """No effect: a post asks nobody a question."""
@@ -69,10 +70,12 @@ class AgentTarget:
         """New messages of both sides, and receipts."""
         return self._client.follow_chat(self._ref, after=after)
 
-    def send(self, text: str) -> Any:
+    def send(self, text: str, parts: Sequence[Part] = ()) -> Any:
         """Send a message, or answer the open question."""
         question, self._question = self._question, ""
-        return self._client.send(self._ref, text, expects_reply=not question, reply_to=question)
+        return self._client.send(
+            self._ref, text, parts=parts, expects_reply=not question, reply_to=question
+        )
 
     def heard(self, mail: Mail) -> None:
         """A question is open until it is answered."""

@@ -49,7 +49,7 @@ def command(
 ) -> None:
     """Talk in '#PROJECT' or with @NICK: what you type is sent line by line, what comes is shown.
 
-    In a terminal lines are edited, with history.
+    In a terminal lines are edited, with history, and `/file PATH` sends a file.
     Leave with Ctrl-D or Ctrl-C. It works in a pipe too: each line of the input is sent, and is on disk
     when the command ends. A message from an agent that is shown counts as seen; your next line answers it
     if it expects a reply.

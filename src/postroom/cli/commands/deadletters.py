@@ -7,7 +7,8 @@ import time
 import click
 
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import Cell, address, ago, block, print_json, print_table
+from postroom.cli.output import Cell, address, ago, print_json, print_table
+from postroom.cli.parts import body_lines, gist
 from postroom.cli.tasks.lines import short
 from postroom_a2a.text import one_line
 
@@ -46,7 +47,7 @@ def list_(as_json: bool) -> None:
             Cell(dead["reason"], "red"),
             Cell(str(dead["attempts"])),
             Cell(ago(dead["at"], now)),
-            Cell(dead["text"], dim=bool(dead.get("requeued_as"))),
+            Cell(gist(dead), dim=bool(dead.get("requeued_as"))),
         ]
         for dead in letters
     ]
@@ -58,7 +59,7 @@ def list_(as_json: bool) -> None:
 @json_option
 @state_option()
 def show(dead_id: str, as_json: bool) -> None:
-    """Show one with its whole text."""
+    """Show one with all that it says."""
     with connect() as client:
         dead = client.deadletter(dead_id)
     if as_json:
@@ -71,7 +72,8 @@ def show(dead_id: str, as_json: bool) -> None:
     click.echo(f"dead: {reason} (attempts: {dead['attempts']}, {ago(dead['at'], time.time())})")
     if dead.get("requeued_as"):
         click.echo(f"sent again as {one_line(str(dead['requeued_as']))}")
-    click.echo(block("    | ", dead["text"]))
+    for line in body_lines(dead):
+        click.echo(line)
 
 
 @command.command("requeue", short_help="Send one again as a new message.")

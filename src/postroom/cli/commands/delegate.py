@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.arguments import text_argument
 from postroom.cli.completion import agents
+from postroom.cli.content import Given, content_options, said, talk_options, upload_parts
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import address, print_json
 from postroom.cli.tasks.following import follow, timeout_option
@@ -22,6 +22,7 @@ EXAMPLES = """\b
 Examples:
   postroom delegate @reader "review src/ for races"
   postroom delegate --skill review --wait < change.diff > findings.txt
+  postroom delegate @reader "summarise it" --file report.pdf --wait
   postroom delegate @reader "nightly report" --key report-2026-01-31
 """
 
@@ -33,15 +34,29 @@ _ADDRESS = re.compile(r"@[a-z0-9][a-z0-9_-]*")
 @click.option(
     "--skill", default="", metavar="S", help="Skill that the agent has; without @NICK: any such."
 )
+@content_options
+@talk_options
 @click.option("--wait", is_flag=True, help="Show how it goes, then the result.")
 @timeout_option
 @click.option("--key", default="", metavar="K", help="Idempotency key: once only per key.")
 @json_option
 @state_option()
 def command(
-    words: tuple[str, ...], skill: str, wait: bool, timeout: float | None, key: str, as_json: bool
+    words: tuple[str, ...],
+    skill: str,
+    files: tuple[str, ...],
+    kind: str,
+    data: tuple[str, ...],
+    subject: str,
+    thread: str,
+    wait: bool,
+    timeout: float | None,
+    key: str,
+    as_json: bool,
 ) -> int:
     """Give the agent @NICK (or uid) the task TEXT; without TEXT, or for `-`, standard input is the task.
+
+    With --file or --data no TEXT is needed. What the agent does not take is refused before anything is sent.
 
     The task is on disk when its id is printed, and waits if the agent is offline. With --wait its progress
     goes to standard error and its result to standard output; the exit status is 0 if it completed, 11 if it
@@ -50,9 +65,13 @@ def command(
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait")
     to, rest = _recipient(words, skill)
-    text = text_argument(rest)
+    given = Given(files, kind, data)
+    text = said(rest, given)
     with connect() as client, client.transport.within(timeout):
-        task = client.delegate(text, to=to, skill=skill, key=key)
+        parts = upload_parts(client, given)
+        task = client.delegate(
+            text, to=to, skill=skill, key=key, parts=parts, subject=subject, thread=thread
+        )
         if not (wait and as_json):
             _say(task, wait=wait, as_json=as_json, chosen=not to)
         if wait:

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
 
 import click
 
+from postroom.cli.mails import UNREAD, hint, print_mail, save_files
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import address, block, clock, print_json
-from postroom.cli.tasks.lines import short
+from postroom.cli.output import print_json
+from postroom.cli.saving import force_option, out_option
 from postroom.protocol.limits import MAX_PAGE
-
-if TYPE_CHECKING:
-    from postroom.protocol.shapes import Mail
-
-UNREAD = ("accepted", "delivered")
 
 
 @click.command("inbox")
 @click.option("--all", "everything", is_flag=True, help="Also what you have read already.")
 @click.option("--peek", is_flag=True, help="Leave unread what is shown.")
+@out_option
+@force_option
 @click.option(
     "--limit",
     type=click.IntRange(1, MAX_PAGE),
@@ -32,32 +29,29 @@ UNREAD = ("accepted", "delivered")
 )
 @json_option
 @state_option()
-def command(everything: bool, peek: bool, limit: int, as_json: bool) -> None:
+def command(
+    everything: bool, peek: bool, out: str | None, force: bool, limit: int, as_json: bool
+) -> None:
     """Show the messages to you, oldest first.
 
-    What is shown counts as seen, and its senders learn that; with --peek or --json it does not.
+    What is shown counts as seen, and its senders learn that; with --peek or --json it does not. With --out the files
+    and data in them are saved, those of each message in a folder named by its id.
     """
     with connect() as client:
         mails = client.inbox(unread=not everything, limit=limit)
+        if out is not None:
+            save_files(client, mails, out, force=force, quiet=as_json)
         if as_json:
             print_json({"messages": mails})
             return
-        _print(mails)
+        now = time.time()
+        for mail in mails:
+            print_mail(mail, now)
+        if not mails:
+            click.echo("no messages")
+        if out is None:
+            hint(mails)
         sys.stdout.flush()  # `seen` is said after they were shown
         for mail in mails:
             if mail["state"] in UNREAD and not peek:
                 client.mark_seen(mail["id"])
-
-
-def _print(mails: list[Mail]) -> None:
-    now = time.time()
-    for mail in mails:
-        when = click.style(clock(mail["sent_at"], now), dim=True)
-        unread = mail["state"] in UNREAD
-        sender = click.style(address(mail["from"]), bold=unread or None)
-        asks = mail["expects_reply"] and mail["state"] != "answered"
-        note = click.style("  (expects a reply)", fg="yellow") if asks else ""
-        click.echo(f"{when} {sender} {click.style(short(mail['id']), dim=True)}{note}")
-        click.echo(block("    | ", mail["text"]))
-    if not mails:
-        click.echo("no messages")

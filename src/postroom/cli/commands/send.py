@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.arguments import check_project, new_option, text_argument
+from postroom.cli.arguments import check_project, new_option
+from postroom.cli.content import Given, content_options, said, talk_options, upload_parts
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
 from postroom.cli.waiting import await_milestone, receipt_line, wait_options
@@ -16,7 +17,15 @@ if TYPE_CHECKING:
     from postroom.protocol.shapes import Milestone
 
 
-@click.command("send")
+EXAMPLES = """\b
+Examples:
+  postroom send @helper "is the build green?" --wait answered
+  postroom send @helper "please review" --file report.pdf --subject "Report of May"
+  git diff | postroom send @helper -
+"""
+
+
+@click.command("send", epilog=EXAMPLES)
 @click.argument("to")
 @click.argument("text", nargs=-1)
 @wait_options("Wait until the message has come so far; `answered` prints the answer.")
@@ -29,12 +38,19 @@ if TYPE_CHECKING:
     help="Dead if not seen by then.",
 )
 @click.option("--key", metavar="K", default="", help="Idempotency key: once only per key.")
+@content_options
+@talk_options
 @new_option
 @json_option
 @state_option()
 def command(
     to: str,
     text: tuple[str, ...],
+    files: tuple[str, ...],
+    kind: str,
+    data: tuple[str, ...],
+    subject: str,
+    thread: str,
     milestone: Milestone | None,
     timeout: float,
     no_reply: bool,
@@ -46,6 +62,8 @@ def command(
 ) -> None:
     """Send TEXT to @NICK, a uid or a '#PROJECT'; without TEXT, or for `-`, standard input is sent.
 
+    With --file or --data no TEXT is needed. What the agent does not take is refused before anything is sent.
+
     Prints the message's id and state. With --wait answered the answer alone goes to standard output. The
     exit status is 7 if the message is dead and 9 if the time is over; then it is still on its way.
     """
@@ -54,15 +72,26 @@ def command(
         raise click.UsageError("a project's feed has no receipts, replies or expiry")
     if no_reply and milestone == "answered":
         raise click.UsageError("--no-reply and --wait answered contradict each other")
-    content = text_argument(text)
+    given = Given(files, kind, data)
+    content = said(text, given)
     with connect() as client, client.transport.within(timeout):
         if to_project:
             check_project(client, to, new=new)
-            post = client.post(to, content, key=key)
+        parts = upload_parts(client, given)
+        if to_project:
+            post = client.post(to, content, key=key, parts=parts, subject=subject, thread=thread)
             _say(post, f"{one_line(post['id'])} accepted", as_json=as_json)
             return
         mail = client.send(
-            to, content, expects_reply=not no_reply, expires_in=expires, key=key, reply_to=reply_to
+            to,
+            content,
+            expects_reply=not no_reply,
+            expires_in=expires,
+            key=key,
+            reply_to=reply_to,
+            parts=parts,
+            subject=subject,
+            thread=thread,
         )
         if milestone is None:
             _say(mail, receipt_line(mail), as_json=as_json)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.arguments import text_argument
 from postroom.cli.completion import agents, tasks
+from postroom.cli.content import Given, content_options, said, upload_parts
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import address, block, clock, print_json, print_table
+from postroom.cli.parts import body_lines, fetch_lines, part_lines
+from postroom.cli.saving import Saver, force_option, out_option
 from postroom.cli.tasks.following import follow, timeout_option
 from postroom.cli.tasks.lines import (
     HEAD,
     Updates,
     answer_hint,
     colour_of,
-    file_lines,
     is_question,
     row,
     short,
@@ -39,6 +41,7 @@ Examples:
   postroom task list
   postroom task watch ab12cd34
   postroom task answer ab12cd34 "use the main branch"
+  postroom task get ab12cd34 --out results
 """
 
 PAGE = 200
@@ -106,6 +109,36 @@ def show(ref: str, as_json: bool) -> None:
         _print(task, events, time.time())
 
 
+@command.command("get", short_help="Save the results of a task as files.")
+@task_argument
+@out_option
+@force_option
+@json_option
+@state_option()
+def get(ref: str, out: str | None, force: bool, as_json: bool) -> None:
+    """Save the results of a task: each file, each piece of data, and each text under its artifact's name.
+
+    Prints a line for each file that was written. What the agent named stays in the folder; a file that is there
+    already is kept unless --force is given.
+    """
+    with connect() as client:
+        task = client.task(ref)
+        saver = Saver(client, Path(out or "."), force=force)
+        for artifact in task.get("artifacts", []):
+            saver.save(artifact, artifact["name"] or artifact["id"], texts=True)
+        saver.save({"parts": task.get("status_parts", [])}, "status")
+    if as_json:
+        print_json(
+            {"id": task["id"], "saved": [str(path) for path in saver.saved], "left": saver.left}
+        )
+        return
+    saver.tell()
+    if not (saver.saved or saver.left):
+        click.echo(
+            f"task {short(task['id'])} is {one_line(task['state'])} and has no results", err=True
+        )
+
+
 @command.command("watch", short_help="Show how a task goes, then its result.")
 @task_argument
 @timeout_option
@@ -156,13 +189,25 @@ def cancel(ref: str, reason: str, as_json: bool) -> None:
 @command.command("answer", short_help="Answer the question that a task waits with.")
 @task_argument
 @click.argument("text", nargs=-1)
+@content_options
 @json_option
 @state_option()
-def answer(ref: str, text: tuple[str, ...], as_json: bool) -> None:
-    """Answer the question that a task waits with; without TEXT, or for `-`, from standard input."""
-    content = text_argument(text)
+def answer(
+    ref: str,
+    text: tuple[str, ...],
+    files: tuple[str, ...],
+    kind: str,
+    data: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Answer the question that a task waits with; without TEXT, or for `-`, from standard input.
+
+    With --file or --data no TEXT is needed.
+    """
+    given = Given(files, kind, data)
+    content = said(text, given)
     with connect() as client:
-        task = client.answer_task(ref, content)
+        task = client.answer_task(ref, content, parts=upload_parts(client, given))
     if as_json:
         print_json(task)
         return
@@ -190,15 +235,17 @@ def _print(task: Task, events: list[TaskEvent], now: float) -> None:
     click.echo(f"given {clock(task['created_at'], now)}, message {short(task['request'])}")
     if task["detail"] and not (task["final"] or is_question(task["state"])):
         click.echo(one_line(task["detail"], 300))
-    click.echo(block("    | ", task["text"]))
+    for line in body_lines(task):
+        click.echo(line)
     updates = Updates(task["worker"], now)
     for event in events:
         click.echo(updates.line(event))
     for artifact in task.get("artifacts", []):
         click.echo(f"artifact {one_line(artifact['name'] or artifact['id'], 60)}:")
-        if artifact["text"] or not artifact.get("files"):
+        lines = part_lines(artifact)
+        if artifact["text"] or not lines:
             click.echo(block("    | ", artifact["text"]))
-        for line in file_lines(artifact):
+        for line in [*lines, *fetch_lines(artifact)]:
             click.echo(f"    {line}")
     if is_question(task["state"]):
         click.echo(f"answer it: {answer_hint(task['id'])}")

@@ -10,6 +10,7 @@ import click
 
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import address, clock, shortened
+from postroom.cli.parts import gist
 from postroom.cli.status import FAILED
 from postroom.cli.tasks.lines import Updates, short
 from postroom_a2a.text import one_line
@@ -81,9 +82,9 @@ class ChangeLines:
             case "update":
                 return self._update(data)
             case "mail":
-                return address(data["from"]), "to you", "yellow", data["text"]
+                return address(data["from"]), "to you", "yellow", gist(data)
             case "post":
-                return f"#{one_line(data['project'])}", address(data["from"]), None, data["text"]
+                return f"#{one_line(data['project'])}", address(data["from"]), None, gist(data)
             case "alert":
                 about = f"@{one_line(data['nick'], 64)}" if data["nick"] else "post room"
                 return about, "alert", "red", data["text"]

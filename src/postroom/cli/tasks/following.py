@@ -15,12 +15,13 @@ import click
 
 from postroom.cli.options import Decorated
 from postroom.cli.output import address, block
+from postroom.cli.parts import print_content
 from postroom.cli.tasks.answering import Answers, has_person
-from postroom.cli.tasks.lines import Updates, answer_hint, colour_of, file_lines, is_question, short
+from postroom.cli.tasks.lines import Updates, answer_hint, colour_of, is_question, short
 from postroom.errors import NotRunning, RequestTimeout
 from postroom.protocol.tasks import EXIT_CODES
 from postroom_a2a.task_state import TaskState
-from postroom_a2a.text import one_line, printable
+from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
@@ -198,15 +199,9 @@ class _Terminal:
             if len(results) > 1:
                 name = one_line(artifact["name"] or artifact["id"], 60)
                 click.echo(f"artifact {name} ({number} of {len(results)}):", err=True)
-            files = artifact.get("files", [])
-            if artifact["text"] or not files:
-                click.echo(printable(artifact["text"]).rstrip("\n"))
-            for file in files:
-                click.echo(one_line(file["url"]))
-            for line in file_lines(artifact):
-                click.echo(line, err=True)
+            print_content(artifact, always=True)
 
 
 def _as_result(text: str) -> list[Artifact]:
     """The agent's last text is the result of a task without artifacts."""
-    return [{"id": "", "name": "", "text": text}] if text.strip() else []
+    return [{"id": "", "name": "", "text": text, "parts": []}] if text.strip() else []

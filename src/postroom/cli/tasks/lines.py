@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from postroom.cli.output import Cell, address, block, clock, span
-from postroom.protocol.blobs import PREFIX, SHA256
+from postroom.cli.parts import part_lines
 from postroom.protocol.limits import SHORT_ID
 from postroom_a2a.task_state import INTERRUPTED, TaskState
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:
-    from postroom.protocol.shapes import Artifact, Current, Party, Task, TaskEvent
+    from postroom.protocol.shapes import Current, Party, Task, TaskEvent
 
 PIECE = 100
 """Characters of an artifact's piece on its line; the result has all of it."""
@@ -56,32 +56,6 @@ def accepted_line(task: Task) -> str:
 def answer_hint(task_id: str) -> str:
     """The command that answers a task's question."""
     return f"postroom task answer {short(task_id)} TEXT"
-
-
-def size_of(size: int | None) -> str:
-    """`4.8 MB` for a number of bytes; `unknown size` for None."""
-    if size is None:
-        return "unknown size"
-    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if size >= unit:
-            return f"{size / unit:.1f} {name}"
-    return f"{size} bytes"
-
-
-def file_lines(artifact: Artifact) -> list[str]:
-    """For each file of an artifact its name, type and size, and the command that fetches it."""
-    lines = []
-    for file in artifact.get("files", []):
-        # An agent chose the name: it must neither leave this folder nor be taken for an option or a hidden file.
-        name = one_line(file["filename"].replace("/", "_"), 100).lstrip("-.") or "artifact"
-        kind = f", {one_line(file['mediaType'], 60)}" if file["mediaType"] else ""
-        url = one_line(file["url"], 100)
-        lines.append(f"{name} ({size_of(file['size'])}{kind})")
-        if SHA256.fullmatch(url.removeprefix(PREFIX)):
-            lines.append(f"    get it: postroom blob get {url} -o {shlex.quote(name)}")
-        else:
-            lines.append(f"    at {url}")
-    return lines
 
 
 def run_time(task: Task | Current, now: float, until: str = "") -> str:
@@ -146,14 +120,28 @@ class Updates:
         if piece is not None:
             name = one_line(piece["name"] or piece["id"], 60)
             more = " (more)" if piece["append"] else ""
-            return f"artifact {name}{more}", one_line(event["text"], PIECE)
-        if answer := event.get("answer", ""):
-            return "answered", answer
+            others = part_lines(event)
+            # The text of an artifact without one is the URL of its file.
+            text = (
+                ""
+                if others and not any("text" in part for part in event.get("parts", ()))
+                else event["text"]
+            )
+            return f"artifact {name}{more}", _with(one_line(text, PIECE), others)
+        if event.get("answer") or event.get("answer_parts"):
+            answer = {"parts": event.get("answer_parts", [])}
+            return "answered", _with(event.get("answer", ""), part_lines(answer))
+        said = _with(event["text"], part_lines(event))
         if again and state == TaskState.WORKING:
-            return f"attempt {event['attempt']}", event["text"]
+            return f"attempt {event['attempt']}", said
         if is_question(state):
             reason = " (to be let in)" if state == TaskState.AUTH_REQUIRED else ""
-            return f"{self._asker} asks{reason}", event["text"]
+            return f"{self._asker} asks{reason}", said
         if event["kind"] == "task" and not event["final"]:
             return f"{state}, {self._asker} has taken it", ""
-        return state, event["text"]
+        return state, said
+
+
+def _with(text: str, lines: Sequence[str]) -> str:
+    """A text, and a line for each part beside it."""
+    return "\n".join([*([text] if text.strip() else []), *lines])

@@ -11,13 +11,16 @@ from postroom.control.hot_routes import hot
 from postroom.control.in_flight import acted_on
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
-from postroom.protocol.limits import LONGEST_WAIT, MAX_PAGE
+from postroom.protocol.limits import LONGEST_WAIT, MAX_CONTEXT, MAX_DETAIL, MAX_LABEL, MAX_PAGE
 from postroom.protocol.principal import Scope
 from postroom.protocol.receipts import State
 
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Sequence = Annotated[int, Query(ge=0)]
 Seconds = Annotated[float, Query(ge=0, le=LONGEST_WAIT)]
+SearchText = Annotated[str, Query(max_length=MAX_DETAIL)]
+Thread = Annotated[str, Query(max_length=MAX_CONTEXT)]
+With = Annotated[str, Query(alias="with", max_length=MAX_LABEL)]
 
 
 def router(parts: Parts) -> APIRouter:
@@ -41,6 +44,27 @@ def router(parts: Parts) -> APIRouter:
         )
         acted_on(message=mail.id)
         return mail.as_json()
+
+    @routes.get("/messages")
+    @needs(Scope.READ)
+    async def search(
+        me: Caller,
+        text: SearchText = "",
+        thread: Thread = "",
+        other: With = "",
+        limit: Limit = 50,
+        before: Sequence = 0,
+    ) -> dict[str, Any]:
+        found = await office.search(
+            text,
+            thread=thread,
+            other=await parts.uid_of(other),
+            seer=me.only,
+            limit=limit,
+            before=before,
+        )
+        following = found[-1].seq if len(found) == limit else None
+        return {"messages": [mail.as_json() for mail in found], "next": following}
 
     @routes.get("/messages/{message_id}")
     @hot

@@ -1,0 +1,74 @@
+"""`postroom search`."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from postroom.cli.completion import agents
+from postroom.cli.mails import hint, print_mail, save_files
+from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.output import print_json
+from postroom.cli.saving import force_option, out_option
+from postroom.protocol.limits import MAX_PAGE
+
+EXAMPLES = """\b
+Examples:
+  postroom search invoice may
+  postroom search --thread release-7
+  postroom search report --with @helper --out reports
+"""
+
+
+@click.command("search", epilog=EXAMPLES)
+@click.argument("words", nargs=-1)
+@click.option("--thread", default="", metavar="ID", help="Only of this conversation.")
+@click.option(
+    "--with",
+    "other",
+    default="",
+    metavar="@NICK",
+    shell_complete=agents,
+    help="Only what that agent has sent or received.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MAX_PAGE),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Most messages shown, the newest.",
+)
+@out_option
+@force_option
+@json_option
+@state_option()
+def command(
+    words: tuple[str, ...],
+    thread: str,
+    other: str,
+    limit: int,
+    out: str | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Find messages that have all WORDS in their text or subject; show them oldest first.
+
+    Only what you may see is found: what you have sent or received, or with the scope `operate` everything.
+    """
+    with connect() as client:
+        found = client.search(" ".join(words), thread=thread, other=other, limit=limit)
+        mails = found[::-1]
+        if out is not None:
+            save_files(client, mails, out, force=force, quiet=as_json)
+        if as_json:
+            print_json({"messages": mails})
+            return
+        now = time.time()
+        for mail in mails:
+            print_mail(mail, now, to=True)
+        if not mails:
+            click.echo("no messages")
+        if out is None:
+            hint(mails)

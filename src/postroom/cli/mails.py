@@ -1,0 +1,61 @@
+"""Messages as people see them in lists. Agents wrote their texts, so all of it is made harmless here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.cli.output import address, clock
+from postroom.cli.parts import body_lines, part_lines
+from postroom.cli.saving import Saver
+from postroom.cli.tasks.lines import short
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.client.http import Client
+    from postroom.protocol.shapes import Mail
+
+UNREAD = ("accepted", "delivered")
+"""States of a message that its recipient has not read."""
+
+
+def print_mail(mail: Mail, now: float, *, to: bool = False) -> None:
+    """Print a message; with `to` also its recipient."""
+    when = click.style(clock(mail["sent_at"], now), dim=True)
+    parties = click.style(address(mail["from"]), bold=(mail["state"] in UNREAD) or None)
+    if to:
+        parties = f"{parties} to {address(mail['to'])}"
+    asks = mail["expects_reply"] and mail["state"] != "answered"
+    note = click.style("  (expects a reply)", fg="yellow") if asks and not to else ""
+    thread = f"  thread {one_line(mail['thread'], 40)}" if mail["thread"] else ""
+    click.echo(f"{when} {parties} {click.style(short(mail['id']) + thread, dim=True)}{note}")
+    for line in body_lines(mail):
+        click.echo(line)
+
+
+def save_files(
+    client: Client, mails: Sequence[Mail], out: str, *, force: bool, quiet: bool = False
+) -> None:
+    """Save the parts of messages that are no texts, those of each message in a folder of its own, and print where.
+
+    Args:
+        quiet: print it on standard error alone.
+
+    Raises:
+        Conflict: a file is there already, and `force` is not set.
+    """
+    for mail in mails:
+        saver = Saver(client, Path(out) / short(mail["id"]), force=force)
+        try:
+            saver.save(mail)
+        finally:
+            saver.tell(quiet=quiet)
+
+
+def hint(mails: Sequence[Mail]) -> None:
+    """Say on standard error how files are saved, if a message has some."""
+    if any(part_lines(mail) for mail in mails):
+        click.echo("--out DIR saves the files", err=True)
