@@ -377,6 +377,9 @@ PROJECTION = (
 )
 """The tables that `rebuild` empties and folds again."""
 
+SET_ASIDE = "~"
+"""In the name under which the rows of a removed organisation are kept, and in no other."""
+
 SHARED = "identity"
 """Schema of the tables of accounts with the rows of all organisations, on every connection."""
 

@@ -39,7 +39,7 @@ from sqlalchemy.sql import ClauseElement
 from postroom.errors import Conflict, EnvironmentFault, StateUnwritable, StoreLocked
 from postroom.settings import DEFAULT_ORG
 from postroom.store.own_rows import REFUSED, naming_tables, own_rows
-from postroom.store.schema import ACCOUNTS, BLOBS, PROJECTION, SHARED, metadata, orgs
+from postroom.store.schema import ACCOUNTS, BLOBS, PROJECTION, SET_ASIDE, SHARED, metadata, orgs
 from postroom.store.session import Driver, Session
 
 T = TypeVar("T")
@@ -340,7 +340,7 @@ class SQLitePlace:
         """
         if self.files is not None and not self.files.accounts.exists():
             return
-        kept = f"{self.org}~{int(at * 1000)}"
+        kept = f"{self.org}{SET_ASIDE}{int(at * 1000)}"
         with self._accounts() as (driver, schema):
             known = driver.execute(f"SELECT 1 FROM {schema}.sqlite_master WHERE name = 'orgs'")  # noqa: S608
             if not known.fetchone():
