@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sqlite3
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -201,8 +203,15 @@ async def test_a_removed_organisation_leaves_its_name_and_nothing_under_it(
     place.set_aside(12.5)
     place.close()
     if isinstance(place, SQLitePlace) and place.files is not None:
-        place.files.blobs.unlink()  # its folder is moved away
-        place.files.projection.unlink()
+        home = place.files.projection.parent
+        with closing(sqlite3.connect(home / "accounts.db")) as kept:
+            for table in ACCOUNTS:
+                found = kept.execute(f"SELECT org FROM {table.name}").fetchall()
+                assert found == [("other",)], table
+        assert b"hash of eve" not in shared_content(place)
+        shutil.rmtree(home)  # it is moved away
+        place.set_aside(13.0)  # again, as after a kill: there is nothing more to do
+        home.mkdir()
     async with Database(installation("other")) as database:
         await migrate(database)
         assert not any((await database.read(everything)).values())
@@ -211,6 +220,13 @@ async def test_a_removed_organisation_leaves_its_name_and_nothing_under_it(
         new = replace(EVE, uid="f" * 32)
         await database.write(lambda store: store.agents.add_agent(new, "eve", b"secret"))
     assert len((await ours.read(everything))["agents"]) == 1
+
+
+def shared_content(place: SQLitePlace) -> bytes:
+    """What is in the file of accounts, once all of its log is in it."""
+    assert place.files is not None
+    with closing(sqlite3.connect(place.files.accounts)) as driver:
+        return "".join(driver.iterdump()).encode()
 
 
 async def test_organisations_that_write_at_the_same_time_wait_for_each_other(
