@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,7 +61,7 @@ class Otto:
 
 
 @contextmanager
-def outsider(room: PostRoom) -> Iterator[Otto]:
+def outsider(room: PostRoom) -> Generator[Otto]:
     card = room.scratch / "otto.json"
     card.write_text(json.dumps({"skills": [SKILL]}))
     made = room.json("agents", "add", "otto", "--external", "--card", str(card))
