@@ -213,7 +213,7 @@ def test_what_the_document_does_not_allow_is_refused_as_it_says(site: Site) -> N
 def test_no_request_at_all_makes_an_answer_that_the_document_does_not_have(
     site: Site, mode: GenerationMode
 ) -> None:
-    everything(site, mode, 200, lambda who, case: asked(site, who, case))
+    everything(site, mode, 60, lambda who, case: asked(site, who, case))
 
 
 # ── what is another's ────────────────────────────────────────────────────────────────────────────
