@@ -304,13 +304,10 @@ def test_a_typed_line_sends_a_file(standin: Standin, tmp_path: Path, terminals: 
     terminals.append(terminal)
     terminal.shows("[bob] before", "#main>")
     terminal.type("/file missing.csv\r")
-    terminal.shows(
-        "[bob] before",
-        "postroom: 'missing.csv' cannot be read: No such file or directory",
-        "#main>",
-    )
+    before = ("[bob] before", "postroom: 'missing.csv' cannot be read: No such file or directory")
+    terminal.shows(*before, "#main>")
     terminal.type(f"/file {tmp_path}/sums.csv \r")
-    terminal.shows("[alice]", "    file sums.csv, 5 bytes, text/csv", "#main>")
+    terminal.shows(*before, "[alice]", "    file sums.csv, 5 bytes, text/csv", "#main>")
     (call,) = standin.calls("POST /v1/projects/main/posts")
     assert (call.body["parts"], "text" in call.body) == ([part], False)
     terminal.type("\x04")
