@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
 
 from postroom.errors import Conflict, EnvironmentFault, StateUnwritable, StoreLocked
-from postroom.store.database import Database, Store
+from postroom.store.database import CHECKPOINT, Database, Store
 from postroom.store.migrate import migrate
 from postroom.store.sqlite import SQLitePlace
 
@@ -70,13 +71,51 @@ async def test_a_database_in_memory_keeps_what_was_written():
         assert await database.read(count) == 1
 
 
-async def test_a_commit_is_synced_to_disk(tmp_path: Path):
-    full = 2
+async def test_accounts_and_blobs_are_synced_at_a_commit_and_the_projection_is_not(tmp_path: Path):
+    full, normal = 2, 1
     async with opened(tmp_path / "a.db") as database:
-        pragma = await database.write(
-            lambda c: c.session.driver.execute("PRAGMA synchronous").fetchone()[0]
-        )
-        assert pragma == full
+        for schema, expected in (("main", full), ("identity", full), ("projection", normal)):
+            pragma = f"PRAGMA {schema}.synchronous"
+            for run in (database.write, database.fold):
+                found = await run(lambda c, sql=pragma: c.session.driver.execute(sql).fetchone()[0])
+                assert found == expected
+
+
+def fold_one(store: Store) -> None:
+    store.set_cursor("INBOX", store.cursor("INBOX") + 1)
+
+
+@pytest.mark.requirement("store-orgs-apart")
+async def test_a_fold_waits_for_no_other_organisation_and_touches_no_accounts(tmp_path: Path):
+    file = tmp_path / "accounts.db"
+    async with opened(SQLitePlace(tmp_path / "a.db", timeout=0.01)) as database:
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # as another organisation that writes
+            logged = file.with_name("accounts.db-wal").read_bytes()
+            for number in range(
+                1, 2 * CHECKPOINT
+            ):  # in the event loop, and each so often in the thread
+                await database.fold(fold_one, few=bool(number % 3))
+            await database.write(fold_one, accounts=False)
+            with pytest.raises(StoreLocked):
+                await database.write(fold_one)
+            assert file.with_name("accounts.db-wal").read_bytes() == logged
+            other.execute("ROLLBACK")
+        assert await database.read(lambda store: store.cursor("INBOX")) == 2 * CHECKPOINT
+
+
+@pytest.mark.requirement("store-orgs-apart")
+async def test_who_waits_for_accounts_holds_up_no_fold(tmp_path: Path):
+    async with opened(tmp_path / "a.db") as database:
+        with closing(sqlite3.connect(tmp_path / "accounts.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            writing = asyncio.create_task(database.write(fold_one))
+            await asyncio.sleep(0)  # it goes to its thread, and may wait there already
+            for _ in range(CHECKPOINT // 2):
+                await database.fold(fold_one, few=True)
+            assert not writing.done()
+            other.execute("ROLLBACK")
+        await writing
 
 
 async def test_a_broken_foreign_key_is_refused(tmp_path: Path):

@@ -14,13 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import MetaData
 
 from postroom.errors import Conflict
+from postroom.store import copying, schema, snapshot
 from postroom.store import migrate as migrating
 from postroom.store import sqlite as module
 from postroom.store.database import Database
 from postroom.store.identity_file import copy_tables
 from postroom.store.migrate import migrate
+from postroom.store.session import Session
+from postroom.store.snapshot import SnapshotHeader
 from postroom.store.sqlite import IDENTITY_FILE, OLD_FILE, SQLitePlace, altering
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("store-accounts-moved")]
@@ -108,14 +112,18 @@ NUMBERS = {
 }
 
 
+def check_rows(place: SQLitePlace) -> None:
+    with closing(place.connect(writes=False)) as connection:
+        for table, number in NUMBERS.items():
+            rows = connection.session.driver.execute(f"SELECT * FROM {table}").fetchall()
+            assert len(rows) == number, table
+            assert table.startswith("blob") or all(place.org in row for row in rows), table
+
+
 def check(state: Path, orgs: Sequence[str] = ORGS) -> None:
     """Whether each of `orgs` has all that it had, once, and its files are the present ones."""
     for org in orgs:
-        with closing(place_of(state, org).connect(writes=False)) as connection:
-            for table, number in NUMBERS.items():
-                rows = connection.session.driver.execute(f"SELECT * FROM {table}").fetchall()
-                assert len(rows) == number, table
-                assert table.startswith("blob") or all(org in row for row in rows), table
+        check_rows(place_of(state, org))
         names = {path.name for path in home_of(state, org).iterdir() if path.is_file()}
         own = {"blobs.db", "projection.db"} | ({"accounts.db"} if org == "default" else set())
         assert {name for name in names if not name.endswith(("-wal", "-shm"))} == own
@@ -231,3 +239,18 @@ async def test_a_row_that_two_organisations_have_is_moved_for_one_and_kept_for_t
         await migrate(database)
         assert len(await database.read(lambda store: store.agents.all_agents("default"))) == 2
     assert module.ACCOUNTS_FILE in {path.name for path in state.iterdir()}
+
+
+async def test_the_accounts_in_a_backup_of_a_version_before_are_loaded(tmp_path: Path):
+    old = one_file(tmp_path / "old", "default", "0010")
+    kept, tables = tmp_path / "default.identity", MetaData()
+    with closing(sqlite3.connect(old, isolation_level=None)) as driver:
+        altering(driver, tables.reflect)
+        session = Session(module.ONE_FILE, driver)
+        header = SnapshotHeader("0010", "default", 1.0)
+        chosen = [tables.tables[name] for name in IDENTITY]
+        snapshot.write(kept, header, chosen, lambda table: copying.rows(session, table))
+    async with Database(SQLitePlace(tmp_path / "new.db")) as database:
+        await migrate(database)
+        await database.write(lambda store: copying.load(store.session, kept, schema.IDENTITY))
+    check_rows(SQLitePlace(tmp_path / "new.db"))

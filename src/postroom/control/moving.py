@@ -126,8 +126,8 @@ def _keep_aside(old: Sequence[Settings]) -> None:
             _rename(place.files.blobs, stamp)
         else:
             set_aside(one)
-    # The accounts of all, so they come last.
-    _rename(old[0].accounts, stamp)
+    if not old[0].database_url:
+        _rename(old[0].accounts, stamp)  # they are of all, so they come last
 
 
 def _rename(file: Path, stamp: int) -> None:

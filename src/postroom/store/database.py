@@ -122,6 +122,7 @@ class Database:
         if not self.place.shared:
             self._readers = _Pool(partial(self.place.connect, writes=False))
             self._read_threads = ThreadPoolExecutor(READERS, "store-read")
+        self._reading = partial(self._readers.run, accounts=False)
         self._here: _Pool | None = None
         self._folding: _Pool | None = None
         if self.place.inline:
@@ -190,7 +191,7 @@ class Database:
             RequestTimeout: it took longer than `CALL_TIMEOUT`.
         """
         self._reads += 1
-        return await self._run(self._read_threads, self._readers.run, work)
+        return await self._run(self._read_threads, self._reading, work)
 
     async def point(self, work: Callable[[Store], T]) -> T:
         """As `read`, for a few rows by their key: where the database is a file, without a change of threads."""
@@ -200,7 +201,7 @@ class Database:
         try:
             return self._here.run(work)
         except StoreLocked:  # the event loop never waits for a lock
-            return await self._run(self._read_threads, self._readers.run, work)
+            return await self._run(self._read_threads, self._reading, work)
 
     @contextmanager
     def aside(self) -> Generator[Store]:
