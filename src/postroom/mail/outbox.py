@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.bus.port import BusAdmin, Message, MessageBusProvider
+from postroom.directory.input_modes import check_files
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_message
 from postroom.projection.retention import Over
@@ -92,12 +93,14 @@ class Outbox:
         """Announce in the name of `sender`; on return the announcement is in the log, on disk.
 
         Raises:
-            InvalidInput: nothing is said, or a part is malformed.
+            InvalidInput: nothing is said, a part is malformed, or names a blob that `sender` may not read.
             MessageTooLarge: nothing was announced.
             RequestTimeout, BusDisconnected: perhaps announced; announce again with the same key.
         """
         said = content(said)
-        author = await self._database.point(lambda store: author_of(store, sender))
+        author, _ = await self._database.point(
+            lambda store: (author_of(store, sender), check_files(store, sender, said))
+        )
 
         def envelope(made: str) -> Envelope:
             return Envelope(made, EVERYBODY, said.message(made, author.role), self._clock())
