@@ -301,7 +301,7 @@ async def test_the_requester_cancels_and_answers_and_the_worker_does_not(shared:
         await bob.say(task, TaskState.WORKING, attempt=1)
         await bob.say(task, TaskState.AUTH_REQUIRED, "may I?")
 
-        answered = await alice.ask("answer", task=task, text="yes")
+        answered = await alice.ask("answer", task=task, message=text_message("", "yes"))
         heard_answer = await bob.next()
         bob_refused = await bob.ask("cancel", task=task)
         bob.end()

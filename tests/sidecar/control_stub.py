@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from postroom.bus.port import Message
-from postroom.errors import NotFound, problem
+from postroom.errors import InvalidInput, NotFound, problem
 from postroom.protocol import priority, subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE
@@ -17,9 +17,11 @@ from postroom.protocol.tasks import parse_task_subject, task_id
 from postroom.tasks.engine import Ask
 from postroom.tasks.log import StoredTask
 from postroom.tasks.records import Link, TaskRecord
+from postroom_a2a.service import TaskQuery
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event
 from postroom_a2a.times import format_time
+from tests.sidecar.task_stub import page_of_all
 
 if TYPE_CHECKING:
     from tests.sidecar.worker_rig import WorkerRig
@@ -122,6 +124,8 @@ async def task_answer(found: WorkerRig, asker: str, verb: str, asked: dict[str, 
             if view[asked["role"]]["uid"] == asker and asked["other"] in ("", view[side]["uid"])
         ]
         return json.dumps({"tasks": wanted}).encode()
+    if verb == "page":
+        return await _page(found, asker, asked)
     if verb == "changes":
         return await _changes(found, asker, asked)
     try:
@@ -143,6 +147,31 @@ async def task_answer(found: WorkerRig, asker: str, verb: str, asked: dict[str, 
         "released": record.released,
         "view": _view(rig, stored),
     }
+    return json.dumps(answer).encode()
+
+
+async def _page(found: WorkerRig, asker: str, asked: dict[str, Any]) -> bytes:
+    tasks = []
+    for rig, task in found.control.requests():
+        stored = await rig.ledger.get(task)
+        sides = {"worker": rig.worker, "requester": stored.record.requester}
+        mine = sides.pop(asked["role"])
+        if mine == asker and asked["other"] in ("", *sides.values()):
+            tasks.append((float(stored.sequence), stored.record.task))
+    query = TaskQuery(
+        context=asked["context"],
+        state=TaskState(asked["state"]) if asked["state"] else None,
+        since=asked["since"],
+        limit=asked["limit"],
+        page=asked["page"],
+        history=asked["history"],
+        artifacts=asked["artifacts"],
+    )
+    try:
+        page = page_of_all(tasks, query)
+    except InvalidInput as error:
+        return json.dumps({"error": problem(error)}).encode()
+    answer = {"tasks": page.tasks, "total": page.total, "next": page.next_page}
     return json.dumps(answer).encode()
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from postroom.errors import Conflict, NotFound
+from postroom.protocol.limits import MAX_PAGE_BYTES
 from postroom.protocol.tasks import task_id
 from postroom.protocol.verbs import (
     AnswerTask,
@@ -29,7 +30,10 @@ from postroom.sidecar.actions import Actions
 from postroom.sidecar.adapters import Sender
 from postroom.sidecar.delegations import Delegated
 from postroom.sidecar.keys import Owner
-from postroom_a2a.messages import ROLE_USER, text_message
+from postroom.tasks.pages import listed, position_in, token_of
+from postroom_a2a.ecma_json import dumps
+from postroom_a2a.messages import ROLE_USER, text_message, text_of
+from postroom_a2a.service import TaskPage, TaskQuery
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import (
     apply,
@@ -39,8 +43,8 @@ from postroom_a2a.tasks import (
     state_of,
     status_text,
     status_update,
-    text_artifact,
 )
+from postroom_a2a.times import parse_time
 
 OWN = "b" * 32
 OTHER = Sender("c" * 32, "carol", "worker")
@@ -53,6 +57,31 @@ STATES: dict[type, TaskState] = {
     AskInput: TaskState.INPUT_REQUIRED,
     Canceled: TaskState.CANCELED,
 }
+
+
+def page_of_all(tasks: list[tuple[float, dict[str, Any]]], query: TaskQuery) -> TaskPage:
+    """The page of tasks, each with the instant of its last change, as the control plane makes it in SQL."""
+    found = sorted(
+        (
+            (at, task["id"], task)
+            for at, task in tasks
+            if query.context in ("", task["contextId"])
+            and query.state in (None, state_of(task))
+            and at >= query.since
+        ),
+        reverse=True,
+    )
+    after = position_in(query.page) if query.page else None
+    rest = [each for each in found if after is None or each[:2] < after]
+    shown: list[dict[str, Any]] = []
+    room = MAX_PAGE_BYTES
+    for _, _, task in rest[: query.limit]:
+        room -= len(dumps(task))
+        if shown and room < 0:
+            break
+        shown.append(listed(task, query))
+    more = len(rest) > len(shown)
+    return TaskPage(shown, len(found), token_of(rest[len(shown) - 1][:2]) if more else "")
 
 
 class TaskStub(Actions):
@@ -92,9 +121,10 @@ class TaskStub(Actions):
         task = task_id(worker.uid, OWN, message)
         self.asked.append(action)
         if task not in self._snapshots:
-            request = text_message(message, action.text, role=ROLE_USER)
+            said = action.content
+            request = said.message(action.named or message, ROLE_USER)
             self._workers[task] = worker
-            await self._store(new_task(task, action.thread or task, request, next(self._clock)))
+            await self._store(new_task(task, said.thread or task, request, next(self._clock)))
         return Delegated(message, task, worker)
 
     async def on_task(self, action: TaskAction) -> None:
@@ -102,7 +132,8 @@ class TaskStub(Actions):
         task = self._found(action.task or list(self._snapshots)[-1])
         at = next(self._clock)
         if isinstance(action, Artifact):
-            artifact = text_artifact(action.id or "a", action.text, action.name)
+            parts = [dict(part) for part in action.content.parts]
+            artifact = {"artifactId": action.id or "a", "name": action.name, "parts": parts}
             event = artifact_update(task, artifact, append=action.append)
         else:
             message = text_message("s", action.text) if action.text else None
@@ -134,6 +165,15 @@ class TaskStub(Actions):
             and other in ("", view["worker"]["uid"])
         ]
 
+    async def page(self, role: str, other: str, query: TaskQuery) -> TaskPage:
+        return page_of_all(
+            [
+                (parse_time(view["updated_at"]), self._snapshots[view["id"]])
+                for view in await self.views(role, open_only=False, other=other)
+            ],
+            query,
+        )
+
     async def snapshot(self, task_id: str) -> dict[str, Any]:
         return self._found(task_id)
 
@@ -151,7 +191,7 @@ class TaskStub(Actions):
         if not state_of(task).interrupted:
             raise Conflict("it waits for nothing")
         self.answered.append(action)
-        heard = text_message("h", action.text, role=ROLE_USER)
+        heard = action.content.message("h", ROLE_USER)
         update = status_update(task, TaskState.WORKING, next(self._clock))
         await self._store(apply(task, update, answer=heard), update)
         return self._view(self._found(action.task))
@@ -194,7 +234,7 @@ class TaskStub(Actions):
             "detail": "",
             "worker": {"uid": worker.uid, "nick": worker.nick, "kind": worker.kind},
             "requester": {"uid": OWN, "nick": "reader", "kind": "worker"},
-            "text": task["history"][0]["parts"][0]["text"],
+            "text": text_of(task["history"][0]),
             "attempt": 1,
             "seq": self._logs[task["id"]][-1].sequence,
             "updated_at": task["status"]["timestamp"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import json
 import os
 import socket
 import stat
@@ -56,6 +57,7 @@ from postroom_a2a.json_operations import JsonOperations
 from postroom_a2a.operations import Call
 from postroom_a2a.params import camel
 from postroom_a2a.rpc import Code, RpcError
+from tests.a2a.whole import WHOLE
 from tests.sidecar.task_stub import OWN, TaskStub
 from tests.sidecar.worker_rig import WorkerRig
 
@@ -108,6 +110,15 @@ class Clients:
         assert answer.status_code == 200
         return answer.json()
 
+    async def events(self, method: str, params: Any) -> AsyncGenerator[dict[str, Any]]:
+        """The results of a streaming call by hand."""
+        call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        url = f"{self.url}/a2a"
+        async with self.http.stream("POST", url, json=call, headers=HEADERS) as answer:
+            async for line in answer.aiter_lines():
+                if line.startswith("data: "):
+                    yield json.loads(line.removeprefix("data: "))["result"]
+
     async def error(self, method: str, params: Any = None, **changes: Any) -> dict[str, Any]:
         """The error that answers a call by hand."""
         return (await self.call(method, params, **changes))["error"]
@@ -149,7 +160,7 @@ async def test_a_client_of_the_sdk_gives_a_task_and_has_its_result(clients: Clie
     assert task.context_id == "talk"
     assert [(a.name, a.parts[0].text) for a in task.artifacts] == [("sum", "42")]
     (asked,) = clients.tasks.asked
-    assert (asked.to, asked.text, asked.thread) == (OWN, "add", "talk")
+    assert (asked.to, asked.content.text, asked.content.thread) == (OWN, "add", "talk")
 
 
 def shown(event: StreamResponse) -> str:
@@ -360,6 +371,7 @@ MESSAGE = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}
         ({"params": {"message": MESSAGE | {"parts": [{"text": "x", "url": "y"}]}}}, -32602),
         ({"params": {"message": MESSAGE | {"parts": [{"raw": "no base64!"}]}}}, -32602),
         ({"params": {"message": MESSAGE | {"parts": [{"url": 7}]}}}, -32602),
+        ({"params": {"message": MESSAGE | {"parts": [{"text": " "}]}}}, -32602),
         ({"params": {"message": MESSAGE | {"metadata": 7}}}, -32602),
         ({"params": {"message": MESSAGE, "configuration": 1}}, -32602),
         ({"params": {"message": MESSAGE, "configuration": {"historyLength": -1}}}, -32602),
@@ -470,6 +482,47 @@ def test_names_that_are_no_names_of_the_proto_stay_as_they_are(value: Any):
     assert taken == {"metadata": value, "parts": [{"data": value}]}
     assert camel(camel(value)) == camel(value)
     assert camel({"message_id": "proto", "messageId": "json"}) == {"messageId": "json"}
+
+
+@pytest.mark.requirement("a2a-parts-pass")
+async def test_a_message_with_parts_of_every_kind_is_the_same_wherever_it_is_shown(
+    clients: Clients,
+):
+    now = {"message": WHOLE, "configuration": {"returnImmediately": True}}
+    sent = (await clients.call("SendMessage", now))["result"]["task"]
+    await clients.tasks.on_task(Artifact(sent["id"], "", parts=WHOLE["parts"]))
+    listing = {"contextId": "talk", "includeArtifacts": True}
+    got = (await clients.call("GetTask", {"id": sent["id"]}))["result"]
+    (listed,) = (await clients.call("ListTasks", listing))["result"]["tasks"]
+    streamed = await anext(clients.events("SubscribeToTask", {"id": sent["id"]}))
+
+    assert sent["history"] == [WHOLE]
+    for task in (got, listed, streamed["task"]):
+        assert task["history"] == [WHOLE]
+        assert list(task["history"][0]["metadata"]) == list(WHOLE["metadata"])
+        assert task["artifacts"][0]["parts"] == WHOLE["parts"]
+
+
+@pytest.mark.requirement("a2a-parts-pass")
+async def test_an_artifact_with_parts_of_every_kind_is_streamed_as_it_is(clients: Clients):
+    clients.works(Artifact("", "", parts=WHOLE["parts"]), Complete("", "done"))
+    events = clients.events("SendStreamingMessage", {"message": MESSAGE})
+    made = [event async for event in events if "artifactUpdate" in event]
+
+    assert [event["artifactUpdate"]["artifact"]["parts"] for event in made] == [WHOLE["parts"]]
+
+
+@pytest.mark.requirement("a2a-parts-pass")
+async def test_an_answer_with_parts_of_every_kind_joins_the_history_as_it_is(clients: Clients):
+    clients.works(AskInput("", "which?"))
+    task = await clients.send("pick")
+    answer = WHOLE | {"messageId": "n", "taskId": task.id, "contextId": task.context_id}
+    await clients.call(
+        "SendMessage", {"message": answer, "configuration": {"returnImmediately": True}}
+    )
+    (answered,) = clients.tasks.answered
+
+    assert answered.content.message("n", "ROLE_USER") | {"taskId": task.id} == answer
 
 
 @pytest.mark.requirement("a2a-parts-pass")

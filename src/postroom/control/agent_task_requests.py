@@ -12,7 +12,7 @@ from typing import Any
 from postroom.control.parts import Parts
 from postroom.errors import Conflict, InvalidInput, NotFound, RequestTimeout
 from postroom.protocol import shapes
-from postroom.protocol.content import Content, parts_of
+from postroom.protocol.content import Content
 from postroom.protocol.limits import (
     MAX_AGENT_ANSWER,
     MAX_DERIVED_KEY,
@@ -22,11 +22,14 @@ from postroom.protocol.limits import (
     MAX_SHOWN_TEXT,
 )
 from postroom.protocol.principal import Principal
-from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
+from postroom.store.ports import TaskHead, TaskRow
+from postroom.tasks.operations import stream_response
+from postroom.tasks.pages import page_of
 from postroom.tasks.views import TaskView
 from postroom_a2a.bounds import MAX_ID
+from postroom_a2a.bounds import MAX_PAGE as LIST_MOST
+from postroom_a2a.service import TaskQuery
 from postroom_a2a.task_state import TaskState
-from postroom_a2a.tasks import status_update
 from postroom_a2a.text import one_line
 
 OPEN_PAGE = 500
@@ -60,6 +63,7 @@ class AgentTaskRequests:
             "open": self.open,
             "get": self.get,
             "list": self.listed,
+            "page": self.page,
             "changes": self.changes,
             "choose": self.choose,
             "cancel": self.cancel,
@@ -124,6 +128,31 @@ class AgentTaskRequests:
         share = MAX_AGENT_ANSWER // limit
         return {"tasks": [_fitting(view.as_json(), share) for view in newest]}
 
+    async def page(self, me: Principal, asked: dict[str, Any]) -> dict[str, Any]:
+        """A page of A2A's ListTasks: of the tasks that the asker runs (`worker`) or asked for (`requester`).
+
+        `other` narrows to tasks that have that agent on their other side. Includes all that is in the log now.
+        """
+        role, other = _text(asked, "role"), _text(asked, "other")
+        if role not in {"worker", "requester"}:
+            raise InvalidInput(f"there is no role {role!r}", remedy="worker or requester")
+        state, history = _text(asked, "state"), asked.get("history")
+        query = TaskQuery(
+            context=_text(asked, "context"),
+            state=TaskState(state) if state else None,
+            since=float(asked.get("since", 0.0)),
+            limit=min(max(_number(asked, "limit", LIST_PAGE), 1), LIST_MOST),
+            page=_text(asked, "page"),
+            history=None if history is None else _number(asked, "history", 0),
+            artifacts=asked.get("artifacts") is True,
+        )
+        await self._fresh()
+        worker, requester = (me.uid, other) if role == "worker" else (other, me.uid)
+        found = await self._database.read(
+            lambda store: page_of(store, query, worker=worker, requester=requester)
+        )
+        return {"tasks": found.tasks, "total": found.total, "next": found.next_page}
+
     async def changes(self, me: Principal, asked: dict[str, Any]) -> dict[str, Any]:
         """A page of a task's changes past sequence `after`, with the task; includes all that is in the log now."""
         await self._fresh()
@@ -137,7 +166,11 @@ class AgentTaskRequests:
         changes: list[dict[str, Any]] = []
         room = MAX_AGENT_ANSWER - _size(answer)
         for each in found:
-            change = {"sequence": each.seq, "state": each.state, "event": _event(each, row)}
+            change = {
+                "sequence": each.seq,
+                "state": each.state,
+                "event": stream_response(each, row),
+            }
             room -= _size(change)
             if changes and room < 0:
                 break
@@ -165,9 +198,11 @@ class AgentTaskRequests:
     async def answer(self, me: Principal, asked: dict[str, Any]) -> dict[str, Any]:
         """Give a task that the asker asked for the input that it waits for."""
         row = await self._requested(me, asked)
-        named = one_line(_text(asked, "named"), MAX_ID)
-        said = Content(tuple(parts_of(asked)))
-        view = await self._office.answer(row.id, me.uid, said, named)
+        message = asked.get("message")
+        if not isinstance(message, dict):
+            raise InvalidInput("message is not an object")
+        named = one_line(_text(message, "messageId"), MAX_ID)
+        view = await self._office.answer(row.id, me.uid, Content.whole(message), named)
         return {"view": _fitting(view.as_json(), MAX_AGENT_ANSWER)}
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
@@ -222,19 +257,6 @@ def _lease(head: TaskHead) -> dict[str, Any]:
         "released": head.released,
         "runner": head.runner,
     }
-
-
-def _event(change: TaskEventRow, task: TaskRow) -> dict[str, Any] | None:
-    """A change as A2A StreamResponse; None for the first record, which only creates the task."""
-    if change.event:
-        return json.loads(change.event)
-    if change.state == TaskState.SUBMITTED:
-        return None
-    bare = {"id": task.id, "contextId": task.context_id}
-    event = status_update(bare, TaskState(change.state), change.at)
-    if change.seq == task.seq:
-        event["statusUpdate"]["status"] = json.loads(task.snapshot)["status"]
-    return event
 
 
 _WHOLE = ("parts", "status_parts")

@@ -52,6 +52,7 @@ from postroom.identity.push import delete_accounts
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
 from postroom.projection.changes import Change
+from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert
 from postroom.settings import Settings
 from postroom.store.agents import Agent
@@ -121,7 +122,7 @@ class Organisation:
         """Raise an alert in this organisation."""
         await self.parts.alerts.raise_alert(alert)
 
-    async def counts(self) -> dict[str, int]:
+    async def counts(self) -> shapes.OrgCounts:
         """Numbers of workers, running workers, unread messages and dead letters."""
         parts = self.parts
         records = await parts.workers.records()

@@ -41,6 +41,11 @@ def task_id(worker: str, sender: str, message_id: str) -> str:
     return hashlib.sha256(named).hexdigest()[:32]
 
 
+def key_of(message_id: str) -> str:
+    """The idempotency key of a request by an A2A client: the same `messageId` is the same task."""
+    return f"a2a:{hashlib.sha256(message_id.encode('utf-8', 'replace')).hexdigest()}"
+
+
 def chain(worker: str, task: str) -> str:
     """The subjects of all records of a task, as the server compares them."""
     return f"worker.{worker}.tasks.{task}.>"

@@ -207,6 +207,8 @@ class Saying:
     def content(self) -> Content:
         """What is said."""
         said = vars(self)
+        if said.get("said") is not None:
+            return said["said"]
         text, parts = said["text"], said["parts"]
         texts = ({"text": text},) if text or not parts else ()
         return Content((*texts, *parts), said.get("subject", ""), said.get("thread", ""))
@@ -479,6 +481,7 @@ class Delegate(
         thread: A2A context that the task belongs to, "" for a new one.
         quiet: somebody else follows the task, and the agent's program is told of its end alone.
         named: the `messageId` that an A2A client gave the request, "" for none.
+        said: all that such a client said, in place of the other fields.
     """
 
     blank = False
@@ -506,6 +509,7 @@ class Delegate(
     subject: _Subject = ""
     quiet: bool = False
     named: str = ""
+    said: Content | None = None
 
     def _check(self, record: Mapping[str, Any]) -> None:
         if not self.to and not self.skill:
@@ -529,7 +533,7 @@ class AnswerTask(
     """Answer what such a task asks.
 
     Attributes:
-        named: as in `Delegate`.
+        named, said: as in `Delegate`.
     """
 
     blank = False
@@ -539,6 +543,7 @@ class AnswerTask(
     ref: _Ref = None
     named: str = ""
     parts: _Parts = ()
+    said: Content | None = None
 
 
 class ListTasks(Action, verb="tasks", route="GET /v1/tasks", command="tasks", line=False):

@@ -14,6 +14,8 @@ from postroom.sidecar.bus import BusClient, ask_control
 from postroom.tasks.engine import Ask, TaskEngine
 from postroom.tasks.log import StoredTask
 from postroom.tasks.records import TaskRecord
+from postroom_a2a.messages import ROLE_USER
+from postroom_a2a.service import TaskPage, TaskQuery
 from postroom_a2a.task_state import TaskState
 
 
@@ -109,6 +111,28 @@ class TaskClient:
         answer = await self._ask("tasks.list", question)
         return list(answer["tasks"])
 
+    async def page(self, role: str, other: str, query: TaskQuery) -> TaskPage:
+        """A page of the tasks that this worker runs (`worker`) or asked for (`requester`).
+
+        `other` keeps those with that agent on the other side, "" for all.
+
+        Raises:
+            InvalidInput: the query names no page of ours.
+        """
+        question = {
+            "role": role,
+            "other": other,
+            "context": query.context,
+            "state": "" if query.state is None else query.state.value,
+            "since": query.since,
+            "limit": query.limit,
+            "page": query.page,
+            "history": query.history,
+            "artifacts": query.artifacts,
+        }
+        answer = await self._ask("tasks.page", question)
+        return TaskPage(list(answer["tasks"]), int(answer["total"]), str(answer["next"]))
+
     async def choose(self, skill: str, key: str) -> Sender:
         """Another agent that has the skill; the same one again under the same key."""
         answer = await self._ask("tasks.choose", {"skill": skill, "key": key})
@@ -127,7 +151,7 @@ class TaskClient:
         Raises:
             Conflict: the task has no open question.
         """
-        question = {"task": task_id, "parts": said.parts, "named": named}
+        question = {"task": task_id, "message": said.message(named, ROLE_USER)}
         answer = await self._ask("tasks.answer", question)
         return dict(answer["view"])
 

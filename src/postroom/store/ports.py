@@ -165,6 +165,25 @@ class Tasks(Protocol):
             before: only tasks requested before this sequence of INBOX (`requested_seq`).
         """
 
+    def updated(
+        self,
+        *,
+        worker: str = "",
+        requester: str = "",
+        context: str = "",
+        state: str = "",
+        since: float = 0.0,
+        past: tuple[float, str] | None = None,
+        limit: int,
+    ) -> tuple[list[tuple[float, str]], int]:
+        """The places of tasks, those that changed last first: (instant of the last change, id); and their number.
+
+        Args:
+            worker, requester, context, state: "" for any.
+            since: only tasks that changed then or later.
+            past: only tasks behind that place; they count for the number all the same.
+        """
+
     def open_tasks(
         self, worker: str, after: int = 0, limit: int = 500, *, taken: bool = True
     ) -> list[TaskHead]:

@@ -231,6 +231,33 @@ class TaskStore:
             found = found.where(a2a_tasks.c.requested_seq < before)
         return self._session.all(TaskHead, found)
 
+    def updated(
+        self,
+        *,
+        worker: str = "",
+        requester: str = "",
+        context: str = "",
+        state: str = "",
+        since: float = 0.0,
+        past: tuple[float, str] | None = None,
+        limit: int,
+    ) -> tuple[list[tuple[float, str]], int]:
+        """As `ports.Tasks`."""
+        given = {
+            a2a_tasks.c.worker: worker,
+            a2a_tasks.c.requester: requester,
+            a2a_tasks.c.context_id: context,
+            a2a_tasks.c.state: state,
+        }
+        wanted = [column == value for column, value in given.items() if value]
+        wanted += [a2a_tasks.c.updated_at >= since] if since else []
+        total = self._session.scalar(select(func.count()).select_from(a2a_tasks).where(*wanted))
+        at, task = a2a_tasks.c.updated_at, a2a_tasks.c.id
+        if past is not None:
+            wanted.append(or_(at < past[0], and_(at == past[0], task < past[1])))
+        found = select(at, task).where(*wanted).order_by(at.desc(), task.desc()).limit(page(limit))
+        return [(float(when), name) for when, name in self._session.rows(found)], total or 0
+
     def open_tasks(
         self, worker: str, after: int = 0, limit: int = 500, *, taken: bool = True
     ) -> list[TaskHead]:

@@ -62,6 +62,7 @@ class Requests:
         request: TaskRequest,
         *,
         key: str = "",
+        as_message: str = "",
         named: Callable[[str], None] = lambda _: None,
     ) -> tuple[TaskRow, Agent]:
         """Request a task from `worker`; on return the request is in the log, on disk.
@@ -71,6 +72,7 @@ class Requests:
 
         Args:
             said: what is to be done; its thread is the context of the task, which has one of its own without it.
+            as_message: the `messageId` of its author, "" for none; shown to people, proves nothing.
             named: called with the id of the task before its request is stored.
             key: idempotency key: one key and one worker give one task. "" for a new task.
 
@@ -101,7 +103,7 @@ class Requests:
             return Envelope(
                 id=made,
                 to=worker.uid,
-                message=said.message(made, ROLE_USER),
+                message=said.message(as_message or made, ROLE_USER),
                 sent_at=now,
                 expects_reply=True,
                 request=request,

@@ -93,6 +93,7 @@ class OrgTaskService:
         *,
         skill: str = "",
         key: str = "",
+        as_message: str = "",
     ) -> TaskView:
         """Request a task from `worker`; on return the request is in the log, on disk (`Requests.store`)."""
         request = TaskRequest(skill)
@@ -103,6 +104,7 @@ class OrgTaskService:
                 said,
                 request,
                 key=key,
+                as_message=as_message,
                 named=lambda task: listener.join((of_task(task),)),
             )
             known = Known(row, {each.uid: each.party for each in (author, worker)})

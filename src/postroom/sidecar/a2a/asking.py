@@ -7,17 +7,16 @@ its turn. The log has its states (docs/architecture.md, Tasks).
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncGenerator
 
 from postroom.errors import Conflict, Forbidden, NotFound
+from postroom.protocol.content import Content
+from postroom.protocol.tasks import key_of
 from postroom.protocol.verbs import AnswerTask, CancelTask, Delegate
 from postroom.sidecar.a2a.changes import TaskChange
 from postroom.sidecar.a2a.live import LivePeers
-from postroom.sidecar.a2a.pages import page_of
 from postroom.sidecar.actions import Actions
 from postroom.sidecar.task_client import TaskClient
-from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.service import TaskPage, TaskQuery, TaskVersion
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Message, Task
@@ -43,16 +42,15 @@ class AskedTasks:
 
     async def submit(self, message: Message, _requester: str, *, follow: bool) -> str:
         """As `TaskService.submit`."""
-        key = hashlib.sha256(message["messageId"].encode("utf-8", "replace")).hexdigest()
         ask = Delegate(
             self._worker,
             "",
-            text_of(message),
-            key=f"a2a:{key}",
+            "",
+            key=key_of(message["messageId"]),
             stream=follow,
-            thread=context_of(message),
             quiet=follow,
             named=message["messageId"],
+            said=Content.whole(message),
         )
         return (await self._actions.delegate(ask)).task
 
@@ -75,10 +73,8 @@ class AskedTasks:
     async def list(self, query: TaskQuery, _requester: str) -> TaskPage:
         """As `TaskService.list`."""
         if self._worker == self._own:
-            views = await self._task_client.views("worker", open_only=False, other="")
-        else:
-            views = await self._task_client.views("requester", open_only=False, other=self._worker)
-        return await page_of(views, query, self._task_client)
+            return await self._task_client.page("worker", "", query)
+        return await self._task_client.page("requester", self._worker, query)
 
     async def cancel(self, task: str, _requester: str) -> Task:
         """As `TaskService.cancel`."""
@@ -93,7 +89,8 @@ class AskedTasks:
     async def answer(self, task: str, message: Message, _requester: str) -> None:
         """As `TaskService.answer`."""
         try:
-            action = AnswerTask(task, text_of(message), named=message["messageId"])
+            said = Content.whole(message)
+            action = AnswerTask(task, "", named=message["messageId"], said=said)
             await self._actions.answer_task(action)
         except Forbidden as error:
             raise Conflict(error.message) from error

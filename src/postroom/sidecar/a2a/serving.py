@@ -10,12 +10,11 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 from postroom.errors import Conflict, NotFound
 from postroom.protocol import subjects
 from postroom.sidecar.a2a.changes import Records, TaskChange, TaskChanges, numbered
-from postroom.sidecar.a2a.pages import page_of
 from postroom.tasks.log import StoredTask
 from postroom_a2a.json_operations import JsonOperations
 from postroom_a2a.limits import ConcurrencyLimit
@@ -39,12 +38,8 @@ class StoredTasks(Records, Protocol):
         """A task as it is stored."""
         ...
 
-    async def views(self, role: str, *, open_only: bool, other: str) -> list[dict[str, Any]]:
-        """TaskViews without artifacts."""
-        ...
-
-    async def snapshot(self, task_id: str, /) -> dict[str, Any]:
-        """A task as A2A JSON."""
+    async def page(self, role: str, other: str, query: TaskQuery, /) -> TaskPage:
+        """A page of the tasks that this worker runs, for that requester."""
         ...
 
 
@@ -93,8 +88,7 @@ class ServedTasks:
 
     async def list(self, query: TaskQuery, requester: str) -> TaskPage:
         """As `TaskService.list`."""
-        views = await self._task_client.views("worker", open_only=False, other=requester)
-        return await page_of(views, query, self._task_client)
+        return await self._task_client.page("worker", requester, query)
 
     async def cancel(self, task: str, requester: str) -> Task:
         """As `TaskService.cancel`."""

@@ -1,0 +1,183 @@
+"""The tasks of one agent, for a principal: what A2A's operations need of the control plane.
+
+`JsonOperations(AgentTasks(...))` is the whole A2A server of that agent for that principal, whoever calls it. What
+workers ask by `ctl` is made of the same parts. Who may not know of a task is told that there is none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from postroom.errors import Conflict, NotFound
+from postroom.projection.changes import Changes, of_task
+from postroom.projection.tail import tail
+from postroom.protocol.content import Content
+from postroom.protocol.intervals import STREAM_BEAT
+from postroom.protocol.limits import LONGEST_WAIT
+from postroom.protocol.principal import Principal
+from postroom.protocol.tasks import key_of
+from postroom.store.agents import Agent
+from postroom.store.database import Database, Store
+from postroom.store.ports import TaskEventRow, TaskRow
+from postroom.tasks.pages import page_of
+from postroom.tasks.service import OrgTaskService
+from postroom_a2a.service import TaskPage, TaskQuery, TaskVersion
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.tasks import Event, Message, Task, status_update
+
+CANCEL_WAIT = 20.0
+"""Seconds that a cancel waits for the end of its task, which it reaches in any case."""
+
+PAGE = 100
+"""Changes that one read brings."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChange:
+    """A stored change of a task; a `postroom_a2a.service.TaskChange`."""
+
+    seq: int
+    state: TaskState
+    event: Event | None = field(hash=False)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the task has ended or asks."""
+        return self.state.terminal or self.state.interrupted
+
+
+class AgentTasks:
+    """The tasks of the agent `worker`, for the principal `me`; implements `postroom_a2a.service.TaskService`.
+
+    The requester that `TaskService` names is not looked at: `me` is who asks.
+    """
+
+    def __init__(
+        self,
+        office: OrgTaskService,
+        database: Database,
+        changes: Changes,
+        worker: Agent,
+        me: Principal,
+    ) -> None:
+        self._office = office
+        self._database = database
+        self._changes = changes
+        self._worker = worker
+        self._me = me
+
+    async def submit(self, message: Message, _requester: str, *, follow: bool) -> str:  # noqa: ARG002
+        """As `TaskService.submit`."""
+        view = await self._office.delegate(
+            self._me.uid,
+            self._worker,
+            Content.whole(message),
+            key=key_of(message["messageId"]),
+            as_message=message["messageId"],
+        )
+        return view.id
+
+    async def get(self, task: str, _requester: str) -> TaskVersion:
+        """As `TaskService.get`."""
+        row = await self._row(task)
+        return TaskVersion(json.loads(row.snapshot), row.seq)
+
+    async def wait(self, task: str, _requester: str, seconds: float) -> None:
+        """As `TaskService.wait`."""
+        await self._office.wait(task, min(seconds, LONGEST_WAIT), settled=True)
+
+    async def list(self, query: TaskQuery, _requester: str) -> TaskPage:
+        """As `TaskService.list`."""
+        worker = self._worker.uid
+        requester = "" if self._me.uid == worker else self._me.only
+        return await self._database.read(
+            lambda store: page_of(store, query, worker=worker, requester=requester)
+        )
+
+    async def cancel(self, task: str, _requester: str) -> Task:
+        """As `TaskService.cancel`."""
+        self._check_asked(await self._row(task))
+        await self._office.cancel(task, self._me.uid, timeout=CANCEL_WAIT)
+        return json.loads((await self._row(task)).snapshot)
+
+    async def answer(self, task: str, message: Message, _requester: str) -> None:
+        """As `TaskService.answer`."""
+        self._check_asked(await self._row(task))
+        await self._office.answer(task, self._me.uid, Content.whole(message), message["messageId"])
+
+    async def follow(
+        self, task: str, _requester: str, after: int
+    ) -> AsyncGenerator[StoredChange, None]:
+        """As `TaskService.follow`."""
+        ended = False
+
+        async def read(past: int) -> Sequence[StoredChange]:
+            nonlocal ended
+            row, found = await self._changed(task, past)
+            ended = row.final and len(found) < PAGE
+            return found
+
+        topics = (of_task(task),)
+        stored = tail(
+            self._changes,
+            topics,
+            after,
+            read,
+            page=PAGE,
+            beat=STREAM_BEAT,
+            ended=lambda _: ended,
+        )
+        async with aclosing(stored) as found:
+            async for change in found:
+                if isinstance(change, StoredChange):
+                    yield change
+
+    async def _changed(self, task: str, past: int) -> tuple[TaskRow, Sequence[StoredChange]]:
+        def find(store: Store) -> tuple[TaskRow, Sequence[StoredChange]] | None:
+            row = store.tasks.task_by_id(task)
+            if row is None:
+                return None
+            found = store.tasks.events_of(task, past, PAGE)
+            return row, [stored_change(each, row) for each in found]
+
+        found = await self._database.read(find)
+        if found is None:
+            raise NotFound("there is no such task")
+        return found
+
+    async def _row(self, task: str) -> TaskRow:
+        row = await self._database.point(lambda store: store.tasks.task_by_id(task))
+        if row is None or row.worker != self._worker.uid or not sees(self._me, row):
+            raise NotFound("there is no such task")
+        return row
+
+    def _check_asked(self, row: TaskRow) -> None:
+        """Raise `Conflict` where another asked for the task, so that only they may end or answer it."""
+        if not self._me.sees(row.requester):
+            raise Conflict("another agent asked for it")
+
+
+def sees(me: Principal, row: TaskRow) -> bool:
+    """Whether a principal may know of a task."""
+    return me.sees(row.worker, row.requester)
+
+
+def stored_change(change: TaskEventRow, task: TaskRow) -> StoredChange:
+    """A stored change of `task`, which is as that change or a later one has made it."""
+    return StoredChange(change.seq, TaskState(change.state), stream_response(change, task))
+
+
+def stream_response(change: TaskEventRow, task: TaskRow) -> Event | None:
+    """A change as A2A StreamResponse; None for the first record, which only creates the task."""
+    if change.event:
+        return json.loads(change.event)
+    if change.state == TaskState.SUBMITTED:
+        return None
+    bare = {"id": task.id, "contextId": task.context_id}
+    event = status_update(bare, TaskState(change.state), change.at)
+    if change.seq == task.seq:
+        event["statusUpdate"]["status"] = json.loads(task.snapshot)["status"]
+    return event
