@@ -262,9 +262,9 @@ async def test_a_search_is_read_page_by_page(desk: Desk):
 
 
 async def test_a_search_that_no_database_answers_is_refused(desk: Desk):
-    for words in ({"text": "a\0b"}, {"thread": "\0"}):
+    for text, thread in (("a\0b", ""), ("", "\0")):
         with pytest.raises(InvalidInput, match="no NUL"):
-            await desk.office.search(**words)
+            await desk.office.search(text, thread=thread)
 
 
 async def test_a_search_for_too_many_words_is_refused(desk: Desk):
