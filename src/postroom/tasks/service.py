@@ -52,9 +52,9 @@ class OrgTaskService:
 
     Args:
         requests: stores requests for tasks.
-        owner: uid of the owner of all workers.
         running: whether that worker runs, so that its sidecar hears of cancels and answers.
         there: whether that agent, of whatever kind, works or calls.
+        owner: uid of the owner of all workers.
         blocker: returns why an agent that is there does nothing for its tasks, "" for no known reason.
     """
 
@@ -169,16 +169,20 @@ class OrgTaskService:
         return replace(await self._show(known), timed_out=not done(known))
 
     async def reached(self, ref: str, seq: int, timeout: float, only: str = "") -> TaskView:
-        """The task once its record at `seq`, or a later one, is folded; after `timeout` seconds as it is, with
-        `timed_out`; `only` as in `find`.
+        """The task once its record at `seq`, or a later one, is folded, or none will come; after `timeout` seconds as
+        it is, with `timed_out`; `only` as in `find`.
 
         Raises:
             Refused: too many callers wait.
         """
+
+        def done(known: Known) -> bool:
+            return known.row.seq >= seq or known.row.final
+
         named = TASK_ID.fullmatch(ref) and not only
         task = ref if named else (await self.find(ref, only)).id
-        known = await self._until(task, lambda known: known.row.seq >= seq, timeout)
-        return replace(await self._show(known), timed_out=known.row.seq < seq)
+        known = await self._until(task, done, timeout)
+        return replace(await self._show(known), timed_out=not done(known))
 
     async def listed(
         self,
@@ -335,22 +339,6 @@ class OrgTaskService:
         waits = f"@{nick} is offline: the answer waits for its next start"
         return replace(view, detail=on_its_way if running else waits)
 
-    async def _check_said(self, row: TaskRow, by: str, said: Content) -> None:
-        """Raise unless the files of an answer are there, and the worker takes it; it may read the files from now on."""
-
-        def find(store: Store) -> tuple[Agent | None, dict[str, int]]:
-            return store.agents.agent_by_uid(row.worker), check_files(store, by, said)
-
-        worker, files = await self._database.point(find)
-        if worker is not None:
-            await self._requests.takers.check(worker, said, row.skill)
-        if files:
-            # Not folded from the log, as for a message: the lane that brings the answer is not folded, and the record
-            # that the worker writes of it proves nothing about who said it.
-            await self._database.write(
-                lambda store: store.blobs.pass_on(list(files), by, row.worker)
-            )
-
     async def _is_run(self, worker: str) -> bool:
         """Whether Postroom runs that agent, so that it has a sidecar with a priority lane."""
         agent = await self._database.point(lambda store: store.agents.agent_by_uid(worker))
@@ -375,6 +363,22 @@ class OrgTaskService:
                 "the task has changed meanwhile", remedy=f"postroom task show {row.id[:8]}"
             ) from error
         return await self.reached(row.id, stored, FOLD_WAIT)
+
+    async def _check_said(self, row: TaskRow, by: str, said: Content) -> None:
+        """Raise unless the files of an answer are there, and the worker takes it; it may read the files from now on."""
+
+        def find(store: Store) -> tuple[Agent | None, dict[str, int]]:
+            return store.agents.agent_by_uid(row.worker), check_files(store, by, said)
+
+        worker, files = await self._database.point(find)
+        if worker is not None:
+            await self._requests.takers.check(worker, said, row.skill)
+        if files:
+            # Not folded from the log, as for a message: the lane that brings the answer is not folded, and the record
+            # that the worker writes of it proves nothing about who said it.
+            await self._database.write(
+                lambda store: store.blobs.pass_on(list(files), by, row.worker)
+            )
 
     async def fail_at_work(self, worker: str, why: str) -> None:
         """End the running task of `worker` as failed: the worker was ended for good, and a new attempt would end the
