@@ -287,6 +287,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Operation", "docs/architecture.md#http-api"): {
         "http-waiters-cheap": "Ten thousand callers may wait for up to an hour, below 20 kB each; a wait ends with its caller.",
+        "api-described": "The OpenAPI document says of every route its scope, parameters, bodies, answers and errors, with examples.",
+        "api-as-described": "No answer has a form or a status that the document does not describe, and no request that it allows makes a 5xx.",
+        "api-nothing-of-others": "Nothing of another person, or of another organisation, is in any answer to who may not see it.",
         "http-readyz-truthful": "`/livez` answers before the API is open, `/readyz` says whether it is.",
     },
     ("Operation", "docs/operating.md#settings"): {

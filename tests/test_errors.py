@@ -92,6 +92,7 @@ def test_a_problem_has_the_members_of_rfc_9457_and_the_code():
             "status": http_status(kind("x")),
             "detail": "it does not fit",
             "code": kind.code,
+            "remedy": "",
         }
 
 

@@ -17,9 +17,12 @@ The tree says whose fault it is, so that a caller can decide without reading tex
     │   ├── Conflict
     │   │   ├── NameTaken
     │   │   └── AlreadyRunning
-    │   └── Forbidden
-    │       ├── Unauthorized
-    │       └── AddressRefused
+    │   ├── Forbidden
+    │   │   ├── Unauthorized
+    │   │   └── AddressRefused
+    │   ├── MalformedRequest
+    │   ├── MethodNotAllowed
+    │   └── HeadTooLarge
     ├── PeerError                  the other side broke a rule or did not answer
     │   ├── ProtocolViolation
     │   ├── NoResponders
@@ -88,11 +91,14 @@ __all__ = [
     "DatabaseAway",
     "EnvironmentFault",
     "Forbidden",
+    "HeadTooLarge",
     "InvalidInput",
     "InvalidName",
     "InvalidTemplate",
     "LostUpdate",
+    "MalformedRequest",
     "MessageTooLarge",
+    "MethodNotAllowed",
     "NameTaken",
     "NoResponders",
     "NotFound",
@@ -114,6 +120,7 @@ __all__ = [
     "Unauthorized",
     "Uncertain",
     "UnknownRecipient",
+    "by_code",
     "exit_code",
     "from_problem",
     "http_status",
@@ -156,6 +163,24 @@ class AddressRefused(Forbidden):
     """The host resolves to an address that Postroom never connects to."""
 
     code = "address-refused"
+
+
+class MalformedRequest(CallerError):
+    """The request is not HTTP, or not what its headers promise."""
+
+    code = "malformed-request"
+
+
+class MethodNotAllowed(CallerError):
+    """The path exists, but not for this method."""
+
+    code = "method-not-allowed"
+
+
+class HeadTooLarge(CallerError):
+    """The head of the request is over its limit."""
+
+    code = "head-too-large"
 
 
 class BlobsFull(Refused):
@@ -241,6 +266,9 @@ HTTP_STATUS: dict[type[PostroomError], int] = {
     ContentNotTaken: 415,
     NotFound: 404,
     Conflict: 409,
+    MalformedRequest: 400,
+    MethodNotAllowed: 405,
+    HeadTooLarge: 431,
     Forbidden: 403,
     Unauthorized: 401,
     PeerError: 502,
@@ -270,11 +298,12 @@ def http_status(error: PostroomError) -> int:
     return _nearest(HTTP_STATUS, type(error))
 
 
-def _tree(root: type[PostroomError]) -> dict[str, type[PostroomError]]:
+def by_code(root: type[PostroomError] = PostroomError) -> dict[str, type[PostroomError]]:
+    """Every error below `root`, by its code."""
     found = {root.code: root}
     for child in root.__subclasses__():
         if "code" in vars(child):  # otherwise the same error in a family of other errors
-            found |= _tree(child)
+            found |= by_code(child)
     return found
 
 
@@ -294,7 +323,7 @@ PROBLEM_TYPE = "application/problem+json"
 def problem(error: PostroomError) -> dict[str, Any]:
     """`error` as a problem document (RFC 9457, section 3).
 
-    Shape: `{"type": "urn:postroom:error:<code>", "title", "status", "detail", "code", "remedy"?, "details"?}`.
+    Its shape is `protocol.shapes.Problem`; `type` is `urn:postroom:error:<code>`.
     """
     title = (type(error).__doc__ or "").strip().splitlines()[0]
     document: dict[str, Any] = {
@@ -303,9 +332,8 @@ def problem(error: PostroomError) -> dict[str, Any]:
         "status": http_status(error),
         "detail": error.message,
         "code": error.code,
+        "remedy": error.remedy,
     }
-    if error.remedy:
-        document["remedy"] = error.remedy
     if error.details:
         document["details"] = list(error.details)
     return document
@@ -316,7 +344,7 @@ def from_problem(document: dict[str, object], status: int) -> PostroomError:
 
     An unknown code becomes the plain `PostroomError`, or `CallerError` for a 4xx status.
     """
-    cls = _tree(PostroomError).get(str(document.get("code", "")))
+    cls = by_code().get(str(document.get("code", "")))
     if cls is None:
         cls = CallerError if 400 <= status < 500 else PostroomError
     detail = str(document.get("detail") or document.get("title") or f"HTTP status {status}")

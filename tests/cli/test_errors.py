@@ -16,7 +16,7 @@ from postroom_a2a.task_state import TERMINAL, TaskState
 from tests.cli.conftest import LIMIT, Run, command, environment, spawned
 from tests.client.standin import DEADLINE, Standin, mail, problem, status, worker
 
-KINDS = sorted(errors._tree(errors.PostroomError).values(), key=lambda kind: kind.code)
+KINDS = sorted(errors.by_code(errors.PostroomError).values(), key=lambda kind: kind.code)
 
 
 @pytest.mark.requirement("cli-errors-one-line")

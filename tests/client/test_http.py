@@ -28,7 +28,7 @@ def test_every_call_carries_the_token_and_a_loopback_host(standin: Standin, clie
     assert headers["host"] == standin.url.removeprefix("http://")
 
 
-@pytest.mark.parametrize("kind", sorted(errors._tree(errors.PostroomError).values(), key=repr))
+@pytest.mark.parametrize("kind", sorted(errors.by_code(errors.PostroomError).values(), key=repr))
 def test_what_the_server_raises_is_raised_here(
     standin: Standin, client: Client, kind: type[errors.PostroomError]
 ):

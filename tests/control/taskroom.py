@@ -57,6 +57,7 @@ from postroom_a2a.tasks import (
     status_update,
     text_artifact,
 )
+from tests.control.conforming import contract
 from tests.control.serving import Site, serving
 from tests.rig import Rig, new_uid, running_server
 
@@ -433,7 +434,10 @@ async def room_on(folder: Path, rig: Rig) -> AsyncGenerator[TaskRoom]:
         rig.edge = await rig.connect(rig.trust.edge_credential(), CONTROL_PLANE)
         await org.go(lambda: announcement)
         url = f"http://{site.host}"
-        async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=SECONDS) as api:
+        held: dict[str, list[Any]] = {"response": [contract().hold]}
+        async with httpx2.AsyncClient(
+            base_url=url, headers=headers, timeout=SECONDS, event_hooks=held
+        ) as api:
             room = TaskRoom(rig, org.parts, api, site)
             tap = await rig.core.subscribe(f"$KV.{CARDS_BUCKET}.{DEFAULT_ORG}.agents.*", room.note)
             yield room

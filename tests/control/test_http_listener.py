@@ -238,7 +238,7 @@ async def test_a_head_that_is_too_large_is_refused(head: str):
             writer.write(b"x" * 1024)
         async with asyncio.timeout(DEADLINE):
             with contextlib.suppress(ConnectionResetError):
-                assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+                assert (await reader.read()).startswith(b"HTTP/1.1 431 ")
         writer.close()
         assert site.api.scopes == []
 

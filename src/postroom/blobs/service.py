@@ -185,9 +185,9 @@ class BlobService:
             raise _unknown()
         return file
 
-    async def largest(self, limit: int) -> list[BlobRow]:
-        """Blobs, the largest first."""
-        return await self._database.read(lambda store: store.blobs.largest(limit=limit))
+    async def largest(self, limit: int, after: str = "") -> list[BlobRow]:
+        """Blobs, the largest first; with `after` those that come after the blob with that hash."""
+        return await self._database.read(lambda store: store.blobs.largest(limit, after))
 
     async def remove(self, sha256: str) -> None:
         """Remove a blob, even one that a message or a task names."""

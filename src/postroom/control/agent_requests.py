@@ -127,7 +127,7 @@ class AgentRequests:
         return bounded([entry for entry in found if entry["card"] is not None])
 
     async def _card(self, _asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
-        return await self._search.get(str(asked.get("ref", "")))
+        return {**await self._search.get(str(asked.get("ref", "")))}
 
     async def _history(self, asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
         project = str(asked.get("project", ""))

@@ -26,6 +26,7 @@ from postroom.control.routes import (
     blobs,
     credentials,
     deadletters,
+    described,
     feeds,
     inbox,
     keys,
@@ -42,8 +43,9 @@ from postroom.control.routes import (
 from postroom.control.statefile import Announcement
 from postroom.errors import (
     PROBLEM_TYPE,
-    Conflict,
     InvalidInput,
+    MalformedRequest,
+    MethodNotAllowed,
     NotFound,
     PostroomError,
     StateUnwritable,
@@ -67,7 +69,8 @@ def build_api(
     app = FastAPI(
         title="Postroom",
         version=__version__,
-        openapi_url="/v1/openapi.json",
+        openapi_url=None,  # ours is made elsewhere (`control.openapi`)
+        redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
         dependencies=[Depends(admitted)],
@@ -79,7 +82,7 @@ def build_api(
     def include(routes: APIRouter, prefix: str = "/v1") -> None:
         for route in routes.routes:
             if isinstance(route, APIRoute):
-                _state(route)
+                demand_of(route.endpoint)  # a route without one is an error
         app.include_router(routes, prefix=prefix)
         hot.add(routes, prefix)
 
@@ -110,18 +113,12 @@ def build_api(
         include(part.router(parts))
     include(workers.leftovers_router(parts))
     include(room.router(parts, announcement))
+    include(described.router(app))
     if managed is not None:
         include(orgs.router(managed))
         include(backup.router(parts, managed))
         include(orgs.absent_router(managed), "")
     return app, hot
-
-
-def _state(route: APIRoute) -> None:
-    """Say in the route's documentation what it demands (OpenAPI 3.1, Security Requirement: names of roles)."""
-    demand = demand_of(route.endpoint)
-    demanded = [] if demand.scope is None else [{"key": [demand.scope.value]}]
-    route.openapi_extra = (route.openapi_extra or {}) | {"security": demanded}
 
 
 def _answer_problems(app: FastAPI) -> None:
@@ -155,13 +152,27 @@ async def _invalid(request: Request, error: RequestValidationError) -> JSONRespo
     return _document(InvalidInput(f"{where or 'the body'}: {first['msg']}", remedy=remedy))
 
 
-async def _http(_: Request, error: HTTPException) -> JSONResponse:
-    known = {404: NotFound, 405: Conflict}.get(error.status_code, PostroomError)
-    return _document(known(str(error.detail)), error.status_code)
+async def _http(request: Request, error: HTTPException) -> JSONResponse:
+    asked = f"{request.method} {request.url.path}"
+    match error.status_code:
+        case 404:
+            refused: PostroomError = NotFound(f"there is no {asked}", remedy=_LOOK)
+        case 405:
+            refused = MethodNotAllowed(f"there is no {asked}", remedy=_LOOK)
+        case status if status < 500:
+            refused = MalformedRequest(str(error.detail))
+        case _:
+            refused = PostroomError(str(error.detail))
+    answer = _document(refused, error.status_code)
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     return _failure(request.scope, error)
+
+
+_LOOK = "GET /v1/openapi.json lists what there is"
 
 
 def _failure(scope: Scope, error: Exception) -> JSONResponse:

@@ -10,7 +10,6 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable
-from typing import Any
 
 from postroom.bus.server_config import ServerTls
 from postroom.control.endpoints import Endpoints
@@ -25,6 +24,7 @@ from postroom.identity.certificates import (
     warning_due,
 )
 from postroom.observe import get_logger
+from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.settings import Settings
 from postroom.tls import client_context, rehearse, server_context, show
@@ -108,7 +108,7 @@ class CertificateKeeper:
         """The TLS settings of nats-server."""
         return ServerTls(self._folder.serving, self.client, self._name)
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> shapes.Certificate:
         """The certificate's entry in `postroom status`."""
         return {
             "names": list(self.certificate.names),

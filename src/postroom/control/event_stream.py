@@ -78,7 +78,7 @@ async def everything(parts: Parts, me: Principal, after: EventCursor | None) -> 
             present = await parts.views.states()
             for worker in (worker for uid, worker in present.items() if known.get(uid) != worker):
                 yield StreamEvent(
-                    "worker", worker | {"at": format_time(time.time())}, cursor
+                    "worker", {**worker, "at": format_time(time.time())}, cursor
                 ).event()
             known = present
             change = await listener.next(STREAM_BEAT)

@@ -10,12 +10,22 @@ import asyncio
 import json
 import resource
 from collections.abc import MutableMapping
+from http import HTTPStatus
 from typing import Any, ClassVar, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from postroom.errors import PROBLEM_TYPE, EnvironmentFault, ProtocolViolation, problem
+from postroom.errors import (
+    PROBLEM_TYPE,
+    EnvironmentFault,
+    HeadTooLarge,
+    MalformedRequest,
+    PostroomError,
+    ProtocolViolation,
+    http_status,
+    problem,
+)
 from postroom.protocol.limits import MAX_HEAD, MAX_HEADERS
 
 ABANDONED = "postroom.abandoned"
@@ -94,6 +104,7 @@ class DeadlineProtocol(HttpToolsProtocol):
     _head = 0
     _in_head = False
     _too_many = False
+    _too_long = False
     _running: tuple[asyncio.Task[None], MutableMapping[str, Any]] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -125,7 +136,7 @@ class DeadlineProtocol(HttpToolsProtocol):
         if self._in_head:
             self._head += len(data)
             if self._head > MAX_HEAD and not self.transport.is_closing():
-                self.send_400_response(f"The head is over {MAX_HEAD} bytes.")
+                self._refuse(HeadTooLarge(f"the head of the request is over {MAX_HEAD} bytes"))
 
     def on_message_begin(self) -> None:
         """Begin to count the head."""
@@ -134,11 +145,23 @@ class DeadlineProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """End the head; an error here is answered by 400."""
+        """End the head. After an error here nothing of the request is read."""
         self._in_head = False
         if len(self.headers) > MAX_HEADERS:
+            self._too_long = True
             raise ProtocolViolation(f"more than {MAX_HEADERS} headers")
         super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse a request that uvicorn cannot read; `msg` is uvicorn's own text about it."""
+        if self._too_long:
+            self._refuse(HeadTooLarge(f"the request has more than {MAX_HEADERS} headers"))
+        else:
+            self._refuse(MalformedRequest(f"this is no request of HTTP/1.1: {msg}"))
+
+    def _refuse(self, error: PostroomError) -> None:
+        self.transport.write(_refusal(error))
+        self.transport.close()
 
     def look(self) -> None:
         """Cut the connection if it is where it was at the last look: in the same request, or waiting for one."""
@@ -167,18 +190,19 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     def _turn_away(self) -> None:
         if not self.transport.is_closing():
-            self.transport.write(_TOO_MANY)
-            self.transport.close()
+            self._refuse(_TOO_MANY)
 
 
-def _too_many() -> bytes:
-    error = EnvironmentFault("too many are connected", remedy="try again in a second")
-    body = json.dumps(problem(error) | {"status": 503}).encode()
+_TOO_MANY = EnvironmentFault("too many are connected", remedy="try again in a second")
+
+
+def _refusal(error: PostroomError) -> bytes:
+    """An answer that the connection makes itself, before any application."""
+    status = http_status(error)
+    body = json.dumps(problem(error)).encode()
+    again = "retry-after: 1\r\n" if status == HTTPStatus.SERVICE_UNAVAILABLE else ""
     head = (
-        f"HTTP/1.1 503 Service Unavailable\r\ncontent-type: {PROBLEM_TYPE}\r\nretry-after: 1\r\n"
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: {PROBLEM_TYPE}\r\n{again}"
         f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
     )
     return head.encode() + body
-
-
-_TOO_MANY = _too_many()

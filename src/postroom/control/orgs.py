@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from postroom.control.org_router import OrgRouter
 from postroom.control.statefile import Announcement
@@ -30,6 +30,7 @@ from postroom.errors import (
 from postroom.identity.credential import Credential
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
+from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert
 from postroom.protocol.ids import check_name
 from postroom.protocol.limits import MAX_ORGS
@@ -135,7 +136,7 @@ class Orgs:
                 async with asyncio.timeout(OPEN_TIMEOUT):
                     await asyncio.gather(*(entry.tried.wait() for entry in entries))
 
-    async def listed(self) -> list[dict[str, Any]]:
+    async def listed(self) -> list[shapes.Org]:
         """Every organisation, the default one first; shape in docs/api.md, Org."""
         default = _Entry(DEFAULT_ORG, self._default)
         return [await _described(entry) for entry in (default, *self._entries.values())]
@@ -153,7 +154,7 @@ class Orgs:
             found[name] = entry.org.parts.database
         return found
 
-    async def create(self, name: str) -> dict[str, Any]:
+    async def create(self, name: str) -> shapes.Org:
         """Make an organisation; returns its entry of `listed` once it is open, or its first try has failed.
 
         Raises:
@@ -290,7 +291,7 @@ class Orgs:
             await self._default.alert(Alert(FAILED, text, about=entry.name))
 
 
-async def _described(entry: _Entry) -> dict[str, Any]:
+async def _described(entry: _Entry) -> shapes.Org:
     org = entry.org
     return {
         "name": entry.name,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 from postroom.bus.host import BusHost
 from postroom.control.holders import ask_to_renew, holders
@@ -19,6 +18,7 @@ from postroom.errors import Conflict
 from postroom.identity.account_publisher import Accounts
 from postroom.identity.rotating import Role
 from postroom.identity.trust import Trust
+from postroom.protocol import answers
 
 MOVE_TIMEOUT = 30.0
 """Seconds that workers have to move to a new key; the others are cut when the former one is dropped."""
@@ -40,7 +40,7 @@ class Rotated:
     cut: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> answers.Rotated:
         """Its form in the API."""
         return {"roles": list(self.roles), "cut": list(self.cut), "steps": list(self.steps)}
 

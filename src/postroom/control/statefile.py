@@ -6,11 +6,10 @@ import fcntl
 import json
 import os
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from postroom.errors import AlreadyRunning, StateUnwritable
 from postroom.identity.privatefile import write_private
-from postroom.protocol.shapes import Time
+from postroom.protocol import shapes
 from postroom.settings import Settings
 
 
@@ -36,16 +35,35 @@ class Announcement:
     token: str = field(repr=False)
     nats_url: str
     nats_pid: int
-    started_at: Time
+    started_at: shapes.Time
     version: str
     state: str
     me: dict[str, str] = field(default_factory=dict)
     ca: str = ""
     listen: tuple[str, ...] = ()
-    tls: dict[str, Any] | None = None
+    tls: shapes.Certificate | None = None
     notes: tuple[str, ...] = ()
-    database: str = ""
     logins: tuple[str, ...] = ()
+    database: str = ""
+
+    def as_json(self) -> shapes.Server:
+        """Shape of the API: all but the key and whom it makes its bearer."""
+        return {
+            **self.for_all(),
+            "pid": self.pid,
+            "nats_url": self.nats_url,
+            "nats_pid": self.nats_pid,
+            "state": self.state,
+            "ca": self.ca,
+            "tls": self.tls,
+            "notes": list(self.notes),
+            "logins": list(self.logins),
+            "database": self.database,
+        }
+
+    def for_all(self) -> shapes.Server:
+        """What everybody may know."""
+        return {"url": self.url, "listen": list(self.listen), "started_at": self.started_at}
 
 
 def prepare(settings: Settings) -> None:

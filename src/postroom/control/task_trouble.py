@@ -6,11 +6,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from postroom.bus.port import BusStatistics
 from postroom.control.sse import Numbered, Show
 from postroom.projection.changes import Change, Changes
+from postroom.protocol import shapes
 from postroom.tasks.views import Blocker, Known, blocked
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.times import format_time
@@ -58,7 +59,7 @@ class TaskTrouble:
     at: float
     seq: int = 0
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> shapes.Trouble:
         """Its form in the API."""
         return {
             "task": self.task,

@@ -7,12 +7,13 @@ calls.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from postroom.directory.agents import Directory
 from postroom.directory.cards import Card, matches, skills_of
 from postroom.errors import NotFound
+from postroom.protocol import shapes
 from postroom.protocol.limits import MAX_CARDS_BYTES
 from postroom.store.agents import Agent
 from postroom_a2a.times import format_time
@@ -50,7 +51,7 @@ class AgentSearch:
         self._callers = callers
         self._sign = sign
 
-    async def find(self, skill: str = "", text: str = "", kind: str = "") -> list[dict[str, Any]]:
+    async def find(self, skill: str = "", text: str = "", kind: str = "") -> list[shapes.Listed]:
         """Entries by nick; with `skill` or `text` only agents whose card has them (`cards.matches`), with `kind` only
         agents of that kind.
 
@@ -76,12 +77,12 @@ class AgentSearch:
                 found.append((agent, self._presence(agent).there(agent.uid)))
         return found
 
-    async def entry(self, ref: str) -> dict[str, Any]:
+    async def entry(self, ref: str) -> shapes.Listed:
         """The entry of the agent with that nick or uid."""
         agent = await self._directory.resolve(ref)
         return self._entry(agent, (await self._cards(agent.uid)).get(agent.uid))
 
-    async def get(self, ref: str) -> dict[str, Any]:
+    async def get(self, ref: str) -> shapes.Listed:
         """The same; NotFound if it has no card."""
         entry = await self.entry(ref)
         if entry["card"] is None:
@@ -91,7 +92,7 @@ class AgentSearch:
     def _presence(self, agent: Agent) -> Presences:
         return self._workers if agent.kind == "worker" else self._callers
 
-    def _entry(self, agent: Agent, card: Card | None) -> dict[str, Any]:
+    def _entry(self, agent: Agent, card: Card | None) -> shapes.Listed:
         presence = self._presence(agent)
         seen = presence.seen_at(agent.uid)
         return {
@@ -105,7 +106,7 @@ class AgentSearch:
         }
 
 
-def bounded(entries: list[dict[str, Any]]) -> dict[str, Any]:
+def bounded(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """As many entries as fit into a message; `truncated` says whether some are left out."""
     size, fitting = 0, []
     for entry in entries:

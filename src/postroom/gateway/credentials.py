@@ -16,6 +16,7 @@ from typing import Any
 from postroom.errors import InvalidInput, InvalidTemplate, NameTaken, NotFound, StateUnwritable
 from postroom.gateway.port import DoorSpec
 from postroom.identity import privatefile
+from postroom.protocol import shapes
 from postroom.protocol.egress import AllowList, EgressRule, Target, below
 from postroom.protocol.ids import check_name
 from postroom.protocol.limits import MAX_CREDENTIALS, MAX_SECRET
@@ -114,14 +115,15 @@ class BoundCredential:
         """The header as it is sent."""
         return self.header.encode(), self.form.replace(SECRET, self.secret).encode()
 
-    def shown(self) -> dict[str, Any]:
-        """The fields that the API may show."""
+    def shown(self, nicks: Mapping[str, str] | None = None) -> shapes.Credential:
+        """The fields that the API may show; `nicks` are those of agents by uid."""
+        known = nicks or {}
         target = Target(self.scheme, self.host, self.port, self.path)
         return {
             "name": self.name,
             "url": target.url,
             "header": f"{self.header}: {self.form}",
-            "workers": list(self.workers),
+            "workers": [{"uid": uid, "nick": known.get(uid, "")} for uid in self.workers],
         }
 
 

@@ -12,6 +12,7 @@ from enum import Enum
 from postroom.errors import NotFound
 from postroom.identity.keyring import Keyring
 from postroom.identity.nkeys import KeyPair, Kind
+from postroom.protocol.answers import TrustKey
 
 
 class Role(Enum):
@@ -113,7 +114,7 @@ def without_former(keys: Keyring, org: str, *roles: Role) -> Keyring:
     return replace(keys, orgs={**keys.orgs, org: replace(own, retiring=kept)})
 
 
-def listed(keys: Keyring, org: str) -> list[dict[str, str]]:
+def listed(keys: Keyring, org: str) -> list[TrustKey]:
     """Public keys: `{"role", "key", "state": "identity" | "active" | "next" | "former"}`."""
     own = keys.orgs[org]
     identities = {

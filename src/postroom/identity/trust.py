@@ -19,6 +19,7 @@ from postroom.identity.credential import Credential
 from postroom.identity.keyring import Keyring, OrgKeys
 from postroom.identity.nkeys import KeyPair, Kind
 from postroom.identity.rotating import Role
+from postroom.protocol.answers import TrustKey
 from postroom.protocol.ids import CONTROL_PLANE, check_name
 from postroom.settings import DEFAULT_ORG
 
@@ -313,7 +314,7 @@ class Trust:
             if self.of(org).former_keys(*Role):
                 self.of(org).drop_former(*Role)
 
-    def key_list(self) -> list[dict[str, str]]:
+    def key_list(self) -> list[TrustKey]:
         """Public keys (see `rotating.listed`)."""
         return rotating.listed(self._keys, self.org)
 

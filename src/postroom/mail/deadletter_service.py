@@ -41,10 +41,10 @@ class DeadLetterService:
         self._changes = changes
         self._clock = clock
 
-    async def all(self, limit: int = 50, only: str = "") -> list[DeadLetter]:
-        """The newest dead letters that were not dropped, newest first."""
+    async def all(self, limit: int = 50, before: int = 0, only: str = "") -> list[DeadLetter]:
+        """The newest dead letters that were not dropped, newest first; with `before` those with a lower number."""
         return await self._database.read(
-            lambda store: views.dead_letters(store, store.records.dead_letters(limit, only))
+            lambda store: views.dead_letters(store, store.records.dead_letters(limit, before, only))
         )
 
     async def count(self, only: str = "") -> int:

@@ -18,7 +18,7 @@ from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_message
 from postroom.projection.retention import Over
 from postroom.projection.rules import Rule
 from postroom.projection.submit import author_of, submit
-from postroom.protocol import subjects
+from postroom.protocol import shapes, subjects
 from postroom.protocol.content import Content, content, parts_of, subject_of
 from postroom.protocol.envelope import EVERYBODY, Envelope
 from postroom.store.announcements import AnnouncementRow
@@ -47,7 +47,7 @@ class Announcement:
     message: dict[str, Any]
     at: float
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> shapes.Announcement:
         """Shape of the API."""
         return {
             "seq": self.seq,

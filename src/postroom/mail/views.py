@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from postroom.errors import ProtocolViolation
-from postroom.protocol import priority
+from postroom.protocol import priority, shapes
 from postroom.protocol.blobs import PREFIX, named_in
 from postroom.protocol.content import said, subject_of
 from postroom.protocol.envelope import Envelope
@@ -71,9 +71,9 @@ class Mail:
         own = self.sizes is None and bool(_named(self.message))
         return own or (self.answer is not None and self.answer.unsized)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> shapes.Mail:
         """Shape of the API."""
-        document: dict[str, Any] = {
+        document: shapes.Mail = {
             "seq": self.seq,
             "id": self.id,
             "from": self.sender.as_json(),
@@ -112,7 +112,7 @@ class Post:
     at: float
     sizes: Mapping[str, int] | None = None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> shapes.Post:
         """Shape of the API."""
         message = _document(self.message)
         return {
@@ -151,7 +151,7 @@ class DeadLetter:
     requeued_as: str
     sizes: Mapping[str, int] | None = None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> shapes.Dead:
         """Shape of the API."""
         return {
             "id": self.id,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from postroom.errors import InvalidInput
+from postroom.protocol import shapes
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.limits import MAX_LABEL, MAX_LINK, MAX_PARTS
 from postroom_a2a import messages
@@ -165,18 +166,24 @@ def _is_newer(part: object) -> bool:
     return isinstance(part, Mapping) and bool(part) and not any(kind in part for kind in known)
 
 
-def said(holder: Mapping[str, Any], sizes: Mapping[str, int] | None = None) -> dict[str, Any]:
+def said(holder: Mapping[str, Any], sizes: Mapping[str, int] | None = None) -> shapes.Said:
     """The fields `parts` and, where a part has a URL, `files` of a Message or an Artifact in the API's JSON.
 
     Args:
         sizes: bytes of the blobs that are known, by hash.
     """
     parts = parts_of(holder)
-    shown: dict[str, Any] = {"parts": parts}
+    shown: shapes.Said = {"parts": parts}
     if files := files_of({"parts": parts}):
         known = sizes or {}
         shown["files"] = [
-            {**file, "size": known.get(file["url"].removeprefix(PREFIX))} for file in files
+            {
+                "url": file["url"],
+                "mediaType": file["mediaType"],
+                "filename": file["filename"],
+                "size": known.get(file["url"].removeprefix(PREFIX)),
+            }
+            for file in files
         ]
     return shown
 

@@ -1,11 +1,31 @@
-"""Shapes of the JSON objects in the control plane's answers (docs/api.md, Objects)."""
+"""Shapes of the JSON objects in the control plane's answers (docs/api.md, Objects).
+
+The server's `as_json`, the client and the document of the API (`control.openapi`) use these and no others. A docstring
+is the description that callers read there. A list is an object with its noun and `next`: what to ask with for the next
+page, None after the last one.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypedDict
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-Time = str
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """The form of a text (JSON Schema, format)."""
+
+    name: str
+
+
+Time = Annotated[str, Format("date-time")]
 """An instant: RFC 3339 in UTC, such as `2026-01-31T12:00:00.000Z` (`postroom_a2a.times`)."""
+
+Card = dict[str, Any]
+"""An Agent Card (A2A 1.0)."""
+
+Part = dict[str, Any]
+"""A part of a message (A2A 1.0): text, data, a URL, or bytes."""
 
 
 class Party(TypedDict):
@@ -22,8 +42,15 @@ class Agent(Party):
     org: str
 
 
+class Me(TypedDict):
+    """Uid and nick of an agent."""
+
+    uid: str
+    nick: str
+
+
 class File(TypedDict):
-    """A part with a URL; `size` is None where the URL is not that of a stored blob."""
+    """A part with a URL; `size` is null where the URL is not that of a stored blob."""
 
     url: str
     mediaType: str
@@ -41,7 +68,7 @@ class Credential(TypedDict):
     name: str
     url: str
     header: str
-    workers: list[dict[str, str]]
+    workers: list[Me]
 
 
 class OrgCounts(TypedDict, total=False):
@@ -51,13 +78,6 @@ class OrgCounts(TypedDict, total=False):
     running: int
     inbox: int
     deadletters: int
-
-
-class Me(TypedDict):
-    """The operator, as an agent of an organisation."""
-
-    uid: str
-    nick: str
 
 
 class Org(TypedDict):
@@ -77,8 +97,8 @@ class Listed(Agent):
     """
 
     online: bool
-    seen_at: str | None
-    card: dict[str, Any] | None
+    seen_at: Time | None
+    card: Card | None
 
 
 Mail = TypedDict(
@@ -89,7 +109,7 @@ Mail = TypedDict(
         "from": Party,
         "to": Party,
         "text": str,
-        "parts": list[dict[str, Any]],
+        "parts": list[Part],
         "files": NotRequired[list[File]],
         "subject": str,
         "thread": str | None,
@@ -107,9 +127,11 @@ Mail = TypedDict(
         "timed_out": NotRequired[bool],
     },
 )
-"""A message to one agent; `parts` are A2A's, `text` joins their texts. `state` is a `receipts.State`.
+Mail.__doc__ = """A message to one agent; `parts` are A2A's, `text` joins their texts.
 
+`state` is `accepted`, `delivered`, `seen`, `answered` or `dead`.
 `task` is the id of the task that it requests. `redelivered`: its reader may have been given it before.
+`timed_out`: the caller waited in vain.
 """
 
 Post = TypedDict(
@@ -120,14 +142,14 @@ Post = TypedDict(
         "project": str,
         "from": Party,
         "text": str,
-        "parts": list[dict[str, Any]],
+        "parts": list[Part],
         "files": NotRequired[list[File]],
         "subject": str,
         "thread": str | None,
         "at": Time,
     },
 )
-"""An entry in a project's feed."""
+Post.__doc__ = "An entry in a project's feed."
 
 
 Announcement = TypedDict(
@@ -137,13 +159,13 @@ Announcement = TypedDict(
         "id": str,
         "from": Party,
         "text": str,
-        "parts": list[dict[str, Any]],
+        "parts": list[Part],
         "subject": str,
         "thread": str | None,
-        "at": str,
+        "at": Time,
     },
 )
-"""What an agent says to everybody of its organisation; `at` is RFC 3339."""
+Announcement.__doc__ = "What an agent says to everybody of its organisation."
 
 
 class Wall(TypedDict):
@@ -153,13 +175,20 @@ class Wall(TypedDict):
     level: str
 
 
+class Said(TypedDict):
+    """What is said: its parts, and those of them that are files."""
+
+    parts: list[Part]
+    files: NotRequired[list[File]]
+
+
 class Artifact(TypedDict):
     """A result of a task, its text parts joined."""
 
     id: str
     name: str
     text: str
-    parts: list[dict[str, Any]]
+    parts: list[Part]
     files: NotRequired[list[File]]
 
 
@@ -176,7 +205,7 @@ class Blob(TypedDict):
 
 
 class Task(TypedDict):
-    """Work that was given to an agent. `state` is a `tasks.TaskState`.
+    """Work that was given to an agent. `state` is one of A2A's, such as `working`.
 
     Attributes:
         final: nothing follows.
@@ -189,7 +218,7 @@ class Task(TypedDict):
         thread: the same as `context`.
         status_text: the agent's text with the state.
         status_parts: all that it said with the state, not in lists.
-        started_at: instant of its first attempt, None before that.
+        started_at: instant of its first attempt, null before that.
         timed_out: the caller waited for it in vain.
     """
 
@@ -203,7 +232,7 @@ class Task(TypedDict):
     request: str
     skill: str
     text: str
-    parts: NotRequired[list[dict[str, Any]]]
+    parts: NotRequired[list[Part]]
     files: NotRequired[list[File]]
     subject: NotRequired[str]
     thread: str
@@ -213,7 +242,7 @@ class Task(TypedDict):
     created_at: Time
     updated_at: Time
     status_text: str
-    status_parts: NotRequired[list[dict[str, Any]]]
+    status_parts: NotRequired[list[Part]]
     started_at: NotRequired[Time | None]
     artifacts: NotRequired[list[Artifact]]
     timed_out: NotRequired[bool]
@@ -239,10 +268,10 @@ class TaskEvent(TypedDict):
     at: Time
     kind: str
     text: str
-    parts: list[dict[str, Any]]
+    parts: list[Part]
     artifact: Piece | None
     answer: NotRequired[str]
-    answer_parts: NotRequired[list[dict[str, Any]]]
+    answer_parts: NotRequired[list[Part]]
     final: bool
 
 
@@ -259,7 +288,13 @@ class Current(TypedDict):
 
 
 class Worker(TypedDict):
-    """An agent that the post room runs. `state` is a `presence.WorkerState`."""
+    """An agent that the post room runs.
+
+    `state` is `starting`, `idle`, `working`, `stalled`, `failed`, `exited`, `stopped` or `unknown`. `template` is the
+    path that it was spawned from, or ""; `stderr` the last lines that its agent printed there before it ended;
+    `unread` null while the bus does not tell; `task` what it works on, else what waits for an answer; `unenforced` the
+    limits of its template that nothing keeps on this machine.
+    """
 
     uid: str
     nick: str
@@ -310,7 +345,11 @@ class Excess(TypedDict):
 
 
 class Alert(TypedDict):
-    """A condition that needs a person; `nick` is "" for one of the post room."""
+    """A condition that needs a person; `nick` is "" and `who` null for one of the post room.
+
+    `at` is when it was raised last. `ended` is the reason of its end, "" while it stands; `ended_at` is null where its
+    cause has gone by itself.
+    """
 
     id: int
     at: Time
@@ -321,39 +360,116 @@ class Alert(TypedDict):
     kind: str
     text: str
     ended: str
-    """Reason of its end, "" while it stands."""
     ended_at: Time | None
 
 
+class Certificate(TypedDict):
+    """The certificate that the post room presents. `ca` is the path of the authority to trust, "" for the system's.
+
+    `local`: Postroom made it. `authority` is the authority's fingerprint, "" if Postroom has not made it.
+    """
+
+    names: list[str]
+    not_after: Time
+    fingerprint: str
+    local: bool
+    ca: str
+    authority: str
+
+
+class Server(TypedDict):
+    """The process of the post room and its addresses; who does not operate is shown the first three.
+
+    `listen` are the URLs for other machines, `logins` what others type there. `nats_pid` is 0 for servers of somebody
+    else, `notes` are sentences about this start, `database` is "" for files in `state`.
+    """
+
+    url: str
+    listen: list[str]
+    started_at: Time
+    pid: NotRequired[int]
+    nats_url: NotRequired[str]
+    nats_pid: NotRequired[int]
+    state: NotRequired[str]
+    ca: NotRequired[str]
+    tls: NotRequired[Certificate | None]
+    notes: NotRequired[list[str]]
+    logins: NotRequired[list[str]]
+    database: NotRequired[str]
+
+
 class Status(TypedDict):
-    """The status of the whole post room."""
+    """The status of the whole post room.
+
+    `inbox` counts the caller's unread messages. `alerts` are the first 10 that stand, `attention` the tasks that wait
+    for an answer, the oldest first. `audit` says why the audit log cannot be written, `bus` that NATS does not answer;
+    "" for no trouble.
+    """
 
     version: str
-    server: dict[str, Any]
+    server: Server
     org: str
-    me: dict[str, str]
+    me: Me
     workers: list[Worker]
     deadletters: int
     inbox: NotRequired[int]
-    """Messages that the operator has not read."""
     alerts: list[Alert]
     attention: NotRequired[list[Task]]
-    """Tasks that wait for an answer."""
     audit: NotRequired[str]
-    """Why the audit log cannot be written, "" if it can."""
     bus: NotRequired[str]
-    """The fault of the connection to NATS, "" for none."""
+
+
+class Problem(TypedDict):
+    """Why a request was refused (RFC 9457). `code` is stable, the last part of `type`; `detail` is for people.
+
+    `remedy` says what to do, "" for nothing known. `details` are causes, for a reader who looks further.
+    """
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    remedy: str
+    details: NotRequired[list[str]]
+
+
+class Trouble(TypedDict):
+    """What keeps a task now, `text` "" when nothing does any more; `worker` is the nick of the one it waits for."""
+
+    task: str
+    text: str
+    worker: str
+    at: Time
+
+
+class WorkerChange(TypedDict):
+    """The state of a worker, of the moment and not of the log."""
+
+    uid: str
+    nick: str
+    state: str
+    detail: str
+    at: NotRequired[Time]
+
+
+class TaskNews(TaskEvent):
+    """A change of any task, with its parties and the beginning of its request."""
+
+    worker: Party
+    requester: Party
+    request_text: str
 
 
 Dead = TypedDict(
     "Dead",
     {
-        "id": str,
-        "message_id": str,
+        "id": int,
+        "message_id": str | None,
         "from": Party,
-        "to": Any,
+        "to": Party,
         "text": str,
-        "parts": list[dict[str, Any]],
+        "parts": list[Part],
         "files": NotRequired[list[File]],
         "subject": str,
         "thread": str | None,
@@ -364,10 +480,68 @@ Dead = TypedDict(
         "requeued_as": str | None,
     },
 )
-"""A message that could not be delivered; `bus_subject` is the subject of its record in the log."""
+Dead.__doc__ = """A message that could not be delivered; `message_id` is null where nobody can read it.
+
+`bus_subject` is the subject of its record in the log, `requeued_as` the id of the message that repeats it.
+"""
 
 Milestone = Literal["delivered", "seen", "answered"]
 """A state that a sender can wait for."""
 
 Rest = Literal["final", "settled"]
 """The states of a task that a caller can wait for: its end, or also a question of the agent."""
+
+
+class Principal(TypedDict):
+    """Who the caller is and what they may do. `method` is `key` or `door`, `key` the id of the API key, "" for none."""
+
+    uid: str
+    nick: str
+    org: str
+    kind: str
+    scopes: list[str]
+    method: str
+    key: str
+    expires_at: Time | None
+
+
+class Key(TypedDict):
+    """An API key without its secret. `state` is `valid`, `expired` or `revoked`; `made_by` is the nick of its maker."""
+
+    id: str
+    agent: Party | None
+    name: str
+    scopes: list[str]
+    state: str
+    created_at: Time | None
+    expires_at: Time | None
+    used_at: Time | None
+    revoked_at: Time | None
+    made_by: str | None
+
+
+class NewKey(Key):
+    """A new API key with its secret, `key`, which no other answer has."""
+
+    key: str
+
+
+class Person(TypedDict):
+    """A person of the organisation; `owner` is whom the operator's key makes its bearer."""
+
+    uid: str
+    nick: str
+    owner: bool
+    created_at: Time
+
+
+class NewPerson(Person):
+    """A new person with their first key."""
+
+    key: NewKey
+
+
+class NewAgent(Listed):
+    """A new agent that Postroom does not run, with its first key."""
+
+    key: NewKey

@@ -132,7 +132,15 @@ class BlobStore:
         """Forget a blob and its readers; False if it does not exist."""
         return self._session.run(delete(blobs).where(blobs.c.sha256 == sha256)) == 1
 
-    def largest(self, limit: int) -> list[BlobRow]:
-        """Blobs, the largest first."""
+    def largest(self, limit: int, after: str = "") -> list[BlobRow]:
+        """Blobs, the largest first; with `after` those that come after the blob with that hash."""
         found = select(*_COLUMNS).order_by(blobs.c.size.desc(), blobs.c.sha256).limit(limit)
+        if after:
+            last = self.blob_by_hash(after)
+            if last is None:
+                return []
+            smaller = blobs.c.size < last.size
+            found = found.where(
+                or_(smaller, and_(blobs.c.size == last.size, blobs.c.sha256 > after))
+            )
         return self._session.all(BlobRow, found)

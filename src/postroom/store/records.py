@@ -190,13 +190,20 @@ class RecordStore:
             DeadLetterRow, select(*_DEAD).where(deadletters.c.origin == origin)
         )
 
-    def dead_letters(self, limit: int, party: str = "") -> list[DeadLetterRow]:
-        """The newest dead letters that were not dropped, newest first; with `party` those from or to that uid."""
+    def dead_letters(self, limit: int, before: int = 0, party: str = "") -> list[DeadLetterRow]:
+        """The newest dead letters that were not dropped, newest first.
+
+        Args:
+            before: only those with a lower number; 0 for all.
+            party: only those from or to that uid; "" for everybody's.
+        """
         found = (
             select(*_DEAD)
             .where(deadletters.c.dropped_at.is_(None))
             .order_by(deadletters.c.id.desc())
         )
+        if before:
+            found = found.where(deadletters.c.id < before)
         if party:
             found = found.where(_of_party(party))
         return self._session.all(DeadLetterRow, found.limit(page(limit)))

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from postroom.bus.port import BusAdmin
 from postroom.directory.cards import Card
@@ -15,6 +14,7 @@ from postroom.directory.presence import FRESH, PresenceBoard
 from postroom.errors import BusDisconnected, NotFound, PeerError
 from postroom.gateway.violations import CUT_OFF, VIOLATION
 from postroom.mail.alerts import AlertService, AlertView
+from postroom.protocol import shapes
 from postroom.protocol.limits import MAX_STATUS
 from postroom.protocol.presence import ONLINE, OVER, Presence, WorkerState
 from postroom.store.agents import Agent
@@ -124,7 +124,7 @@ class WorkerViews:
         self._alerts = alerts
         self._changed = changed
 
-    async def all(self) -> list[dict[str, Any]]:
+    async def all(self) -> list[shapes.Worker]:
         """Every worker, oldest first; shape in docs/api.md, Worker."""
         load = await self._load()
         end = asyncio.get_running_loop().time() + COUNTING
@@ -133,9 +133,9 @@ class WorkerViews:
             for agent, record in await self._workers.records()
         ]
 
-    async def states(self) -> dict[str, dict[str, str]]:
+    async def states(self) -> dict[str, shapes.WorkerChange]:
         """State and detail of every worker by uid, with its nick; does not ask the bus."""
-        found = {}
+        found: dict[str, shapes.WorkerChange] = {}
         for agent, record in await self._workers.records():
             state, detail = self._states.of(agent.uid, record.desired, record.exceeded)
             found[agent.uid] = {
@@ -146,7 +146,7 @@ class WorkerViews:
             }
         return found
 
-    async def one(self, ref: str) -> dict[str, Any]:
+    async def one(self, ref: str) -> shapes.Worker:
         """One worker."""
         end = asyncio.get_running_loop().time() + COUNTING
         return await self._view(*await self._workers.record(ref), await self._load(), end)
@@ -171,7 +171,7 @@ class WorkerViews:
 
     async def _view(
         self, agent: Agent, record: WorkerRecord, load: Load, end: float
-    ) -> dict[str, Any]:
+    ) -> shapes.Worker:
         run = self._workers.run_of(agent.uid)
         said = self._presence.of(agent.uid)
         state, detail = self._states.of(agent.uid, record.desired, record.exceeded)
@@ -209,7 +209,7 @@ def _broken(alert: AlertView) -> str:
     return f"{alert.row.text} ({when})"
 
 
-def _at_work(task: TaskView | None) -> dict[str, Any] | None:
+def _at_work(task: TaskView | None) -> shapes.Current | None:
     if task is None:
         return None
     return {

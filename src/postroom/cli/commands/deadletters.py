@@ -41,7 +41,7 @@ def list_(as_json: bool) -> None:
     rows = [
         [
             Cell(str(dead["id"])),
-            Cell(short(dead["message_id"])),
+            Cell(short(dead["message_id"] or "")),
             Cell(address(dead["from"])),
             Cell(address(dead["to"])),
             Cell(dead["reason"], "red"),
@@ -66,7 +66,7 @@ def show(dead_id: str, as_json: bool) -> None:
         print_json(dead)
         return
     click.echo(
-        f"{address(dead['from'])} to {address(dead['to'])}, message {one_line(dead['message_id'])}"
+        f"{address(dead['from'])} to {address(dead['to'])}, message {one_line(dead['message_id'] or 'unknown')}"
     )
     reason = click.style(one_line(dead["reason"]), fg="red")
     click.echo(f"dead: {reason} (attempts: {dead['attempts']}, {ago(dead['at'], time.time())})")

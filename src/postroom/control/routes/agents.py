@@ -4,52 +4,74 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from postroom.control.bodies import AgentBody
+from postroom.control.described import fails
 from postroom.control.in_flight import acted_on
+from postroom.control.parameters import AgentRef, Skill, Words
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, anyone, needs
 from postroom.control.routes.keys import expiry, told
-from postroom.protocol.limits import MAX_LABEL
+from postroom.control.routing import Routes
+from postroom.errors import Conflict, NotFound, Refused
+from postroom.protocol import answers, shapes
 from postroom.protocol.principal import USUAL_SCOPES, Scope
 
 JWKS = "/.well-known/jwks.json"
 """Where verifiers look for public keys, below the address of an organisation."""
 
-Words = Annotated[str, Query(max_length=MAX_LABEL)]
-Kind = Literal["", "human", "worker", "external", "service"]
+Kind = Annotated[
+    Literal["", "human", "worker", "external", "service"],
+    Query(description="Only agents of this kind."),
+]
 
 
-def router(parts: Parts) -> APIRouter:
+def router(parts: Parts) -> Routes:
     """The routes."""
-    routes = APIRouter(prefix="/agents")
+    routes = Routes(prefix="/agents")
     search, outside = parts.search, parts.outside
 
     @routes.get("")
     @needs(Scope.READ)
-    async def agents(skill: Words = "", text: Words = "", kind: Kind = "") -> dict[str, Any]:
-        return {"agents": await search.find(skill, text, kind)}
+    async def agents(skill: Skill = "", text: Words = "", kind: Kind = "") -> answers.Agents:
+        """List everybody with an address.
+
+        With `skill` (id, name or tag) or `text` those whose Agent Card has it.
+        """
+        return {"agents": await search.find(skill, text, kind), "next": None}
 
     @routes.post("", status_code=201)
     @needs(Scope.ADMIN)
-    async def add(body: AgentBody, me: Caller) -> dict[str, Any]:
+    @fails(Conflict, Refused)
+    async def add(body: AgentBody, me: Caller) -> shapes.NewAgent:
+        """Give an agent that Postroom does not run an address, an inbox and a first key.
+
+        The secret of the key is in this answer and in no other.
+        """
         agent = await outside.add(body.nick.removeprefix("@"), body.kind, body.card)
         acted_on(about=agent.uid)
         scopes = frozenset(body.scopes) or USUAL_SCOPES
         made = await parts.iam.create_key(
             me, agent.uid, scopes=scopes, expires_at=expiry(body.expires_in)
         )
-        return await search.entry(agent.uid) | {"key": await told(parts, made)}
+        return {**await search.entry(agent.uid), "key": await told(parts, made)}
 
     @routes.get("/{ref}")
     @needs(Scope.READ)
-    async def show(ref: str) -> dict[str, Any]:
+    @fails(NotFound)
+    async def show(ref: AgentRef) -> shapes.Listed:
+        """Show an agent."""
         return await search.entry(ref)
 
     @routes.delete("/{ref}")
     @needs(Scope.ADMIN)
-    async def remove(ref: str, me: Caller) -> dict[str, Any]:
+    @fails(NotFound, Conflict)
+    async def remove(ref: AgentRef, me: Caller) -> shapes.Me:
+        """Remove an agent that Postroom does not run.
+
+        Its keys are revoked, and what waits for it becomes dead letters.
+        """
         agent = await outside.resolve(ref)
         await parts.iam.retire(me, agent.uid)
         acted_on(about=agent.uid)
@@ -59,29 +81,43 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get("/{ref}/card")
     @needs(Scope.READ)
-    async def card(ref: str) -> dict[str, Any]:
-        return (await search.get(ref))["card"]
+    @fails(NotFound)
+    async def card(ref: AgentRef) -> shapes.Card:
+        """Show the Agent Card of an agent.
+
+        It is an A2A 1.0 Agent Card, signed; 404 for an agent without one.
+        """
+        return (await search.get(ref))["card"] or {}
 
     @routes.put("/{ref}/card")
     @needs(Scope.SEND)
-    async def set_card(ref: str, card: dict[str, Any], me: Caller) -> dict[str, Any]:
+    @fails(NotFound)
+    async def set_card(ref: AgentRef, card: dict[str, Any], me: Caller) -> shapes.Card:
+        """Replace the Agent Card of an agent that Postroom does not run.
+
+        The agent itself may, and who administers.
+        """
         agent = await outside.resolve(ref)
         if agent.uid != me.uid:
             me.require(Scope.ADMIN)
         await outside.set_card(agent.uid, card)
         acted_on(about=agent.uid)
-        return (await search.get(agent.uid))["card"]
+        return (await search.get(agent.uid))["card"] or {}
 
     return routes
 
 
-def keys_router(parts: Parts) -> APIRouter:
+def keys_router(parts: Parts) -> Routes:
     """The route of the public key: a verifier of cards has no API key."""
-    routes = APIRouter()
+    routes = Routes()
 
     @routes.get(JWKS)
     @anyone
-    async def keys() -> dict[str, Any]:
+    async def keys() -> answers.CardKeys:
+        """Show the keys that Agent Cards are signed with.
+
+        A JWK set; no key is needed, since a verifier of cards has none.
+        """
         return {"keys": [parts.trust.card_key.jwk]}
 
     return routes

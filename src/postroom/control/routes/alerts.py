@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import Query
 
+from postroom.control.described import STORING, fails
+from postroom.control.parameters import AlertRef
 from postroom.control.parts import Parts
 from postroom.control.principals import needs
+from postroom.control.routing import Routes
 from postroom.errors import NotFound
+from postroom.protocol import answers
 from postroom.protocol.principal import Scope
 
+Ended = Annotated[bool, Query(description="Also those that have ended.")]
 
-def router(parts: Parts) -> APIRouter:
+
+def router(parts: Parts) -> Routes:
     """The routes."""
-    routes = APIRouter(prefix="/alerts")
+    routes = Routes(prefix="/alerts")
     office = parts.alerts
 
     @routes.get("")
     @needs(Scope.OPERATE)
-    async def alerts(*, all: bool = False) -> dict[str, Any]:  # noqa: A002 (the query's name)
+    async def alerts(*, all: Ended = False) -> answers.Alerts:  # noqa: A002 (the query's name)
+        """List the alerts that stand.
+
+        Those of the post room come before those that agents have raised; with `all=true` also those that have ended.
+        """
         found = await (office.all() if all else office.standing())
-        return {"alerts": [alarm.as_json() for alarm in found]}
+        return {"alerts": [alarm.as_json() for alarm in found], "next": None}
 
     @routes.delete("")
     @needs(Scope.OPERATE)
-    async def clear_all() -> dict[str, Any]:
+    @fails(*STORING)
+    async def clear_all() -> answers.Cleared:
+        """Clear every alert that stands now."""
         return {"cleared": await office.clear()}
 
     @routes.delete("/{alert}")
     @needs(Scope.OPERATE)
-    async def clear(alert: str) -> dict[str, Any]:
+    @fails(NotFound, *STORING)
+    async def clear(alert: AlertRef) -> answers.Cleared:
+        """Clear an alert.
+
+        404 if it does not stand.
+        """
         return {"cleared": await office.clear(_number(alert))}
 
     return routes

@@ -2,45 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Annotated, Any
+from collections.abc import AsyncIterator
 
-from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from postroom.control import sse
 from postroom.control.bodies import AnnouncementBody
+from postroom.control.described import STORING, fails, streams
 from postroom.control.hot_routes import hot
 from postroom.control.in_flight import acted_on
+from postroom.control.parameters import After, AgentRef, Before, Limit, Past
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
+from postroom.control.routing import Routes
+from postroom.errors import Conflict, NotFound
 from postroom.mail.outbox import Announcement
 from postroom.projection.changes import of_outbox
-from postroom.protocol.limits import MAX_PAGE
+from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Scope
 
-Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
-Before = Annotated[int, Query(ge=0)]
-After = Annotated[int | None, Query(ge=0)]
 
-
-def router(parts: Parts) -> APIRouter:
+def router(parts: Parts) -> Routes:
     """The routes."""
-    routes = APIRouter()
+    routes = Routes()
     outbox = parts.outbox
 
     @routes.post("/announcements", status_code=201)
     @needs(Scope.SEND)
-    async def announce(body: AnnouncementBody, me: Caller) -> Mapping[str, Any]:
+    @fails(Conflict, *STORING)
+    async def announce(body: AnnouncementBody, me: Caller) -> shapes.Announcement:
+        """Announce something to everybody who reads the caller's outbox.
+
+        An announcement with a `key` can be repeated: it is the same announcement.
+        """
         said = await outbox.announce(me.uid, body.content, key=body.key)
         acted_on(message=said.id)
         return said.as_json()
 
     @routes.get("/agents/{ref}/outbox")
     @needs(Scope.READ)
+    @fails(NotFound)
     async def listing(
-        ref: str, limit: Limit = 50, before: Before = 0, after: After = None
-    ) -> dict[str, Any]:
+        ref: AgentRef, limit: Limit = 50, before: Before = 0, after: Past = None
+    ) -> answers.Announcements:
+        """Read what an agent has announced, the oldest first."""
         sender = (await parts.directory.resolve(ref)).uid
         found = await outbox.of(sender, limit=limit, before=before, after=after)
         full = len(found) == limit
@@ -50,7 +55,13 @@ def router(parts: Parts) -> APIRouter:
     @routes.get("/agents/{ref}/outbox/stream")
     @hot
     @needs(Scope.READ)
-    async def stream(ref: str, after: Before = 0) -> StreamingResponse:
+    @fails(NotFound)
+    @streams(announcement=shapes.Announcement)
+    async def stream(ref: AgentRef, after: After = 0) -> StreamingResponse:
+        """Follow what an agent announces.
+
+        `id:` is the sequence to come back with.
+        """
         events = _events(parts, (await parts.directory.resolve(ref)).uid, after)
         headers = {"Cache-Control": "no-store"}
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)

@@ -4,39 +4,75 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import StreamingResponse
 
 from postroom.audit.query import Query as Wanted
 from postroom.audit.query import parse_since
+from postroom.control.described import Answer, answers_with, fails
+from postroom.control.parameters import Ref
 from postroom.control.parts import Parts
 from postroom.control.principals import needs
+from postroom.control.routing import Routes
 from postroom.errors import NotFound
 from postroom.protocol.ids import UID
 from postroom.protocol.limits import MAX_LABEL, MAX_LINES
 from postroom.protocol.principal import Scope
 
-Limit = Annotated[int, Query(ge=0, le=MAX_LINES)]
-Ref = Annotated[str, Query(max_length=MAX_LABEL)]
+Limit = Annotated[
+    int, Query(ge=0, le=MAX_LINES, description="The last so many of what is there; 0 for all.")
+]
 
 
-def router(parts: Parts) -> APIRouter:
+LINES = Answer(
+    200,
+    str,
+    "application/x-ndjson",
+    "Records of the audit log, a line each.",
+    '{"at":"2026-01-31T12:00:00.000Z","by":"gateway","verdict":"denied","verb":"PUB"}\n',
+)
+
+
+Denied = Annotated[bool, Query(description="Only what was refused.")]
+Plumbing = Annotated[bool, Query(description="Also what carries the messages.")]
+
+
+Follow = Annotated[bool, Query(description="Go on with what comes.")]
+About = Annotated[
+    str,
+    Query(max_length=MAX_LABEL, description="A task: its id, or 6 or more of the first digits."),
+]
+
+
+Since = Annotated[
+    str, Query(max_length=MAX_LABEL, description="An RFC 3339 time, or `10m`, `2h`, `3d`.")
+]
+
+
+def router(parts: Parts) -> Routes:
     """The route."""
-    routes = APIRouter(prefix="/audit")
+    routes = Routes(prefix="/audit")
     view = parts.audit
 
     @routes.get("")
     @needs(Scope.OPERATE)
+    @fails(NotFound)
+    @answers_with(LINES)
     async def audit(
         worker: Ref = "",
-        task: Ref = "",
-        since: Ref = "",
+        task: About = "",
+        since: Since = "",
         limit: Limit = 0,
         *,
-        denied: bool = False,
-        plumbing: bool = True,
-        follow: bool = False,
+        denied: Denied = False,
+        plumbing: Plumbing = True,
+        follow: Follow = False,
     ) -> StreamingResponse:
+        """Read the audit log, the oldest record first.
+
+        Lines of JSON; an organisation sees its own records. Without `plumbing` a line `{"omitted": N}` follows what is
+        there; with `follow` it goes on with what comes, and an empty line stands for 15 s of silence.
+        """
         wanted = Wanted(
             org=view.org,
             worker=await parts.uid_of(worker),

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from fastapi import APIRouter
-
 from postroom.control.backup import back_up_running
 from postroom.control.bodies import BackupBody
+from postroom.control.described import fails
 from postroom.control.orgs import Orgs
 from postroom.control.parts import Parts
 from postroom.control.principals import needs
+from postroom.control.routing import Routes
+from postroom.errors import Conflict
+from postroom.protocol import answers
 from postroom.protocol.principal import Scope
 
 
-def router(parts: Parts, orgs: Orgs) -> APIRouter:
+def router(parts: Parts, orgs: Orgs) -> Routes:
     """The route."""
-    routes = APIRouter(prefix="/backup")
+    routes = Routes(prefix="/backup")
 
     @routes.post("")
     @needs(Scope.ADMIN)
-    async def back_up(body: BackupBody) -> dict[str, Any]:
+    @fails(Conflict)
+    async def back_up(body: BackupBody) -> answers.Saved:
+        """Write a backup of all organisations.
+
+        `file` is an absolute path on the post room's machine.
+        """
         installation = parts.installation
         taken = await back_up_running(
             installation.settings,
@@ -32,8 +37,8 @@ def router(parts: Parts, orgs: Orgs) -> APIRouter:
         return {
             "file": str(taken.file),
             "bytes": taken.size,
-            "orgs": taken.orgs,
-            "skipped": taken.skipped,
+            "orgs": list(taken.orgs),
+            "skipped": list(taken.skipped),
         }
 
     return routes

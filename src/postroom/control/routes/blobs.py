@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import asdict
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, BinaryIO
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
 from postroom.blobs.service import pieces
+from postroom.control.described import Answer, answers_with, fails, takes_content
 from postroom.control.org_router import Receive, Send
 from postroom.control.org_router import Scope as AsgiScope
+from postroom.control.parameters import Limit, Sha256
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
-from postroom.errors import PeerError
+from postroom.control.routing import Routes
+from postroom.errors import BlobsFull, BlobTooLarge, NotFound, PeerError, Refused
+from postroom.protocol import answers, shapes
 from postroom.protocol.blobs import (
     DEFAULT_MEDIA_TYPE,
     blob_url,
     check_sha256,
     media_type_of,
 )
-from postroom.protocol.limits import MAX_PAGE
 from postroom.protocol.principal import Scope
 from postroom.store.blobs import BlobRow
 from postroom_a2a.times import format_time
@@ -31,17 +33,32 @@ from postroom_a2a.times import format_time
 READ_TIMEOUT = 30.0
 """Seconds that a reader may take for one piece of a content."""
 
-Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
+
+LastBlob = Annotated[str, Query(description="The hash of the last blob that was read: `next`.")]
+
+STORED = (
+    Answer(200, answers.Stored, text="The caller could read it already."),
+    Answer(201, answers.Stored, text="It is stored."),
+)
+CONTENT = Answer(200, str, DEFAULT_MEDIA_TYPE, "The content.", "hello")
 
 
-def router(parts: Parts) -> APIRouter:
+def router(parts: Parts) -> Routes:
     """The routes for everybody, workers included."""
-    routes = APIRouter(prefix="/blobs")
+    routes = Routes(prefix="/blobs")
     blobs = parts.blobs
 
     @routes.put("/{sha256}")
     @needs(Scope.SEND, door=True)
-    async def put(sha256: str, request: Request, me: Caller) -> Response:
+    @fails(PeerError, BlobTooLarge, BlobsFull, Refused)
+    @takes_content
+    @answers_with(*STORED)
+    async def put(sha256: Sha256, request: Request, me: Caller) -> Response:
+        """Store a content under its hash.
+
+        It passes as a stream, up to 64 MiB. 200 at once if the caller could read it already; nothing was stored after
+        422, the answer to content with another hash.
+        """
         check_sha256(sha256)
         if (row := await blobs.there(sha256, me.only)) is not None:
             return JSONResponse(_stored(row))
@@ -49,7 +66,14 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.post("")
     @needs(Scope.SEND, door=True)
+    @fails(PeerError, BlobTooLarge, BlobsFull, Refused)
+    @takes_content
+    @answers_with(STORED[1])
     async def post(request: Request, me: Caller) -> Response:
+        """Store a content whose hash is not known before.
+
+        It passes as a stream, up to 64 MiB.
+        """
         return await take(request, me.only)
 
     async def take(request: Request, uid: str, expected: str = "") -> Response:
@@ -65,7 +89,14 @@ def router(parts: Parts) -> APIRouter:
     @routes.get("/{sha256}")
     @routes.head("/{sha256}")
     @needs(Scope.READ, door=True)
-    async def get(sha256: str, request: Request, me: Caller) -> Response:
+    @fails(NotFound)
+    @answers_with(CONTENT, Answer(304, text="The caller has it."))
+    async def get(sha256: Sha256, request: Request, me: Caller) -> Response:
+        """Fetch a content.
+
+        `ETag` is its hash; 304 for the same `If-None-Match`. A blob is served as an attachment of no type: the part
+        that names it says what it is.
+        """
         row = await blobs.get(check_sha256(sha256), me.only)
         headers = _headers(row)
         if headers["etag"] in request.headers.get("if-none-match", ""):
@@ -75,32 +106,43 @@ def router(parts: Parts) -> APIRouter:
     return routes
 
 
-def operator_router(parts: Parts) -> APIRouter:
+def operator_router(parts: Parts) -> Routes:
     """The routes for all blobs."""
-    routes = APIRouter(prefix="/blobs")
+    routes = Routes(prefix="/blobs")
 
     @routes.get("")
     @needs(Scope.OPERATE)
-    async def listing(limit: Limit = 100) -> dict[str, Any]:
-        return {"blobs": [_shown(row) for row in await parts.blobs.largest(limit)]}
+    async def listing(limit: Limit = 100, after: LastBlob = "") -> answers.Blobs:
+        """List what is stored, the largest first."""
+        found = await parts.blobs.largest(limit, check_sha256(after) if after else "")
+        smaller = found[-1].sha256 if len(found) >= limit else None
+        return {"blobs": [_shown(row) for row in found], "next": smaller}
 
     @routes.delete("/{sha256}", status_code=204)
     @needs(Scope.OPERATE)
-    async def remove(sha256: str) -> None:
+    @fails(NotFound)
+    async def remove(sha256: Sha256) -> None:
+        """Remove a content.
+
+        Who was told its URL cannot fetch it any more.
+        """
         await parts.blobs.remove(check_sha256(sha256))
 
     return routes
 
 
-def _stored(row: BlobRow) -> dict[str, Any]:
+def _stored(row: BlobRow) -> answers.Stored:
     # No field says whether somebody else had uploaded it before.
     return {"url": blob_url(row.sha256), "sha256": row.sha256, "size": row.size}
 
 
-def _shown(row: BlobRow) -> dict[str, Any]:
+def _shown(row: BlobRow) -> shapes.Blob:
     return {
         "url": blob_url(row.sha256),
-        **asdict(row),
+        "sha256": row.sha256,
+        "size": row.size,
+        "media_type": row.media_type,
+        "named": row.named,
         "created_at": format_time(row.created_at),
         "touched_at": format_time(row.touched_at),
     }

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from fastapi import APIRouter
-
 from postroom.control.bodies import CredentialBody
+from postroom.control.described import fails
+from postroom.control.parameters import NameRef
 from postroom.control.parts import Parts
 from postroom.control.principals import needs
+from postroom.control.routing import Routes
+from postroom.errors import Conflict, NotFound, Refused
 from postroom.gateway.credentials import DEFAULT_HEADER, BoundCredential
+from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Scope
 
 
-def router(parts: Parts) -> APIRouter:
+def router(parts: Parts) -> Routes:
     """The routes."""
-    routes = APIRouter(prefix="/credentials")
+    routes = Routes(prefix="/credentials")
     credentials, org = parts.installation.credentials, parts.directory.org
 
     @routes.post("", status_code=201)
     @needs(Scope.ADMIN)
-    async def add(body: CredentialBody) -> dict[str, Any]:
+    @fails(NotFound, Conflict, Refused)
+    async def add(body: CredentialBody) -> shapes.Credential:
+        """Add a credential for workers' requests.
+
+        The gateway adds it to requests to `host`. `header` is `Name: value` with `{secret}` in it. 409 for a name that
+        is taken, unless `replace`.
+        """
         workers = [(await parts.workers.record(ref))[0].uid for ref in body.workers]
         credential = BoundCredential.bind(
             body.name,
@@ -36,17 +43,23 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get("")
     @needs(Scope.ADMIN)
-    async def listing() -> dict[str, Any]:
-        return {"credentials": [await shown(credential) for credential in credentials.of(org)]}
+    async def listing() -> answers.Credentials:
+        """List the credentials, without their secrets."""
+        found = [await shown(credential) for credential in credentials.of(org)]
+        return {"credentials": found, "next": None}
 
     @routes.delete("/{name}", status_code=204)
     @needs(Scope.ADMIN)
-    async def remove(name: str) -> None:
+    @fails(NotFound)
+    async def remove(name: NameRef) -> None:
+        """Remove a credential.
+
+        The next request goes without it.
+        """
         credentials.remove(org, name)
 
-    async def shown(credential: BoundCredential) -> dict[str, Any]:
+    async def shown(credential: BoundCredential) -> shapes.Credential:
         nicks = {agent.uid: agent.nick for agent in await parts.directory.all()}
-        workers = [{"uid": uid, "nick": nicks.get(uid, "")} for uid in credential.workers]
-        return credential.shown() | {"workers": workers}
+        return credential.shown(nicks)
 
     return routes

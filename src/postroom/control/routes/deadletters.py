@@ -2,38 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from fastapi import APIRouter
-
+from postroom.control.described import STORING, fails
+from postroom.control.parameters import Before, LetterRef, Limit, next_page
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
+from postroom.control.routing import Routes
+from postroom.errors import Conflict, NotFound
+from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Scope
 
 
-def router(parts: Parts) -> APIRouter:
+def router(parts: Parts) -> Routes:
     """The routes."""
-    routes = APIRouter(prefix="/deadletters")
+    routes = Routes(prefix="/deadletters")
     letters = parts.deadletters
 
     @routes.get("")
     @needs(Scope.READ)
-    async def deadletters(me: Caller) -> dict[str, Any]:
-        return {"deadletters": [letter.as_json() for letter in await letters.all(only=me.only)]}
+    async def deadletters(me: Caller, limit: Limit = 50, before: Before = 0) -> answers.Deadletters:
+        """List the messages that could not be delivered, the newest first."""
+        found = await letters.all(limit, before, only=me.only)
+        older = next_page(found, limit, lambda letter: letter.id)
+        return {"deadletters": [letter.as_json() for letter in found], "next": older}
 
     @routes.get("/{letter}")
     @needs(Scope.READ)
-    async def show(letter: str, me: Caller) -> dict[str, Any]:
+    @fails(NotFound, Conflict)
+    async def show(letter: LetterRef, me: Caller) -> shapes.Dead:
+        """Show a dead letter."""
         return (await letters.get(await letters.find(letter, me.only))).as_json()
 
     @routes.post("/{letter}/requeue", status_code=201)
     @needs(Scope.OPERATE)
-    async def requeue(letter: str) -> dict[str, Any]:
+    @fails(NotFound, Conflict, *STORING)
+    async def requeue(letter: LetterRef) -> answers.Requeued:
+        """Send a dead letter again as a new message.
+
+        The old one stays dead and is linked to it.
+        """
         return {"id": await letters.requeue(await letters.find(letter))}
 
     @routes.delete("/{letter}", status_code=204)
     @needs(Scope.OPERATE)
-    async def drop(letter: str) -> None:
+    @fails(NotFound, Conflict)
+    async def drop(letter: LetterRef) -> None:
+        """Forget a dead letter."""
         await letters.drop(await letters.find(letter))
 
     return routes

@@ -5,46 +5,69 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import StreamingResponse
 
 from postroom.control import event_stream, sse
 from postroom.control.bodies import PostBody
+from postroom.control.described import STORING, fails, streams
 from postroom.control.hot_routes import hot
 from postroom.control.in_flight import acted_on
+from postroom.control.parameters import After, Before, Limit, ProjectRef, Ref, next_page
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
-from postroom.errors import InvalidInput, PostroomError
+from postroom.control.routing import Routes
+from postroom.errors import Conflict, InvalidInput, NotFound, PostroomError
 from postroom.mail.views import Mail
 from postroom.projection.changes import Change, of_chat, of_project
+from postroom.protocol import answers, shapes
 from postroom.protocol.ids import check_name
-from postroom.protocol.limits import MAX_PAGE
 from postroom.protocol.principal import Principal, Scope
 
-Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
-Sequence = Annotated[int, Query(ge=0)]
+EVENTS = {
+    "open": dict[str, Any],
+    "task": shapes.Task,
+    "update": shapes.TaskNews,
+    "mail": shapes.Mail,
+    "post": shapes.Post,
+    "alert": shapes.Alert,
+    "worker": shapes.WorkerChange,
+}
+"""The events of everything that happens, and the shape of the data of each."""
 
 
-def router(parts: Parts) -> APIRouter:
+OfProject = Annotated[str, Query(description="The name of a project.")]
+Cursor = Annotated[str, Query(description="The `id:` of the last event that was read.")]
+
+
+def router(parts: Parts) -> Routes:
     """The routes."""
-    routes = APIRouter()
+    routes = Routes()
     office = parts.office
 
     @routes.get("/projects")
     @needs(Scope.READ)
-    async def projects() -> dict[str, Any]:
-        return {"projects": await office.projects()}
+    async def projects() -> answers.Projects:
+        """List the projects."""
+        return {"projects": await office.projects(), "next": None}
 
     @routes.get("/projects/{project}/posts")
     @needs(Scope.READ)
-    async def posts(project: str, limit: Limit = 50, before: Sequence = 0) -> dict[str, Any]:
+    async def posts(project: ProjectRef, limit: Limit = 50, before: Before = 0) -> answers.Posts:
+        """Read the posts of a project, the oldest first."""
         check_name(project, "project")
         found = await office.posts(project, limit=limit, before=before)
-        return {"posts": [post.as_json() for post in found]}
+        older = next_page(found[::-1], limit, lambda post: post.seq)
+        return {"posts": [post.as_json() for post in found], "next": older}
 
     @routes.post("/projects/{project}/posts", status_code=201)
     @needs(Scope.SEND)
-    async def post(project: str, body: PostBody, me: Caller) -> dict[str, Any]:
+    @fails(Conflict, *STORING)
+    async def post(project: ProjectRef, body: PostBody, me: Caller) -> shapes.Post:
+        """Post to a project.
+
+        A post with a `key` can be repeated: it is the same post.
+        """
         posted = await office.post(me.uid, project, body.content, key=body.key)
         acted_on(message=posted.id)
         return posted.as_json()
@@ -52,9 +75,16 @@ def router(parts: Parts) -> APIRouter:
     @routes.get("/stream")
     @hot
     @needs(Scope.READ)
+    @fails(NotFound)
+    @streams(post=shapes.Post, mail=shapes.Mail, receipt=shapes.Mail)
     async def stream(
-        me: Caller, project: str = "", chat: str = "", after: Sequence = 0
+        me: Caller, project: OfProject = "", chat: Ref = "", after: After = 0
     ) -> StreamingResponse:
+        """Follow a project or a chat.
+
+        Of a project (`project`) events `post`; of a chat (`chat`, an agent) events `mail`, and `receipt` for a message
+        that has another state. `id:` is the sequence to come back with.
+        """
         if bool(project) == bool(chat):
             raise InvalidInput(
                 "a stream is of one project or one chat", remedy="?project=ID or ?chat=@NICK"
@@ -69,7 +99,12 @@ def router(parts: Parts) -> APIRouter:
     @routes.get("/events")
     @hot
     @needs(Scope.OPERATE)
-    async def events(me: Caller, after: str = "") -> StreamingResponse:
+    @streams(**EVENTS)
+    async def events(me: Caller, after: Cursor = "") -> StreamingResponse:
+        """Follow everything that happens in the organisation.
+
+        From now on, or past `after`, the `id:` of an event that was read before. The first event is `open`.
+        """
         found = event_stream.everything(
             parts, me, event_stream.EventCursor.parse(after) if after else None
         )

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import StreamingResponse
 
 from postroom.control import sse
 from postroom.control.bodies import AckBody
+from postroom.control.described import STORING, fails, streams
 from postroom.control.hot_routes import hot
 from postroom.control.in_flight import acted_on
+from postroom.control.parameters import After, Limit, MessageRef, Past, Seconds
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
-from postroom.errors import NotFound
+from postroom.control.routing import Routes
+from postroom.errors import Conflict, NotFound
 from postroom.mail.views import Mail
 from postroom.projection.changes import of_agent
-from postroom.protocol.limits import LONGEST_WAIT, MAX_PAGE
+from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Scope
 from postroom.protocol.receipts import State
 
-Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
-Past = Annotated[int | None, Query(ge=0)]
-Sequence = Annotated[int, Query(ge=0)]
-Seconds = Annotated[float, Query(ge=0, le=LONGEST_WAIT)]
+Unread = Annotated[bool, Query(description="Only what was not read.")]
 
 AUDITED = 16
 """Ids of one acknowledgement that the audit log shows."""
 
 
-def router(parts: Parts) -> APIRouter:
+def router(parts: Parts) -> Routes:
     """The routes."""
-    routes = APIRouter()
+    routes = Routes()
     inboxes = parts.inboxes
 
     @routes.get("/inbox")
@@ -44,8 +44,13 @@ def router(parts: Parts) -> APIRouter:
         after: Past = None,
         wait: Seconds = 0.0,
         *,
-        unread: bool = False,
-    ) -> dict[str, Any]:
+        unread: Unread = False,
+    ) -> answers.Inbox:
+        """Read the messages to the caller.
+
+        Without `after` and `wait` the newest; else those past `after`, and if there are none the answer waits for up to
+        `wait` seconds.
+        """
         if after is None and not wait:
             found = await inboxes.newest(me.uid, unread=unread, limit=limit)
         else:
@@ -56,7 +61,13 @@ def router(parts: Parts) -> APIRouter:
     @routes.get("/inbox/stream")
     @hot
     @needs(Scope.READ)
-    async def stream(me: Caller, after: Sequence = 0) -> StreamingResponse:
+    @streams(mail=shapes.Mail)
+    async def stream(me: Caller, after: After = 0) -> StreamingResponse:
+        """Follow the messages to the caller.
+
+        `id:` is the sequence to come back with.
+        """
+
         async def read(past: int) -> list[Mail]:
             return await inboxes.past(me.uid, past, unread=True, limit=sse.PAGE)
 
@@ -72,15 +83,22 @@ def router(parts: Parts) -> APIRouter:
     @routes.post("/inbox/ack")
     @hot
     @needs(Scope.SEND)
-    async def acknowledge(body: AckBody, me: Caller) -> dict[str, Any]:
+    @fails(*STORING)
+    async def acknowledge(body: AckBody, me: Caller) -> answers.Acknowledged:
+        """Say that messages were delivered or seen.
+
+        Their senders learn it. Ids that name no message to the caller are in `unknown`.
+        """
         done = await inboxes.acknowledge(me.uid, body.ids, State(body.state))
         acted_on(about=" ".join(body.ids[:AUDITED]))
-        return {"messages": [mail.as_json() for mail in done.mails], "unknown": done.unknown}
+        return {"messages": [mail.as_json() for mail in done.mails], "unknown": list(done.unknown)}
 
     @routes.post("/messages/{message_id}/seen")
     @hot
     @needs(Scope.SEND)
-    async def seen(message_id: str, me: Caller) -> dict[str, Any]:
+    @fails(NotFound, Conflict, *STORING)
+    async def seen(message_id: MessageRef, me: Caller) -> shapes.Mail:
+        """Say that a message to the caller was read."""
         named = await parts.office.find(message_id, me.only)
         done = await inboxes.acknowledge(me.uid, [named], State.SEEN)
         if not done.mails:

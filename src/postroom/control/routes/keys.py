@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from postroom.control.bodies import KeyBody
+from postroom.control.described import fails
 from postroom.control.in_flight import acted_on
+from postroom.control.parameters import KeyRef, Ref
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
+from postroom.control.routing import Routes
 from postroom.directory.iam import NewKey, scopes_of
-from postroom.protocol.limits import MAX_LABEL
+from postroom.errors import Conflict, NotFound, Refused
+from postroom.protocol import answers, shapes
 from postroom.protocol.principal import OPERATOR_KEY, USUAL_SCOPES, Principal, Scope
 from postroom.store.agents import Agent
 from postroom.store.keys import ApiKey
 from postroom_a2a.times import format_time
 
-Ref = Annotated[str, Query(max_length=MAX_LABEL)]
+Ended = Annotated[bool, Query(description="Also those that are expired or revoked.")]
 
 
-def router(parts: Parts) -> APIRouter:
+def router(parts: Parts) -> Routes:
     """The routes."""
-    routes = APIRouter(prefix="/keys")
+    routes = Routes(prefix="/keys")
     iam = parts.iam
 
     @routes.get("")
     @needs(Scope.READ)
-    async def listing(me: Caller, agent: Ref = "", *, ended: bool = False) -> dict[str, Any]:
+    @fails(NotFound)
+    async def listing(me: Caller, agent: Ref = "", *, ended: Ended = False) -> answers.Keys:
         """The keys of the caller; all, or those of one agent, for who administers them."""
         uid = me.uid
         if me.allows(Scope.ADMIN):
@@ -39,11 +44,17 @@ def router(parts: Parts) -> APIRouter:
         if me.key_id == OPERATOR_KEY and uid in ("", me.uid):
             found = [iam.operator_key(), *found]
         agents = {one.uid: one for one in await parts.directory.all(retired=True)}
-        return {"keys": [_shown(key, agents) for key in found]}
+        return {"keys": [_shown(key, agents) for key in found], "next": None}
 
     @routes.post("", status_code=201)
     @needs(Scope.READ)
-    async def create(body: KeyBody, me: Caller) -> dict[str, Any]:
+    @fails(NotFound, Conflict, Refused)
+    async def create(body: KeyBody, me: Caller) -> shapes.NewKey:
+        """Make an API key.
+
+        For `agent`, or for the caller; its secret is in this answer and in no other. Nobody gives scopes that they do
+        not have.
+        """
         agent = await parts.directory.resolve(body.agent) if body.agent else None
         made = await iam.create_key(
             me,
@@ -56,12 +67,22 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.post("/{key}/rotate", status_code=201)
     @needs(Scope.READ)
-    async def rotate(key: str, me: Caller) -> dict[str, Any]:
+    @fails(NotFound, Conflict, Refused)
+    async def rotate(key: KeyRef, me: Caller) -> shapes.NewKey:
+        """Replace a key by a new one with the same scopes.
+
+        The former one is revoked.
+        """
         return await told(parts, await iam.rotate_key(me, key))
 
     @routes.delete("/{key}")
     @needs(Scope.READ)
-    async def revoke(key: str, me: Caller) -> dict[str, Any]:
+    @fails(NotFound, Conflict)
+    async def revoke(key: KeyRef, me: Caller) -> shapes.Key:
+        """Revoke a key.
+
+        Requests under way with it are cut.
+        """
         ended = await iam.revoke_key(me, key)
         acted_on(about=ended.id)
         agent = await parts.directory.get(ended.uid)
@@ -75,11 +96,11 @@ def expiry(seconds: float | None) -> float | None:
     return None if seconds is None else time.time() + seconds
 
 
-async def told(parts: Parts, made: NewKey) -> dict[str, Any]:
+async def told(parts: Parts, made: NewKey) -> shapes.NewKey:
     """The one answer that has a key in it."""
     acted_on(about=made.key.id)
     agent = await parts.directory.get(made.key.uid)
-    return _shown(made.key, {agent.uid: agent}) | {"key": made.secret}
+    return {**_shown(made.key, {agent.uid: agent}), "key": made.secret}
 
 
 def _scopes(body: KeyBody, me: Principal) -> frozenset[Scope]:
@@ -90,9 +111,11 @@ def _scopes(body: KeyBody, me: Principal) -> frozenset[Scope]:
     return USUAL_SCOPES
 
 
-def _shown(key: ApiKey, agents: dict[str, Agent]) -> dict[str, Any]:
+def _shown(key: ApiKey, agents: dict[str, Agent]) -> shapes.Key:
     agent = agents.get(key.uid)
-    party = {"uid": key.uid, "nick": agent.nick, "kind": agent.kind} if agent else None
+    party: shapes.Party | None = None
+    if agent is not None:
+        party = {"uid": key.uid, "nick": agent.nick, "kind": agent.kind}
     maker = agents.get(key.made_by)
     state = "valid"
     if key.revoked_at is not None or (agent is not None and agent.retired):

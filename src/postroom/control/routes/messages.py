@@ -2,36 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from postroom.control.bodies import MessageBody
+from postroom.control.described import STORING, fails
 from postroom.control.hot_routes import hot
 from postroom.control.in_flight import acted_on
+from postroom.control.parameters import AgentRef, Before, Limit, MessageRef, Seconds, next_page
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
-from postroom.protocol.limits import LONGEST_WAIT, MAX_CONTEXT, MAX_DETAIL, MAX_LABEL, MAX_PAGE
+from postroom.control.routing import Routes
+from postroom.errors import Conflict, ContentNotTaken, NotFound
+from postroom.protocol import answers, shapes
+from postroom.protocol.limits import MAX_CONTEXT, MAX_DETAIL, MAX_LABEL
 from postroom.protocol.principal import Scope
 from postroom.protocol.receipts import State
 
-Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
-Sequence = Annotated[int, Query(ge=0)]
-Seconds = Annotated[float, Query(ge=0, le=LONGEST_WAIT)]
-SearchText = Annotated[str, Query(max_length=MAX_DETAIL)]
-Thread = Annotated[str, Query(max_length=MAX_CONTEXT)]
-With = Annotated[str, Query(alias="with", max_length=MAX_LABEL)]
+Until = Annotated[
+    Literal["", "accepted", "delivered", "seen", "answered"],
+    Query(description="The state to wait for."),
+]
+SearchText = Annotated[str, Query(max_length=MAX_DETAIL, description="Only what has this text.")]
+Thread = Annotated[str, Query(max_length=MAX_CONTEXT, description="Only what is of this thread.")]
+With = Annotated[
+    str,
+    Query(alias="with", max_length=MAX_LABEL, description="Only what is from or to this agent."),
+]
 
 
-def router(parts: Parts) -> APIRouter:
+def router(parts: Parts) -> Routes:
     """The routes."""
-    routes = APIRouter()
+    routes = Routes()
     office = parts.office
 
     @routes.post("/messages", status_code=201)
     @hot
     @needs(Scope.SEND)
-    async def send(body: MessageBody, me: Caller) -> dict[str, Any]:
+    @fails(NotFound, Conflict, ContentNotTaken, *STORING)
+    async def send(body: MessageBody, me: Caller) -> shapes.Mail:
+        """Send a message to an agent.
+
+        201 says that it is on disk. It has `text`, `parts` (A2A 1.0), or both, the text first. A send with a `key` can
+        be repeated: the same key toward the same recipient is the same message.
+        """
         mail = await office.send(
             me.uid,
             body.to,
@@ -47,14 +62,19 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get("/messages")
     @needs(Scope.READ)
+    @fails(NotFound)
     async def search(
         me: Caller,
         text: SearchText = "",
         thread: Thread = "",
         other: With = "",
         limit: Limit = 50,
-        before: Sequence = 0,
-    ) -> dict[str, Any]:
+        before: Before = 0,
+    ) -> answers.Mails:
+        """Search the messages that the caller may see, the newest first.
+
+        `text` is in their text or subject, `thread` is theirs, and `with` is their sender or recipient.
+        """
         found = await office.search(
             text,
             thread=thread,
@@ -63,18 +83,24 @@ def router(parts: Parts) -> APIRouter:
             limit=limit,
             before=before,
         )
-        following = found[-1].seq if len(found) == limit else None
-        return {"messages": [mail.as_json() for mail in found], "next": following}
+        older = next_page(found, limit, lambda mail: mail.seq)
+        return {"messages": [mail.as_json() for mail in found], "next": older}
 
     @routes.get("/messages/{message_id}")
     @hot
     @needs(Scope.READ)
+    @fails(NotFound, Conflict)
     async def show(
-        message_id: str,
+        message_id: MessageRef,
         me: Caller,
-        wait: Literal["", "accepted", "delivered", "seen", "answered"] = "",
+        wait: Until = "",
         timeout: Seconds = 30.0,
-    ) -> dict[str, Any]:
+    ) -> shapes.Mail:
+        """Show a message, at once or when it has come so far.
+
+        With `wait` it answers when the message has reached that state or a later one, after `timeout` seconds in any
+        case; the wait ends with its caller.
+        """
         message_id = await office.find(message_id, me.only)
         if not wait:
             return (await office.get(message_id, me.only)).as_json()
@@ -82,9 +108,14 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get("/chats/{ref}/messages")
     @needs(Scope.READ)
-    async def chat(ref: str, me: Caller, limit: Limit = 50, before: Sequence = 0) -> dict[str, Any]:
+    @fails(NotFound)
+    async def chat(
+        ref: AgentRef, me: Caller, limit: Limit = 50, before: Before = 0
+    ) -> answers.Mails:
+        """Read the messages between the caller and an agent, the oldest first."""
         other = await parts.directory.resolve(ref)
         found = await office.chat(me.uid, other.uid, limit=limit, before=before)
-        return {"messages": [mail.as_json() for mail in found]}
+        older = next_page(found[::-1], limit, lambda mail: mail.seq)
+        return {"messages": [mail.as_json() for mail in found], "next": older}
 
     return routes

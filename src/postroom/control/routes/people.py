@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from fastapi import APIRouter
-
 from postroom.control.bodies import PersonBody
+from postroom.control.described import fails
 from postroom.control.in_flight import acted_on
+from postroom.control.parameters import AgentRef
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.control.routes.keys import expiry, told
-from postroom.errors import InvalidInput
+from postroom.control.routing import Routes
+from postroom.errors import Conflict, InvalidInput, NotFound, Refused
+from postroom.protocol import answers, shapes
 from postroom.protocol.principal import USUAL_SCOPES, Scope
 from postroom.store.agents import Agent
 from postroom_a2a.times import format_time
 
 
-def router(parts: Parts) -> APIRouter:
+def router(parts: Parts) -> Routes:
     """The routes."""
-    routes = APIRouter()
+    routes = Routes()
     iam = parts.iam
 
     @routes.get("/me")
     @needs(Scope.READ)
-    async def me(me: Caller) -> dict[str, Any]:
+    async def me(me: Caller) -> shapes.Principal:
+        """Show who the caller is, and what they may do."""
         return {
             "uid": me.uid,
             "nick": me.nick,
@@ -38,12 +39,19 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get("/people")
     @needs(Scope.READ)
-    async def people() -> dict[str, Any]:
-        return {"people": [_shown(parts, person) for person in await iam.people()]}
+    async def listing() -> answers.People:
+        """List the people of the organisation."""
+        people = [_shown(parts, person) for person in await iam.people()]
+        return {"people": people, "next": None}
 
     @routes.post("/people", status_code=201)
     @needs(Scope.ADMIN)
-    async def add(body: PersonBody, me: Caller) -> dict[str, Any]:
+    @fails(Conflict, Refused)
+    async def add(body: PersonBody, me: Caller) -> shapes.NewPerson:
+        """Add a person, with a first key.
+
+        The secret of the key is in this answer and in no other.
+        """
         person, made = await iam.add_person(
             me,
             body.nick.removeprefix("@"),
@@ -52,11 +60,16 @@ def router(parts: Parts) -> APIRouter:
         )
         shown = await told(parts, made)
         acted_on(about=person.uid)
-        return _shown(parts, person) | {"key": shown}
+        return {**_shown(parts, person), "key": shown}
 
     @routes.delete("/people/{ref}")
     @needs(Scope.ADMIN)
-    async def remove(ref: str, me: Caller) -> dict[str, Any]:
+    @fails(NotFound, Conflict)
+    async def remove(ref: AgentRef, me: Caller) -> shapes.Person:
+        """Remove a person.
+
+        Their keys are revoked, and what waits for them becomes dead letters.
+        """
         person = await parts.directory.resolve(ref)
         if person.kind != "human":
             raise InvalidInput(
@@ -70,7 +83,7 @@ def router(parts: Parts) -> APIRouter:
     return routes
 
 
-def _shown(parts: Parts, person: Agent) -> dict[str, Any]:
+def _shown(parts: Parts, person: Agent) -> shapes.Person:
     return {
         "uid": person.uid,
         "nick": person.nick,

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from fastapi import APIRouter
-
 from postroom.control.bodies import ArtifactBody, StatusBody
+from postroom.control.described import STORING, fails
 from postroom.control.hot_routes import hot
 from postroom.control.in_flight import acted_on
+from postroom.control.parameters import TaskRef
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
+from postroom.control.routing import Routes
+from postroom.errors import Conflict, NotFound
+from postroom.protocol import shapes
 from postroom.protocol.principal import Scope
 from postroom_a2a.task_state import TaskState
 
 
-def router(parts: Parts) -> APIRouter:
+def router(parts: Parts) -> Routes:
     """The routes."""
-    routes = APIRouter(prefix="/tasks")
+    routes = Routes(prefix="/tasks")
     reports = parts.reports
 
     @routes.post("/{task}/status")
     @hot
     @needs(Scope.TASK)
-    async def status(task: str, body: StatusBody, me: Caller) -> Mapping[str, Any]:
+    @fails(NotFound, Conflict, *STORING)
+    async def status(task: TaskRef, body: StatusBody, me: Caller) -> shapes.Task:
+        """Say how a task of the caller stands.
+
+        The caller is the agent that does the task. With `seq` it is refused (409) if the task has changed since.
+        """
         view = await reports.status(me.uid, task, TaskState(body.state), body.said, body.seq)
         acted_on(task=view.id)
         return view.as_json()
@@ -32,7 +37,12 @@ def router(parts: Parts) -> APIRouter:
     @routes.post("/{task}/artifacts")
     @hot
     @needs(Scope.TASK)
-    async def artifact(task: str, body: ArtifactBody, me: Caller) -> Mapping[str, Any]:
+    @fails(NotFound, Conflict, *STORING)
+    async def artifact(task: TaskRef, body: ArtifactBody, me: Caller) -> shapes.Task:
+        """Add an artifact to a task of the caller.
+
+        With `append` it is a further piece of the one with that `id`; after `last` no more of it comes.
+        """
         view = await reports.artifact(
             me.uid, task, body.artifact, append=body.append, last=body.last, seq=body.seq
         )

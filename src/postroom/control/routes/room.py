@@ -3,39 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
-
-from fastapi import APIRouter
 
 from postroom import __version__
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, for_installation, needs
+from postroom.control.routing import Routes
 from postroom.control.statefile import Announcement
 from postroom.control.task_trouble import BUS_AWAY
 from postroom.errors import StateUnwritable
+from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Scope
 
 ALERTS_SHOWN = 10
 
-SHOWN_TO_ALL = {"url", "listen", "started_at"}
-"""What of `server.json` everybody may know."""
 
-
-def router(parts: Parts, announcement: Callable[[], Announcement]) -> APIRouter:
+def router(parts: Parts, announcement: Callable[[], Announcement]) -> Routes:
     """The routes; `announcement` returns the present content of `server.json`."""
-    routes = APIRouter()
+    routes = Routes()
 
     @routes.get("/status")
     @needs(Scope.READ)
-    async def status(me: Caller) -> dict[str, Any]:
-        """The status; who does not operate is shown what is their own alone."""
-        said, everything = asdict(announcement()), me.allows(Scope.OPERATE)
-        hidden = {"me", "version", "token"} if everything else said.keys() - SHOWN_TO_ALL
+    async def status(me: Caller) -> shapes.Status:
+        """Show the post room, its workers, and what needs a person.
+
+        Who does not operate is shown what is their own alone, and of `server` only what everybody may know.
+        """
+        everything = me.allows(Scope.OPERATE)
         standing = await parts.alerts.standing(ALERTS_SHOWN) if everything else []
         return {
             "version": __version__,
-            "server": {key: said[key] for key in said if key not in hidden},
+            "server": announcement().as_json() if everything else announcement().for_all(),
             "org": me.org,
             "me": {"uid": me.uid, "nick": me.nick},
             "workers": await parts.views.all() if everything else [],
@@ -49,7 +46,8 @@ def router(parts: Parts, announcement: Callable[[], Announcement]) -> APIRouter:
 
     @routes.post("/shutdown", status_code=202)
     @needs(Scope.ADMIN)
-    async def shutdown(me: Caller) -> dict[str, Any]:
+    async def shutdown(me: Caller) -> answers.Ending:
+        """End the post room."""
         for_installation(me)
         parts.installation.shut_down()
         return {"ending": True}

@@ -2,41 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import StreamingResponse
 
 from postroom.control import sse
 from postroom.control.bodies import AnswerBody, CancelBody, TaskBody
+from postroom.control.described import STORING, fails, streams
 from postroom.control.hot_routes import hot
 from postroom.control.in_flight import acted_on
+from postroom.control.parameters import After, Before, Limit, Ref, Seconds, TaskRef, next_page
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
+from postroom.control.routing import Routes
 from postroom.control.task_trouble import troubles
+from postroom.errors import Conflict, ContentNotTaken, NotFound
 from postroom.projection.changes import BUS, WORKERS, Change, of_task
-from postroom.protocol.limits import LONGEST_WAIT, MAX_PAGE
+from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Scope
 from postroom.tasks.views import Known, TaskEvent, event
 from postroom_a2a.task_state import TaskState
 
-Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
-Sequence = Annotated[int, Query(ge=0)]
-Seconds = Annotated[float, Query(ge=0, le=LONGEST_WAIT)]
-Open = Annotated[bool | None, Query(alias="open")]
+Open = Annotated[
+    bool | None,
+    Query(alias="open", description="Only open tasks, or with false only those that have ended."),
+]
+InState = Annotated[TaskState | None, Query(description="Only tasks in this state.")]
 
 
-def router(parts: Parts) -> APIRouter:
+Until = Annotated[
+    Literal["", "final", "settled", "changed"],
+    Query(
+        description="What to wait for: its end, with `settled` also a question, with `changed` any change."
+    ),
+]
+
+
+def router(parts: Parts) -> Routes:
     """The routes."""
-    routes = APIRouter(prefix="/tasks")
+    routes = Routes(prefix="/tasks")
     tasks = parts.tasks
 
     @routes.post("", status_code=201)
     @hot
     @needs(Scope.TASK)
-    async def delegate(body: TaskBody, me: Caller) -> Mapping[str, Any]:
+    @fails(NotFound, Conflict, ContentNotTaken, *STORING)
+    async def delegate(body: TaskBody, me: Caller) -> shapes.Task:
+        """Give a task to an agent.
+
+        `to` names an agent, not a person. With `skill` alone the task goes to an agent whose card has the skill with
+        that id: one that is online before one that is not, then the one with the fewest open tasks. 201 says that the
+        request is on disk; a request with a `key` can be repeated.
+        """
         said = body.content
         if body.context and not said.thread:
             said = replace(said, thread=body.context)
@@ -48,16 +68,18 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get("")
     @needs(Scope.READ)
+    @fails(NotFound)
     async def listing(
         me: Caller,
-        state: TaskState | None = None,
-        worker: str = "",
-        requester: str = "",
+        state: InState = None,
+        worker: Ref = "",
+        requester: Ref = "",
         limit: Limit = 50,
-        before: Sequence = 0,
+        before: Before = 0,
         *,
         open_only: Open = None,
-    ) -> dict[str, Any]:
+    ) -> answers.Tasks:
+        """List tasks, the newest request first."""
         found = await tasks.listed(
             worker=await parts.uid_of(worker),
             requester=await parts.uid_of(requester),
@@ -67,18 +89,26 @@ def router(parts: Parts) -> APIRouter:
             before=before,
             only=me.only,
         )
-        return {"tasks": [view.as_json() for view in found]}
+        older = next_page(found, limit, lambda view: view.requested)
+        return {"tasks": [view.as_json() for view in found], "next": older}
 
     @routes.get("/{task}")
     @hot
     @needs(Scope.READ)
+    @fails(NotFound, Conflict)
     async def show(
-        task: str,
+        task: TaskRef,
         me: Caller,
-        wait: Literal["", "final", "settled", "changed"] = "",
-        after: Sequence = 0,
+        wait: Until = "",
+        after: After = 0,
         timeout: Seconds = 30.0,
-    ) -> Mapping[str, Any]:
+    ) -> shapes.Task:
+        """Show a task, at once or when it has come so far.
+
+        With `wait` it answers when the task is final, or with `settled` also when it waits for an answer, after
+        `timeout` seconds in any case; with `changed` when it has a record past the sequence `after`. The wait ends with
+        its caller.
+        """
         if not wait:
             return (await tasks.get(task, me.only)).as_json()
         if wait == "changed":
@@ -88,16 +118,26 @@ def router(parts: Parts) -> APIRouter:
     @routes.get("/{task}/events")
     @hot
     @needs(Scope.READ)
+    @fails(NotFound, Conflict)
     async def events(
-        task: str, me: Caller, after: Sequence = 0, limit: Limit = 50
-    ) -> dict[str, Any]:
+        task: TaskRef, me: Caller, after: After = 0, limit: Limit = 50
+    ) -> answers.TaskEvents:
+        """Read the changes of a task, the oldest first."""
         found = await tasks.events(task, after=after, limit=limit, only=me.only)
-        return {"events": [event.as_json() for event in found]}
+        later = next_page(found, limit, lambda event: event.seq)
+        return {"events": [event.as_json() for event in found], "next": later}
 
     @routes.get("/{task}/stream")
     @hot
     @needs(Scope.READ)
-    async def stream(task: str, me: Caller, after: Sequence = 0) -> StreamingResponse:
+    @fails(NotFound, Conflict)
+    @streams(update=shapes.TaskEvent, trouble=shapes.Trouble)
+    async def stream(task: TaskRef, me: Caller, after: After = 0) -> StreamingResponse:
+        """Follow a task until it ends.
+
+        Events `update`, each a change; `id:` is the sequence to come back with. Beside them `trouble`: what keeps the
+        task now.
+        """
         named = (await tasks.find(task, me.only)).id
         headers = {"Cache-Control": "no-store"}
         updates = _updates(parts, named, after)
@@ -105,7 +145,13 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.post("/{task}/cancel")
     @needs(Scope.TASK)
-    async def cancel(task: str, me: Caller, body: CancelBody | None = None) -> Mapping[str, Any]:
+    @fails(NotFound, Conflict, *STORING)
+    async def cancel(task: TaskRef, me: Caller, body: CancelBody | None = None) -> shapes.Task:
+        """Cancel a task.
+
+        It answers when the task is final, or after `timeout` seconds. A second cancel changes nothing; 409 if the task
+        has ended otherwise.
+        """
         wish = body or CancelBody()
         view = await tasks.cancel(
             task, me.uid, reason=wish.reason, timeout=wish.timeout, only=me.only
@@ -115,7 +161,12 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.post("/{task}/answer")
     @needs(Scope.TASK)
-    async def answer(task: str, body: AnswerBody, me: Caller) -> Mapping[str, Any]:
+    @fails(NotFound, Conflict, ContentNotTaken, *STORING)
+    async def answer(task: TaskRef, body: AnswerBody, me: Caller) -> shapes.Task:
+        """Answer the question of a task.
+
+        200 says that the answer is on disk; of two the first one counts. 409 if the task waits for no answer.
+        """
         view = await tasks.answer(task, me.uid, body.content, only=me.only)
         acted_on(task=view.id)
         return view.as_json()

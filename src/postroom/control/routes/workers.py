@@ -3,37 +3,49 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import Depends, Query, Response
 
 from postroom.control.bodies import EventsBody, RestartBody, SpawnBody
+from postroom.control.described import STORING, Answer, answers_with, fails
 from postroom.control.in_flight import acted_on
+from postroom.control.parameters import AgentRef
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
-from postroom.errors import Conflict, Forbidden
-from postroom.protocol import subjects
+from postroom.control.routing import Routes
+from postroom.errors import Conflict, Forbidden, NotFound, PeerError, Refused, RequestTimeout
+from postroom.protocol import answers, shapes, subjects
 from postroom.protocol.principal import DOOR, Scope
 from postroom.workers.launch import SpawnRequest
 from postroom.workers.leftovers import Leftover
 from postroom.workers.served_card import fetch_card, fetch_far_card
 
+Purge = Annotated[bool, Query(description="Delete its workspace, too.")]
 
-def router(parts: Parts) -> APIRouter:
+
+def router(parts: Parts) -> Routes:
     """The routes for who operates workers."""
-    routes = APIRouter(prefix="/workers")
+    routes = Routes(prefix="/workers")
     workers, views = parts.workers, parts.views
 
-    async def begun(uid: str, wait: float) -> dict[str, Any]:
+    async def begun(uid: str, wait: float) -> shapes.Worker:
         acted_on(worker=uid)
         if not wait:
             return await views.one(uid)
         started = await views.begun(uid, wait)
-        return await views.one(uid) | {"started": started}
+        return {**await views.one(uid), "started": started}
 
     @routes.post("", status_code=201)
     @needs(Scope.OPERATE)
-    async def spawn(body: SpawnBody) -> dict[str, Any]:
+    @fails(Conflict, Refused)
+    async def spawn(body: SpawnBody) -> shapes.Worker:
+        """Make a worker of a template and start it.
+
+        `template` is TOML text, `files` name to base64, `path` where the caller has the template; `isolation` is the
+        least level of a wall that is accepted. With `wait`, up to 30 seconds, it answers when the agent has started or
+        ended, with `started`: true, false, or null if that was not known in time.
+        """
         request = SpawnRequest(
             template=body.template,
             files=body.files,
@@ -48,17 +60,26 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get("")
     @needs(Scope.OPERATE)
-    async def listing() -> dict[str, Any]:
-        return {"workers": await views.all()}
+    async def listing() -> answers.Workers:
+        """List the workers."""
+        return {"workers": await views.all(), "next": None}
 
     @routes.get("/{ref}")
     @needs(Scope.OPERATE)
-    async def show(ref: str) -> dict[str, Any]:
+    @fails(NotFound)
+    async def show(ref: AgentRef) -> shapes.Worker:
+        """Show a worker."""
         return await views.one(ref)
 
     @routes.get("/{ref}/agent-card.json")
     @needs(Scope.READ)
-    async def own_card(ref: str) -> Response:
+    @fails(NotFound, Conflict, PeerError, RequestTimeout)
+    @answers_with(Answer(200, shapes.Card))
+    async def own_card(ref: AgentRef) -> Response:
+        """Fetch the Agent Card from the worker's own A2A server.
+
+        409 if it does not run or listen.
+        """
         agent, _ = await workers.record(ref)
         run = workers.run_of(agent.uid)
         if run is None or not run.running:
@@ -71,34 +92,51 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.post("/{ref}/stop")
     @needs(Scope.OPERATE)
-    async def stop(ref: str) -> dict[str, Any]:
+    @fails(NotFound, Conflict)
+    async def stop(ref: AgentRef) -> shapes.Worker:
+        """Stop a worker."""
         agent = await workers.stop(ref)
         acted_on(worker=agent.uid)
         return await views.one(agent.uid)
 
     @routes.post("/{ref}/restart")
     @needs(Scope.OPERATE)
-    async def restart(ref: str, body: RestartBody | None = None) -> dict[str, Any]:
+    @fails(NotFound, Conflict, Refused)
+    async def restart(ref: AgentRef, body: RestartBody | None = None) -> shapes.Worker:
+        """Start a worker again, perhaps with a new template.
+
+        `changed` names the keys and files of a new template that differ. 409 if it names another nick or project; what
+        is refused leaves the worker as it is.
+        """
         asked = body or RestartBody()
         agent, changed = await workers.restart(ref, asked.template, asked.files)
-        return await begun(agent.uid, asked.wait) | {"changed": list(changed)}
+        return {**await begun(agent.uid, asked.wait), "changed": list(changed)}
 
     @routes.post("/{ref}/revoke")
     @needs(Scope.OPERATE)
-    async def revoke(ref: str) -> dict[str, Any]:
+    @fails(NotFound, Conflict)
+    async def revoke(ref: AgentRef) -> shapes.Worker:
+        """Stop a worker and void every credential that it ever got."""
         (agent,) = await workers.revoke(ref)
         acted_on(worker=agent.uid)
         return await views.one(agent.uid)
 
     @routes.post("/revoke")
     @needs(Scope.OPERATE)
-    async def revoke_all() -> dict[str, Any]:
+    @fails(Conflict)
+    async def revoke_all() -> answers.Workers:
+        """Stop all workers and void their credentials."""
         await workers.revoke()
-        return {"workers": await views.all()}
+        return {"workers": await views.all(), "next": None}
 
     @routes.delete("/{ref}")
     @needs(Scope.OPERATE)
-    async def remove(ref: str, purge: bool = False) -> dict[str, Any]:
+    @fails(NotFound, Conflict)
+    async def remove(ref: AgentRef, purge: Purge = False) -> shapes.Removed:
+        """End a worker for good.
+
+        Its workspace stays in `folder`, unless `purge` is true.
+        """
         try:
             agent, folder = await workers.remove(ref, purge=purge)
         finally:
@@ -111,37 +149,38 @@ def router(parts: Parts) -> APIRouter:
     return routes
 
 
-def leftovers_router(parts: Parts) -> APIRouter:
+def leftovers_router(parts: Parts) -> Routes:
     """The routes for the folders of removed workers."""
-    routes = APIRouter(prefix="/leftovers")
+    routes = Routes(prefix="/leftovers")
 
     @routes.get("")
     @needs(Scope.OPERATE)
-    async def listing() -> dict[str, Any]:
+    async def listing() -> answers.Leftovers:
+        """List what removed workers have left on disk."""
         return _shown(await parts.workers.left())
 
     @routes.delete("")
     @needs(Scope.OPERATE)
-    async def prune() -> dict[str, Any]:
+    async def prune() -> answers.Leftovers:
+        """Delete what removed workers have left on disk."""
         return _shown(await parts.workers.prune())
 
     return routes
 
 
-def _shown(found: list[tuple[Leftover, str]]) -> dict[str, Any]:
-    return {
-        "leftovers": [
-            {"uid": left.uid, "nick": nick, "folder": str(left.folder), "bytes": left.size}
-            for left, nick in found
-        ]
-    }
+def _shown(found: list[tuple[Leftover, str]]) -> answers.Leftovers:
+    leftovers: list[shapes.Leftover] = [
+        {"uid": left.uid, "nick": nick, "folder": str(left.folder), "bytes": left.size}
+        for left, nick in found
+    ]
+    return {"leftovers": leftovers, "next": None}
 
 
-def events_router(parts: Parts) -> APIRouter:
+def events_router(parts: Parts) -> Routes:
     """The route for the workers themselves."""
-    routes = APIRouter(prefix="/workers")
+    routes = Routes(prefix="/workers")
 
-    async def own(uid: str, me: Caller) -> None:
+    async def own(uid: AgentRef, me: Caller) -> None:
         if me.method != DOOR or me.uid != uid:
             raise Forbidden("only the worker itself may call this")
         if not await parts.workers.interactive(uid):
@@ -151,7 +190,12 @@ def events_router(parts: Parts) -> APIRouter:
 
     @routes.post("/{uid}/sdk-events", status_code=202, dependencies=[Depends(own)])
     @needs(Scope.SEND, door=True)
-    async def report(uid: str, body: EventsBody) -> dict[str, Any]:
+    @fails(*STORING)
+    async def report(uid: AgentRef, body: EventsBody) -> answers.Reported:
+        """Report events of a worker.
+
+        Only the worker itself may, through its own door, and only if its template has a `[sidecar]` table.
+        """
         stored = []
         for event in body.events:
             payload = json.dumps(event, ensure_ascii=False).encode("utf-8", "replace")

@@ -1,0 +1,87 @@
+"""The parameters that routes have in common: their limits, and what callers read about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+from fastapi import Path, Query
+
+from postroom.protocol.limits import LONGEST_WAIT, MAX_LABEL, MAX_PAGE
+
+MAX_SEQUENCE = 2**63 - 1
+"""The largest integer of SQL."""
+
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="The most entries of the answer.")]
+
+Before = Annotated[
+    int,
+    Query(
+        ge=0,
+        le=MAX_SEQUENCE,
+        description="Only what is older than this sequence, such as `next` of another page; 0 for the newest.",
+    ),
+]
+
+After = Annotated[
+    int,
+    Query(
+        ge=0,
+        le=MAX_SEQUENCE,
+        description="Only what is newer than this sequence, such as the id of the last event that was read.",
+    ),
+]
+
+Past = Annotated[
+    int | None,
+    Query(ge=0, le=MAX_SEQUENCE, description="Only what is newer than this sequence."),
+]
+
+Seconds = Annotated[
+    float, Query(ge=0, le=LONGEST_WAIT, description="The most seconds that the answer may take.")
+]
+
+Skill = Annotated[
+    str,
+    Query(
+        max_length=MAX_LABEL,
+        description="Only agents whose card has a skill with this id, name or tag.",
+    ),
+]
+
+Words = Annotated[
+    str, Query(max_length=MAX_LABEL, description="Only agents whose card has this text.")
+]
+
+Ref = Annotated[
+    str, Query(max_length=MAX_LABEL, description="An agent: nick, with or without `@`, or uid.")
+]
+
+AgentRef = Annotated[str, Path(description="Nick, with or without `@`, or uid.")]
+
+MessageRef = Annotated[
+    str, Path(description="Its id, or 4 or more of the first digits if only one has them.")
+]
+
+TaskRef = Annotated[
+    str, Path(description="Its id, or 4 or more of the first digits if only one has them.")
+]
+
+LetterRef = Annotated[
+    str, Path(description="Its number, or 4 or more of the first digits of its message's id.")
+]
+
+AlertRef = Annotated[str, Path(description="The number of the alert.")]
+
+ProjectRef = Annotated[str, Path(description="The name of the project.")]
+
+Sha256 = Annotated[str, Path(description="SHA-256 of the content, 64 hexadecimal digits.")]
+
+KeyRef = Annotated[str, Path(description="The id of the key; no part of what is secret.")]
+
+NameRef = Annotated[str, Path(description="The name that it was made with.")]
+
+
+def next_page(found: Sequence[Any], limit: int, of: Callable[[Any], int]) -> int | None:
+    """The cursor of the page after a full one: `of` its last entry; None where the last page was not full."""
+    return of(found[-1]) if len(found) >= limit else None

@@ -1,0 +1,248 @@
+"""Lists of the shapes, and the outcomes of acts: what the routes answer beside single objects (`shapes`)."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from postroom.protocol.shapes import (
+    Alert,
+    Announcement,
+    Blob,
+    Credential,
+    Dead,
+    Excess,
+    Key,
+    Leftover,
+    Listed,
+    Mail,
+    Org,
+    Person,
+    Post,
+    Task,
+    TaskEvent,
+    Worker,
+)
+
+# ── lists ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Mails(TypedDict):
+    """Messages: of a chat the oldest first, found ones the newest first.
+
+    `next` is what to give as `before` for the earlier ones, null if there are none.
+    """
+
+    messages: list[Mail]
+    next: int | None
+
+
+class Inbox(TypedDict):
+    """Messages to the caller, the oldest first; `next` is what to give as `after` for what comes later."""
+
+    messages: list[Mail]
+    next: int
+
+
+class Posts(TypedDict):
+    """Posts of a project, the oldest first; `next` is the `before` of the earlier ones, null if there are none."""
+
+    posts: list[Post]
+    next: int | None
+
+
+class Announcements(TypedDict):
+    """Announcements of an agent, the oldest first; `next` is the `before` (or `after`) of the next page."""
+
+    announcements: list[Announcement]
+    next: int | None
+
+
+class Tasks(TypedDict):
+    """Tasks, the newest request first; `next` is the `before` of the earlier ones, null if there are none."""
+
+    tasks: list[Task]
+    next: int | None
+
+
+class TaskEvents(TypedDict):
+    """Changes of a task, the oldest first; `next` is the `after` of the later ones, null if there are none yet."""
+
+    events: list[TaskEvent]
+    next: int | None
+
+
+class Deadletters(TypedDict):
+    """Dead letters, the newest first; `next` is the `before` of the earlier ones, null if there are none."""
+
+    deadletters: list[Dead]
+    next: int | None
+
+
+class Blobs(TypedDict):
+    """Blobs, the largest first; `next` is the `after` of the smaller ones, null if there are none."""
+
+    blobs: list[Blob]
+    next: str | None
+
+
+class Alerts(TypedDict):
+    """Alerts: those of the post room before those of agents, each the newest first."""
+
+    alerts: list[Alert]
+    next: None
+
+
+class Agents(TypedDict):
+    """Everybody with an address, by nick."""
+
+    agents: list[Listed]
+    next: None
+
+
+class Workers(TypedDict):
+    """Workers, the oldest first."""
+
+    workers: list[Worker]
+    next: None
+
+
+class Projects(TypedDict):
+    """Names of projects: that somebody is or was in or has posted to, and `main`."""
+
+    projects: list[str]
+    next: None
+
+
+class Keys(TypedDict):
+    """API keys, without their secrets."""
+
+    keys: list[Key]
+    next: None
+
+
+class People(TypedDict):
+    """The people of the organisation."""
+
+    people: list[Person]
+    next: None
+
+
+class Credentials(TypedDict):
+    """Credentials, without their secrets."""
+
+    credentials: list[Credential]
+    next: None
+
+
+class Orgs(TypedDict):
+    """Organisations, the default one first."""
+
+    orgs: list[Org]
+    next: None
+
+
+class Leftovers(TypedDict):
+    """What removed workers have left on disk."""
+
+    leftovers: list[Leftover]
+    next: None
+
+
+class Retention(TypedDict):
+    """What the settings of retention do not keep."""
+
+    retention: list[Excess]
+    next: None
+
+
+class CardKeys(TypedDict):
+    """A JWK set (RFC 7517): the keys that Agent Cards are signed with."""
+
+    keys: list[dict[str, Any]]
+
+
+class TrustKey(TypedDict):
+    """A public key that signs credentials. `state` is `identity`, `active` or `former`."""
+
+    role: str
+    key: str
+    state: str
+
+
+class TrustKeys(TypedDict):
+    """The public keys that sign credentials."""
+
+    keys: list[TrustKey]
+    next: None
+
+
+# ── outcomes ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Acknowledged(TypedDict):
+    """The messages that were acknowledged, and the ids that name no message to the caller."""
+
+    messages: list[Mail]
+    unknown: list[str]
+
+
+class Stored(TypedDict):
+    """A stored blob; nothing says whether somebody else had stored it before."""
+
+    url: str
+    sha256: str
+    size: int
+
+
+class Cleared(TypedDict):
+    """How many alerts were cleared."""
+
+    cleared: int
+
+
+class Requeued(TypedDict):
+    """The id of the message that repeats a dead letter."""
+
+    id: str
+
+
+class Reported(TypedDict):
+    """The sequences under which events were stored."""
+
+    stored: list[int]
+
+
+class RemovedOrg(TypedDict):
+    """An organisation that is gone, and the folder where its files are kept."""
+
+    name: str
+    folder: str
+
+
+class Rotated(TypedDict):
+    """A rotation of keys: `cut` are the uids that had not moved in time, `steps` what a person must do."""
+
+    roles: list[str]
+    cut: list[str]
+    steps: list[str]
+
+
+class Saved(TypedDict):
+    """A backup; `skipped` names what could not be read."""
+
+    file: str
+    bytes: int
+    orgs: list[str]
+    skipped: list[str]
+
+
+class Ending(TypedDict):
+    """The post room ends."""
+
+    ending: bool
+
+
+class Ready(TypedDict):
+    """Whether everything is up."""
+
+    ready: bool
