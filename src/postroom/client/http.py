@@ -372,9 +372,18 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls, KeyCalls):
 
     # ── announcements ────────────────────────────────────────────────────────────────────────────
 
-    def announce(self, text: str, *, key: str = "") -> Announcement:
-        """Say something to everybody of the organisation; `key` as in `send`."""
-        return self._post_keyed("/v1/announcements", {"text": text, "key": key or new_key()})
+    def announce(
+        self,
+        text: str = "",
+        *,
+        key: str = "",
+        parts: Sequence[Part] = (),
+        subject: str = "",
+        thread: str = "",
+    ) -> Announcement:
+        """Say something to everybody of the organisation; `key`, `parts` and `subject` as in `send`."""
+        body = said(text, parts, subject, thread) | {"key": key or new_key()}
+        return self._post_keyed("/v1/announcements", body)
 
     def outbox(self, ref: str, *, limit: int = 50, before: int | None = None) -> list[Announcement]:
         """The newest announcements of an agent, oldest first."""
