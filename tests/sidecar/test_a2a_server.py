@@ -46,7 +46,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.directory.cards import build_card
-from postroom.errors import Forbidden, NotFound
+from postroom.errors import ContentNotTaken, Forbidden, NotFound
 from postroom.http.server import HttpServer
 from postroom.protocol.template import Template
 from postroom.protocol.verbs import Artifact, AskInput, Complete, Delegate, Progress
@@ -523,6 +523,21 @@ async def test_an_answer_with_parts_of_every_kind_joins_the_history_as_it_is(cli
     (answered,) = clients.tasks.answered
 
     assert answered.content.message("n", "ROLE_USER") | {"taskId": task.id} == answer
+
+
+@pytest.mark.requirement("a2a-parts-pass")
+async def test_a_part_that_the_agent_does_not_take_is_refused_by_its_code(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch
+):
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise ContentNotTaken("@reader does not take part 1", remedy="it takes text/plain")
+
+    monkeypatch.setattr(clients.tasks, "delegate", refuse)
+    error = await clients.error("SendMessage", {"message": WHOLE})
+
+    assert error["code"] == -32005
+    assert "@reader does not take part 1" in error["message"]
+    assert error["data"][0]["reason"] == "CONTENT_TYPE_NOT_SUPPORTED"
 
 
 @pytest.mark.requirement("a2a-parts-pass")

@@ -269,6 +269,7 @@ QUESTIONS = (
     lambda tasks, task: tasks.events_of(task.id),
     lambda tasks, _: tasks.events_at([1]),
     lambda tasks, task: tasks.list_tasks(worker=task.worker, limit=5),
+    lambda tasks, task: tasks.updated(worker=task.worker, past=(1.0, "x"), limit=5),
     lambda tasks, task: tasks.open_tasks(task.worker),
     lambda tasks, task: tasks.queue(task.worker),
     lambda tasks, _: tasks.counts(),

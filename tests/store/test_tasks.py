@@ -133,6 +133,30 @@ def test_a_list_is_the_newest_first_and_can_be_narrowed(store: Store):
     assert found(open_only=False) == [3]
 
 
+def test_tasks_are_found_by_their_last_change_and_counted(store: Store):
+    first, second, third, fourth = (
+        asked(1, updated_at=9.0),
+        asked(2, worker=ANN),
+        asked(3, state="completed", final=True, context_id="d"),
+        asked(4, updated_at=9.0),
+    )
+    keep(store, first, second, third, fourth)
+    same = sorted((first.id, fourth.id), reverse=True)
+
+    def found(**how: object) -> tuple[list[str], int]:
+        places, total = store.tasks.updated(**({"limit": 9} | how))  # ty: ignore[invalid-argument-type]
+        return [task for _, task in places], total
+
+    assert found() == ([*same, third.id, second.id], 4)
+    assert found(worker=BOB, limit=2) == (same, 3)
+    assert found(worker=BOB, past=(9.0, same[0])) == ([same[1], third.id], 3)
+    assert found(worker=BOB, past=(3.0, third.id)) == ([], 3)
+    assert found(requester=ANN) == ([], 0)
+    assert found(context="d") == ([third.id], 1)
+    assert found(state="submitted") == ([*same, second.id], 3)
+    assert found(since=3.0) == ([*same, third.id], 3)
+
+
 def test_what_a_worker_has_to_do_is_what_it_took_and_did_not_end(store: Store):
     keep(
         store,
@@ -207,6 +231,8 @@ def test_open_tasks_of_a_worker_are_those_it_has_taken(store: Store):
         lambda store: store.tasks.events_at([1, 2]),
         lambda store: store.tasks.list_tasks(worker=BOB, limit=5),
         lambda store: store.tasks.list_tasks(requester=BOB, limit=5),
+        lambda store: store.tasks.updated(worker=BOB, limit=5),
+        lambda store: store.tasks.updated(requester=BOB, limit=5),
         lambda store: store.tasks.open_tasks(BOB),
         lambda store: store.tasks.interrupted(),
         lambda store: store.tasks.silent([BOB], 1.0),
