@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.priority import Input, Update
 from postroom.protocol.tasks import task_id
+from postroom.tasks.silence import SilentTasks
 from postroom_a2a.messages import text_message
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import SECONDS, Hand, TaskRoom, task_room
@@ -172,6 +174,29 @@ async def test_an_agent_changes_its_own_card_and_nobody_elses(house: House):
     assert (refused.status_code, "claims the name" in refused.json()["detail"]) == (422, True)
 
 
+async def test_its_card_says_what_it_takes_and_senders_learn_that(house: House):
+    await house.outsider("otto", card={"defaultInputModes": ["text/plain"]})
+    body = {"to": "@otto", "parts": [{"data": {"a": 1}}]}
+    for path in ("/v1/messages", "/v1/tasks"):
+        refused = await house.room.api.post(path, json=body)
+        assert (refused.status_code, "text/plain" in refused.json()["remedy"]) == (415, True)
+
+
+async def test_a_report_names_no_blob_that_its_agent_may_not_read(house: House):
+    otto, paul = await house.outsider("otto"), await house.outsider("paul")
+    task = (await house.room.delegate("@otto"))["id"]
+    stored = await paul.api.post("/v1/blobs", content=b"of paul")
+    other = {"parts": [{"url": stored.json()["url"], "mediaType": "text/plain"}]}
+    await otto.post(f"/tasks/{task}/artifacts", 422, **other)
+    await otto.say(task, "completed", 422, **other)
+    mine = await otto.api.post("/v1/blobs", content=b"of otto")
+    part = {"url": mine.json()["url"], "mediaType": "text/csv", "filename": "x.csv"}
+    made = await otto.post(f"/tasks/{task}/artifacts", name="table", parts=[part])
+    assert made["artifacts"][0]["files"][0]["filename"] == "x.csv"
+    got = await house.room.api.get(f"/v1/blobs/{mine.json()['sha256']}")
+    assert got.content == b"of otto"
+
+
 async def test_only_who_administers_adds_and_removes(house: House):
     otto = await house.outsider("otto")
     await otto.post("/agents", 403, nick="mole")
@@ -279,7 +304,9 @@ async def test_a_worker_gives_it_a_task_and_hears_how_it_ends(house: House):
     assert mail["text"] == "translate it"
     begun = await otto.say(task, "working")
     assert (begun["state"], begun["attempt"], begun["seq"] > 0) == ("working", 1, True)
-    assert await otto.inbox(wait=0) == []  # who has taken a task has seen its request
+    # Who has taken a task has seen its request.
+    seen = await otto.get(f"/messages/{mail['id']}", wait="seen", timeout=SECONDS)
+    assert (seen["state"], await otto.inbox(wait=0)) == ("seen", [])
     said = await otto.say(task, "working", text="half of it")
     assert (said["status_text"], said["seq"] > begun["seq"]) == ("half of it", True)
     part = {"url": "https://example.org/x.pdf", "mediaType": "application/pdf"}
@@ -460,6 +487,35 @@ async def test_it_is_chosen_by_skill_while_it_is_there(house: House):
     assert (await house.room.post("", skill="translate", text="x"))["worker"]["nick"] == "paul"
     await otto.get("/me")
     assert (await house.room.post("", skill="translate", text="y"))["worker"]["nick"] == "otto"
+
+
+@pytest.mark.parametrize(
+    "calls, later, raised", [(False, 301, True), (True, 301, False), (True, 3601, True)]
+)
+async def test_a_task_of_which_its_agent_says_nothing_raises_an_alert(
+    house: House, calls: bool, later: float, raised: bool
+):
+    room = house.room
+    otto = await house.outsider("otto")
+    taken, seen, fresh = [(await room.delegate("@otto"))["id"] for _ in range(3)]
+    await otto.say(taken, "working")
+    requests = {mail["task"]: mail["id"] for mail in await otto.inbox()}
+    await otto.post("/inbox/ack", ids=[requests[seen]], state="seen")
+    silent = SilentTasks(
+        room.parts.database,
+        room.parts.alerts.raise_alert,
+        lambda _: calls,
+        300.0,
+        clock=lambda: time.time() + later,
+    )
+    for _ in range(2):  # each is told once
+        await silent.look()
+    said = [text for nick, text in await room.alerts() if nick == "otto"]
+    named = {task[:8] for task in (taken, seen, fresh) for text in said if task[:8] in text}
+    assert (len(said), named) == ((2, {taken[:8], seen[:8]}) if raised else (0, set()))
+    await otto.say(taken, "working", text="still at it")
+    await room.post(f"/{seen}/cancel")
+    assert [text for nick, text in await room.alerts() if nick == "otto"] == []
 
 
 async def test_a_large_course_of_reports_is_stored_by_its_changes(house: House):

@@ -60,6 +60,7 @@ from postroom.tasks.assignment import TaskAssigner
 from postroom.tasks.reports import TaskReports
 from postroom.tasks.requests import Requests
 from postroom.tasks.service import OrgTaskService
+from postroom.tasks.silence import SilentTasks
 from postroom.workers.issuer import Issuer
 from postroom.workers.lifecycle import Workers
 from postroom.workers.parts import WorkerParts
@@ -156,7 +157,8 @@ async def _open_parts(
         return states.cards() | outside.live_cards()
 
     async def cards(uid: str) -> dict[str, Card]:
-        return await workers.cards(uid) | outside.cards(uid)
+        known = outside.cards(uid)
+        return known if uid and known else known | await workers.cards(uid)
 
     registry = CardRegistry(base.admin.jetstream, live_cards, trust.card_key, trust.org)
     search = AgentSearch(base.directory, cards, states, base.callers, registry.signed)
@@ -170,7 +172,7 @@ async def _open_parts(
     renew_edge = await _open_edge(base, workers, stack)
     base.background.start(watch_bus(base.bus, base.changes), "outages")
     base.background.start(registry.run(), "registry")
-    base.takers.cards = workers.cards
+    base.takers.cards = cards
     requests = Requests(base.bus, base.admin, base.database, space=base.space, takers=base.takers)
     tasks = OrgTaskService(
         base.bus,
@@ -183,6 +185,10 @@ async def _open_parts(
         there=lambda uid: workers.running(uid) or base.callers.there(uid),
         blocker=states.blocker,
     )
+    silent = SilentTasks(
+        base.database, base.alerts.raise_alert, base.callers.there, base.settings.stale_after
+    )
+    base.background.start(silent.run(), "silent-tasks")
     workers.on_limit(partial(_fail_at_work, base, tasks))
     in_flight = installation.in_flight
     iam = LocalIAM(

@@ -50,6 +50,11 @@ _BY_NICK = prepared(_NAMED.where(agents.c.nick == bindparam("nick")))
 _BY_SKELETON = prepared(_NAMED.where(agents.c.skeleton == bindparam("skeleton")))
 _AMONG = prepared(select(*_COLUMNS).where(among(agents.c.uid, "uids")))
 _SECRET = prepared(select(agents.c.message_secret).where(agents.c.uid == bindparam("uid")))
+_OUTSIDE = prepared(
+    select(agents.c.uid).where(
+        agents.c.kind.in_(("external", "service")), agents.c.retired_at.is_(None)
+    )
+)
 _SEEN = prepared(update(agents).where(agents.c.uid == bindparam("who")))
 
 
@@ -109,6 +114,10 @@ class AgentStore:
         if not retired:
             found = found.where(agents.c.retired_at.is_(None))
         return self._session.all(Agent, found)
+
+    def outside(self) -> list[str]:
+        """The uids of the agents that Postroom does not run, people aside."""
+        return self._session.column(_OUTSIDE)
 
     def retire_agent(self, uid: str, at: float) -> bool:
         """Mark an agent as retired; False if it was already, or does not exist."""

@@ -31,6 +31,12 @@ STALE = "stale"
 QUESTION = "input-required"
 """Kind of the alert about a task that waits for an answer; its `about` is `<task>/<sequence of the question>`."""
 
+SILENT = "silent"
+"""Kind of the alert about a task of which its agent says nothing; its `about` is `<task>/<sequence>`."""
+
+OF_TASKS = (QUESTION, SILENT)
+"""Kinds of alerts that stand for as long as their task stays at that sequence."""
+
 FLOOD = "worker-flood"
 """Kind of the alert about a worker that its door slows down; while that lasts, it is raised again each minute."""
 
@@ -81,9 +87,9 @@ _UNTAKEN = exists().where(
     messages.c.recipient == alerts.c.who,
     messages.c.stored_at <= alerts.c.at,
 )
-_QUESTIONS = prepared(
+_TASKS = prepared(
     select(alerts.c.id, alerts.c.about).where(
-        alerts.c.kind == QUESTION, alerts.c.sender == CONTROL_PLANE, alerts.c.ended_at.is_(None)
+        alerts.c.kind.in_(OF_TASKS), alerts.c.sender == CONTROL_PLANE, alerts.c.ended_at.is_(None)
     )
 )
 
@@ -146,23 +152,23 @@ class AlertStore:
         done = update(alerts).where(*those).values(ended_at=at, ended=why)
         return self._session.run(done)
 
-    def questions(self) -> dict[int, str]:
-        """Id to `about` of each alert about a question that no record has ended."""
-        return dict(self._session.rows(_QUESTIONS))
+    def of_tasks(self) -> dict[int, str]:
+        """Id to `about` of each alert about a task (`OF_TASKS`) that no record has ended."""
+        return dict(self._session.rows(_TASKS))
 
     def standing(
-        self, now: float, limit: int, kinds: Sequence[str] = (), *, asked: Collection[int]
+        self, now: float, limit: int, kinds: Sequence[str] = (), *, present: Collection[int]
     ) -> list[AlertRow]:
         """The alerts that stand at `now`: first those of the post office, then those of agents, each newest first.
 
         Args:
-            asked: ids of `questions` whose task still waits for the answer.
+            present: ids of `of_tasks` whose task is still as it was then.
         """
         found = select(*_COLUMNS).where(
             alerts.c.ended_at.is_(None),
             ~_REMOVED,
             or_(alerts.c.kind != STALE, _UNTAKEN),
-            or_(alerts.c.kind != QUESTION, alerts.c.id.in_(asked)),
+            or_(alerts.c.kind.not_in(OF_TASKS), alerts.c.id.in_(present)),
             or_(alerts.c.kind != FLOOD, alerts.c.at > now - FLOOD_LASTS),
         )
         if kinds:

@@ -127,7 +127,7 @@ _WAITED_FOR = prepared(
     select(messages.c.recipient)
     .join(agents, agents.c.uid == messages.c.recipient)
     .where(_OPEN, _UNSEEN, messages.c.stored_at < bindparam("before"))
-    .where(agents.c.kind.in_(("worker", "external")))
+    .where(agents.c.kind == "worker")  # only they have consumers
     .group_by(messages.c.recipient)
     .order_by(func.random())  # more than that take turns
     .limit(bindparam("most"))
@@ -181,5 +181,5 @@ class PendingStore:
         return self._session.scalar(_COUNT_UNTAKEN, to=recipient)
 
     def recipients_waited_for(self, before: float, limit: int) -> list[str]:
-        """Uids of workers and external agents with an unseen message from before `before`."""
+        """Uids of workers with an unseen message from before `before`."""
         return self._session.column(_WAITED_FOR, before=before, most=limit)

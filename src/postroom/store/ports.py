@@ -203,6 +203,11 @@ class Tasks(Protocol):
     def interrupted(self) -> list[TaskHead]:
         """At most `MAX_PAGE` tasks that wait for an answer (`MAX_ASKING` of one worker), the oldest request first."""
 
+    def silent(self, workers: Collection[str], before: float) -> list[TaskHead]:
+        """Open tasks of those workers that wait for no answer and have not changed since the instant `before`, a
+        bounded number of them.
+        """
+
     def untaken_tasks(self, after: int = 0) -> list[TaskRow]:
         """Open tasks that no worker has taken, whose requests are past sequence `after` of INBOX, in their order."""
 

@@ -103,6 +103,13 @@ _EVENTS_OF = prepared(
     .order_by(a2a_task_events.c.seq)
     .limit(bindparam("most"))
 )
+_SILENT = prepared(
+    select(*HEAD)
+    .where(_OPEN, among(a2a_tasks.c.worker, "workers"))
+    .where(a2a_tasks.c.state.not_in(_INTERRUPTED), a2a_tasks.c.updated_at < bindparam("before"))
+    .order_by(a2a_tasks.c.requested_seq)
+    .limit(BATCH)
+)
 _EVENTS_AT = prepared(select(*EVENT).where(among(a2a_task_events.c.seq, "seqs")))
 _QUEUE = prepared(
     select(a2a_tasks.c.requested_seq, a2a_tasks.c.state)
@@ -300,6 +307,10 @@ class TaskStore:
         found = select(*HEAD).join(ranked, ranked.c.id == a2a_tasks.c.id)
         found = found.where(ranked.c.turn <= MAX_ASKING).order_by(a2a_tasks.c.requested_seq)
         return self._session.all(TaskHead, found.limit(MAX_PAGE))
+
+    def silent(self, workers: Collection[str], before: float) -> list[TaskHead]:
+        """As `ports.Tasks`."""
+        return self._session.all(TaskHead, _SILENT, workers=workers, before=before)
 
     def untaken_tasks(self, after: int = 0) -> list[TaskRow]:
         """As `ports.Tasks`."""

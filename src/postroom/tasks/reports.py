@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from postroom.directory.input_modes import check_files
 from postroom.errors import Conflict, LostUpdate, NotFound, RequestTimeout
 from postroom.projection.changes import FOLD_WAIT
 from postroom.protocol.content import Content
@@ -73,9 +74,11 @@ class TaskReports:
         Raises:
             NotFound: the agent has no such task.
             Conflict: the task has ended, cannot be in that state next, or has changed since `seq`.
-            MessageTooLarge, InvalidInput: it cannot be stored as it is.
+            MessageTooLarge, InvalidInput: it cannot be stored as it is, or names a blob that the agent may not read.
             StreamFull, RequestTimeout, BusDisconnected: perhaps stored; do it again with `seq`.
         """
+        if said is not None:
+            await self._check_files(agent, said)
 
         def event(task: Task) -> Event:
             message = None
@@ -101,6 +104,7 @@ class TaskReports:
         Raises:
             PostroomError: as `status`.
         """
+        await self._check_files(agent, Content(tuple(artifact["parts"])))
 
         def event(task: Task) -> Event:
             return artifact_update(task, artifact, append=append, last=last)
@@ -138,8 +142,11 @@ class TaskReports:
             await self._office.reached(row.id, row.seq + 1, FOLD_WAIT)
         raise RequestTimeout("the task is changed all the time", remedy="say it again")
 
+    async def _check_files(self, agent: str, said: Content) -> None:
+        await self._database.point(lambda store: check_files(store, agent, said))
+
     async def _own(self, agent: str, ref: str) -> TaskRow:
-        row = await self._office.find(ref)
+        row = await self._office.find(ref, agent)
         if row.worker != agent:
             raise NotFound(f"no task {row.id[:SHORT_ID]} was given to you")
         return row

@@ -52,9 +52,9 @@ class OrgTaskService:
 
     Args:
         requests: stores requests for tasks.
-        owner: uid of the owner of all workers.
         running: whether that worker runs, so that its sidecar hears of cancels and answers.
         there: whether that agent, of whatever kind, works or calls.
+        owner: uid of the owner of all workers.
         blocker: returns why an agent that is there does nothing for its tasks, "" for no known reason.
     """
 
@@ -169,16 +169,20 @@ class OrgTaskService:
         return replace(await self._show(known), timed_out=not done(known))
 
     async def reached(self, ref: str, seq: int, timeout: float, only: str = "") -> TaskView:
-        """The task once its record at `seq`, or a later one, is folded; after `timeout` seconds as it is, with
-        `timed_out`; `only` as in `find`.
+        """The task once its record at `seq`, or a later one, is folded, or none will come; after `timeout` seconds as
+        it is, with `timed_out`; `only` as in `find`.
 
         Raises:
             Refused: too many callers wait.
         """
+
+        def done(known: Known) -> bool:
+            return known.row.seq >= seq or known.row.final
+
         named = TASK_ID.fullmatch(ref) and not only
         task = ref if named else (await self.find(ref, only)).id
-        known = await self._until(task, lambda known: known.row.seq >= seq, timeout)
-        return replace(await self._show(known), timed_out=known.row.seq < seq)
+        known = await self._until(task, done, timeout)
+        return replace(await self._show(known), timed_out=not done(known))
 
     async def listed(
         self,
