@@ -35,8 +35,8 @@ def command(
     content = said(text, given)
     with connect() as client:
         parts = upload_parts(client, given)
-        one = client.announce(content, key=key, parts=parts, subject=subject, thread=thread)
+        made = client.announce(content, key=key, parts=parts, subject=subject, thread=thread)
     if as_json:
-        print_json(one)
+        print_json(made)
     else:
-        click.echo(f"{one_line(one['id'])} announced")
+        click.echo(f"{one_line(made['id'])} announced")
