@@ -18,6 +18,7 @@ from postroom.directory.search import bounded
 from postroom.identity import jwt
 from postroom.identity.credential import Credential
 from postroom.protocol import subjects
+from postroom.protocol.content import Content
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.limits import MAX_CARDS_BYTES
 from postroom.protocol.receipts import State
@@ -69,6 +70,8 @@ async def test_a_request_that_cannot_be_met_is_answered_with_a_problem(room: Tas
         ("feed.history", b'{"project":"secret"}'): "forbidden",
         ("feed.history", b'{"project":"own","limit":"many"}'): "invalid-input",
         ("feed.history", b'{"project":"own","limit":[]}'): "invalid-input",
+        ("messages.thread", b"{}"): "invalid-input",
+        ("messages.thread", b'{"thread":""}'): "invalid-input",
         ("credential.renew", b"{}"): "forbidden",  # this key was not issued by the post room
     }
     found = {}
@@ -101,6 +104,28 @@ async def test_posts_go_both_ways_and_a_newcomer_reads_what_was_said(room: TaskR
     said = [(p["from"]["nick"], p["text"]) for p in history["posts"]]
     assert said == [("maria", "from a person"), ("ann", "from an agent")]
     assert live == ["from a person", "from an agent"]
+
+
+@pytest.mark.requirement("identity-inbox-private")
+async def test_an_agent_lists_what_it_said_and_was_told_in_a_thread_and_nothing_of_others(
+    room: TaskRoom,
+):
+    talker, listener = await room.worker("talker"), await room.worker("listener")
+    office = room.parts.office
+    first = Content.of_text("first", subject="plans", thread="talk")
+    await office.send(room.owner.uid, "@talker", first)
+    await office.send(room.owner.uid, "@talker", Content.of_text("elsewhere", thread="other"))
+    await office.send(room.owner.uid, "@listener", Content.of_text("for eve", thread="talk"))
+    data = Content(({"data": {"n": 1}},), thread="talk")
+    await office.send(room.owner.uid, "@talker", data)
+
+    found = (await ask(talker, "messages.thread", thread="talk"))["messages"]
+    assert [(mail["text"], mail["subject"], mail["parts"]) for mail in found] == [
+        ("first", "plans", [{"text": "first"}]),
+        ("", "", [{"data": {"n": 1}}]),
+    ]
+    (theirs,) = (await ask(listener, "messages.thread", thread="talk"))["messages"]
+    assert theirs["text"] == "for eve"
 
 
 @pytest.mark.requirement("identity-renewal-gapless")

@@ -79,6 +79,48 @@ def test_after_sigkill_of_the_control_plane_everything_is_there_and_what_ran_run
     assert "you said:" in room.run("receipt", waiting, "--wait", "answered")
 
 
+# Holds eight messages and says something for each; it confirms what comes again.
+HOLDER = """
+import json, sys
+for raw in sys.stdin:
+    line = json.loads(raw)
+    if line["type"] == "message":
+        said = {"type": "post", "text": "effect of " + line["text"], "re": line["id"]}
+        print(json.dumps(said), flush=True)
+        if line["redelivered"]:
+            print(json.dumps({"type": "reply", "to": line["id"], "text": "done"}), flush=True)
+"""
+
+
+@pytest.mark.requirement("sidecar-several-at-once")
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_eight_that_a_worker_holds_when_the_control_plane_is_killed_are_answered_once_it_is_back(
+    room: PostRoom,
+) -> None:
+    room.up()
+    template = TEMPLATE + "window = 8\n"
+    room.run("spawn", room.template(template, "counter", counter=HOLDER))
+    names = [f"n{number}" for number in range(8)]
+    with room.client() as client:
+        sent = [client.send("@counter", name)["id"] for name in names]
+        until(lambda: len(client.posts("demo")) == len(names))
+        assert {client.wait(message, "delivered", 30.0)["state"] for message in sent} == {
+            "delivered"
+        }
+    server, sandbox = room.server, room.worker("counter")["pid"]
+    os.kill(server["pid"], signal.SIGKILL)
+    until(lambda: gone(server["nats_pid"]) and gone(sandbox))
+
+    room.up()
+
+    with room.client() as client:
+        states = [client.wait(message, "answered", 60.0)["state"] for message in sent]
+        posts = client.posts("demo")
+    assert states == ["answered"] * len(names)
+    assert sorted(post["text"] for post in posts) == [f"effect of {name}" for name in names]
+
+
 @pytest.mark.requirement("server-kill-recovers")
 def test_after_sigkill_of_nats_server_messages_flow_again(room: PostRoom) -> None:
     room.up()

@@ -151,6 +151,7 @@ async def test_a_shell_sends_files_data_subject_and_thread(home: WorkerRig):
         (sent,) = await home.tap.until(home.to_alice)
         assert Content.of(sent.message) == Content(({"text": "look"}, {"data": {"n": 1}}), "s", "t")
 
+        assert await shell.run("thread", "a/b c") == (0, "m1 alice: in a/b c", "")
         code, _, said = await shell.run("send", "@alice", "--data", "no")
         assert (code, "--data is not valid JSON" in said) == (2, True)
         assert (await shell.run("send", "@alice", "x", "--subject", "two\nlines"))[0] == 2

@@ -430,6 +430,10 @@ def _answers(found: WorkerRig):
         if said.rest == ("cards", "find"):
             found.finds.append(json.loads(message.payload))
             return json.dumps({"agents": [LISTED], "truncated": False}).encode()
+        if said.rest == ("messages", "thread"):
+            asked = json.loads(message.payload)
+            mail = {"id": "m1", "from": {"nick": "alice"}, "text": f"in {asked['thread']}"}
+            return json.dumps({"messages": [mail]}).encode()
         found.asked.append(said.rest)
         if said.rest[0] == "tasks":
             found_rig = found.control.of(said.sender) or found

@@ -15,7 +15,17 @@ from typing import Any
 from postroom.agentcli import blobs, calls, tasks, workspace
 from postroom.agentcli.commands import add_command, perform, record_of
 from postroom.errors import PostroomError, exit_code
-from postroom.protocol.verbs import Find, ListMessages, Post, Reply, Seen, Send, WhoAmI
+from postroom.protocol.verbs import (
+    Announce,
+    Find,
+    ListMessages,
+    ListThread,
+    Post,
+    Reply,
+    Seen,
+    Send,
+    WhoAmI,
+)
 from postroom_a2a.text import one_line
 
 
@@ -43,6 +53,7 @@ def _list(options: argparse.Namespace) -> int:
     found, line = {
         Find: lambda: (answer["agents"], _agent),
         ListMessages: lambda: (answer, _message),
+        ListThread: lambda: (answer["messages"], _message),
         WhoAmI: lambda: ([answer], lambda me: f"@{me['nick']} {me['uid']}"),
     }[options.action]()
     for each in found:
@@ -94,9 +105,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", parser_class=_Command
     )
-    for action in (Send, Reply, Post, Seen):
+    for action in (Send, Reply, Post, Announce, Seen):
         add_command(commands, action).set_defaults(run=_say)
-    for action in (ListMessages, WhoAmI, Find):
+    for action in (ListMessages, ListThread, WhoAmI, Find):
         command = add_command(commands, action)
         command.add_argument("--json", action="store_true", help="JSON, one value a line")
         command.set_defaults(run=_list)

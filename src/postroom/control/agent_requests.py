@@ -25,10 +25,11 @@ from postroom.errors import (
 from postroom.identity import jwt
 from postroom.observe import get_logger
 from postroom.protocol import subjects
-from postroom.protocol.limits import MAX_LIST
+from postroom.protocol.limits import MAX_AGENT_ANSWER, MAX_LIST
 from postroom.protocol.principal import Principal, Scope
 from postroom_a2a import strict_json
 from postroom_a2a.limits import ConcurrencyLimit
+from postroom_a2a.messages import context_fault
 
 log = get_logger(__name__)
 
@@ -76,6 +77,7 @@ class AgentRequests:
             ("cards", "find"): self._find,
             ("cards", "get"): self._card,
             ("feed", "history"): self._history,
+            ("messages", "thread"): self._thread,
             ("credential", "renew"): self._renew,
             **{("tasks", name): _of_uid(verb) for name, verb in tasks.verbs.items()},
         }
@@ -137,10 +139,28 @@ class AgentRequests:
         posts = await self._office.posts(project, limit=limit)
         return {"posts": [post.as_json() for post in posts]}
 
+    async def _thread(self, asker: Asker, asked: dict[str, Any]) -> dict[str, Any]:
+        thread = asked.get("thread")
+        if not isinstance(thread, str) or not thread or context_fault(thread):
+            raise InvalidInput("'thread' has to be the id of a conversation")
+        found = await self._office.search(thread=thread, seer=asker.me.uid, limit=MAX_LIST)
+        return {"messages": _newest([mail.as_json() for mail in found])}
+
     async def _renew(self, asker: Asker, _asked: dict[str, Any]) -> dict[str, Any]:
         projects = tuple(await self._directory.projects(asker.me.uid))
         token = await self._issuer.renew(asker.key, asker.me.uid, projects)
         return {"jwt": token, "expires_at": jwt.decode(token)["exp"]}
+
+
+def _newest(found: list[Any]) -> list[Any]:
+    """Those that fit an answer, oldest first; `found` begins with the newest."""
+    kept, size = [], 0
+    for record in found:
+        size += len(strict_json.dumps(record)) + 1
+        if size > MAX_AGENT_ANSWER:
+            break
+        kept.append(record)
+    return kept[::-1]
 
 
 def _of_uid(verb: TaskVerb) -> Verb:

@@ -355,6 +355,8 @@ class LocalIAM:
                 f"@{agent.nick} has {MAX_API_KEYS} keys, the most that one agent can have",
                 remedy="postroom keys revoke ID",
             )
+        # Otherwise who makes keys and revokes them fills the database.
+        store.keys.forget_ended(key.uid, key.created_at, MAX_API_KEYS)
         store.keys.add(key, sha256)
 
     def _rotate_operator(self, me: Principal) -> NewKey:

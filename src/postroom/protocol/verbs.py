@@ -325,6 +325,13 @@ class ListMessages(Action, verb="inbox", route="GET /v1/inbox", command="inbox",
     """Messages that are not confirmed."""
 
 
+class ListThread(Action, verb="thread", route="GET /v1/thread", command="thread", answer="thread"):
+    """What this agent said and was told in a conversation, oldest first."""
+
+    thread: Annotated[str, Field("of the conversation", argument="id", limit=MAX_CONTEXT)]
+    ref: _Ref = None
+
+
 class WhoAmI(Action, verb="whoami", route="GET /v1/whoami", command="whoami", line=False):
     """Who I am."""
 

@@ -52,16 +52,20 @@ class ActionQueue:
     def __len__(self) -> int:
         return len(self._running) + len(self._waiting)
 
+    async def carry_out(self, said: Said, owner: Owner, size: int) -> None:
+        """Carry out an action here and now; only while nothing is under way."""
+        await self._finish(self._started(_Job(said, owner, size)))
+        self._spawn(self._ready())
+
     async def put(self, said: Said, owner: Owner, size: int) -> None:
         """Begin an action, or queue it; waits while too much is under way."""
         while len(self) and (len(self) >= MOST or self._characters + size > MOST_CHARACTERS):
             await self._change()
-        self._characters += size
         job, before = _Job(said, owner, size), {each.owner.name for each in self._waiting}
         if _independent(owner.name, before.union(self._running)):
-            self._running.append(owner.name)
-            self._spawn([job])
+            self._spawn([self._started(job)])
         else:
+            self._characters += size
             self._waiting.append(job)
 
     async def done(self) -> None:
@@ -89,15 +93,24 @@ class ActionQueue:
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
 
+    def _started(self, job: _Job) -> _Job:
+        """Count a job that does not come from the queue."""
+        self._running.append(job.owner.name)
+        self._characters += job.size
+        return job
+
+    async def _finish(self, job: _Job) -> None:
+        try:
+            await self._act(job.said, job.owner)
+        finally:
+            self._running.remove(job.owner.name)
+            self._characters -= job.size
+            self._fewer.set()
+
     async def _work(self, job: _Job) -> None:
         """Carry out one action, and what may follow then."""
         while True:
-            try:
-                await self._act(job.said, job.owner)
-            finally:
-                self._running.remove(job.owner.name)
-                self._characters -= job.size
-                self._fewer.set()
+            await self._finish(job)
             ready = self._ready()
             if not ready:
                 return

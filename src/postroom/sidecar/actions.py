@@ -6,11 +6,11 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from postroom.directory.input_modes import check_takes
 from postroom.errors import InvalidInput, MessageTooLarge, PostroomError
 from postroom.observe import get_logger
 from postroom.protocol.content import Content
 from postroom.protocol.envelope import EVERYBODY
+from postroom.protocol.input_modes import check_takes
 from postroom.protocol.parts import TEXT, kind_of
 from postroom.protocol.verbs import (
     CURRENT,
@@ -28,6 +28,7 @@ from postroom.protocol.verbs import (
     GetTask,
     ListMessages,
     ListTasks,
+    ListThread,
     Post,
     Progress,
     Reject,
@@ -44,7 +45,8 @@ from postroom.sidecar.inbox import Inbox
 from postroom.sidecar.keys import Key, Owner, own_key, random_key
 from postroom.sidecar.outgoing import Outgoing, OutgoingMessage
 from postroom.sidecar.ownership import Ownership
-from postroom.sidecar.session import AgentRun, log_output
+from postroom.sidecar.reading import log_output
+from postroom.sidecar.session import AgentRun
 from postroom.sidecar.status import StatusReporter
 from postroom.sidecar.task_client import TaskClient
 from postroom.tasks.engine import TaskEngine
@@ -120,6 +122,9 @@ class Actions:
                 return {"id": action.id, "state": "seen"}
             case Find():
                 return {"agents": await self._directory.find(action.skill)}
+            case ListThread():
+                messages = await self._directory.thread(action.thread)
+                return {"thread": action.thread, "messages": messages}
             case ListMessages():
                 return [held.message.as_json() for held in self._inbox.held]
             case SetStatus():

@@ -23,7 +23,8 @@ from postroom.sidecar.bus import BACKOFF
 from postroom.sidecar.config import AgentConfig
 from postroom.sidecar.keys import Owner
 from postroom.sidecar.process import AgentProcess, Exit
-from postroom.sidecar.session import AgentRun, AgentSession, Hearing, attend
+from postroom.sidecar.reading import Hearing
+from postroom.sidecar.session import AgentRun, AgentSession, attend
 from postroom.sidecar.status import StatusReporter
 
 STARTED_AFTER = 1.0

@@ -15,9 +15,9 @@ from typing import Any
 
 from postroom.bus.port import DeliveryHandler
 from postroom.directory.cards import matches, skills_of
-from postroom.directory.input_modes import input_modes, takes
 from postroom.protocol.alerts import RaiseAlert
 from postroom.protocol.ids import CONTROL_PLANE
+from postroom.protocol.input_modes import input_modes, takes
 from postroom.sidecar.a2a.asking import AskedTasks
 from postroom.sidecar.a2a.changes import TaskChanges
 from postroom.sidecar.a2a.live import LivePeers, NewCaller

@@ -66,6 +66,18 @@ class DirectoryClient:
             raise ProtocolViolation("the control plane's answer lists no agents")
         return found
 
+    async def thread(self, thread: str) -> list[dict[str, Any]]:
+        """The newest messages of a conversation that this worker sent or got, oldest first.
+
+        Raises:
+            PostroomError: the control plane cannot be asked.
+        """
+        answer = await ask_control(self._bus, self._own, "messages.thread", {"thread": thread})
+        found = answer.get("messages")
+        if not isinstance(found, list):
+            raise ProtocolViolation("the control plane's answer lists no messages")
+        return found
+
     async def entry(self, ref: str) -> dict[str, Any]:
         """The control plane's entry of the agent at `@nick` or a uid, with its card.
 

@@ -30,7 +30,8 @@ from postroom.sidecar.agent import AgentGone, AgentHost, AgentProgram
 from postroom.sidecar.config import AgentConfig
 from postroom.sidecar.keys import Owner
 from postroom.sidecar.process import AgentProcess, Exit
-from postroom.sidecar.session import AgentSession, Handed, Hearing, attend
+from postroom.sidecar.reading import Hearing
+from postroom.sidecar.session import AgentSession, Handed, attend
 from postroom.sidecar.status import StatusReporter
 
 LINGER = 10.0

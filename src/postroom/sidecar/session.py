@@ -10,27 +10,20 @@ import asyncio
 import signal
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from postroom.observe import get_logger
-from postroom.sidecar.action_queue import ActionQueue
-from postroom.sidecar.adapters import Adapter, End, Incoming, IncomingTask, Output, Said
-from postroom.sidecar.keys import Owner
+from postroom.sidecar.adapters import Adapter, End, Incoming, IncomingTask
 from postroom.sidecar.lines import LineReader, Overlong
 from postroom.sidecar.process import AgentProcess, Exit
+from postroom.sidecar.reading import CHUNK, LOGGED, Hearing, Reading, log_output
 from postroom.sidecar.status import StatusReporter
-from postroom_a2a.text import printable
 
 STALLED_AFTER = 60.0
 """Seconds that the agent may leave its input unread before it counts as stalled."""
 
 QUEUE = 256
 """Records beside messages that may wait for the agent."""
-
-CHUNK = 64 * 1024
-LOGGED = 2000
-"""Characters of one line of output in the log."""
 
 LAST_WORDS = 20
 """Last lines of an agent's standard error that are kept."""
@@ -194,16 +187,6 @@ class AgentSession:
         except BrokenPipeError:
             return
 
-    async def read_stdout(self, hearing: Hearing, actions: ActionQueue) -> None:
-        """Put each line that the agent prints into the queue; returns when it has closed its output and all is done."""
-        reader = LineReader()
-        while data := await self.process.stdout.read(CHUNK):
-            for line in reader.feed(data):
-                await self._hear(line, hearing, actions)
-        for line in reader.finish():
-            await self._hear(line, hearing, actions)
-        await actions.done()
-
     async def read_stderr(self) -> None:
         """Log the agent's standard error and keep its last lines."""
         reader = LineReader()
@@ -217,32 +200,6 @@ class AgentSession:
         text = line.prefix if isinstance(line, Overlong) else line
         log_output("stderr", text)
         self.last_words.append(text[:LOGGED])
-
-    async def _hear(self, line: str | Overlong, hearing: Hearing, actions: ActionQueue) -> None:
-        if isinstance(line, Overlong):
-            log_output("over-long line", line.prefix)
-        heard = self.adapter.skip() if isinstance(line, Overlong) else self.adapter.feed(line)
-        for said in heard:
-            owner = hearing.owner_of(said)
-            if isinstance(said, Output):
-                await hearing.act(said, owner)  # it waits for nothing
-            else:
-                await actions.put(
-                    said, owner, len(line.prefix if isinstance(line, Overlong) else line)
-                )
-
-
-@dataclass(frozen=True, slots=True)
-class Hearing:
-    """What becomes of the lines of a run.
-
-    Attributes:
-        owner_of: to which message or task a line belongs that was just read.
-        act: carries it out.
-    """
-
-    owner_of: Callable[[Said], Owner]
-    act: Callable[[Said, Owner], Awaitable[None]]
 
 
 async def attend(
@@ -262,9 +219,9 @@ async def attend(
     process = session.process
     try:
         async with asyncio.TaskGroup() as tasks:
-            actions = ActionQueue(hearing.act, tasks)
+            reading = Reading(process.stdout, session.adapter, hearing, tasks)
             readers = [
-                tasks.create_task(session.read_stdout(hearing, actions)),
+                tasks.create_task(reading.run()),
                 tasks.create_task(session.read_stderr()),
             ]
             ended = await end(session, stop, grace)
@@ -274,7 +231,7 @@ async def attend(
             await asyncio.wait(readers, timeout=drain)
             for task in readers:
                 task.cancel()
-            if left := await actions.cancel():
+            if left := await reading.cancel():
                 _log.warning("%d lines of the agent could not be carried out before its end", left)
     finally:
         process.close()
@@ -311,9 +268,3 @@ async def _stop(session: AgentSession, ended: asyncio.Future[Exit], grace: float
         if ended.done():
             return
         session.send_signal(number)
-
-
-def log_output(source: str, text: str) -> None:
-    """Log a line of the agent's with its indentation, made harmless for terminals."""
-    line = printable(text).replace("\n", " ").rstrip()
-    _log.info("agent %s: %s", source, line if len(line) <= LOGGED else f"{line[: LOGGED - 1]}…")

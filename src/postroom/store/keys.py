@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from postroom.store.schema import agents, api_keys
 from postroom.store.session import Session, prepared
@@ -120,6 +120,15 @@ class KeyStore:
             .values(revoked_at=at)
         )
         return found
+
+    def forget_ended(self, uid: str, now: float, keep: int) -> None:
+        """Forget the keys of an agent that cannot be used any more, but for the newest `keep` of them."""
+        over = api_keys.c.revoked_at.is_not(None) | (api_keys.c.expires_at <= now)
+        ended = select(api_keys.c.id).where(api_keys.c.uid == uid, over)
+        newest = ended.order_by(api_keys.c.created_at.desc(), api_keys.c.id).limit(keep)
+        self._session.run(
+            delete(api_keys).where(api_keys.c.uid == uid, over, api_keys.c.id.not_in(newest))
+        )
 
     def used(self, times: Mapping[str, float]) -> None:
         """Note when keys were used last."""

@@ -89,13 +89,7 @@ class JsonLines:
 
     def render_control(self, record: Mapping[str, Any]) -> bytes:
         """The record as one line of ASCII, so that no reader can trip over an encoding or a line separator."""
-        try:
-            line = strict_json.dumps(record)
-        except (ValueError, TypeError):  # a `ref` may be NaN
-            line = b""
-        if not line or not line.isascii():
-            line = _to_ascii(record).encode("ascii")
-        return line + b"\n"
+        return _to_ascii(record).encode("ascii") + b"\n"
 
 
 _OF_A_POST = ("id", "from", "text", "parts", "subject", "thread", "sent_at")

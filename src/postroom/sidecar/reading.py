@@ -1,0 +1,132 @@
+"""Reading what a run of the agent prints, and having it carried out.
+
+An action is carried out where its line was read, which costs least. If it takes longer than `SOON`, another task goes
+on with the reading, and what is read then goes into the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from postroom.observe import get_logger
+from postroom.sidecar.action_queue import ActionQueue
+from postroom.sidecar.adapters import Adapter, Output, Said
+from postroom.sidecar.keys import Owner
+from postroom.sidecar.lines import LineReader, Overlong
+from postroom_a2a.text import printable
+
+CHUNK = 64 * 1024
+LOGGED = 2000
+"""Characters of one line of output in the log."""
+
+SOON = 0.05
+"""Seconds after which an action counts as one that waits: storing a message takes a tenth of it."""
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """What becomes of the lines of a run.
+
+    Attributes:
+        owner_of: to which message or task a line belongs that was just read.
+        act: carries it out.
+    """
+
+    owner_of: Callable[[Said], Owner]
+    act: Callable[[Said, Owner], Awaitable[None]]
+
+
+class Reading:
+    """The reading of one run's output.
+
+    Args:
+        tasks: where actions are carried out beside the reading; their faults end it.
+    """
+
+    def __init__(
+        self,
+        stdout: asyncio.StreamReader,
+        adapter: Adapter,
+        hearing: Hearing,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._stdout = stdout
+        self._adapter = adapter
+        self._hearing = hearing
+        self._tasks = tasks
+        self._actions = ActionQueue(hearing.act, tasks)
+        self._lines = LineReader()
+        self._heard: deque[tuple[Said, int]] = deque()
+        self._turn = 0
+        self._followers: set[asyncio.Task[None]] = set()
+        self._closed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Carry out each line that the agent prints; returns when it has closed its output and all is done."""
+        await self._read()
+        await self._closed.wait()
+        await self._actions.done()
+
+    async def cancel(self) -> int:
+        """End what is under way, once `run` was cancelled; returns the number of actions that were not carried out."""
+        for task in self._followers:
+            task.cancel()
+        return await self._actions.cancel()
+
+    async def _read(self) -> None:
+        """Read on, to the end or until another task has taken over."""
+        while (heard := await self._next()) is not None:
+            said, size = heard
+            owner = self._hearing.owner_of(said)
+            if isinstance(said, Output):
+                await self._hearing.act(said, owner)  # it waits for nothing
+            elif len(self._actions):
+                await self._actions.put(said, owner, size)
+            elif not await self._act_here(said, owner, size):
+                return
+        self._closed.set()
+
+    async def _act_here(self, said: Said, owner: Owner, size: int) -> bool:
+        """Carry out an action; whether this task is to read on then."""
+        turn = self._turn
+        waits = asyncio.get_running_loop().call_later(SOON, self._pass_on)
+        try:
+            await self._actions.carry_out(said, owner, size)
+        finally:
+            waits.cancel()
+        return self._turn == turn
+
+    def _pass_on(self) -> None:
+        self._turn += 1
+        follower = self._tasks.create_task(self._read())
+        self._followers.add(follower)
+        follower.add_done_callback(self._followers.discard)
+
+    async def _next(self) -> tuple[Said, int] | None:
+        """What was said next, and the length of its line; None at the end of the output."""
+        while not self._heard:
+            data = await self._stdout.read(CHUNK)
+            for line in self._lines.feed(data) if data else self._lines.finish():
+                self._hear(line)
+            if not data and not self._heard:
+                return None
+        return self._heard.popleft()
+
+    def _hear(self, line: str | Overlong) -> None:
+        if isinstance(line, Overlong):
+            log_output("over-long line", line.prefix)
+            heard, size = self._adapter.skip(), len(line.prefix)
+        else:
+            heard, size = self._adapter.feed(line), len(line)
+        self._heard.extend((said, size) for said in heard)
+
+
+def log_output(source: str, text: str) -> None:
+    """Log a line of the agent's with its indentation, made harmless for terminals."""
+    line = printable(text).replace("\n", " ").rstrip()
+    _log.info("agent %s: %s", source, line if len(line) <= LOGGED else f"{line[: LOGGED - 1]}…")
