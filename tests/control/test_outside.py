@@ -357,6 +357,19 @@ async def test_a_report_may_be_repeated_under_the_sequence_that_it_knows(house: 
     await otto.say(task, "working", 409, text="other words", seq=0)
 
 
+async def test_nobody_reports_beside_a_sidecar(house: House):
+    alice = await house.worker("alice")
+    task = (await house.room.delegate("@alice"))["id"]
+    made = await house.room.api.post("/v1/keys", json={"agent": alice.uid})
+    keys = [house.room.api.headers["Authorization"]]
+    keys += [f"Bearer {made.json()['key']}"] if made.is_success else []
+    for key in keys:
+        path, body = f"/v1/tasks/{task}/status", {"state": "completed"}
+        answer = await house.room.api.post(path, json=body, headers={"Authorization": key})
+        assert answer.status_code == 403
+    assert (await house.room.get(f"/{task}"))["seq"] == 0
+
+
 async def test_of_two_reports_at_once_under_one_sequence_one_wins(house: House):
     otto = await house.outsider("otto")
     task = (await house.room.delegate("@otto"))["id"]
@@ -432,7 +445,7 @@ async def test_a_worker_that_asked_is_told_of_a_question_and_of_the_end(house: H
     _, told = await alice.next()
     assert isinstance(told, Update)
     assert (told.task, told.state) == (task, TaskState.INPUT_REQUIRED)
-    answered = await alice.ask("answer", task=task, parts=[{"text": "the first"}])
+    answered = await alice.ask("answer", task=task, message={"parts": [{"text": "the first"}]})
     assert answered.get("view", {}).get("state") == "working", answered
     await otto.say(task, "completed", text="done")
     _, told = await alice.next()

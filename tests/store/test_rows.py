@@ -114,6 +114,7 @@ QUESTION = MessageRow(1, "m", "a", "b", "", "{}", 0.0, 0.0, 0.0)
         lambda store: store.pending.next_untaken(1.0),
         lambda store: store.pending.count_untaken("a"),
         lambda store: store.messages.inbox("a", unread=True, limit=5),
+        lambda store: store.messages.unread_past("a", 0, 1.0, 5),
         lambda store: store.messages.unread_counts(["a"]),
         lambda store: store.messages.chat("a", "b", limit=5),
         lambda store: store.messages.first_answers([QUESTION]),
@@ -127,3 +128,19 @@ def test_a_question_that_is_asked_all_the_time_reads_no_table_from_end_to_end(
     store: Store, ask: Callable[[Store], object]
 ):
     assert scans(store, ask) == []
+
+
+def test_a_card_takes_the_place_of_the_one_before(store: Store):
+    for card in ('{"version": "1"}', '{"version": "2"}'):
+        store.cards.set_card(BOB.uid, card, 1.0)
+    assert store.cards.all_cards() == {BOB.uid: '{"version": "2"}'}
+    store.cards.remove_card(BOB.uid)
+    assert store.cards.all_cards() == {}
+
+
+def test_what_agents_called_last_is_noted(store: Store):
+    store.agents.seen({BOB.uid: 7.0, "f" * 32: 8.0})
+    found = store.agents.agent_by_uid(BOB.uid)
+    assert found is not None
+    assert found.seen_at == 7.0
+    assert store.agents.outside() == []

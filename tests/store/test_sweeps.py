@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import pytest
 
+from postroom.store.session import Driver, Session
 from postroom.store.store import Store
 from tests.stores import memory_store, scans
 
@@ -25,3 +27,17 @@ def test_a_sweep_goes_by_the_index_of_open_messages(sweep: Callable[[Store], obj
     lines = [line for line in scans(store, sweep) if "messages" in line]
     assert lines
     assert all("INDEX ix_messages_" in line for line in lines)
+
+
+def test_messages_to_acknowledge_are_found_by_their_ids_and_not_among_all_of_an_inbox():
+    store, asked = memory_store(), []
+    driver = store.session.driver
+
+    class Recording:
+        def execute(self, sql: str, values: Sequence[Any] = (), /) -> Any:
+            asked.append(driver.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall())
+            return driver.execute(sql, values)
+
+    Store(Session(store.session.dialect, cast("Driver", Recording()))).messages.named_to("a", ["m"])
+    ((first, *_),) = asked
+    assert "INDEX ix_messages_id " in first[3]

@@ -209,6 +209,7 @@ def test_open_tasks_of_a_worker_are_those_it_has_taken(store: Store):
         lambda store: store.tasks.list_tasks(requester=BOB, limit=5),
         lambda store: store.tasks.open_tasks(BOB),
         lambda store: store.tasks.interrupted(),
+        lambda store: store.tasks.silent([BOB], 1.0),
         lambda store: store.tasks.untaken_tasks(),
     ],
 )

@@ -215,5 +215,6 @@ class Guard:
             task=ids.get("task", ""),
             worker=ids.get("worker", ""),
             about=ids.get("about", ""),
+            client=(scope["client"] or ("",))[0],
         )
         self._audit.note(record.encode())

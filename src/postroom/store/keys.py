@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
-from postroom.store.schema import agents, api_keys
+from postroom.store.schema import EVERYWHERE, SET_ASIDE, agents, api_keys
 from postroom.store.session import Session, prepared
 
 
@@ -58,6 +58,12 @@ _BEARER = prepared(
     .join(agents, agents.c.uid == api_keys.c.uid)
     .where(api_keys.c.sha256 == bindparam("sha256"))
 )
+_ANYWHERE = prepared(
+    select(EVERYWHERE.api_keys.c.org).where(
+        EVERYWHERE.api_keys.c.sha256 == bindparam("sha256"),
+        EVERYWHERE.api_keys.c.revoked_at.is_(None),
+    )
+)
 _BY_ID = prepared(select(*_COLUMNS).where(api_keys.c.id == bindparam("id")))
 _VALID = prepared(
     select(func.count())
@@ -84,6 +90,11 @@ class KeyStore:
     def bearer(self, sha256: str) -> Bearer | None:
         """The key with that digest and its agent, whatever became of them."""
         return self._session.first(Bearer, _BEARER, sha256=sha256)
+
+    def org_of(self, sha256: str) -> str:
+        """The organisation of the installation whose key has that digest, "" where it is none's, or revoked."""
+        org = self._session.scalar(_ANYWHERE, sha256=sha256) or ""
+        return "" if SET_ASIDE in org else org
 
     def get(self, key_id: str) -> ApiKey | None:
         """The key with that id, valid or not."""

@@ -128,7 +128,7 @@ _UNREAD_PAST = prepared(
     .order_by(messages.c.seq)
     .limit(bindparam("most"))
 )
-_NAMED_TO = prepared(_TO.where(among(messages.c.id, "ids")))
+_NAMED = prepared(select(*COLUMNS).where(among(messages.c.id, "ids")))
 
 
 _SEQ = attrgetter("seq")
@@ -265,8 +265,9 @@ class MessageStore:
 
     def named_to(self, recipient: str, ids: Iterable[str]) -> list[MessageRow]:
         """The messages to `recipient` with those ids, in their order; several senders may have used one id."""
-        found = self._session.all(MessageRow, _NAMED_TO, to=recipient, ids=set(ids))
-        return sorted(found, key=_SEQ)
+        # By the ids alone, or SQLite would read all that the recipient has.
+        found = self._session.all(MessageRow, _NAMED, ids=set(ids))
+        return sorted((row for row in found if row.recipient == recipient), key=_SEQ)
 
     def requeues(self, ids: Iterable[str]) -> dict[tuple[str, str], str]:
         """(sender, id) of each dead message in `ids` to the message that repeats it."""

@@ -10,9 +10,10 @@ from postroom.control.parameters import TaskRef
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.control.routing import Routes
-from postroom.errors import Conflict, NotFound
+from postroom.directory.outside import KINDS
+from postroom.errors import Conflict, Forbidden, NotFound
 from postroom.protocol import shapes
-from postroom.protocol.principal import Scope
+from postroom.protocol.principal import Principal, Scope
 from postroom_a2a.task_state import TaskState
 
 
@@ -30,7 +31,8 @@ def router(parts: Parts) -> Routes:
 
         The caller is the agent that does the task. With `seq` it is refused (409) if the task has changed since.
         """
-        view = await reports.status(me.uid, task, TaskState(body.state), body.said, body.seq)
+        doer = _doer(me)
+        view = await reports.status(doer, task, TaskState(body.state), body.said, body.seq)
         acted_on(task=view.id)
         return view.as_json()
 
@@ -44,9 +46,16 @@ def router(parts: Parts) -> Routes:
         With `append` it is a further piece of the one with that `id`; after `last` no more of it comes.
         """
         view = await reports.artifact(
-            me.uid, task, body.artifact, append=body.append, last=body.last, seq=body.seq
+            _doer(me), task, body.artifact, append=body.append, last=body.last, seq=body.seq
         )
         acted_on(task=view.id)
         return view.as_json()
 
     return routes
+
+
+def _doer(me: Principal) -> str:
+    """The uid of the agent that reports; Forbidden for one whose tasks have another runner, or none."""
+    if me.kind not in KINDS:
+        raise Forbidden(f"@{me.nick} is a {me.kind}: it does not report over the API")
+    return me.uid
