@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
+from postroom.cli.root import root
 from postroom.errors import SandboxUnavailable
 from postroom.errors import problem as problem_of
 from tests.cli.conftest import Run, spawned
@@ -369,3 +372,20 @@ def test_a_dead_letter_that_is_not_there_ends_with_4(postroom: Run, standin: Sta
     standin.answer("GET /v1/deadletters/d2", problem("not-found", "no dead letter d2"), 404)
     ended = postroom("deadletters", "show", "d2")
     assert (ended.status, ended.err) == (4, "postroom: no dead letter d2\n")
+
+
+def commands(group: click.Group, context: click.Context) -> Iterator[click.Command]:
+    """Every command below a group."""
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield command
+        if isinstance(command, click.Group):
+            yield from commands(command, click.Context(command, parent=context))
+
+
+def test_no_argument_of_a_command_has_the_name_of_an_option():
+    for command in commands(root, click.Context(root)):
+        arguments = {each.name for each in command.params if isinstance(each, click.Argument)}
+        options = {each.name for each in command.params if isinstance(each, click.Option)}
+        assert not arguments & options, command.name

@@ -124,8 +124,8 @@ def completions(*words: str, state: str = "") -> list[str]:
 
 
 def test_the_shell_completes_commands():
-    assert completions("s") == ["status", "spawn", "stop", "send"]
-    assert completions("task", "") == ["answer", "cancel", "list", "show", "watch"]
+    assert completions("s") == ["status", "spawn", "stop", "send", "search"]
+    assert completions("task", "") == ["answer", "cancel", "get", "list", "show", "watch"]
     assert completions("config", "set", "http.") == [
         "http.port",
         "http.listen",
@@ -172,7 +172,9 @@ def leaves() -> list[tuple[str, click.Command]]:
 def test_each_command_takes_the_post_room_after_its_name():
     for name, leaf in leaves():
         if name not in {"login", "logout"}:
-            assert {"state", "url"} <= {parameter.name for parameter in leaf.params}, name
+            assert {"--state", "--url"} <= {said for given in leaf.params for said in given.opts}, (
+                name
+            )
 
 
 NO_ANSWER = {"up", "down", "chat", "blob get"}

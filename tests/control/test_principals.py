@@ -14,9 +14,12 @@ from postroom.directory.agents import Directory
 from postroom.directory.iam import LocalIAM
 from postroom.errors import Forbidden, Unauthorized
 from postroom.identity.operator_key import OperatorKey
-from postroom.protocol.principal import ALL_SCOPES, KEY, Scope
-from postroom.store.database import Database
+from postroom.identity.tokens import digest, new_token
+from postroom.protocol.principal import ALL_SCOPES, DOOR, KEY, Scope
+from postroom.store.agents import Agent
+from postroom.store.database import Database, Store
 from postroom.store.migrate import migrate
+from postroom.store.workers import STOPPED, WorkerRecord
 
 pytestmark = pytest.mark.anyio
 
@@ -83,6 +86,25 @@ async def test_a_key_is_worth_nothing_at_a_workers_door(gate: Gate) -> None:
         await gate.admit(_asked(b"Bearer the key", worker="a" * 32), _administer)
     with pytest.raises(Unauthorized, match="this worker's"):
         await gate.admit(_asked(b"Bearer the key", worker="a" * 32), _read)
+
+
+async def test_a_workers_token_is_worth_nothing_at_the_peoples_door(gate: Gate) -> None:
+    token = new_token()
+
+    def add(store: Store, agent: Agent) -> None:
+        store.workers.add_worker(
+            WorkerRecord(agent.uid, "main", "", "none", "", STOPPED, digest(token), 1.0)
+        )
+
+    alice = await Directory(gate.database).register("alice", "worker", also=add)
+    own = await gate.admit(_asked(f"Bearer {token}".encode(), worker=alice.uid), _read)
+    assert own is not None
+    assert (own.uid, own.kind, own.method, own.key_id) == (alice.uid, "worker", DOOR, "")
+
+    with pytest.raises(Unauthorized, match="not valid"):
+        await gate.admit(_asked(f"Bearer {token}".encode()), _read)
+    with pytest.raises(Unauthorized):
+        await gate.admit(_asked(f"Bearer {token}".encode(), worker="a" * 32), _read)
 
 
 async def test_an_open_route_asks_for_nothing(gate: Gate) -> None:

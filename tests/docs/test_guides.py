@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -27,6 +28,9 @@ TYPED = {"postroom credential add anthropic": "a secret\n"}
 TASK = "3f0c…"
 """On a page: the task that was delegated last."""
 
+URL = "http://127.0.0.1:4280"
+"""On a page: the API, on a machine where nobody else has the usual port."""
+
 PROGRAMS = "/opt/claude"
 """On a page: the folder in which a coding agent is installed."""
 
@@ -45,19 +49,20 @@ def test_every_command_and_file_of_a_guide_works_in_its_order(reader: Shell, pag
     for block in blocks("README.md"):  # `helper`, which the guides go on with
         if block.name:
             save(reader.folder, block, programs)
-    task, section = "", blocks(page)[0].section
+    task, section, url = "", blocks(page)[0].section, URL
     for block in blocks(page):
         if (
             block.section != section
         ):  # its reader has a post room, whatever the section before has ended
             section = block.section
             reader.run("postroom up --detach", status=None)
+            url = json.loads(reader.run("cat ~/.local/state/postroom/server.json"))["url"]
         if block.name:
             save(reader.folder, block, programs)
         for command in block.commands if block.language == "console" else []:
             if command.words in ELSEWHERE:
                 continue
-            printed = follow(reader, command, task)
+            printed = follow(reader, command, task, url)
             if command.words.startswith("postroom delegate"):
                 found = re.search(r"\b[0-9a-f]{32}\b|\b[0-9a-f]{8}\b", printed)
                 task = found[0] if found else ""
@@ -68,10 +73,10 @@ def save(folder: Path, block: Block, programs: Path) -> None:
     (folder / block.name).write_text(block.text.replace(PROGRAMS, str(programs)), encoding="utf-8")
 
 
-def follow(reader: Shell, command: Command, task: str) -> str:
+def follow(reader: Shell, command: Command, task: str, url: str) -> str:
     """Type a command, and find each line that the page shows below it in what it prints."""
     given = next((text for words, text in TYPED.items() if command.words.startswith(words)), "")
-    printed = reader.run(command.words.replace(TASK, task), given)
+    printed = reader.run(command.words.replace(TASK, task).replace(URL, url), given)
     for shown in command.prints:
         lines = printed.splitlines()
         assert any(matches(shown, line) for line in lines), f"{command.words}: {printed}"

@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom import Agent, File
+from postroom.client.conversation import OwnTask
 from postroom.errors import Forbidden, InvalidInput, NotFound, Unauthorized
 from tests.e2e.conftest import DEADLINE, EXAMPLES, PostRoom
 
@@ -165,6 +167,134 @@ async def test_a_loop_ends_when_its_key_is_revoked(shared: PostRoom) -> None:
         await revoke()
         with pytest.raises(Unauthorized):
             await anext(kim)
+
+
+def external(room: PostRoom, nick: str) -> Agent:
+    """An agent that Postroom does not run."""
+    file = room.scratch / f"{nick}.key"
+    room.run("agents", "add", nick, "--external", "--key-file", str(file))
+    return Agent(room.server["url"], file.read_text())
+
+
+async def test_tasks_are_done_some_at_once_while_messages_are_answered(shared: PostRoom) -> None:
+    together = asyncio.Event()
+    doing: set[str] = set()
+    async with soon(), someone(shared, "nora") as nora, external(shared, "otto") as otto:
+
+        @otto.task
+        async def work(task: OwnTask) -> str:
+            doing.add(task.id)
+            if len(doing) == 3:
+                together.set()
+            await task.progress("waiting for the others")
+            await together.wait()
+            return f"{len(task.text.split())} words for {task.requester}"
+
+        async def answer() -> None:
+            async for message in otto:
+                assert not message.task
+                await message.reply(f"you said: {message.text}")
+
+        answering = asyncio.create_task(answer())
+        given = [await nora.delegate("@otto", "one two " * n) for n in (1, 2, 3)]
+        assert (await nora.ask("@otto", "hello")).text == "you said: hello"
+        ended = [await task for task in given]
+        answering.cancel()
+
+    assert [task.text for task in ended] == [f"{n} words for @nora" for n in (2, 4, 6)]
+    assert all(task.completed for task in ended)
+
+
+async def test_a_handler_may_ask_give_files_fail_and_be_interrupted(
+    shared: PostRoom, tmp_path: Path
+) -> None:
+    interrupted, begun = asyncio.Event(), asyncio.Event()
+    async with soon(), someone(shared, "olga") as olga, external(shared, "paul") as paul:
+
+        async def work(task: OwnTask) -> Any:
+            if task.text == "ask":
+                return f"the answer is {await task.ask('which one?')}"
+            if task.text == "break":
+                raise ValueError("with a secret")
+            if task.text == "wait":
+                begun.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    interrupted.set()
+            if task.text == "refuse":
+                await task.reject("nothing for me")
+                return None
+            (file,) = [part for part in task.parts if part.kind == "file"]
+            return "and back", File(await file.read(), name="copy.csv")
+
+        serving = asyncio.create_task(paul.serve(work))
+        asked = await olga.delegate("@paul", "ask")
+        assert (await asked.end(or_question=True)).state == "input-required"
+        await asked.answer("this one")
+        assert (await asked).text == "the answer is this one"
+
+        broken = await (await olga.delegate("@paul", "break"))
+        assert (broken.state, "secret" in broken.text) == ("failed", False)
+        assert "ValueError" in broken.text
+        assert (await (await olga.delegate("@paul", "refuse"))).state == "rejected"
+
+        waiting = await olga.delegate("@paul", "wait")
+        await begun.wait()
+        await waiting.cancel("not needed")
+        assert (await waiting).state == "canceled"
+        await interrupted.wait()
+
+        done = await (await olga.delegate("@paul", "copy", File(b"a,b", name="table.csv")))
+        (copy,) = [part for part in done.parts if part.kind == "file"]
+        assert (copy.name, await copy.read()) == ("copy.csv", b"a,b")
+        serving.cancel()
+
+
+async def test_a_task_that_a_run_had_begun_is_done_by_the_next(shared: PostRoom) -> None:
+    begun: asyncio.Queue[bool] = asyncio.Queue()
+    async with soon(), someone(shared, "rosa") as rosa:
+        async with external(shared, "sven") as sven:
+
+            async def forget(task: OwnTask) -> None:
+                await begun.put(task.resumed)
+                await asyncio.Event().wait()
+
+            serving = asyncio.create_task(sven.serve(forget))
+            given = await rosa.delegate("@sven", "do it once")
+            assert await begun.get() is False
+            serving.cancel()
+        key = (shared.scratch / "sven.key").read_text()
+        async with Agent(shared.server["url"], key) as sven:
+
+            async def finish(task: OwnTask) -> str:
+                await begun.put(task.resumed)
+                return "done"
+
+            serving = asyncio.create_task(sven.serve(finish))
+            assert (await given).text == "done"
+            assert await begun.get() is True
+            serving.cancel()
+
+
+@pytest.mark.slow
+async def test_an_agent_outlives_a_restart_of_its_post_room(room: PostRoom) -> None:
+    room.up()
+    port, key = room.server["url"].rpartition(":")[2], key_of(room, "tina")
+    got: list[str] = []
+    async with asyncio.timeout(2 * DEADLINE), Agent(room.server["url"], key) as tina:
+        for text in ("one", "two"):
+            await tina.send("@tina", text)
+        got.append((await anext(tina)).text)
+        await asyncio.to_thread(room.run, "down")
+        later = asyncio.create_task(tina.send("@tina", "three"))
+        coming = asyncio.create_task(anext(tina))
+        log = room.state / "logs" / "up.log"
+        await asyncio.to_thread(room.run, "up", "-d", "--port", port, "--nats-port", "0")
+        await later
+        got += [(await coming).text, (await anext(tina)).text]
+
+    assert got == ["one", "two", "three"], log.read_text()
 
 
 class Relay:

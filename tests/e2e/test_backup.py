@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import json
 import stat
 import threading
 from collections.abc import Iterator
 from typing import Self
 
+import httpx2
 import pytest
 
 from tests.e2e.conftest import EXAMPLES, PostRoom
@@ -68,6 +70,7 @@ def test_a_backup_under_traffic_has_everything_accepted_before_it_and_goes_on(
     (room.state / "workers" / room.worker("echo")["uid"] / "workspace" / "kept.txt").write_text(
         "kept"
     )
+    anna = room.run("people", "add", "anna").strip()
     blob = room.json("blob", "put", str(EXAMPLES / "echo.toml"))["url"]
     room.run("delegate", "@echo", "a task", "--wait")
     (task,) = [task["id"] for task in room.json("task", "list", "--all")["tasks"]]
@@ -82,7 +85,7 @@ def test_a_backup_under_traffic_has_everything_accepted_before_it_and_goes_on(
         until_here = len(traffic.sent)
         while len(traffic.sent) < until_here + 5:
             client.wait(client.send("@echo", "later")["id"], "answered", 30.0)  # it goes on
-    uid = room.worker("echo")["uid"]
+    uid, operator = room.worker("echo")["uid"], room.server["token"]
     room.run("down")
 
     other.run("restore", str(backup), "--passphrase-file", passphrase)
@@ -103,6 +106,10 @@ def test_a_backup_under_traffic_has_everything_accepted_before_it_and_goes_on(
     assert other.run("blob", "get", blob) == (EXAMPLES / "echo.toml").read_text()
     assert "of the second" in other.run("--org", "second", "chat", "#main", given="")
     assert other.json("deadletters", "list")["deadletters"] == []
+    # Keys are those of the backup: the operator's, and everybody's.
+    assert other.server["token"] == operator
+    me = {"Authorization": f"Bearer {anna}"}
+    assert httpx2.get(other.server["url"] + "/v1/me", headers=me).json()["nick"] == "anna"
 
 
 def test_a_post_room_that_is_down_is_backed_up_and_its_keys_are_not_readable(
@@ -116,7 +123,8 @@ def test_a_post_room_that_is_down_is_backed_up_and_its_keys_are_not_readable(
     seeds = (room.state / "keys" / "trust.json").read_bytes()
     content = gzip.decompress(backup.read_bytes())
     assert seeds[20:60] not in content
-    assert b'"operator"' not in content
+    assert json.loads(seeds)["operator"].encode() not in content
+    assert (room.state / "keys" / "operator.key").read_bytes().strip() not in content
 
     wrong = room.scratch / "wrong"
     wrong.write_text("wrong horse\n")

@@ -21,7 +21,7 @@ def test_a_worker_is_found_by_its_skill_and_shown_as_offline_once_it_stops(
 
     with shared.client() as client:
         (found,) = client.agents(skill="review-python-source")
-        card, keys = client.card("reviewer"), client.keys()
+        card, keys = client.card("reviewer"), client.card_keys()
         served = client.served_card("reviewer")
         assert client.agents(skill="fly") == []
     everybody = shared.run("agents")

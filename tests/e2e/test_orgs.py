@@ -115,6 +115,15 @@ def test_an_organisation_that_there_is_not_is_named_with_the_remedy_to_the_opera
             ]
         assert {answer.status_code for answer in answers} == {401}
         assert answers[0].text == answers[1].text
+    url, owner = shared.server["url"], {"Authorization": f"Bearer {shared.server['token']}"}
+    person = {"nick": "maria", "scopes": ["read"]}
+    made = httpx2.post(f"{url}/orgs/known/v1/people", json=person, headers=owner).json()
+    hers = {"Authorization": f"Bearer {made['key']['key']}"}
+    with httpx2.Client(base_url=url, headers=hers) as maria:
+        assert maria.get("/orgs/known/v1/me").json()["org"] == "known"
+        elsewhere = [maria.get(f"{path}/v1/me") for path in ("", "/orgs/nope")]
+        assert {answer.status_code for answer in elsewhere} == {401}
+        assert "'known'" in elsewhere[0].json()["detail"]
     with Client.at(shared.state, "nope") as client, pytest.raises(NotFound):
         client.status()
 

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
-from tests.e2e.conftest import DEADLINE, EXAMPLES, PostRoom
+from tests.e2e.conftest import DEADLINE, EXAMPLES, PostRoom, until
 from tests.prefork import prefork
 
 pytestmark = pytest.mark.requirement("login-used-as-owner")
@@ -28,6 +29,60 @@ pytestmark = pytest.mark.requirement("login-used-as-owner")
 NAMESPACE = "postroom-test"
 NEAR, FAR = "198.18.77.1", "198.18.77.2"
 """Of the two ends of a cable between the machines (RFC 2544: for such tests)."""
+
+
+TEMPLATE = """
+[worker]
+name = "{name}"
+[workstation]
+command = ["python3", "/opt/agent/{name}.py"]
+files = ["{name}.py"]
+"""
+
+MAKER = """
+import json, subprocess, sys
+for line in map(json.loads, sys.stdin):
+    if line["type"] == "message":
+        with open("chart.svg", "wb") as file:
+            file.write(b"<svg/>" * 20_000)
+        to = "@" + line["from"]["nick"]
+        send = ["postroom-agent", "send", to, "as you asked", "--file", "chart.svg"]
+        subprocess.run(send, check=True, stdout=2)
+        print(json.dumps({"type": "seen", "id": line["id"]}), flush=True)
+"""
+
+READER = """
+import json, subprocess, sys
+for line in map(json.loads, sys.stdin):
+    if line["type"] == "message":
+        (file,) = [part for part in line["parts"] if "url" in part]
+        get = ["postroom-agent", "blob", "get", file["url"], "-o", "got"]
+        subprocess.run(get, check=True, stdout=2)
+        text = " ".join((file["filename"], file["mediaType"], str(len(open("got", "rb").read()))))
+        print(json.dumps({"type": "reply", "to": line["id"], "text": text}), flush=True)
+"""
+
+COUNTER = """
+import asyncio
+from postroom import Agent, File
+
+async def main():
+    async with Agent() as me:
+        @me.task
+        async def count(task):
+            (file,) = [part for part in task.parts if part.kind == "file"]
+            words = len((await file.read()).split())
+            return f"{words} words", File(b"[]", name="words.json")
+
+        async for message in me:
+            await message.reply(f"you said: {message.text}")
+            if message.text == "end":
+                await message.seen()
+                return
+
+asyncio.run(main())
+"""
+"""An agent that Postroom does not run, with the key of its login and nothing else."""
 
 
 @dataclass
@@ -62,21 +117,22 @@ class Elsewhere:
     def json(self, *words: str) -> Any:
         return json.loads(self.run(*words, "--json"))
 
+    @contextlib.contextmanager
+    def running(self, program: str) -> Generator[None]:
+        """A program of theirs, which ends by itself."""
+        process = subprocess.Popen(self._python("-c", program), env=self.env, cwd=self.home)
+        try:
+            yield
+            assert process.wait(DEADLINE) == 0
+        finally:
+            process.kill()
+            process.wait(DEADLINE)
+
     def _call(self, words: tuple[str, ...], given: str | None) -> subprocess.CompletedProcess[str]:
         if not self._place.namespace:
             return prefork().run(list(words), self.env, given, DEADLINE)
-        inside = (
-            "ip",
-            "netns",
-            "exec",
-            self._place.namespace,
-            sys.executable,
-            "-m",
-            "postroom",
-            *words,
-        )
         return subprocess.run(
-            inside,
+            self._python("-m", "postroom", *words),
             env=self.env,
             input=given or "",
             cwd=self.home,
@@ -85,6 +141,11 @@ class Elsewhere:
             timeout=DEADLINE,
             check=False,
         )
+
+    def _python(self, *words: str) -> list[str]:
+        """Python on that machine."""
+        name = self._place.namespace
+        return [*(("ip", "netns", "exec", name) if name else ()), sys.executable, *words]
 
 
 @contextlib.contextmanager
@@ -128,6 +189,7 @@ def open_room(place: Place) -> Iterator[PostRoom]:
     with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
         room = PostRoom(Path(scratch) / "state", Path(scratch))
         room.run("tls", "init", "--host", place.address)
+        room.env["POSTROOM_TRUSTED_PROXIES"] = "127.0.0.1"
         room.up("--listen", f"{place.address}:0")
         yield room
         room.run("down")
@@ -184,6 +246,46 @@ def test_they_use_its_workers_as_its_owner_does(
     assert "you said: hi" in anna.run("send", "@echo", "hi", "--wait", "answered")
     assert "you said: work" in ben.run("delegate", "@echo", "work", "--wait")
     assert [task["text"] for task in ben.json("task", "list", "--all")["tasks"]] == ["work"]
+    assert anna.json("task", "list", "--all")["tasks"] == []
+
+
+def test_a_file_goes_from_a_worker_to_a_person_to_another_worker_with_its_type(
+    open_room: PostRoom, people: tuple[Elsewhere, Elsewhere]
+) -> None:
+    for name, program in (("maker", MAKER), ("reader", READER)):
+        text = TEMPLATE.format(name=name)
+        open_room.run("spawn", open_room.template(text, name, **{name: program}))
+    ben, folder = people[1], people[1].home / "files"
+    ben.run("inbox")
+    ben.run("send", "@maker", "a chart, please")
+    until(lambda: ben.json("inbox")["messages"])
+    ben.run("inbox", "--out", str(folder))
+    (chart,) = folder.rglob("*.svg")
+    assert chart.stat().st_size == 120_000
+
+    said = ben.run("send", "@reader", "what?", "--file", str(chart), "--wait", "answered")
+    assert said == "chart.svg image/svg+xml 120000\n"
+
+
+def test_an_agent_of_somebody_else_takes_messages_and_tasks_from_there(
+    open_room: PostRoom, place: Place, people: tuple[Elsewhere, Elsewhere]
+) -> None:
+    key = open_room.scratch / "counter.key"
+    open_room.run("agents", "add", "counter", "--external", "--key-file", str(key))
+    counter, anna = Elsewhere(place, open_room.scratch / "counter"), people[0]
+    login(open_room, counter, key.read_text())
+    (anna.home / "text.txt").write_text("three small words")
+    out = anna.home / "results"
+
+    with counter.running(COUNTER):
+        assert "you said: hi" in anna.run("send", "@counter", "hi", "--wait", "answered")
+        words = ("delegate", "@counter", "count", "--file", str(anna.home / "text.txt"))
+        task = anna.json(*words)["id"]
+        anna.run("task", "watch", task)
+        anna.run("task", "get", task, "--out", str(out))
+        anna.run("send", "@counter", "end", "--wait", "answered")
+    results = {path.name: path.read_text() for path in out.iterdir()}
+    assert results == {"result.txt": "3 words", "words.json": "[]"}
 
 
 def test_a_revoked_key_is_dead_on_the_next_call(
@@ -196,6 +298,26 @@ def test_a_revoked_key_is_dead_on_the_next_call(
 
     carl.run("inbox", status=6)
     people[0].run("inbox")
+
+
+@pytest.mark.requirement("http-proxies-named")
+def test_the_audit_log_says_from_where_an_act_came(
+    open_room: PostRoom, place: Place, people: tuple[Elsewhere, Elsewhere]
+) -> None:
+    server = open_room.server
+    people[0].run("send", "@ben", "by myself")
+    httpx2.post(
+        f"{server['url']}/v1/messages",
+        json={"to": "@anna", "text": "by a proxy"},
+        headers={"Authorization": f"Bearer {server['token']}", "X-Forwarded-For": "203.0.113.9"},
+        timeout=DEADLINE,
+    ).raise_for_status()
+
+    lines = open_room.run("audit", "--json").splitlines()
+    acts = [json.loads(line) for line in lines if '"client"' in line]
+    clients = {(act["nick"], act["client"]) for act in acts if act["url"] == "/v1/messages"}
+    assert ("anna", FAR if place.namespace else "127.0.0.1") in clients
+    assert (server["me"]["nick"], "203.0.113.9") in clients
 
 
 def test_what_works_on_the_machine_of_the_post_room_alone_says_so(

@@ -24,7 +24,7 @@ def test_a_worker_goes_on_over_every_rotation_and_the_next_start(room: PostRoom)
         room.run("send", "@echo", f"after {kind}")
         assert until(lambda kind=kind: f"after {kind}" in room.run("inbox"))
 
-    keys = room.json("keys", "list")["keys"]
+    keys = room.json("keys", "list", "--signing")["keys"]
     assert {key["state"] for key in keys} == {"identity", "active"}
     after = room.worker("echo")
     assert (after["uid"], after["pid"]) == (before["uid"], before["pid"])
@@ -33,4 +33,4 @@ def test_a_worker_goes_on_over_every_rotation_and_the_next_start(room: PostRoom)
     room.await_state("echo", "idle")
     room.run("send", "@echo", "after all")
     assert until(lambda: "after all" in room.run("inbox"))
-    assert room.json("keys", "list")["keys"] == keys
+    assert room.json("keys", "list", "--signing")["keys"] == keys

@@ -47,6 +47,7 @@ from postroom_a2a.binding.frames import (
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.task_state import TaskState as State
+from tests.a2a.whole import WHOLE
 from tests.prefork import Forked
 from tests.sidecar.worker_rig import PATIENCE, WorkerRig
 
@@ -441,3 +442,37 @@ async def test_a_client_of_the_sdk_asks_any_worker_at_the_local_address(home: Wo
 async def collected_tasks(client: Client, request: SendMessageRequest) -> list[Any]:
     async with asyncio.timeout(PATIENCE):
         return [answer.task async for answer in client.send_message(request)]
+
+
+ECHO = """
+for line in lines():
+    if line["type"] == "hello":
+        say(type="post", text=line["nick"] + " " + line["api"])
+    if line["type"] == "task":
+        say(type="artifact", parts=line["parts"])
+        say(type="complete", parts=line["parts"])
+"""
+
+
+@pytest.mark.requirement("a2a-parts-pass")
+async def test_parts_of_every_kind_pass_through_an_agent_and_come_back_as_they_were(
+    home: WorkerRig,
+):
+    async with home.sidecar(ECHO, nick="reader"), httpx.AsyncClient(trust_env=False) as http:
+        (api,) = await home.tap.until(lambda: posts(home, "reader"))
+        await presence(home)
+
+        async def call(method: str, **params: Any) -> Any:
+            body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            answer = await http.post(f"{api}/a2a", json=body, headers={"A2A-Version": "1.0"})
+            return answer.json()["result"]
+
+        now = {"returnImmediately": True}
+        sent = (await call("SendMessage", message=WHOLE, configuration=now))["task"]
+        assert sent["history"] == [WHOLE]
+        await home.task(sent["id"], State.COMPLETED)
+        (listed,) = (await call("ListTasks", includeArtifacts=True))["tasks"]
+        for task in (await call("GetTask", id=sent["id"]), listed):
+            assert task["history"] == [WHOLE]
+            assert task["artifacts"][0]["parts"] == WHOLE["parts"]
+            assert task["status"]["message"]["parts"] == WHOLE["parts"]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sqlite3
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -20,8 +22,8 @@ from postroom.store.keys import ApiKey
 from postroom.store.migrate import migrate
 from postroom.store.postgres.address import Address
 from postroom.store.postgres.place import PostgresPlace
-from postroom.store.schema import ACCOUNTS, EVERYWHERE, agent_cards, agents
-from postroom.store.session import prepared, upsert
+from postroom.store.schema import ACCOUNTS, agent_cards, agents
+from postroom.store.session import upsert
 from postroom.store.sqlite import SQLitePlace
 from postroom.store.store import Store
 from postroom.store.workers import WorkerRecord
@@ -181,18 +183,14 @@ async def test_an_upsert_changes_a_row_of_ones_own_and_takes_none(
     assert await theirs.read(everything) == before
 
 
-async def test_a_key_is_found_over_all_organisations_by_who_asks_for_that(
-    both: tuple[Database, Database],
-):
-    keys = EVERYWHERE.api_keys
-    found = prepared(
-        select(EVERYWHERE.agents.c.uid, keys.c.org)
-        .join(keys, keys.c.uid == EVERYWHERE.agents.c.uid)
-        .where(keys.c.sha256 == "hash of eve")
-    )
+async def test_whose_key_it_is_is_found_over_all_organisations(both: tuple[Database, Database]):
+    ours, theirs = both
     for database in both:
         for ask in (database.read, database.point):
-            assert await ask(lambda store: store.session.rows(found)) == [(EVE.uid, "other")]
+            assert await ask(lambda store: store.keys.org_of("hash of eve")) == "other"
+            assert await ask(lambda store: store.keys.org_of("hash of nobody")) == ""
+    await theirs.write(lambda store: store.keys.revoke("key of eve", 2.0))
+    assert await ours.read(lambda store: store.keys.org_of("hash of eve")) == ""
 
 
 async def test_a_removed_organisation_leaves_its_name_and_nothing_under_it(
@@ -205,15 +203,30 @@ async def test_a_removed_organisation_leaves_its_name_and_nothing_under_it(
     place.set_aside(12.5)
     place.close()
     if isinstance(place, SQLitePlace) and place.files is not None:
-        place.files.blobs.unlink()  # its folder is moved away
-        place.files.projection.unlink()
+        home = place.files.projection.parent
+        with closing(sqlite3.connect(home / "accounts.db")) as kept:
+            for table in ACCOUNTS:
+                found = kept.execute(f"SELECT org FROM {table.name}").fetchall()
+                assert found == [("other",)], table
+        assert b"hash of eve" not in shared_content(place)
+        shutil.rmtree(home)  # it is moved away
+        place.set_aside(13.0)  # again, as after a kill: there is nothing more to do
+        home.mkdir()
     async with Database(installation("other")) as database:
         await migrate(database)
         assert not any((await database.read(everything)).values())
         assert await database.read(lambda store: store.keys.bearer("hash of eve")) is None
+        assert await ours.read(lambda store: store.keys.org_of("hash of eve")) == ""
         new = replace(EVE, uid="f" * 32)
         await database.write(lambda store: store.agents.add_agent(new, "eve", b"secret"))
     assert len((await ours.read(everything))["agents"]) == 1
+
+
+def shared_content(place: SQLitePlace) -> bytes:
+    """What is in the file of accounts, once all of its log is in it."""
+    assert place.files is not None
+    with closing(sqlite3.connect(place.files.accounts)) as driver:
+        return "".join(driver.iterdump()).encode()
 
 
 async def test_organisations_that_write_at_the_same_time_wait_for_each_other(

@@ -89,6 +89,9 @@ def test_a_key_is_its_owners_until_it_is_revoked_or_the_owner_retires(store: Sto
     assert retired.retired_at == 5.0
     assert store.keys.revoke_all(BOB.uid, 6.0) == ["k2"]
     assert store.keys.count(BOB.uid, 6.0) == 0
+    store.keys.add(ApiKey("k3", BOB.uid, "", "read", 2.0), "hash3")
+    store.keys.forget_ended(BOB.uid, 7.0, keep=1)
+    assert [key.id for key in store.keys.listed(ended=True)] == ["k1", "k3"]
 
 
 def test_members_are_found_both_ways(store: Store):

@@ -20,8 +20,8 @@ from postroom.errors import Conflict
 from postroom.store import copying, schema, snapshot
 from postroom.store import migrate as migrating
 from postroom.store import sqlite as module
+from postroom.store.copied_tables import copy_tables
 from postroom.store.database import Database
-from postroom.store.identity_file import copy_tables
 from postroom.store.migrate import migrate
 from postroom.store.session import Session
 from postroom.store.snapshot import SnapshotHeader

@@ -88,6 +88,7 @@ def state_option(
         ),
         click.option(
             "--url",
+            "post_room",  # commands have arguments of their own that are called `url`
             metavar="URL",
             envvar=urlvar,
             show_envvar=urlvar is not None,

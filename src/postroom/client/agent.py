@@ -321,12 +321,10 @@ class Agent:
             found = await self.surely(lambda: self.get(f"/v1/tasks/{task_id}"))
             if found["final"] or found["worker"]["uid"] != self.uid:
                 return None
-            if "parts" not in found:
-                request = await self.surely(lambda: self.get(f"/v1/messages/{found['request']}"))
-                found["parts"] = request["parts"]
+            request = await self.surely(lambda: self.get(f"/v1/messages/{found['request']}"))
         except NotFound:
             return None
-        return OwnTask(self, found)
+        return OwnTask(self, found, request["parts"])
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
 

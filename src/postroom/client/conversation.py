@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from postroom.client.async_stream import follow
 from postroom.client.said import Part, Sayable, said
 from postroom.errors import Conflict, PostroomError
-from postroom_a2a.task_state import TERMINAL, TaskState
+from postroom.observe import get_logger
+from postroom_a2a.task_state import TaskState
 
 if TYPE_CHECKING:
     from postroom.client.agent import Agent
     from postroom.client.stream import Event
 
-FINAL = frozenset(state.value for state in TERMINAL)
+log = get_logger(__name__)
+
 QUESTIONS = frozenset({TaskState.INPUT_REQUIRED.value, TaskState.AUTH_REQUIRED.value})
 
 
@@ -155,12 +157,15 @@ class OwnTask:
     Attributes:
         json: as the API had it last.
         requester: who gave it, as `@nick`.
-        text: what is to be done.
+        text: what is to be done; `parts` have everything that was said with it.
         resumed: an earlier run of this agent had begun it.
     """
 
-    def __init__(self, agent: Agent, json: dict[str, Any]) -> None:
+    def __init__(
+        self, agent: Agent, json: dict[str, Any], parts: Sequence[Mapping[str, Any]]
+    ) -> None:
         self._agent = agent
+        self.parts = [Part(agent.transport, part) for part in parts]
         self._changed = asyncio.Condition()
         self._answers: list[str] = []
         self._heard = 0
@@ -170,11 +175,6 @@ class OwnTask:
         self.text: str = json["text"]
         self.thread: str = json["context"]
         self.resumed: bool = json["state"] != TaskState.SUBMITTED
-
-    @property
-    def parts(self) -> list[Part]:
-        """Everything that was said with it."""
-        return [Part(self._agent.transport, part) for part in self.json.get("parts") or ()]
 
     @property
     def state(self) -> str:
@@ -233,27 +233,24 @@ class OwnTask:
             if self.state != TaskState.WORKING:
                 await self._status(TaskState.WORKING)
             given = await handler(self)
-        except asyncio.CancelledError:
-            raise
+            if not self.ended:
+                results = given if isinstance(given, (tuple, list)) else [given]
+                await self.complete(*(each for each in results if each is not None))
         except Exception as error:  # noqa: BLE001 (the handler is the user's: its fault ends its task alone)
             await self._failed(error)
-            return
-        if not self.ended:
-            results = given if isinstance(given, (tuple, list)) else [given]
-            await self.complete(*(each for each in results if each is not None))
 
     async def _failed(self, error: Exception) -> None:
-        """End the task for a fault of its handler; its text may hold secrets, so only its kind is told."""
-        from postroom.observe import get_logger
-
+        """End the task for a fault; one that is not ours may hold secrets, so only its kind is told."""
+        if isinstance(error, PostroomError) and self._agent.transport.hopeless(error):
+            raise error
         await self._refresh()
         if self.ended:
             return  # canceled meanwhile: that is why a report was refused
-        get_logger(__name__).exception("the handler of task %s failed", self.id)
-        if isinstance(error, PostroomError) and not isinstance(error, Conflict):
-            await self.fail(error.message)
-        else:
-            await self.fail(f"the agent's program failed: {type(error).__name__}")
+        log.error("task %s failed here", self.id, exc_info=error)
+        ours = isinstance(error, PostroomError)
+        why = error.message if ours else f"the agent's program failed: {type(error).__name__}"
+        with suppress(Conflict):  # somebody has ended it in this moment
+            await self.fail(why)
 
     async def _watch(self, doing: asyncio.Task[None]) -> None:
         """Bring answers to the handler; interrupt it when the task has ended without its doing."""
@@ -268,7 +265,7 @@ class OwnTask:
             async for event in events:
                 if event.kind != "update":
                     continue
-                if (answer := event.data.get("answer")) is not None:
+                if answer := event.data.get("answer"):
                     async with self._changed:
                         self._answers.append(answer)
                         self._changed.notify_all()

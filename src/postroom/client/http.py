@@ -19,6 +19,7 @@ from postroom.client.calls import (
     new_key,
     said,
 )
+from postroom.client.keys import KeyCalls
 from postroom.client.locate import ServerAddress, locate
 from postroom.client.rules import Locate
 from postroom.client.transport import Transport
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     )
 
 
-class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
+class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls, KeyCalls):
     """A control plane, for its operator.
 
     Every method raises what `Transport.call` raises. All are synchronous and bounded.
@@ -93,10 +94,6 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         except PostroomError:
             return False
 
-    def me(self) -> dict[str, Any]:
-        """Whose key this is."""
-        return self._get("/v1/me")
-
     def status(self) -> Status:
         """The status of the whole post room."""
         return self._get("/v1/status")
@@ -125,7 +122,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
         """The signed Agent Card of the agent of that nick or uid."""
         return self._get(f"/v1/agents/{name_of(ref)}/card")
 
-    def keys(self) -> list[dict[str, str]]:
+    def card_keys(self) -> list[dict[str, str]]:
         """The public keys (JWK) that cards are signed with."""
         return self._get("/.well-known/jwks.json")["keys"]
 
@@ -375,9 +372,18 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls):
 
     # ── announcements ────────────────────────────────────────────────────────────────────────────
 
-    def announce(self, text: str, *, key: str = "") -> Announcement:
-        """Say something to everybody of the organisation; `key` as in `send`."""
-        return self._post_keyed("/v1/announcements", {"text": text, "key": key or new_key()})
+    def announce(
+        self,
+        text: str = "",
+        *,
+        key: str = "",
+        parts: Sequence[Part] = (),
+        subject: str = "",
+        thread: str = "",
+    ) -> Announcement:
+        """Say something to everybody of the organisation; `key`, `parts` and `subject` as in `send`."""
+        body = said(text, parts, subject, thread) | {"key": key or new_key()}
+        return self._post_keyed("/v1/announcements", body)
 
     def outbox(self, ref: str, *, limit: int = 50, before: int | None = None) -> list[Announcement]:
         """The newest announcements of an agent, oldest first."""

@@ -26,6 +26,9 @@ READS = frozenset({"GET", "HEAD", "OPTIONS"})
 MAX_URL = 2048
 """Characters of a path in a record."""
 
+MAX_DEAD = 4096
+"""Ids of ended keys that are remembered: a look-up that was under way when a key ended takes a moment."""
+
 _about: ContextVar[dict[str, str] | None] = ContextVar("about", default=None)
 
 
@@ -85,7 +88,7 @@ class InFlight:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._of_key: dict[str, set[Request]] = {}
-        self._dead: set[str] = set()
+        self._dead: dict[str, None] = {}
 
     def enter(self, request: Request, principal: Principal) -> None:
         """Note whose request it is, once that is known."""
@@ -111,7 +114,9 @@ class InFlight:
     def cut(self, key_id: str) -> None:
         """End all requests of a key that is valid no more; but for the operator's, its id never is again."""
         if key_id != OPERATOR_KEY:
-            self._dead.add(key_id)
+            self._dead[key_id] = None
+            while len(self._dead) > MAX_DEAD:
+                del self._dead[next(iter(self._dead))]
         current = _current.get()
         for request in list(self._of_key.get(key_id, ())):
             if request is not current:  # who replaces a key gets its answer
@@ -201,6 +206,7 @@ class Guard:
             verb=scope["method"],
             url=scope["path"][:MAX_URL],
             verdict=DENIED if status == 403 else ALLOWED,
+            reason="the key does not allow it" if status == 403 else "",
             status=status,
             principal=principal.uid,
             nick=principal.nick,
@@ -209,5 +215,6 @@ class Guard:
             task=ids.get("task", ""),
             worker=ids.get("worker", ""),
             about=ids.get("about", ""),
+            client=(scope["client"] or ("",))[0],
         )
         self._audit.note(record.encode())

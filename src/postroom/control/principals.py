@@ -44,12 +44,14 @@ class Demand:
     """What a route demands of its callers.
 
     Attributes:
-        scope: None for a route that everybody may call, without a key.
+        scope: None for a route that needs none.
         door: workers may call it through their doors.
+        open: everybody may call it, without a key.
     """
 
     scope: Scope | None
     door: bool = False
+    open: bool = False
 
 
 def needs(scope: Scope, *, door: bool = False) -> Callable[[F], F]:
@@ -62,9 +64,15 @@ def needs(scope: Scope, *, door: bool = False) -> Callable[[F], F]:
     return state
 
 
+def any_key(endpoint: F) -> F:
+    """State that the function of a route is for everybody with a key: it is about that key, whatever its scopes."""
+    setattr(endpoint, _DEMAND, Demand(None))
+    return endpoint
+
+
 def anyone(endpoint: F) -> F:
     """State that the function of a route is for everybody, also without a key."""
-    setattr(endpoint, _DEMAND, Demand(None))
+    setattr(endpoint, _DEMAND, Demand(None, open=True))
     return endpoint
 
 
@@ -99,7 +107,7 @@ class Gate:
             Forbidden: the principal has not the scope, or is a worker where only others may call.
         """
         demand = demand_of(endpoint)
-        if demand.scope is None:
+        if demand.open:
             return None
         if WORKER in scope and not demand.door:
             raise Forbidden("workers may not call this")
@@ -108,7 +116,8 @@ class Gate:
             principal = scope[PRINCIPAL] = await self._resolve(scope)
             if REQUEST in scope:
                 self.entered(scope[REQUEST], principal)
-        principal.require(demand.scope)
+        if demand.scope is not None:
+            principal.require(demand.scope)
         if principal.method != DOOR:
             self.called(principal.uid)
         return principal

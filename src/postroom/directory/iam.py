@@ -156,6 +156,12 @@ class LocalIAM:
             return Principal(who.uid, who.org, who.nick, who.kind, ALL_SCOPES, KEY, OPERATOR_KEY)
         found = await self._database.point(lambda store: store.keys.bearer(sha256))
         if found is None or found.org != self._directory.org:
+            org = await self._database.point(lambda store: store.keys.org_of(sha256))
+            if org:
+                raise Unauthorized(
+                    f"the API key is of the organisation {org!r}, which was not asked",
+                    remedy=f"name it: --org {org}, or /orgs/{org} before /v1 in a URL",
+                )
             raise Unauthorized(
                 "the API key is not valid",
                 remedy="postroom keys create, by who has the scope admin",
@@ -355,6 +361,8 @@ class LocalIAM:
                 f"@{agent.nick} has {MAX_API_KEYS} keys, the most that one agent can have",
                 remedy="postroom keys revoke ID",
             )
+        # Otherwise who makes keys and revokes them fills the database.
+        store.keys.forget_ended(key.uid, key.created_at, MAX_API_KEYS)
         store.keys.add(key, sha256)
 
     def _rotate_operator(self, me: Principal) -> NewKey:

@@ -8,18 +8,20 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from postroom.bus.port import BusAdmin, Message, MessageBusProvider
+from postroom.directory.input_modes import check_files
 from postroom.errors import InvalidInput, ProtocolViolation
+from postroom.mail.views import sizes_of
 from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_message
 from postroom.projection.retention import Over
 from postroom.projection.rules import Rule
 from postroom.projection.submit import author_of, submit
 from postroom.protocol import shapes, subjects
-from postroom.protocol.content import Content, content, parts_of, subject_of
+from postroom.protocol.content import Content, content, said, subject_of
 from postroom.protocol.envelope import EVERYBODY, Envelope
 from postroom.store.announcements import AnnouncementRow
 from postroom.store.database import Database, Store
@@ -38,6 +40,7 @@ class Announcement:
 
     Attributes:
         message: A2A Message.
+        sizes: bytes of the blobs that it names and its sender may read, by hash.
     """
 
     seq: int
@@ -46,6 +49,7 @@ class Announcement:
     text: str
     message: dict[str, Any]
     at: float
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     def as_json(self) -> shapes.Announcement:
         """Shape of the API."""
@@ -54,7 +58,7 @@ class Announcement:
             "id": self.id,
             "from": self.sender.as_json(),
             "text": self.text,
-            "parts": parts_of(self.message),
+            **said(self.message, self.sizes),
             "subject": subject_of(self.message),
             "thread": context_of(self.message) or None,
             "at": format_time(self.at),
@@ -88,19 +92,21 @@ class Outbox:
         self._new_key = new_key
         self._space = space
 
-    async def announce(self, sender: str, said: Content | str, *, key: str = "") -> Announcement:
+    async def announce(self, sender: str, what: Content | str, *, key: str = "") -> Announcement:
         """Announce in the name of `sender`; on return the announcement is in the log, on disk.
 
         Raises:
-            InvalidInput: nothing is said, or a part is malformed.
+            InvalidInput: nothing is said, a part is malformed, or names a blob that `sender` may not read.
             MessageTooLarge: nothing was announced.
             RequestTimeout, BusDisconnected: perhaps announced; announce again with the same key.
         """
-        said = content(said)
-        author = await self._database.point(lambda store: author_of(store, sender))
+        checked = content(what)
+        author, sizes = await self._database.point(
+            lambda store: (author_of(store, sender), check_files(store, sender, checked))
+        )
 
         def envelope(made: str) -> Envelope:
-            return Envelope(made, EVERYBODY, said.message(made, author.role), self._clock())
+            return Envelope(made, EVERYBODY, checked.message(made, author.role), self._clock())
 
         def earlier(made: str) -> Awaitable[AnnouncementRow | None]:
             return self._database.point(lambda store: store.announcements.by_id(sender, made))
@@ -125,7 +131,7 @@ class Outbox:
             lambda row, change: change.row if change.kind == "announcement" else row,
         )
         row = row or _row(done.sequence, done.envelope, sender, self._clock())
-        return announcement(row, author.agent.party)
+        return announcement(row, author.agent.party, sizes)
 
     async def of(
         self, sender: str, *, limit: int = PAGE, before: int = 0, after: int | None = None
@@ -141,12 +147,14 @@ class Outbox:
 
 def _shown(store: Store, rows: Sequence[AnnouncementRow]) -> list[Announcement]:
     known = store.agents.parties(row.sender for row in rows)
-    return [announcement(row, known[row.sender]) for row in rows]
+    sizes = sizes_of(store, ((row.sender, row.message) for row in rows))
+    return [announcement(row, known[row.sender], sizes[row.sender]) for row in rows]
 
 
-def announcement(row: AnnouncementRow, sender: Party) -> Announcement:
+def announcement(row: AnnouncementRow, sender: Party, sizes: Mapping[str, int]) -> Announcement:
     """One announcement."""
-    return Announcement(row.seq, row.id, sender, row.text, json.loads(row.message), row.at)
+    message = json.loads(row.message)
+    return Announcement(row.seq, row.id, sender, row.text, message, row.at, sizes)
 
 
 # ── the fold ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -154,13 +162,13 @@ def announcement(row: AnnouncementRow, sender: Party) -> Announcement:
 
 def _fold_announcement(store: Store, record: Message) -> list[Change]:
     try:
-        said = subjects.parse(record.subject)
+        named = subjects.parse(record.subject)
         envelope = Envelope.decode(record.payload)
     except (InvalidInput, ProtocolViolation):
         return []
-    if said.kind != "outbox" or envelope.to != EVERYBODY:
+    if named.kind != "outbox" or envelope.to != EVERYBODY:
         return []
-    row = _row(record.sequence, envelope, said.sender, record.timestamp)
+    row = _row(record.sequence, envelope, named.sender, record.timestamp)
     if not store.announcements.insert(row):
         return []
     return [Change("announcement", row.seq, row.id, row.sender, row=row)]

@@ -51,6 +51,7 @@ class AuditRecord:
         message: id of the message (`Nats-Msg-Id`), where there is one.
         task: id of the task that the subject names.
         principal, nick, key: who acted over the API: uid, name at that time, and the id of the key.
+        client: address that the act came from; behind a proxy that the settings name, the one that it tells.
         about: id of what an act has made or changed, if it is no message, task or worker.
         cause_message, cause_task: the worker's message or task at that time, as its own records claim.
         cause_exact: the worker had no other message or task.
@@ -80,6 +81,7 @@ class AuditRecord:
     nick: str = ""
     key: str = ""
     about: str = ""
+    client: str = ""
 
     def encode(self) -> bytes:
         """One JSON line, its end included."""

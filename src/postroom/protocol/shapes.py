@@ -160,6 +160,7 @@ Announcement = TypedDict(
         "from": Party,
         "text": str,
         "parts": list[Part],
+        "files": NotRequired[list[File]],
         "subject": str,
         "thread": str | None,
         "at": Time,

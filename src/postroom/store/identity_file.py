@@ -12,11 +12,11 @@ installation, and only then it is deleted. Each step can be repeated after a cra
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 from postroom.disk import sync
+from postroom.store.copied_tables import copy_tables
 from postroom.store.migrate import upgrade
 from postroom.store.schema import ACCOUNTS, BLOBS
 from postroom.store.sqlite import (
@@ -75,24 +75,3 @@ def take_accounts(place: SQLitePlace) -> None:
 def _old_file(place: SQLitePlace) -> Path:
     assert place.files is not None  # noqa: S101 (a database in memory was never another)
     return place.files.blobs.with_name(IDENTITY_FILE)
-
-
-def copy_tables(driver: sqlite3.Connection, file: Path, tables: Sequence[str]) -> None:
-    """Copy `tables` of a database, and its version, to a new `file`: whole and on disk, or not at all."""
-    new = file.with_name(f"{file.name}.new")
-    new.unlink(missing_ok=True)
-    driver.execute("ATTACH ? AS copy", (str(new),))
-    driver.execute("PRAGMA copy.journal_mode = DELETE")
-    driver.execute("BEGIN IMMEDIATE")
-    for table in ("alembic_version", *tables):
-        shape = "SELECT type, sql FROM main.sqlite_master WHERE tbl_name = ? AND sql IS NOT NULL"
-        # Tables before their indexes.
-        for kind, sql in driver.execute(f"{shape} ORDER BY type DESC", (table,)).fetchall():
-            before, after = sql.split(f"{kind.upper()} ", 1)
-            driver.execute(f"{before}{kind.upper()} copy.{after}")
-        driver.execute(f"INSERT INTO copy.{table} SELECT * FROM main.{table}")  # noqa: S608 (our own names)
-    driver.execute("COMMIT")
-    driver.execute("DETACH copy")
-    sync(new)
-    new.replace(file)
-    sync(file.parent)

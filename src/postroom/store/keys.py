@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
-from postroom.store.schema import agents, api_keys
+from postroom.store.schema import EVERYWHERE, SET_ASIDE, agents, api_keys
 from postroom.store.session import Session, prepared
 
 
@@ -58,6 +58,12 @@ _BEARER = prepared(
     .join(agents, agents.c.uid == api_keys.c.uid)
     .where(api_keys.c.sha256 == bindparam("sha256"))
 )
+_ANYWHERE = prepared(
+    select(EVERYWHERE.api_keys.c.org).where(
+        EVERYWHERE.api_keys.c.sha256 == bindparam("sha256"),
+        EVERYWHERE.api_keys.c.revoked_at.is_(None),
+    )
+)
 _BY_ID = prepared(select(*_COLUMNS).where(api_keys.c.id == bindparam("id")))
 _VALID = prepared(
     select(func.count())
@@ -84,6 +90,11 @@ class KeyStore:
     def bearer(self, sha256: str) -> Bearer | None:
         """The key with that digest and its agent, whatever became of them."""
         return self._session.first(Bearer, _BEARER, sha256=sha256)
+
+    def org_of(self, sha256: str) -> str:
+        """The organisation of the installation whose key has that digest, "" where it is none's, or revoked."""
+        org = self._session.scalar(_ANYWHERE, sha256=sha256) or ""
+        return "" if SET_ASIDE in org else org
 
     def get(self, key_id: str) -> ApiKey | None:
         """The key with that id, valid or not."""
@@ -120,6 +131,15 @@ class KeyStore:
             .values(revoked_at=at)
         )
         return found
+
+    def forget_ended(self, uid: str, now: float, keep: int) -> None:
+        """Forget the keys of an agent that cannot be used any more, but for the newest `keep` of them."""
+        over = api_keys.c.revoked_at.is_not(None) | (api_keys.c.expires_at <= now)
+        ended = select(api_keys.c.id).where(api_keys.c.uid == uid, over)
+        newest = ended.order_by(api_keys.c.created_at.desc(), api_keys.c.id).limit(keep)
+        self._session.run(
+            delete(api_keys).where(api_keys.c.uid == uid, over, api_keys.c.id.not_in(newest))
+        )
 
     def used(self, times: Mapping[str, float]) -> None:
         """Note when keys were used last."""

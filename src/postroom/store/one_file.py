@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from postroom.disk import sync
-from postroom.store.identity_file import copy_tables
+from postroom.store.copied_tables import copy_tables
 from postroom.store.migrate import upgrade
 from postroom.store.sqlite import BUSY_TIMEOUT, IDENTITY_FILE, OLD_FILE, altering, typed_faults
 

@@ -377,6 +377,9 @@ PROJECTION = (
 )
 """The tables that `rebuild` empties and folds again."""
 
+SET_ASIDE = "~"
+"""In the name under which PostgreSQL keeps a removed organisation, and in no other."""
+
 SHARED = "identity"
 """Schema of the tables of accounts with the rows of all organisations, on every connection."""
 

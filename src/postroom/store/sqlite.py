@@ -40,7 +40,7 @@ from postroom.errors import Conflict, EnvironmentFault, StateUnwritable, StoreLo
 from postroom.settings import DEFAULT_ORG
 from postroom.store.own_rows import REFUSED, naming_tables, own_rows
 from postroom.store.schema import ACCOUNTS, BLOBS, PROJECTION, SHARED, metadata, orgs
-from postroom.store.session import Driver, Session
+from postroom.store.session import Session
 
 T = TypeVar("T")
 
@@ -333,32 +333,13 @@ class SQLitePlace:
         return self.path is not None and self.path.with_name(IDENTITY_FILE).exists()
 
     def set_aside(self, at: float) -> None:
-        """As `postgres.place.PostgresPlace`: the accounts' rows; the files are the caller's.
-
-        Args:
-            at: epoch seconds.
-        """
-        if self.files is not None and not self.files.accounts.exists():
-            return
-        kept = f"{self.org}~{int(at * 1000)}"
-        with self._accounts() as (driver, schema):
-            known = driver.execute(f"SELECT 1 FROM {schema}.sqlite_master WHERE name = 'orgs'")  # noqa: S608
-            if not known.fetchone():
-                return
-            driver.execute("BEGIN IMMEDIATE")
-            for table in ACCOUNTS:
-                driver.execute(
-                    f"UPDATE {schema}.{table.name} SET org = ? WHERE org = ?",  # noqa: S608 (our own names)
-                    (kept, self.org),
-                )
-            driver.execute(
-                f"UPDATE {schema}.{orgs.name} SET org = ?, schema = ? WHERE org = ?",  # noqa: S608
-                (kept, kept, self.org),
-            )
-            driver.execute("COMMIT")
+        """As `postgres.place.PostgresPlace`; the files of the organisation are the caller's to move."""
+        del at
+        if self.files is None or self.files.accounts.exists():
+            importlib.import_module("postroom.store.removed").take_out(self)
 
     @contextmanager
-    def _accounts(self) -> Generator[tuple[Driver, str]]:
+    def all_accounts(self) -> Generator[tuple[Any, str]]:
         """A connection that has all rows of accounts, and under which schema."""
         if self._memory is not None:
             yield self._memory.session.driver, SHARED

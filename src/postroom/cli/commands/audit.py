@@ -16,7 +16,7 @@ from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import Cell, clock, columns, shortened
 from postroom.cli.tasks.lines import short
 from postroom.errors import PostroomError
-from postroom.protocol.audit import DENIED, SERVER
+from postroom.protocol.audit import API, DENIED, SERVER
 from postroom.protocol.limits import MAX_LINES
 from postroom_a2a.text import one_line
 
@@ -30,7 +30,7 @@ NEWEST = 100
 
 @click.command("audit")
 @click.option("--follow", "-f", is_flag=True, help="Go on with what comes.")
-@click.option("--worker", metavar="@NICK", default="", help="Those of one worker (nick or uid).")
+@click.option("--worker", metavar="@NICK", default="", help="Those of one agent (nick or uid).")
 @click.option("--task", metavar="ID", default="", help="About a task, or caused by it.")
 @click.option("--since", metavar="TIME", default="", help="10m, 2h, 3d, or an RFC 3339 time.")
 @click.option(
@@ -59,7 +59,7 @@ def command(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Show what passed the gateway, or was refused: bus messages and HTTP requests, oldest first.
+    """Show what passed the gateway, or was refused, and what people changed over the API, oldest first.
 
     What carries them is counted and not shown (--all shows it). With --json each record is one line of JSON,
     and the count goes to standard error.
@@ -119,7 +119,9 @@ class AuditLines:
         denied = said.get("verdict") == DENIED
         cells = (
             _clock(said.get("at", "")),
-            self._name(said.get("worker", "")),
+            f"@{said.get('nick', '')}"
+            if said.get("by") == API
+            else self._name(said.get("worker", "")),
             said.get("direction", ""),
             _act(said),
             _size(record.get("size")),
@@ -148,10 +150,17 @@ class AuditLines:
         return [
             what,
             said.get("status", ""),
+            f"worker {self._name(said['worker'])}"
+            if said.get("by") == API and "worker" in said
+            else "",
+            f"made {short(said['about'])}" if "about" in said else "",
             "" if denied else reason,
             f"task {short(task)}" if task else "",
             f"{exact} task {short(cause)}" if cause else "",
             f"{exact} message {message}" if message and not cause else "",
+            f"message {short(said['message'])}"
+            if said.get("by") == API and "message" in said
+            else "",
             "(seen by the server)" if said.get("by") == SERVER else "",
         ]
 

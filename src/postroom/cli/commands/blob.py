@@ -53,21 +53,21 @@ def put(file: BinaryIO, kind: str, as_json: bool) -> None:
 
 
 @command.command("get")
-@click.argument("url")
+@click.argument("blob", metavar="URL")
 @click.option("-o", "--output", metavar="FILE", help="Where to; else to standard output.")
 @state_option()
-def get(url: str, output: str | None) -> None:
+def get(blob: str, output: str | None) -> None:
     """Fetch the content that URL names, and check that it is that."""
-    sha256_of(url)
+    sha256_of(blob)
     if output is None and sys.stdout.isatty():
         raise click.UsageError("a terminal is no place for a blob: give it a file with -o FILE")
     with connect() as client:
         if output is None:
-            _fetch(client, url, sys.stdout.buffer)
+            _fetch(client, blob, sys.stdout.buffer)
             sys.stdout.buffer.flush()
         else:
             with whole_file(Path(output)) as target:
-                _fetch(client, url, target)
+                _fetch(client, blob, target)
 
 
 @command.command("list")
@@ -105,18 +105,18 @@ def list_(limit: int, as_json: bool) -> None:
 
 
 @command.command("remove")
-@click.argument("url")
+@click.argument("blob", metavar="URL")
 @json_option
 @state_option()
-def remove(url: str, as_json: bool) -> None:
+def remove(blob: str, as_json: bool) -> None:
     """Remove the content that URL names.
 
     Who was told the URL cannot fetch it any more.
     """
     with connect() as client:
-        client.remove_blob(url)
+        client.remove_blob(blob)
     if as_json:
-        print_json({"removed": url})
+        print_json({"removed": blob})
     else:
         click.echo("removed")
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import address, block, clock, print_json
+from postroom.cli.output import address, clock, print_json
+from postroom.cli.parts import body_lines
 from postroom.cli.tasks.lines import short
 from postroom.protocol.limits import MAX_PAGE
-from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.protocol.shapes import Announcement
@@ -58,7 +58,7 @@ def _print(said: Announcement, *, as_json: bool) -> None:
         click.echo(json.dumps(said, ensure_ascii=True))
         return
     when = click.style(clock(said["at"], time.time()), dim=True)
-    subject = f"  {one_line(said['subject'])}" if said["subject"] else ""
     sender = click.style(address(said["from"]), bold=True)
-    click.echo(f"{when} {sender} {click.style(short(said['id']), dim=True)}{subject}")
-    click.echo(block("    | ", said["text"]))
+    click.echo(f"{when} {sender} {click.style(short(said['id']), dim=True)}")
+    for line in body_lines(said):
+        click.echo(line)

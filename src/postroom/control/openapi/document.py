@@ -106,14 +106,15 @@ def _describe(
     operation["operationId"] = f"{method}{path.removeprefix('/v1')}".replace("/", "_")
     operation["tags"] = [endpoint.__module__.rpartition(".")[2]]
     scope = demand.scope
-    operation["security"] = [] if scope is None else [{KEY_SCHEME: [scope.value]}]
+    named = [] if scope is None else [scope.value]
+    operation["security"] = [] if demand.open else [{KEY_SCHEME: named}]
     operation["x-postroom-scope"] = None if scope is None else scope.value
     if demand.door:
         operation["x-postroom-door"] = True
         operation["description"] += "\n\nWorkers call it through their own doors, too."
     _describe_body(operation, said)
     operation["responses"] = _answers(route, said, schemas, method) | _refusals(
-        operation, said, keyed=scope is not None
+        operation, said, keyed=not demand.open
     )
 
 

@@ -12,7 +12,7 @@ from postroom.control.described import fails
 from postroom.control.in_flight import acted_on
 from postroom.control.parameters import KeyRef, Ref
 from postroom.control.parts import Parts
-from postroom.control.principals import Caller, needs
+from postroom.control.principals import Caller, any_key
 from postroom.control.routing import Routes
 from postroom.directory.iam import NewKey, scopes_of
 from postroom.errors import Conflict, NotFound, Refused
@@ -31,7 +31,7 @@ def router(parts: Parts) -> Routes:
     iam = parts.iam
 
     @routes.get("")
-    @needs(Scope.READ)
+    @any_key
     @fails(NotFound)
     async def listing(me: Caller, agent: Ref = "", *, ended: Ended = False) -> answers.Keys:
         """The keys of the caller; all, or those of one agent, for who administers them."""
@@ -47,7 +47,7 @@ def router(parts: Parts) -> Routes:
         return {"keys": [_shown(key, agents) for key in found], "next": None}
 
     @routes.post("", status_code=201)
-    @needs(Scope.READ)
+    @any_key
     @fails(NotFound, Conflict, Refused)
     async def create(body: KeyBody, me: Caller) -> shapes.NewKey:
         """Make an API key.
@@ -66,7 +66,7 @@ def router(parts: Parts) -> Routes:
         return await told(parts, made)
 
     @routes.post("/{key}/rotate", status_code=201)
-    @needs(Scope.READ)
+    @any_key
     @fails(NotFound, Conflict, Refused)
     async def rotate(key: KeyRef, me: Caller) -> shapes.NewKey:
         """Replace a key by a new one with the same scopes.
@@ -76,7 +76,7 @@ def router(parts: Parts) -> Routes:
         return await told(parts, await iam.rotate_key(me, key))
 
     @routes.delete("/{key}")
-    @needs(Scope.READ)
+    @any_key
     @fails(NotFound, Conflict)
     async def revoke(key: KeyRef, me: Caller) -> shapes.Key:
         """Revoke a key.

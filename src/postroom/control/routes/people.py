@@ -7,7 +7,7 @@ from postroom.control.described import fails
 from postroom.control.in_flight import acted_on
 from postroom.control.parameters import AgentRef
 from postroom.control.parts import Parts
-from postroom.control.principals import Caller, needs
+from postroom.control.principals import Caller, any_key, needs
 from postroom.control.routes.keys import expiry, told
 from postroom.control.routing import Routes
 from postroom.errors import Conflict, InvalidInput, NotFound, Refused
@@ -23,7 +23,7 @@ def router(parts: Parts) -> Routes:
     iam = parts.iam
 
     @routes.get("/me")
-    @needs(Scope.READ)
+    @any_key
     async def me(me: Caller) -> shapes.Principal:
         """Show who the caller is, and what they may do."""
         return {

@@ -23,7 +23,7 @@ from postroom.store.postgres.tables import (
     quoted,
     schema_of,
 )
-from postroom.store.schema import REVISION, SHARED, metadata
+from postroom.store.schema import REVISION, SET_ASIDE, SHARED, metadata
 
 T = TypeVar("T")
 
@@ -127,7 +127,7 @@ class PostgresPlace:
         return done
 
     def _set_aside(self, connection: Connection, at: int) -> None:
-        kept = f"{self.org}~{at}"
+        kept = f"{self.org}{SET_ASIDE}{at}"
         if not _exists(connection, self.schema):
             return
         _drop_views(connection, self.schema)
