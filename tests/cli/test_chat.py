@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import pty
 import queue
@@ -289,6 +290,28 @@ def test_on_a_terminal_a_message_is_one_line_whose_state_changes_in_place(
     terminal.type("\x04")
     assert terminal.ended() == 0
     terminal.shows("[bob] hello", "[alice] unique words · answered", "[bob] the answer")
+
+
+def test_a_typed_line_sends_a_file(standin: Standin, tmp_path: Path, terminals: list[Terminal]):
+    project(standin, post(1, "before"))
+    sha256 = hashlib.sha256(b"12345").hexdigest()
+    part = {"url": f"blob:sha256:{sha256}", "mediaType": "text/csv", "filename": "sums.csv"}
+    standin.answer(f"PUT /v1/blobs/{sha256}", {"url": part["url"]}, 201)
+    sent = post(2, "", ME) | {"parts": [part], "files": [part | {"size": 5}]}
+    standin.answer("POST /v1/projects/main/posts", sent, 201)
+    (tmp_path / "sums.csv").write_bytes(b"12345")
+    terminal = Terminal("chat", "#main", "--state", str(tmp_path))
+    terminals.append(terminal)
+    terminal.shows("[bob] before", "#main>")
+    terminal.type("/file missing.csv\r")
+    before = ("[bob] before", "postroom: 'missing.csv' cannot be read: No such file or directory")
+    terminal.shows(*before, "#main>")
+    terminal.type(f"/file {tmp_path}/sums.csv \r")
+    terminal.shows(*before, "[alice]", "    file sums.csv, 5 bytes, text/csv", "#main>")
+    (call,) = standin.calls("POST /v1/projects/main/posts")
+    assert (call.body["parts"], "text" in call.body) == ([part], False)
+    terminal.type("\x04")
+    assert terminal.ended() == 0
 
 
 def test_what_arrives_does_not_land_in_the_line_being_typed_and_history_is_recalled(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from postroom.cli.content import Progress
 from tests.cli.conftest import Run, spawned
 from tests.client.standin import TASK, Standin, from_bob, post, task
 
@@ -322,6 +323,41 @@ def test_what_cannot_be_sent_is_refused_before_a_call(
     assert ended.status == 2
     assert said in ended.err
     assert standin.requests == []
+
+
+def test_a_file_is_uploaded_by_its_hash_and_named_by_the_part(
+    postroom: Run, standin: Standin, tmp_path: Path
+):
+    stored = {"url": URL, "sha256": SHA, "size": len(CONTENT)}
+    standin.answer(f"PUT /v1/blobs/{SHA}", stored, 201)
+    standin.answer("POST /v1/messages", holding(file("x")), 201)
+    path = tmp_path / "two\nlines.pdf"
+    path.write_text(CONTENT)
+
+    assert postroom("send", "@bob", "look", "--file", str(path)).status == 0
+    assert postroom("send", "@bob", "--file", str(path), "--type", "text/x-mine").status == 0
+
+    first, second = standin.calls(f"PUT /v1/blobs/{SHA}")
+    assert (first.body, first.headers["content-type"]) == (CONTENT.encode(), "application/pdf")
+    assert second.headers["content-type"] == "text/x-mine"
+    bodies = [call.body for call in standin.calls("POST /v1/messages")]
+    named = {"url": URL, "filename": "two\nlines.pdf"}
+    assert [body.get("text") for body in bodies] == ["look", None]
+    assert [body["parts"] for body in bodies] == [
+        [named | {"mediaType": "application/pdf"}],
+        [named | {"mediaType": "text/x-mine"}],
+    ]
+
+
+def test_a_long_upload_says_how_far_it_is(capsys: pytest.CaptureFixture[str]):
+    now = iter((0.0, 0.5, 1.5, 1.5, 3.0, 3.0))
+    progress = Progress("report.pdf", 4_000_000, clock=lambda: next(now))
+    for _ in range(3):
+        progress.moved(1_000_000)
+    progress.end()
+
+    # Not on a terminal: one line, since a log needs no second one.
+    assert capsys.readouterr().err == "uploading report.pdf: 2.0 MB of 4.0 MB\n"
 
 
 def test_data_subject_and_thread_go_into_the_body(postroom: Run, standin: Standin, tmp_path: Path):

@@ -123,14 +123,13 @@ class Standin:
 
             def serve(self) -> None:
                 parts = urlsplit(self.path)
-                length = int(self.headers.get("content-length") or 0)
-                content = self.rfile.read(length)
+                content = self.content()
                 request = Request(
                     self.command,
                     parts.path,
                     {k: v[0] for k, v in parse_qs(parts.query).items()},
                     {k.lower(): v for k, v in self.headers.items()},
-                    json.loads(content) if content else None,
+                    content if self.command == "PUT" else json.loads(content) if content else None,
                 )
                 with standin._came:
                     standin.requests.append(request)
@@ -146,7 +145,17 @@ class Standin:
                 else:
                     self.reply(standin.take(self.command, parts.path))
 
-            do_GET = do_POST = do_DELETE = serve  # noqa: N815
+            do_GET = do_POST = do_PUT = do_DELETE = serve  # noqa: N815
+
+            def content(self) -> bytes:
+                if self.headers.get("transfer-encoding") != "chunked":
+                    return self.rfile.read(int(self.headers.get("content-length") or 0))
+                pieces = []
+                while size := int(self.rfile.readline(), 16):
+                    pieces.append(self.rfile.read(size))
+                    self.rfile.readline()
+                self.rfile.readline()
+                return b"".join(pieces)
 
             def reply(self, answer: Answer) -> None:
                 if answer.cut:

@@ -261,6 +261,12 @@ async def test_a_search_is_read_page_by_page(desk: Desk):
     assert texts(await desk.office.search(limit=3, before=first[-1].seq)) == ["The"]
 
 
+async def test_a_search_that_no_database_answers_is_refused(desk: Desk):
+    for text, thread in (("a\0b", ""), ("", "\0")):
+        with pytest.raises(InvalidInput, match="no NUL"):
+            await desk.office.search(text, thread=thread)
+
+
 async def test_a_search_for_too_many_words_is_refused(desk: Desk):
     with pytest.raises(InvalidInput, match="at most 16 words"):
         await desk.office.search("a " * 17)

@@ -60,7 +60,12 @@ def content_options(command: Decorated) -> Decorated:
         help="Media type of the file; by its name if not given.",
     )
     files = click.option(
-        "--file", "files", multiple=True, metavar="PATH", help="A file to send; repeatable."
+        "--file",
+        "files",
+        multiple=True,
+        metavar="PATH",
+        type=click.Path(dir_okay=False, allow_dash=True),
+        help="A file to send; repeatable.",
     )
     return files(kind(data(command)))
 

@@ -20,7 +20,6 @@ from postroom.errors import Conflict, EnvironmentFault
 from postroom.protocol.parts import (
     DATA,
     FILE,
-    MAX_FILE_NAME,
     TEXT,
     bytes_of,
     file_name,
@@ -131,7 +130,7 @@ class Saver:
 
 def _named(called: str, part: Part) -> str:
     """A name for a part that has none."""
-    stem = file_name(called)[: MAX_FILE_NAME // 2] or kind_of(part) or "part"
+    stem = file_name(called) or kind_of(part) or "part"
     kind = media_type_of(part)
     end = ".json" if kind_of(part) != FILE else (mimetypes.guess_extension(kind) or "")
     return stem if stem.endswith(end) else f"{stem}{end}"

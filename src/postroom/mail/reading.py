@@ -110,6 +110,8 @@ class MailReader:
         words = text.split()
         if len(words) > MAX_WORDS:
             raise InvalidInput(f"a search has at most {MAX_WORDS} words")
+        if "\0" in f"{text}{thread}":  # PostgreSQL takes no such text
+            raise InvalidInput("a search has no NUL characters")
         await self.catch_up()
         parties = {uid for uid in (other, seer) if uid}
 
