@@ -212,8 +212,7 @@ def arrived(room: PostRoom, place: Place, nick: str) -> Elsewhere:
 
 def made(room: PostRoom, nick: str) -> dict[str, str]:
     """The key of a new person."""
-    with room.client() as client:
-        return client._post("/v1/people", {"nick": nick})["key"]
+    return room.json("people", "add", nick)["key"]
 
 
 def login(room: PostRoom, somebody: Elsewhere, key: str) -> None:
@@ -294,8 +293,7 @@ def test_a_revoked_key_is_dead_on_the_next_call(
 ) -> None:
     carl = arrived(open_room, place, "carl")
     carl.run("inbox")
-    with open_room.client() as client:
-        client.transport.call("DELETE", f"/v1/keys/{carl.key_id}")
+    open_room.run("keys", "revoke", carl.key_id)
 
     carl.run("inbox", status=6)
     people[0].run("inbox")
