@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -40,11 +41,15 @@ TYPED = {
 HERE = {"192.0.2.7": "127.0.0.2"}
 """Addresses of the reader's machine, and what stands for them here."""
 
+URL = "http://127.0.0.1:4280"
+"""The API, on a machine where nobody else has the usual port."""
+
 SHOWN = {
     'postroom send @echo "are you there?" --wait answered': "you said: ",
     'postroom delegate @helper "How many words are these?" --wait': "counted",
     'postroom delegate @reviewer "Review $PWD/examples" --wait': "Reviewed ",
     "postroom task list --all": "completed",
+    'postroom delegate @counter "one two three" --wait': "3 words",
 }
 """What some commands must print, so that the page proves more than exit statuses."""
 
@@ -93,6 +98,9 @@ def follow(reader: Shell, words: str) -> None:
     command = words
     for there, here in HERE.items():
         command = command.replace(there, here)
+    if URL in command:
+        running = reader.run("cat ~/.local/state/postroom/server.json")
+        command = command.replace(URL, json.loads(running)["url"])
     if words in WATCHED:
         reader.watch(command, WATCHED[words])
         return
