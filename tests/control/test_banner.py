@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from postroom.control.banner import notes, own_addresses
+from postroom.control import up
+from postroom.control.banner import login_commands, notes, own_addresses
 from postroom.control.endpoints import plan
 from postroom.identity.certificates import Certificate
 from postroom.settings import Settings
@@ -54,6 +55,37 @@ def test_the_certificate_of_somebody_else_needs_a_name_and_no_address():
     assert not told("box.example.org", addresses=("192.0.2.7",), local=False)
     (note,) = told("localhost", addresses=("192.0.2.7",), local=False)
     assert "a certificate that does" in note
+
+
+def test_others_are_told_the_public_names_and_what_they_type(tmp_path: Path):
+    public = ("https://box.example", "https://box.example:8443")
+    settings = Settings(state=tmp_path, memory=True, public_urls=public)
+    room: Any = object.__new__(up._PostRoom)
+    room._endpoints, room._certificate = plan(settings), None
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        urls = room._urls(listener, None, None)
+
+    assert urls == (f"http://127.0.0.1:{listener_port(urls)}", *public)
+    # A proxy shows a certificate of its own: no fingerprint of ours is told.
+    keeper: Any = Authority("ab" * 32)
+    assert list(login_commands(settings, urls[1:], keeper)) == [
+        f"postroom login {url}" for url in public
+    ]
+    own = Settings(state=tmp_path, memory=True)
+    assert list(login_commands(own, ("https://192.0.2.7:4281", "tls://192.0.2.7"), keeper)) == [
+        f"postroom login https://192.0.2.7:4281 --fingerprint {'ab' * 32}"
+    ]
+
+
+def listener_port(urls: tuple[str, ...]) -> str:
+    return urls[0].rpartition(":")[2]
+
+
+@dataclass
+class Authority:
+    """What `login_commands` asks of a CertificateKeeper."""
+
+    authority: str
 
 
 def test_doubts_about_the_bus_are_told():

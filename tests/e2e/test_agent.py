@@ -277,6 +277,25 @@ async def test_a_task_that_a_run_had_begun_is_done_by_the_next(shared: PostRoom)
             serving.cancel()
 
 
+async def test_who_administers_registers_agents_that_are_found_by_their_skill_and_announce(
+    shared: PostRoom,
+) -> None:
+    server = shared.server
+    card = {
+        "description": "Tells the weather.",
+        "skills": [{"id": "weather", "name": "weather", "description": "Tells.", "tags": ["sky"]}],
+    }
+    async with soon(), Agent(server["url"], server["token"]) as owner:
+        key = await owner.register("uma", card=card)
+        async with Agent(server["url"], key) as uma:
+            await uma.announce("rain at noon")
+            with pytest.raises(Forbidden):
+                await uma.register("vera")
+        assert [found["nick"] for found in await owner.agents(skill="weather")] == ["uma"]
+
+    assert "rain at noon" in shared.run("outbox", "@uma")
+
+
 @pytest.mark.slow
 async def test_an_agent_outlives_a_restart_of_its_post_room(room: PostRoom) -> None:
     room.up()

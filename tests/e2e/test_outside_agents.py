@@ -72,6 +72,7 @@ def outsider(room: PostRoom) -> Generator[Otto]:
 
 @pytest.mark.requirement("outside-takes-tasks")
 @pytest.mark.requirement("inbox-confirmed-only")
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_an_agent_elsewhere_works_for_a_worker_and_across_a_kill_of_the_control_plane(
     room: PostRoom,

@@ -76,6 +76,23 @@ async def test_a_terminated_message_is_dead_with_the_reason_and_a_letter(
         assert dead.attempts == 1
 
 
+@pytest.mark.requirement("sidecar-whole-messages")
+async def test_a_message_that_its_recipient_does_not_take_is_dead_with_the_recipient_s_words(
+    tmp_path: Path,
+):
+    async def refuse(delivery: Delivery) -> None:
+        await delivery.term("refused: takes text/plain only")
+
+    async with running_desk(tmp_path) as desk, running(desk.mover.run()):
+        maria, bob = await desk.person(), await desk.worker("bob")
+        sent = await desk.office.send(maria.uid, "@bob", "hello")
+        subscription = await bob.bus.consume("INBOX", bob.uid, refuse)
+        dead = await desk.mail(sent.id, State.DEAD)
+        await subscription.close()
+
+    assert dead.reason == "refused: takes text/plain only"
+
+
 @pytest.mark.requirement("mail-deadletter-moved")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_message_whose_recipient_died_each_time_is_found_by_poking_its_consumer(

@@ -69,6 +69,9 @@ async def test_an_agent_that_ends_with_0_is_not_restarted_and_nothing_more_is_pu
 ):
     async with home.sidecar("next(lines())"):
         await home.state(WorkerState.EXITED)
+        async with asyncio.timeout(PATIENCE):
+            while "its records wait in the log" not in home.log():  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
         await home.write("later")
 
         await home.pending("INBOX", (1, 0))

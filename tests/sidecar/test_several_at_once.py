@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import InvalidTemplate
-from postroom.protocol.template import MAX_WINDOW, parse_template
+from postroom.protocol.limits import MAX_WINDOW
+from postroom.protocol.template import parse_template
 from postroom_a2a.messages import text_of
 from postroom_a2a.task_state import TaskState
 from tests.sidecar.test_kill import stored

@@ -118,12 +118,16 @@ async def test_a_killed_sidecar_leaves_its_task_to_the_next_one(home: WorkerRig)
 async def test_an_agent_is_told_to_stop(home: WorkerRig) -> None:
     program = """
     for line in lines():
+        if line["type"] == "task":
+            say(type="post", text="at it")
         if line["type"] == "cancel":
             say(type="canceled", text="stopped because " + line["reason"])
     """
     async with home.sidecar(program):
         task = await home.request("for ever")
-        await home.task(task, TaskState.WORKING)
+        await home.tap.until(
+            home.posts
+        )  # a cancel that comes before would end it without the program
 
         await home.overtake(Cancel(task, "it is late"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import Conflict, EnvironmentFault, StateUnwritable, StoreLocked
+from postroom.store.blobs import EVERYBODY, BlobRow
 from postroom.store.database import CHECKPOINT, Database, Store
+from postroom.store.messages import MessageRow
 from postroom.store.migrate import migrate
 from postroom.store.sqlite import SQLitePlace
 
@@ -116,6 +119,34 @@ async def test_who_waits_for_accounts_holds_up_no_fold(tmp_path: Path):
             assert not writing.done()
             other.execute("ROLLBACK")
         await writing
+
+
+@pytest.mark.requirement("store-contract-kept")
+async def test_what_is_lost_between_the_files_of_a_commit_is_folded_again(tmp_path: Path):
+    """The projection comes last: here its log may not grow, after the blobs' part is on disk."""
+    blob = BlobRow("a" * 64, 1, "", 1.0, 1.0)
+    row = MessageRow(1, "m", "s", "r", "long" * 500_000, "{}", 1.0, 1.0, 1.0)
+
+    def fold_both(store: Store) -> None:
+        store.blobs.pass_on([blob.sha256], "s", "r")
+        assert store.messages.insert_message(row)
+
+    def both(store: Store) -> tuple[int, bool]:
+        readers = store.session.driver.execute("SELECT count(*) FROM blob_readers").fetchone()[0]
+        return readers, store.messages.message_at(1) is not None
+
+    async with opened(tmp_path / "a.db") as database:
+        await database.write(lambda store: store.blobs.store_blob(blob, EVERYBODY))
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, before[1]))
+        try:
+            with pytest.raises(StateUnwritable):
+                await database.fold(fold_both)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert await database.read(both) == (2, False)
+        await database.fold(fold_both)
+        assert await database.read(both) == (2, True)
 
 
 async def test_a_broken_foreign_key_is_refused(tmp_path: Path):

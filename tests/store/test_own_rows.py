@@ -27,6 +27,7 @@ from postroom.store.session import upsert
 from postroom.store.sqlite import SQLitePlace
 from postroom.store.store import Store
 from postroom.store.workers import WorkerRecord
+from tests.postgres import PostgresServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("store-orgs-apart")]
 
@@ -37,11 +38,20 @@ Installation = Callable[[str], Place]
 """Gives the place of an organisation."""
 
 
+@pytest.fixture(scope="module")
+def database_url(postgres: PostgresServer) -> str:
+    return postgres.new_database()
+
+
 @pytest.fixture(params=["file", "memory", "postgres"])
 def installation(request: pytest.FixtureRequest, tmp_path: Path) -> Installation:
     if request.param == "postgres":
-        address = Address.parse(request.getfixturevalue("postgres").new_database())
-        return lambda org: PostgresPlace(address, org)
+        url, server = (request.getfixturevalue(name) for name in ("database_url", "postgres"))
+        if server.sql("SELECT 1 FROM pg_namespace WHERE nspname = 'identity'", url=url):
+            for table in reversed(ACCOUNTS):
+                server.sql(f"DELETE FROM identity.{table.name}", url=url)
+            server.sql("DELETE FROM identity.orgs WHERE org LIKE '%~%'", url=url)
+        return lambda org: PostgresPlace(Address.parse(url), org)
     if request.param == "memory":
         name = uuid4().hex
         return lambda org: SQLitePlace(None, org=org, installation=name)

@@ -27,11 +27,13 @@ class TaskState(StrEnum):
     @property
     def a2a(self) -> str:
         """The state's name in A2A 1.0 JSON."""
-        return "TASK_STATE_" + self.value.upper().replace("-", "_")
+        return _A2A[self]
 
     @classmethod
     def from_a2a(cls, name: object) -> TaskState:
         """The state with that A2A 1.0 name."""
+        if isinstance(name, str) and (known := _BY_A2A.get(name)) is not None:
+            return known  # a task is asked for its state many times
         if not isinstance(name, str) or not name.startswith("TASK_STATE_"):
             raise ValueError(f"{name!r} is not a state of a task")
         return cls(name.removeprefix("TASK_STATE_").lower().replace("_", "-"))
@@ -46,6 +48,9 @@ class TaskState(StrEnum):
         """Whether the task waits for an answer."""
         return self in INTERRUPTED
 
+
+_A2A = {state: "TASK_STATE_" + state.value.upper().replace("-", "_") for state in TaskState}
+_BY_A2A = {name: state for state, name in _A2A.items()}
 
 TERMINAL = frozenset(
     {TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED}

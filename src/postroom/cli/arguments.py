@@ -39,7 +39,7 @@ def _read_input() -> str:
     if len(content) > MAX_ENVELOPE_BYTES:
         raise MessageTooLarge(
             f"the text is over the limit of {MAX_ENVELOPE_BYTES} bytes",
-            remedy="put large content into a file and name the file",
+            remedy="put large content into a file, and send that with --file PATH",
         )
     return content.decode(errors="replace").rstrip("\n")
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -194,6 +194,27 @@ class Agent:
         parts = await said(self.transport, what)
         await self._keyed("/v1/announcements", {"parts": parts, "key": key or new_key()})
 
+    async def agents(self, *, skill: str = "") -> list[dict[str, Any]]:
+        """Who has an address here, with their Agent Cards; only those who have `skill`, if one is named."""
+        query = {"skill": skill} if skill else None
+        return (await self.transport.call("GET", "/v1/agents", params=query))["agents"]
+
+    async def register(
+        self, nick: str, *, card: Mapping[str, Any] | None = None, kind: str = "external"
+    ) -> str:
+        """Give another agent an address and an inbox here; returns its key, which nobody is shown again.
+
+        Args:
+            card: what its Agent Card says of it: description, skills.
+            kind: `external`, or `service` for a program of this organisation.
+
+        Raises:
+            Forbidden: this agent's key does not have the scope `admin`.
+        """
+        body = {"nick": nick, "kind": kind, "card": card, "scopes": []}
+        made = await self.transport.call("POST", "/v1/agents", json=body)
+        return str(made["key"]["key"])
+
     async def post(self, path: str, body: dict[str, Any], *, extra_time: float = 0.0) -> Any:
         """The answer to a call of the API that may be repeated."""
         return await self.transport.call(
@@ -226,9 +247,9 @@ class Agent:
         handed, self._handed = self._handed, ""
         if handed:
             await self.surely(lambda: self.acknowledge(handed, "seen"))
-        if self._reading is None:
+        if self._reading is None or self._reading.done():
             self._reading = self._start(self._read_mails())
-        if self._handler is not None and self._serving is None:
+        if self._handler is not None and (self._serving is None or self._serving.done()):
             self._serving = self._start(self.serve(self._handler))
         found = await self._mails.get()
         if isinstance(found, BaseException):

@@ -71,6 +71,7 @@ class Inboxes:
 
     async def newest(self, reader: str, *, unread: bool = False, limit: int = PAGE) -> list[Mail]:
         """The newest messages to `reader`, oldest first: a look at them, by which nothing is given."""
+        await self._office.catch_up()
         found = await self._read(
             lambda store: store.messages.inbox(reader, unread=unread, limit=limit)
         )
@@ -84,12 +85,14 @@ class Inboxes:
         unread: bool = False,
         limit: int = PAGE,
         wait: float = 0.0,
+        follows: bool = False,
     ) -> list[Mail]:
         """Give `reader` its first messages past sequence `after`, oldest first.
 
         Args:
             unread: only those that it has not seen and still can; else all.
             wait: seconds to wait for the first one, if there is none.
+            follows: the caller comes again when something was folded, so nothing on its way is waited for.
 
         Raises:
             Refused: too many callers wait.
@@ -103,6 +106,8 @@ class Inboxes:
         def came(change: Change) -> bool:
             return change.kind == "mail" and change.recipient == reader
 
+        if not (wait or follows):
+            await self._office.catch_up()
         with (
             self._callers.waiting(reader),
             self._changes.listen(of_agent(reader), limit=1, only=came) as listener,
@@ -151,8 +156,6 @@ class Inboxes:
     async def _read(
         self, find: Callable[[Store], list[MessageRow]]
     ) -> list[tuple[Mail, MessageRow]]:
-        await self._office.catch_up()
-
         def read(store: Store) -> list[tuple[Mail, MessageRow]]:
             rows = find(store)
             return list(zip(views.mails(store, rows), rows, strict=True))

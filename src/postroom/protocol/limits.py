@@ -126,6 +126,9 @@ MAX_STATUS = 200
 MAX_TEMPLATE_BYTES = 64 * _KIB
 """Bytes of a template."""
 
+MAX_WINDOW = 8
+"""Messages of a worker's window: after a crash each of them comes again, alone."""
+
 MAX_FILES_BYTES = 4 * _MIB
 """Bytes of all files of a template together: they travel in one request; mount what is larger."""
 

@@ -24,7 +24,7 @@ from typing import Any
 from postroom.errors import InvalidTemplate
 from postroom.protocol.egress import AllowList
 from postroom.protocol.ids import NAME, check_name, check_nick
-from postroom.protocol.limits import MAX_TEMPLATE_BYTES
+from postroom.protocol.limits import MAX_TEMPLATE_BYTES, MAX_WINDOW
 
 ADAPTERS = ("jsonl", "text")
 CONFIRMATIONS = ("explicit", "read")
@@ -38,9 +38,6 @@ EGRESS_PLACE = "${POSTROOM_EGRESS}"
 
 PATIENCE = 60
 """Seconds that a delivered message may stay unconfirmed before the agent gets further ones."""
-
-MAX_WINDOW = 8
-"""Messages that an agent may work on at a time: after a crash each of them comes again, alone."""
 
 PARAMETER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")

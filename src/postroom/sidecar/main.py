@@ -191,6 +191,7 @@ class SidecarProcess:
                 # The agent will not run again: pull no more, so that its records wait in the log. Only the priority
                 # lane stays open, for cancels.
                 await asyncio.gather(*(pull.close() for pull in pulls[1:]))
+                _log.info("the agent runs no more: its records wait in the log")
                 await self._stop.wait()
             await _drain(sidecar, pulls, agent)
             for task in background:

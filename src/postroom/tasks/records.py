@@ -207,7 +207,7 @@ class TaskRecord:
         if len(snapshot) > MAX_TASK_BYTES:
             raise MessageTooLarge(
                 f"the task would have {len(snapshot)} bytes, the limit is {MAX_TASK_BYTES}",
-                remedy="put large content into a file and name the file",
+                remedy="put large content into a file, and send that with --file PATH",
             )
         parts = {b"task": snapshot, b"event": event, b"answer": answer}
         said = b"".join(b',"%s":%s' % part for part in parts.items() if part[1])

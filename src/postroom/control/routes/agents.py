@@ -70,7 +70,7 @@ def router(parts: Parts) -> Routes:
     async def remove(ref: AgentRef, me: Caller) -> shapes.Me:
         """Remove an agent that Postroom does not run.
 
-        Its keys are revoked, and what waits for it becomes dead letters.
+        Its keys are revoked, its tasks fail, and what waits for it becomes dead letters.
         """
         agent = await outside.resolve(ref)
         await parts.iam.retire(me, agent.uid)

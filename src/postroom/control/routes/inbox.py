@@ -69,7 +69,7 @@ def router(parts: Parts) -> Routes:
         """
 
         async def read(past: int) -> list[Mail]:
-            return await inboxes.past(me.uid, past, unread=True, limit=sse.PAGE)
+            return await inboxes.past(me.uid, past, unread=True, limit=sse.PAGE, follows=True)
 
         async def events() -> AsyncGenerator[str]:
             found = sse.follow(parts.changes, [of_agent(me.uid)], "mail", after, read)
