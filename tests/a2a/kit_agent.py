@@ -47,18 +47,18 @@ def say(**line: Any) -> None:
 
 
 def message_id(task: str) -> str:
-    """The `messageId` of a task's request."""
+    """The `messageId` of what was said of a task last: its request, or an answer."""
     call = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task}}
     headers = {"Content-Type": "application/json", "A2A-Version": "1.0"}
     url = f"{os.environ['POSTROOM_API']}/a2a"
     asked = urllib.request.Request(url, json.dumps(call).encode(), headers)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(asked, timeout=20) as answer:
-        return json.load(answer)["result"]["history"][0]["messageId"]
+        return json.load(answer)["result"]["history"][-1]["messageId"]
 
 
 def work(task: str) -> None:
-    """Do one task."""
+    """Do one task, or what comes after an answer."""
     name = message_id(task)
     if name.startswith("tck-input-required"):
         say(type="input_required", task=task, text="More?")
@@ -80,6 +80,11 @@ def work(task: str) -> None:
     say(type="complete", task=task, text="Hello from TCK")
 
 
+def begin(task: str) -> None:
+    """Do one task, or go on with it, beside the reading of lines."""
+    threading.Thread(target=work, args=(task,), daemon=True).start()
+
+
 def main() -> None:
     """Read lines until the end."""
     for line in map(json.loads, sys.stdin):
@@ -87,9 +92,9 @@ def main() -> None:
             case "hello":
                 Path("api").write_text(line["api"], encoding="utf-8")
             case "task":
-                threading.Thread(target=work, args=(line["id"],), daemon=True).start()
+                begin(line["id"])
             case "input":
-                say(type="complete", task=line["task"], text="thanks")
+                begin(line["task"])
             case "cancel":
                 say(type="canceled", task=line["task"])
 
