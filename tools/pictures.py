@@ -121,7 +121,7 @@ MESSAGE = (
         COMMAND,
         "answer",
         "The request that waited ends. The command prints the answer, and only then marks it as seen.",
-        ("mail/office.py", "cli/waiting.py"),
+        ("mail/reading.py", "cli/waiting.py"),
     ),
 )
 """`postroom send @nick TEXT --wait answered`."""
