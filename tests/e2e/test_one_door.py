@@ -166,6 +166,7 @@ def test_the_log_explains_each_act_of_a_worker_and_tells_no_content(
 
 
 def _acts(room: PostRoom, nick: str, *options: str) -> list[dict[str, Any]]:
-    """What the log says of a worker, oldest first."""
+    """What the log says that a worker did at its door, oldest first."""
     said = room.run("audit", "--json", "--worker", f"@{nick}", *options)
-    return [json.loads(line) for line in said.splitlines()]
+    records = [json.loads(line) for line in said.splitlines()]
+    return [record for record in records if record["by"] != "api"]

@@ -19,6 +19,7 @@ import pytest
 from postroom.client.http import Client
 from postroom.errors import ProtocolViolation
 from postroom.identity.certfolder import CertificateFolder
+from postroom_a2a.times import parse_time
 from tests.e2e.conftest import DEADLINE, EXAMPLES, PostRoom, running_room, until
 
 ECHO = str(EXAMPLES / "echo.toml")
@@ -233,7 +234,9 @@ def test_tls_status_tells_whom_certificates_stand_for_and_when_they_end(room: Po
     assert certificate["state"] == "valid"
     assert len(certificate["fingerprint"]) == 64
 
-    CertificateFolder(room.state / "tls").renew(now=certificate["not_before"] - 100 * 86400)
+    CertificateFolder(room.state / "tls").renew(
+        now=parse_time(certificate["not_before"]) - 100 * 86400
+    )
     assert "expired" in room.run("tls", "status", status=10)
 
 
