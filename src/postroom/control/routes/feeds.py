@@ -131,7 +131,7 @@ def _chat_events(parts: Parts, me: Principal, other: str, after: int) -> AsyncIt
 
     async def show(change: Change) -> tuple[str, Mail] | None:
         try:
-            return "receipt", await parts.office.get(change.id)
+            return "receipt", await parts.office.get(change.id, me.uid)
         except PostroomError:
             return None  # the message was deleted since
 
