@@ -115,11 +115,11 @@ class RepeatedTests:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """`-n auto`: half of the time a test waits for servers and processes, so two cores have work for five."""
+    """`-n auto`: half of the time a test waits for servers and processes, so two cores have work for six."""
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
-    return min(2 * cores + 1, cores + 4)
+    return min(2 * cores + 2, cores + 4)
 
 
 @pytest.hookimpl(wrapper=True)

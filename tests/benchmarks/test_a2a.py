@@ -125,7 +125,7 @@ async def test_a_turn_stops_at_its_limit_and_tells_when_the_first_event_came() -
     "name",
     [
         "raw-nats",
-        "jsonrpc-bare-sdk",
+        pytest.param("jsonrpc-bare-sdk", marks=pytest.mark.slow),
         pytest.param("raw-jetstream", marks=pytest.mark.slow),
         pytest.param("rest-trivial", marks=pytest.mark.slow),
     ],

@@ -16,12 +16,13 @@ from tests.e2e.processes import living
 from tools.transcript import outline, shorten, shown
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("demo-task-completed")
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     "files, told",
     [
-        pytest.param({}, "There is no Python file in", marks=pytest.mark.slow),
+        ({}, "There is no Python file in"),
         ({"a/bad.py": "def f(:\n", "b.py": ""}, "files: 2, lines: 1. Found syntax errors: 1."),
     ],
     ids=["empty folder", "syntax error"],

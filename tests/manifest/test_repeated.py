@@ -24,15 +24,17 @@ def test_it(number):
 """
 
 
-@pytest.mark.parametrize("times, status", [(3, 0), (4, 1)])
-def test_a_few_tests_may_fail_once_and_are_named(tmp_path: Path, times: int, status: int):
+@pytest.mark.parametrize("times, status, workers", [(3, 0, "0"), (4, 1, "1")])
+def test_a_few_tests_may_fail_once_and_are_named(
+    tmp_path: Path, times: int, status: int, workers: str
+):
     shutil.copy(CONFTEST, tmp_path / "conftest.py")
     (tmp_path / "test_once.py").write_text(TEST.format(times=times), encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     outer = ("CI", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER")
 
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "1", "--reruns", "1"],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", workers, "--reruns", "1"],
         cwd=tmp_path,
         env={name: value for name, value in os.environ.items() if name not in outer},
         capture_output=True,
