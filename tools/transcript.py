@@ -18,7 +18,7 @@ END = "```\n"
 WIDTH = 132
 """Columns of the page's block; longer lines end with `…`."""
 
-_FOUND = re.compile(r"(#demo \[lead\] @reviewer found|artifact findings|\| ).*")
+_FOUND = re.compile(r"(#demo \[lead\] @reviewer found|artifact findings|working: reading|\| ).*")
 _CHANGING = re.compile(r"\b[0-9a-f]{32}\b|\b[0-9a-f]{8}\b|\d[\d.:]*")
 _TAKEN = 3
 """Lines of a run of findings that are shown."""
@@ -42,13 +42,23 @@ def shorten(printed: str) -> str:
 
 
 def outline(text: str) -> list[str]:
-    """The lines of a transcript with numbers, ids, columns' widths and findings taken out, each only once in a row."""
+    """The lines of a transcript with numbers, ids, columns' widths and findings taken out, each only once in a row.
+
+    How often a reviewer says how far it is depends on the machine, so what begins so counts once for each command.
+    """
     outlines: list[str] = []
+    told: set[str] = set()
     for line in text.splitlines():
+        if line.startswith("$ "):
+            told.clear()
         plain = _FOUND.sub(r"\1 …", line.rstrip("…"))
+        counted = plain.endswith(" …")
         plain = " ".join(_CHANGING.sub("0", plain).split())[:60]
-        if plain != "…" and plain not in outlines[-1:]:
-            outlines.append(plain)
+        if plain == "…" or plain in outlines[-1:] or plain in told:
+            continue
+        if counted:
+            told.add(plain)
+        outlines.append(plain)
     return outlines
 
 
