@@ -26,6 +26,7 @@ def alerts(room: PostRoom, *options: str) -> list[dict[str, Any]]:
     return room.json("alerts", *options)["alerts"]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("alerts-cause-once")
 def test_an_alert_goes_when_its_worker_runs_again_or_it_is_cleared_also_over_a_restart(
     room: PostRoom,

@@ -92,6 +92,7 @@ def spawned(room: PostRoom, name: str, program: str) -> Path:
     return room.state / "workers" / room.worker(name)["uid"] / "workspace"
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("blob-artifact-reference")
 @pytest.mark.timeout(120)
 def test_a_large_artifact_reaches_another_worker_and_the_person_and_no_memory(room: PostRoom):

@@ -30,6 +30,7 @@ files = ["counter.py"]
 MESSAGES = 40
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("all-kills-counted")
 def test_a_worker_killed_while_messages_arrive_catches_up_without_second_effects(
     room: PostRoom,

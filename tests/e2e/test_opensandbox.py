@@ -91,6 +91,7 @@ def card_of(room: PostRoom, nick: str) -> dict[str, Any]:
     return answer.json()
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("opensandbox-lifecycle")
 def test_a_worker_answers_from_a_container_and_leaves_nothing_behind(
     room: PostRoom, server: Server

@@ -37,6 +37,7 @@ def usual_ports_taken() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("settings-survive-restart")
 def test_what_was_set_holds_for_each_start_and_a_broken_file_keeps_nobody_from_the_end(
     room: PostRoom,
