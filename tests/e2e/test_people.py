@@ -54,6 +54,7 @@ def test_people_with_keys_over_two_starts_and_two_organisations(room: PostRoom) 
     assert "hello" in room.run("inbox")
     shown = as_ann(room, "status")
     assert (shown.returncode, "@ann" in shown.stdout) == (0, True), shown.stderr
+    assert "workers: not shown to you" in shown.stdout
     refused = as_ann(room, "spawn", "x.toml")
     assert refused.returncode != 0
     replaced = as_ann(room, "keys", "rotate")

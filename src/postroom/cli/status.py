@@ -57,7 +57,11 @@ def status_lines(status: Status, now: float, *, width: int | None, wide: bool = 
         count = str(status["deadletters"])
         lines.append(_labelled("dead letters", f"{count} (postroom deadletters list)", width))
     if not status["workers"]:
-        return [*lines, fitted("no workers (postroom spawn TEMPLATE)", width)]
+        # Who does not operate is told neither the process nor the workers.
+        hidden = "pid" not in status["server"]
+        none = "workers: not shown to you" if hidden else "no workers"
+        how = "postroom agents shows who is there" if hidden else "postroom spawn TEMPLATE"
+        return [*lines, fitted(f"{none} ({how})", width)]
     return lines + _workers(status["workers"], now, width, wide=wide)
 
 
