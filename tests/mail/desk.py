@@ -28,6 +28,7 @@ from postroom.mail.views import Mail
 from postroom.projection.changes import Changes
 from postroom.projection.fold import Fold
 from postroom.projection.rules import together
+from postroom.projection.submit import Submitter
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE
@@ -88,8 +89,9 @@ class Desk:
         self.directory = Directory(self.database)
         self.clerk = Clerk(self.bus, self.database)
         self.fold = self.new_fold()
-        self.office = PostOffice(self.bus, self.admin, self.database, self.changes)
-        self.outbox = Outbox(self.bus, self.admin, self.database, self.changes)
+        self.submitter = Submitter(self.bus, self.admin)
+        self.office = PostOffice(self.submitter, self.database, self.changes)
+        self.outbox = Outbox(self.submitter, self.database, self.changes)
         self.callers = Callers(self.database, self.directory)
         self.inboxes = self.new_inboxes()
         self.alerts = AlertService(self.bus, self.admin, self.database, self.changes)

@@ -190,7 +190,7 @@ async def test_an_id_that_somebody_used_first_is_left_and_an_alert_raised(desk: 
     taken = message_id(secret, bob.uid, key or "guessed")
     await mallory.store(mallory.uid, b"squat", taken)
     keys = iter(["guessed", "fresh"])
-    desk.office._new_key = lambda: next(keys)
+    desk.submitter._new_key = lambda: next(keys)
 
     sent = await desk.office.send(maria.uid, "@bob", "hello", key=key)
 
@@ -290,7 +290,7 @@ class SilentOnce:
 @pytest.mark.requirement("mail-key-once")
 async def test_a_lost_answer_of_the_log_makes_no_second_message_and_no_alert(desk: Desk):
     maria, _ = await desk.person(), await desk.worker("bob")
-    desk.office._bus = SilentOnce(desk.bus)  # ty: ignore[invalid-assignment]
+    desk.submitter._bus = SilentOnce(desk.bus)  # ty: ignore[invalid-assignment]
     sent = await desk.office.send(maria.uid, "@bob", "hello")
     assert (sent.seq, await desk.admin.last_sequence("INBOX")) == (1, 1)
     assert await desk.admin.last_sequence("ALERTS") == 0

@@ -40,7 +40,7 @@ from postroom.projection.pruning import Pruner
 from postroom.projection.rebuild import catch_up
 from postroom.projection.retention import Retention
 from postroom.projection.rules import together
-from postroom.projection.submit import append_alert
+from postroom.projection.submit import Submitter, append_alert
 from postroom.protocol.ids import CONTROL_PLANE, NAME, UID
 from postroom.protocol.streams import BY_NAME
 from postroom.settings import Settings
@@ -96,6 +96,7 @@ class Base:
     owner: Agent
     changes: Changes
     takers: Takers
+    submitter: Submitter
     office: PostOffice
     outbox: Outbox
     inboxes: Inboxes
@@ -166,7 +167,8 @@ async def open_base(
     await fold.ready(FOLD_DEADLINE)
     space = _space(settings)
     takers = Takers()
-    office = PostOffice(bus, admin, database, changes, org=trust.org, space=space, takers=takers)
+    submitter = Submitter(bus, admin, space=space)
+    office = PostOffice(submitter, database, changes, org=trust.org, takers=takers)
     callers = await _callers(database, directory, background, stack)
     inboxes = Inboxes(bus, database, changes, office, callers)
     await inboxes.open()
@@ -182,7 +184,8 @@ async def open_base(
         owner=await _owner(directory),
         changes=changes,
         takers=takers,
-        outbox=Outbox(bus, admin, database, changes, space=space),
+        submitter=submitter,
+        outbox=Outbox(submitter, database, changes),
         office=office,
         inboxes=inboxes,
         deadletters=DeadLetterService(bus, database, changes),

@@ -173,7 +173,7 @@ async def _open_parts(
     base.background.start(watch_bus(base.bus, base.changes), "outages")
     base.background.start(registry.run(), "registry")
     base.takers.cards = cards
-    requests = Requests(base.bus, base.admin, base.database, space=base.space, takers=base.takers)
+    requests = Requests(base.submitter, base.database, takers=base.takers)
     tasks = OrgTaskService(
         base.bus,
         base.database,

@@ -5,13 +5,11 @@ Agents in sandboxes do not call it: their sidecars publish on the bus, and the f
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import replace
 
-from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.directory.agents import resolve
 from postroom.directory.input_modes import Takers, check_files
 from postroom.errors import InvalidInput
@@ -23,7 +21,7 @@ from postroom.projection.changes import (
     Changes,
     of_message,
 )
-from postroom.projection.submit import Author, Submission, author_of, submit
+from postroom.projection.submit import Submitter, author_of
 from postroom.protocol import subjects
 from postroom.protocol.content import Content, content, subject_of
 from postroom.protocol.envelope import Envelope
@@ -42,30 +40,23 @@ class PostOffice(MailReader):
     """Send, read and wait, in the name of an agent that the caller has authenticated.
 
     Args:
-        space: asked before anything is written; raises `StateUnwritable` while the disk is full.
         takers: asked whether a recipient takes what is said; by default everybody takes everything.
     """
 
     def __init__(
         self,
-        bus: MessageBusProvider,
-        admin: BusAdmin,
+        submitter: Submitter,
         database: Database,
         changes: Changes,
         *,
         org: str = DEFAULT_ORG,
         clock: Callable[[], float] = time.time,
-        new_key: Callable[[], str] = lambda: secrets.token_hex(16),
-        space: Callable[[], None] = lambda: None,
         takers: Takers | None = None,
     ) -> None:
         super().__init__(database, changes)
-        self._bus = bus
-        self._admin = admin
+        self._submitter = submitter
         self._org = org
         self._clock = clock
-        self._new_key = new_key
-        self._space = space
         self._takers = takers or Takers()
 
     async def send(
@@ -147,7 +138,7 @@ class PostOffice(MailReader):
 
             subject = subjects.inbox(to.uid, author.agent.uid)
             try:
-                done = await self._submit(author, to.uid, subject, key, envelope, earlier)
+                done = await self._submitter.submit(author, to.uid, subject, key, envelope, earlier)
             except BaseException:
                 self._forget(made)
                 raise
@@ -183,7 +174,7 @@ class PostOffice(MailReader):
             return self._database.point(lambda store: store.records.post_of(sender, post_id))
 
         subject = subjects.feed(project, author.agent.uid)
-        done = await self._submit(author, to, subject, key, envelope, earlier)
+        done = await self._submitter.submit(author, to, subject, key, envelope, earlier)
         row = await self._changes.until(
             of_message(done.id),
             lambda: earlier(done.id),
@@ -203,28 +194,6 @@ class PostOffice(MailReader):
         if row is None or row.recipient != answerer:
             raise InvalidInput(f"there is no message {message_id!r} from them to you to reply to")
         return row.context_id
-
-    async def _submit(
-        self,
-        author: Author,
-        to: str,
-        subject: str,
-        key: str,
-        envelope: Callable[[str], Envelope],
-        earlier: Callable[[str], Awaitable[object | None]],
-    ) -> Submission:
-        self._space()
-        return await submit(
-            self._bus,
-            self._admin,
-            secret=author.secret,
-            recipient=to,
-            subject=subject,
-            key=key,
-            envelope=envelope,
-            earlier=earlier,
-            new_key=self._new_key,
-        )
 
 
 def _accepted(

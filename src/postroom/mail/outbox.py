@@ -6,20 +6,19 @@ Nobody is woken by one, and none has receipts: who wants to know reads the outbo
 from __future__ import annotations
 
 import json
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from postroom.bus.port import BusAdmin, Message, MessageBusProvider
+from postroom.bus.port import Message
 from postroom.directory.input_modes import check_files
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.mail.views import sizes_of
 from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_message
 from postroom.projection.retention import Over
 from postroom.projection.rules import Rule
-from postroom.projection.submit import author_of, submit
+from postroom.projection.submit import Submitter, author_of
 from postroom.protocol import shapes, subjects
 from postroom.protocol.content import Content, content, said, subject_of
 from postroom.protocol.envelope import EVERYBODY, Envelope
@@ -66,31 +65,20 @@ class Announcement:
 
 
 class Outbox:
-    """The announcements of an organisation.
-
-    Args:
-        admin: reads a duplicate's record back.
-        space: asked before anything is written; raises `StateUnwritable` while the disk is full.
-    """
+    """The announcements of an organisation."""
 
     def __init__(
         self,
-        bus: MessageBusProvider,
-        admin: BusAdmin,
+        submitter: Submitter,
         database: Database,
         changes: Changes,
         *,
         clock: Callable[[], float] = time.time,
-        new_key: Callable[[], str] = lambda: secrets.token_hex(16),
-        space: Callable[[], None] = lambda: None,
     ) -> None:
-        self._bus = bus
-        self._admin = admin
+        self._submitter = submitter
         self._database = database
         self._changes = changes
         self._clock = clock
-        self._new_key = new_key
-        self._space = space
 
     async def announce(self, sender: str, what: Content | str, *, key: str = "") -> Announcement:
         """Announce in the name of `sender`; on return the announcement is in the log, on disk.
@@ -111,18 +99,8 @@ class Outbox:
         def earlier(made: str) -> Awaitable[AnnouncementRow | None]:
             return self._database.point(lambda store: store.announcements.by_id(sender, made))
 
-        self._space()
-        done = await submit(
-            self._bus,
-            self._admin,
-            secret=author.secret,
-            recipient=EVERYBODY,
-            subject=subjects.outbox(sender),
-            key=key,
-            envelope=envelope,
-            earlier=earlier,
-            new_key=self._new_key,
-        )
+        subject = subjects.outbox(sender)
+        done = await self._submitter.submit(author, EVERYBODY, subject, key, envelope, earlier)
         row = await self._changes.until(
             of_message(done.id),
             lambda: earlier(done.id),

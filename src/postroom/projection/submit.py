@@ -7,6 +7,7 @@ The log de-duplicates by id alone, over all senders. Another sender could have u
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -66,47 +67,65 @@ class Submission:
     again: bool = False
 
 
-async def submit(
-    bus: MessageBusProvider,
-    admin: BusAdmin,
-    *,
-    secret: bytes,
-    recipient: str,
-    subject: str,
-    key: str,
-    envelope: Callable[[str], Envelope],
-    earlier: Callable[[str], Awaitable[object | None]],
-    new_key: Callable[[], str],
-) -> Submission:
-    """Store the envelope that `envelope` makes for an id, unless the same key stored it before.
+class Submitter:
+    """Puts envelopes into the log of an organisation.
 
     Args:
         admin: reads a duplicate's record back.
-        secret: the sender's.
-        recipient: uid, `#` and a project, or `EVERYBODY`.
-        key: idempotency key, "" for a new one each time.
-        envelope: makes the envelope for an id.
-        earlier: finds an older message in SQL, beyond the log's window of de-duplication.
-
-    Raises:
-        Refused: somebody else had used each id.
+        space: asked before anything is written; raises `StateUnwritable` while the disk is full.
     """
-    for attempt in range(ID_ATTEMPTS):
-        # Another sender has used the id, so derive a new one; the caller's own key stays part of it.
-        chosen = (f"{key}\0{attempt}" if attempt else key) if key else new_key()
-        made = message_id(secret, recipient, chosen)
-        content = envelope(made)
-        if key and await earlier(made) is not None:
-            return Submission(made, 0, content)
-        stored, retried = await _publish(bus, subject, content.encode(), made)
-        fresh = not key and not retried
-        if not stored.duplicate or (not fresh and await _is_ours(admin, stored, subject)):
-            return Submission(made, stored.sequence, content, stored.duplicate)
-        await _tell_suppressed(bus, subject)
-    raise Refused(
-        "somebody else used the id of this message first",
-        remedy="look at the alerts, then send again",
-    )
+
+    def __init__(
+        self,
+        bus: MessageBusProvider,
+        admin: BusAdmin,
+        *,
+        new_key: Callable[[], str] = lambda: secrets.token_hex(16),
+        space: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._bus = bus
+        self._admin = admin
+        self._new_key = new_key
+        self._space = space
+
+    async def submit(
+        self,
+        author: Author,
+        recipient: str,
+        subject: str,
+        key: str,
+        envelope: Callable[[str], Envelope],
+        earlier: Callable[[str], Awaitable[object | None]],
+    ) -> Submission:
+        """Store the envelope that `envelope` makes for an id, unless the same key stored it before.
+
+        Args:
+            recipient: uid, `#` and a project, or `EVERYBODY`.
+            key: idempotency key, "" for a new one each time.
+            envelope: makes the envelope for an id.
+            earlier: finds an older message in SQL, beyond the log's window of de-duplication.
+
+        Raises:
+            Refused: somebody else had used each id.
+            StateUnwritable: the disk is full.
+        """
+        self._space()
+        for attempt in range(ID_ATTEMPTS):
+            # Another sender has used the id, so derive a new one; the caller's own key stays part of it.
+            chosen = (f"{key}\0{attempt}" if attempt else key) if key else self._new_key()
+            made = message_id(author.secret, recipient, chosen)
+            content = envelope(made)
+            if key and await earlier(made) is not None:
+                return Submission(made, 0, content)
+            stored, retried = await _publish(self._bus, subject, content.encode(), made)
+            fresh = not key and not retried
+            if not stored.duplicate or (not fresh and await _is_ours(self._admin, stored, subject)):
+                return Submission(made, stored.sequence, content, stored.duplicate)
+            await _tell_suppressed(self._bus, subject)
+        raise Refused(
+            "somebody else used the id of this message first",
+            remedy="look at the alerts, then send again",
+        )
 
 
 async def _publish(

@@ -7,10 +7,9 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable
 
-from postroom.bus.port import BusAdmin, MessageBusProvider
 from postroom.directory.input_modes import Takers, check_files
 from postroom.errors import InvalidInput
-from postroom.projection.submit import author_of, submit
+from postroom.projection.submit import Submitter, author_of
 from postroom.protocol import subjects
 from postroom.protocol.content import Content, content
 from postroom.protocol.envelope import Envelope, TaskRequest
@@ -30,28 +29,20 @@ class Requests:
     """Stores requests.
 
     Args:
-        admin: reads a duplicate's record back.
         takers: asked whether a worker takes what is said; by default everybody takes everything.
-        space: asked before anything is written; raises `StateUnwritable` while the disk is full.
     """
 
     def __init__(
         self,
-        bus: MessageBusProvider,
-        admin: BusAdmin,
+        submitter: Submitter,
         database: Database,
         *,
         clock: Callable[[], float] = time.time,
-        new_key: Callable[[], str] = lambda: secrets.token_hex(16),
-        space: Callable[[], None] = lambda: None,
         takers: Takers | None = None,
     ) -> None:
-        self._bus = bus
-        self._admin = admin
+        self._submitter = submitter
         self._database = database
         self._clock = clock
-        self._new_key = new_key
-        self._space = space
         self.takers = takers or Takers()
 
     async def store(
@@ -118,17 +109,9 @@ class Requests:
 
         # The request must also fit the task's records, or the worker could only refuse it.
         _first(envelope(secrets.token_hex(16)), requester).encode()
-        self._space()
-        done = await submit(
-            self._bus,
-            self._admin,
-            secret=author.secret,
-            recipient=worker.uid,
-            subject=subjects.inbox(worker.uid, requester),
-            key=request_key(key),
-            envelope=named_envelope,
-            earlier=earlier,
-            new_key=self._new_key,
+        subject = subjects.inbox(worker.uid, requester)
+        done = await self._submitter.submit(
+            author, worker.uid, subject, request_key(key), named_envelope, earlier
         )
         return _untaken(done.envelope, requester, done.sequence, request), author.agent
 
