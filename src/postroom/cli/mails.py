@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.output import address, clock
+from postroom.cli.output import address, clock, print_json
 from postroom.cli.parts import body_lines, part_lines
 from postroom.cli.saving import Saver
 from postroom.cli.tasks.lines import short
@@ -22,7 +23,7 @@ UNREAD = ("accepted", "delivered")
 """States of a message that its recipient has not read."""
 
 
-def print_mail(mail: Mail, now: float, *, to: bool = False) -> None:
+def _print(mail: Mail, now: float, *, to: bool) -> None:
     """Print a message; with `to` also its recipient."""
     when = click.style(clock(mail["sent_at"], now), dim=True)
     parties = click.style(address(mail["from"]), bold=(mail["state"] in UNREAD) or None)
@@ -36,8 +37,33 @@ def print_mail(mail: Mail, now: float, *, to: bool = False) -> None:
         click.echo(line)
 
 
-def save_files(
-    client: Client, mails: Sequence[Mail], out: str, *, force: bool, quiet: bool = False
+def show(
+    client: Client,
+    mails: Sequence[Mail],
+    *,
+    out: str | None,
+    force: bool,
+    as_json: bool,
+    to: bool = False,
+) -> bool:
+    """Show messages in their order, and save what is in them where `out` names a folder; False if it was as JSON."""
+    if out is not None:
+        _save_files(client, mails, out, force=force, quiet=as_json)
+    if as_json:
+        print_json({"messages": mails})
+        return False
+    now = time.time()
+    for mail in mails:
+        _print(mail, now, to=to)
+    if not mails:
+        click.echo("no messages")
+    if out is None:
+        _hint(mails)
+    return True
+
+
+def _save_files(
+    client: Client, mails: Sequence[Mail], out: str, *, force: bool, quiet: bool
 ) -> None:
     """Save the parts of messages that are no texts, those of each message in a folder of its own, and print where.
 
@@ -55,7 +81,7 @@ def save_files(
             saver.tell(quiet=quiet)
 
 
-def hint(mails: Sequence[Mail]) -> None:
+def _hint(mails: Sequence[Mail]) -> None:
     """Say on standard error how files are saved, if a message has some."""
     if any(part_lines(mail) for mail in mails):
         click.echo("--out DIR saves the files", err=True)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 
 import click
 
-from postroom.cli.mails import UNREAD, hint, print_mail, save_files
+from postroom.cli.mails import UNREAD, show
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import print_json
 from postroom.cli.saving import force_option, out_option
 from postroom.protocol.limits import MAX_PAGE
 
@@ -39,18 +37,8 @@ def command(
     """
     with connect() as client:
         mails = client.inbox(unread=not everything, limit=limit)
-        if out is not None:
-            save_files(client, mails, out, force=force, quiet=as_json)
-        if as_json:
-            print_json({"messages": mails})
+        if not show(client, mails, out=out, force=force, as_json=as_json):
             return
-        now = time.time()
-        for mail in mails:
-            print_mail(mail, now)
-        if not mails:
-            click.echo("no messages")
-        if out is None:
-            hint(mails)
         sys.stdout.flush()  # `seen` is said after they were shown
         for mail in mails:
             if mail["state"] in UNREAD and not peek:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import click
 
 from postroom.cli.completion import agents
-from postroom.cli.mails import hint, print_mail, save_files
+from postroom.cli.mails import show
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import print_json
 from postroom.cli.saving import force_option, out_option
 from postroom.protocol.limits import MAX_PAGE
 
@@ -59,16 +56,4 @@ def command(
     """
     with connect() as client:
         found = client.search(" ".join(words), thread=thread, other=other, limit=limit)
-        mails = found[::-1]
-        if out is not None:
-            save_files(client, mails, out, force=force, quiet=as_json)
-        if as_json:
-            print_json({"messages": mails})
-            return
-        now = time.time()
-        for mail in mails:
-            print_mail(mail, now, to=True)
-        if not mails:
-            click.echo("no messages")
-        if out is None:
-            hint(mails)
+        show(client, found[::-1], out=out, force=force, as_json=as_json, to=True)
