@@ -22,6 +22,15 @@ from tests.prefork import prefork
 DEADLINE = 40.0
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
+TEMPLATE = """
+[worker]
+name = "{name}"
+[workstation]
+command = ["python3", "/opt/agent/{name}.py"]
+files = ["{name}.py"]
+"""
+"""Of a worker whose program is one file of its name."""
+
 
 class PostRoom:
     """One state folder and the commands of a person who works on it."""

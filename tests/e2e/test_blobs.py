@@ -12,17 +12,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.e2e.conftest import PostRoom, gone, until
+from tests.e2e.conftest import TEMPLATE, PostRoom, gone, until
 
 MIB = 1024 * 1024
-
-TEMPLATE = """
-[worker]
-name = "{name}"
-[workstation]
-command = ["python3", "/opt/agent/{name}.py"]
-files = ["{name}.py"]
-"""
 
 MAKER = """
 import json, random, subprocess, sys

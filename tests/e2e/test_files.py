@@ -8,15 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import PostRoom, until
-
-TEMPLATE = """
-[worker]
-name = "{name}"
-[workstation]
-command = ["python3", "/opt/agent/{name}.py"]
-files = ["{name}.py"]
-"""
+from tests.e2e.conftest import TEMPLATE, PostRoom, until
 
 MAKER = """
 import json, random, subprocess, sys

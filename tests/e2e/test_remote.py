@@ -21,21 +21,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.e2e.conftest import DEADLINE, EXAMPLES, PostRoom, until
+from tests.e2e.conftest import DEADLINE, EXAMPLES, TEMPLATE, PostRoom, until
 from tests.prefork import prefork
 
 NAMESPACE = "postroom-test"
 NEAR, FAR = "198.18.77.1", "198.18.77.2"
 """Of the two ends of a cable between the machines (RFC 2544: for such tests)."""
 
-
-TEMPLATE = """
-[worker]
-name = "{name}"
-[workstation]
-command = ["python3", "/opt/agent/{name}.py"]
-files = ["{name}.py"]
-"""
 
 MAKER = """
 import json, subprocess, sys

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-
 import pytest
 
 from postroom.protocol.presence import WorkerState
 from postroom.protocol.streams import MAX_DELIVER
 from postroom_a2a.messages import text_of
 from postroom_a2a.task_state import TaskState
-from tests.sidecar.worker_rig import PATIENCE, WorkerRig
+from tests.sidecar.worker_rig import WorkerRig, handed, until
 
 pytestmark = pytest.mark.anyio
 
@@ -23,19 +20,6 @@ for message in messages():
 """
 
 SOON = {"patience": 1}
-
-
-def handed(home: WorkerRig) -> list[str]:
-    """What the agent was handed, and whether as redelivered."""
-    file = home.folder / "handed"
-    return file.read_text().splitlines() if file.exists() else []
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    """Wait for what the agent does in its folder, which tells nobody."""
-    async with asyncio.timeout(PATIENCE):
-        while not happened():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
 
 
 @pytest.mark.requirement("sidecar-unconfirmed-told")

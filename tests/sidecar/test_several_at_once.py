@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from postroom.protocol.template import parse_template
 from postroom_a2a.messages import text_of
 from postroom_a2a.task_state import TaskState
 from tests.sidecar.test_kill import stored
-from tests.sidecar.worker_rig import PATIENCE, Silence, WorkerRig, end, worker_rig
+from tests.sidecar.worker_rig import PATIENCE, Silence, WorkerRig, end, handed, until, worker_rig
 
 pytestmark = pytest.mark.anyio
 
@@ -37,18 +36,6 @@ for message in messages():
     if len(held) == {MAX_WINDOW}:
         open("all", "w").write("held")
 """
-
-
-def handed(home: WorkerRig) -> list[str]:
-    file = home.folder / "handed"
-    return file.read_text().splitlines() if file.exists() else []
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    """Wait for what the agent does in its folder, which tells nobody."""
-    async with asyncio.timeout(PATIENCE):
-        while not happened():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
 
 
 @pytest.mark.requirement("sidecar-several-at-once")

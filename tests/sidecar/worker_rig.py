@@ -454,3 +454,16 @@ def _answers(found: WorkerRig):
         return json.dumps({"error": problem(unknown)}).encode()
 
     return answer
+
+
+def handed(home: WorkerRig) -> list[str]:
+    """What the agent noted in its folder that it was handed, and whether as redelivered."""
+    file = home.folder / "handed"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    """Wait for what the agent does in its folder, which tells nobody."""
+    async with asyncio.timeout(PATIENCE):
+        while not happened():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
