@@ -11,7 +11,19 @@ from pathlib import Path
 
 from benchmarks import report
 
-NAMES = ("sends", "up", "memory", "cli", "tasks", "a2a", "gateway", "sandboxes", "plane")
+NAMES = (
+    "sends",
+    "up",
+    "memory",
+    "cli",
+    "tasks",
+    "a2a",
+    "gateway",
+    "sandboxes",
+    "plane",
+    "adapters",
+    "events",
+)
 """Each is the module of that name here, with a function `run(sheet, *, quick)`.
 
 It may have `table(result)`, in place of the common table, `plot(result)`, which gives an SVG, and `parse(words)` for

@@ -45,9 +45,7 @@ class Buses:
 
     async def core(self) -> NatsClient:
         """A plain client with the control plane's credential."""
-        client = await nats.connect(self._url, **_options(self._trust.core_credential()))
-        self._stack.push_async_callback(client.close)
-        return client
+        return await connected(self._url, self._trust, self._stack)
 
     async def agent(self, uid: str) -> NatsBus:
         """Postroom's bus as agent `uid`, whose worker does not run."""
@@ -57,6 +55,13 @@ class Buses:
         )
         self._stack.push_async_callback(bus.close)
         return bus
+
+
+async def connected(url: str, trust: Trust, stack: AsyncExitStack) -> NatsClient:
+    """A plain client with the control plane's credential; `stack` closes it."""
+    client = await nats.connect(url, **_options(trust.core_credential()))
+    stack.push_async_callback(client.close)
+    return client
 
 
 def plain_stream(name: str = PLAIN) -> StreamConfig:

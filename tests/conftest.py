@@ -30,6 +30,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 ROOT = Path(__file__).parent
 SLOWEST = (
+    "agents",
     "e2e",
     "docs",
     "benchmarks",

@@ -89,6 +89,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "mail-rebuild-equal": "The database is rebuilt from a snapshot and the log behind it, and says the same.",
         "backup-restores-all": "A backup of a running post room restores every accepted message and task into an empty folder, or nothing; its keys are encrypted.",
         "store-moves": "All rows move from SQLite to PostgreSQL and back, every table compared; a database that is not empty is refused.",
+        "events-kept-as-said": "Events of coding agents are kept as `retention.events` says; what was used, and what waits for an answer, stays.",
         "retention-chosen": "What you do not keep any more leaves database and log for good; what is open, or an answer to it, stays.",
         "snapshot-older-copy": "Put older files of the database back under a newer log, or none: the next start shows everything again.",
         "client-stream-resumes": "After a loss a live view goes on behind the last record, without duplicates; a slow reader is told of a gap.",
@@ -157,6 +158,43 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "template-state-closed": "A template opens neither the state folder nor a door, and sends no file from outside its folder.",
         "wall-dies-with-post-room": "When the post room is killed, its server and every process of its workers end.",
         "inward-socket-itself": "When the control plane asks a worker itself, it follows no link, bounds and checks the answer, and delays nobody.",
+    },
+    ("Operation", "docs/api.md#websockets"): {
+        "websockets-bounded": "A WebSocket takes the checks, bounds and errors of every request, and costs no memory when nobody reads.",
+    },
+    ("Coding agents", "docs/architecture.md#adapters-and-turns"): {
+        "coding-turns": "A coding agent takes messages, posts and tasks as turns, one after the other in one session; its last words are the answer, and a message counts as seen only by its turn's result.",
+        "coding-session-survives-sigkill": "After SIGKILL of the agent or of its sidecar in mid-turn the same work goes on in the same session.",
+        "coding-bounds-hold": "A turn over its limit is ended, by force if need be, and an agent without a sign of life counts as stalled until it goes on.",
+        "coding-budget-holds": "A spent budget ends the turn, refuses tasks and keeps messages, also over restarts, until a person raises it.",
+        "coding-policy-no-shell-tricks": "A pattern with an argument allows no shell command that can run more than it names.",
+        "coding-approval-asked-once": "What an agent asks waits for a person over restarts; the answer is used once, by the request that it was given for.",
+        "coding-home-no-links": "The agent's configuration is written through no link that the agent has made.",
+        "coding-events-outlast-the-plane": "Events wait on disk while the control plane is away, and none is lost or doubled by SIGKILL of it or of the sidecar.",
+        "agents-real": "Claude Code and Codex themselves, pinned, answer, ask, are denied, interrupted and killed in their sandboxes, and never have the model's key.",
+        "agents-any-output": "Nothing that a coding agent prints ends its adapter or hides the next line, and each turn has one result with nothing left open.",
+    },
+    ("Coding agents", "docs/architecture.md#events"): {
+        "events-folded-once": "Each event of a worker's agent becomes one row under one id, whatever is in it.",
+        "events-followed-gapless": "Who follows a worker's events gets each one once, in order, across replay, loss and slowness.",
+        "events-rebuilt-equal": "A rebuild gives the same rows of events under the same ids, with a snapshot or without, on both databases.",
+        "usage-counted": "Tokens and cost are counted per worker, and per task of that worker, from what its agent reports.",
+        "events-survive-kill": "When the control plane is killed while events flow, none is lost and none comes twice.",
+        "events-reported-once": "An event that a sidecar reports twice counts once, across restarts and however it is batched.",
+    },
+    ("Coding agents", "docs/architecture.md#watching-and-answering"): {
+        "attach-shows-all-kinds": "Attached to a worker one sees what its agent does, whole from any event on, then live.",
+        "attach-text-harmless": "No text of an agent acts on a terminal, is wider than it, or passes for a line of ours.",
+        "attach-approval-exact": "What an agent asks to be allowed is shown whole, with a name for each character that hides.",
+        "attach-answers": "What an agent asks is answered where it is shown, by a person at a terminal alone.",
+        "task-events-shown": "Who waits for a task in a terminal sees what the agent does for it; a script sees the task alone.",
+        "project-activity": "What happens in a project is told beside its posts, in order, once each, and nothing is written for it.",
+    },
+    ("Coding agents", "docs/architecture.md#terminals"): {
+        "terminal-one-at-a-time": "A worker has one open terminal at a time, and a second person is told whose it is.",
+        "terminal-through-gateway": "A terminal runs in the sandbox and passes the gateway, and who opened it is in the log and the audit log.",
+        "terminal-ends": "A terminal ends with its shell, its person, its worker and the post room, and says why.",
+        "terminal-of-execd": "On OpenSandbox a terminal is execd's where it opens any, with the same promises, and its loss is told.",
     },
     ("Walls", "docs/security.md#levels-of-a-wall"): {
         "isolation-asked-for": "A template cannot ask for a weaker wall than a person has allowed.",
@@ -281,6 +319,14 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "worker-remove-asks": "Only a person's word removes a worker with open tasks, or what removed workers have left on disk.",
         "worker-fault-contained": "A fault of one worker's start or end is told, and ends no other worker.",
     },
+    ("Coding agents", "docs/coding-agents.md#what-postroom-finds-by-itself"): {
+        "template-programs-found": "A coding agent's program is found where npm, a version manager or its own installer put it, and only what it needs of the machine is shown to its sandbox.",
+        "template-spawn-works": "`postroom spawn claude-code` starts an installed coding agent in a sandbox with its model's key outside, and a task for it is done.",
+        "template-key-outside": "The key of a coding agent's model is stored from the environment only if the person says so, and is in no argument, output, log or sandbox.",
+        "mcp-servers-reach-agents": "An MCP server of a template is in the coding agent's own configuration, runs in the sandbox or is reached through the gateway with its credential, and is a skill of the card.",
+        "doctor-names-remedy": "`doctor` says what this machine and a template lack, each with what mends it, without a post room and within a bound.",
+        "agents-know-colleagues": "A coding agent is told who else is there and how to reach them, in a text that no colleague's words can change.",
+    },
     ("Operation", "docs/architecture.md#embedded-server"): {
         "disk-full-refused": "On a full disk messages and starts are refused and nothing that runs ends; with space it goes on by itself.",
         "state-lock-exclusive": "A second post room or server on one folder is refused and told who has it, until the first has ended.",
@@ -307,6 +353,18 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "nats-config-accepted": "What `postroom nats config` prints is what a server needs, and holds no private key.",
         "server-death-reported": "A server that goes and comes back is reported and ends nothing; one that keeps crashing is given up, with its last words.",
     },
+    ("Approvals", "docs/architecture.md#approvals"): {
+        "approval-one-object": "What an agent asks before it acts is one durable object with all that it says, also after a rebuild.",
+        "approval-first-answer-wins": "Of all answers to an approval the first in the log counts; it is stored before it is said to be, and the others are told of it.",
+        "approval-person-unforgeable": "Only who calls the API with a key can be named as who decided; what a worker reports never is.",
+        "approval-shown-decided": "What is allowed is what was shown: no later request takes the place, or the short id, of one that a person is about to answer.",
+        "approval-never-hangs": "An approval that nobody answers expires with its default, and one that nobody waits for is withdrawn, also over restarts.",
+        "approval-told-at-once": "A pending approval is an alert and stands first in `status`, with the commands that answer it, until it is settled.",
+    },
+    ("Approvals", "docs/security.md#approvals-and-pins"): {
+        "approval-pin-demanded": "Once a person has set a PIN, no decision in their name counts without it; wrong tries are few, also over restarts.",
+        "approval-cli-refuses-agents": "The commands that decide refuse inside a worker or below a coding agent; that is a courtesy.",
+    },
     ("Announcements", "docs/api.md#announcements"): {
         "announcements-reach-everybody": "An agent's announcement is kept on its outbox, and a follower who comes back reads each once.",
     },
@@ -317,6 +375,16 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "store-accounts-moved": "What a version before has in files of each organisation moves into the accounts of the installation; a kill at any step loses and doubles nothing.",
         "store-orgs-apart": "Organisations share one database of accounts and see, change and take nothing of each other's, on every database.",
         "store-pages-indexed": "A page of a long list costs hardly more than one of a short list, on both databases.",
+    },
+    ("Coding agents", "docs/adapters.md#the-agent-client-protocol"): {
+        "acp-interrupt": "An interrupt cancels the turn, and every open question is answered `cancelled` and withdrawn.",
+        "acp-mcp-servers": "The template's MCP servers come with the session; one that the agent cannot have is said.",
+        "acp-permission-by-kind": "A question is answered by the kind of an option, never by its id or place; an edited input is a denial.",
+        "acp-real-agents": "Claude Code, Codex, Gemini CLI and OpenCode run a turn with a question over one driver.",
+        "acp-session-resumed": "After a restart the session goes on without its past becoming events again; where it cannot, the agent is told.",
+    },
+    ("Coding agents", "docs/adapters.md#your-own-adapter"): {
+        "adapter-of-another-package": "A package brings an adapter by an entry point; an adapter that no package has is refused with those that there are.",
     },
     ("Installation", "docs/binding.md#installation"): {
         "install-library-alone": "The library alone has every public name and declares what it imports.",
@@ -330,6 +398,12 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Installation", "CONTRIBUTING.md#promises"): {
         "manifest-promises-tested": "Each promise is proved by a test that CI does not skip, and each claim of security.md names its promises.",
+    },
+    ("Coding agents", "docs/security.md#a-persons-repository"): {
+        "workspace-branch": "What a worker did comes back as a branch of its own; a branch with other commits is never moved.",
+        "workspace-git-closed": "Nothing below a person's git directory can be written from inside, in any mode.",
+        "workspace-kept": "What a worker has not committed is on its branch or in its folder when it is removed.",
+        "workspace-plants-nothing": "No git command of Postroom runs what a worker planted in its folder.",
     },
 }
 """Area and source to id to behaviour."""

@@ -5,14 +5,22 @@ A test fails when the page is stale.
 
 from __future__ import annotations
 
+import inspect
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
+from fastapi import FastAPI
+
 from postroom.control.api import build_api
+from postroom.control.described import description_of
 from postroom.control.openapi.document import document
+from postroom.control.principals import demand_of
+from postroom.control.websockets import SocketRoute
+from postroom.errors import http_status
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 BEGIN = "<!-- `python -m tools.api` writes from here on -->\n"
@@ -25,10 +33,15 @@ NAMELESS = {"Problem", "Ready", "Scope", "TaskState"}
 PLAIN = {"string": "text", "integer": "number", "number": "number", "boolean": "true or false"}
 
 
+@cache
+def built() -> FastAPI:
+    """The API: its routes are built, and nothing that they would call."""
+    return build_api(MagicMock(), MagicMock(), MagicMock())[0]
+
+
 def described() -> dict[str, Any]:
-    """The document of the API; its routes are built, and nothing that they would call."""
-    app, _ = build_api(MagicMock(), MagicMock(), MagicMock())
-    return document(app)
+    """The document of the API."""
+    return document(built())
 
 
 def written(page: str) -> str:
@@ -57,7 +70,19 @@ def _lines(made: dict[str, Any]) -> Iterator[str]:
     ]
     order = list(dict.fromkeys(tag for tag, _ in rows))
     yield from (row for _, row in sorted(rows, key=lambda row: order.index(row[0])))
+    # OpenAPI has no form for these.
+    yield from ("", "| WebSocket | scope | does | refuses |", "| --- | --- | --- | --- |")
+    yield from map(_socket_row, built().state.sockets.routes)
     yield ""
+
+
+def _socket_row(route: SocketRoute) -> str:
+    query = "&".join(f"{name}=" for name in route.query)
+    scope = demand_of(route.call).scope
+    refused = sorted({str(http_status(error(""))) for error in description_of(route.call).errors})
+    does = _cell(inspect.getdoc(route.call) or "")
+    asked = f"`{route.path}{'?' if query else ''}{query}`"
+    return f"| {asked} | {scope.value if scope else '-'} | {does} | {', '.join(refused)} |"
 
 
 _REFUSALS = (

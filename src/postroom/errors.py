@@ -19,6 +19,8 @@ The tree says whose fault it is, so that a caller can decide without reading tex
     │   │   └── AlreadyRunning
     │   ├── Forbidden
     │   │   ├── Unauthorized
+    │   │   ├── PinRequired
+    │   │   ├── PinWrong
     │   │   └── AddressRefused
     │   ├── MalformedRequest
     │   ├── MethodNotAllowed
@@ -32,6 +34,7 @@ The tree says whose fault it is, so that a caller can decide without reading tex
     ├── Refused                    a bound was reached: nothing was accepted, retry later
     │   ├── StreamFull
     │   ├── BlobsFull
+    │   ├── PinPaused
     │   └── LostUpdate
     └── EnvironmentFault           this machine or its surroundings: a person has to act
         ├── NotRunning
@@ -104,6 +107,9 @@ __all__ = [
     "NotFound",
     "NotRunning",
     "PeerError",
+    "PinPaused",
+    "PinRequired",
+    "PinWrong",
     "PortTaken",
     "PostroomError",
     "ProtocolViolation",
@@ -159,6 +165,18 @@ class AlreadyRunning(Conflict):
     code = "already-running"
 
 
+class PinRequired(Forbidden):
+    """The caller has set a PIN, and none was given."""
+
+    code = "pin-required"
+
+
+class PinWrong(Forbidden):
+    """Another PIN was given than the one that the caller has set."""
+
+    code = "pin-wrong"
+
+
 class AddressRefused(Forbidden):
     """The host resolves to an address that Postroom never connects to."""
 
@@ -187,6 +205,12 @@ class BlobsFull(Refused):
     """There is no room for more blobs; nothing was stored."""
 
     code = "blobs-full"
+
+
+class PinPaused(Refused):
+    """Too many wrong PINs were given; for a while no try is taken."""
+
+    code = "pin-paused"
 
 
 class NotRunning(EnvironmentFault):

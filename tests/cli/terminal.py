@@ -20,14 +20,18 @@ ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 class Terminal:
-    """Runs `postroom` with `arguments` on a terminal of `columns`; use it in a `with` statement."""
+    """Runs `postroom` with `arguments` on a terminal of `columns`; use it in a `with` statement.
 
-    def __init__(self, *arguments: str, columns: int = 80) -> None:
+    Args:
+        more: variables of its environment.
+    """
+
+    def __init__(self, *arguments: str, columns: int = 80, **more: str) -> None:
         self._fd, far = pty.openpty()
         fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
         env = {
             key: value for key, value in environment().items() if key not in {"COLUMNS", "LINES"}
-        }
+        } | more
         self.text = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self.process = subprocess.Popen(

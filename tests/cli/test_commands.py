@@ -100,6 +100,22 @@ def test_spawn_sends_the_template_with_its_files_and_says_how_it_is_walled(
     assert (body["name"], body["project"]) == ("bob", "main")
 
 
+def test_spawn_names_the_folder_to_work_on_by_its_whole_path(
+    postroom: Run, standin: Standin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    standin.answer("POST /v1/workers", worker(), 201)
+    template = str(write_template(tmp_path))
+    (tmp_path / "app").mkdir()
+    monkeypatch.chdir(tmp_path)
+    postroom("spawn", template, "-w", "app", "--as", "copy")
+    body = standin.requests[-1].body
+    assert (body["workspace"], body["mode"]) == (str(tmp_path / "app"), "copy")
+    missing = postroom("spawn", template, "--workspace", "nothing")
+    assert (missing.status, f"{tmp_path}/nothing is not a folder" in missing.err) == (2, True)
+    alone = postroom("spawn", template, "--as", "direct")
+    assert (alone.status, "--workspace DIR" in alone.err) == (2, True)
+
+
 def test_a_template_that_is_wrong_starts_nothing(postroom: Run, tmp_path: Path):
     path = tmp_path / "bad.toml"
     path.write_text("[worker]\nname = \n")

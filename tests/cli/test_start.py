@@ -125,7 +125,7 @@ def completions(*words: str, state: str = "") -> list[str]:
 
 def test_the_shell_completes_commands():
     assert completions("s") == ["status", "spawn", "stop", "send", "search"]
-    assert completions("task", "") == ["answer", "cancel", "get", "list", "show", "watch"]
+    assert completions("task", "") == ["answer", "apply", "cancel", "get", "list", "show", "watch"]
     assert completions("config", "set", "http.") == [
         "http.port",
         "http.listen",

@@ -22,7 +22,7 @@ def updates(*events: dict[str, object]) -> bytes:
 
 def soon(stream: EventStream) -> EventStream:
     """The same without pauses between its connections."""
-    stream._losses = Losses(replace(RECONNECT, base=0.0))
+    stream._link._losses = Losses(replace(RECONNECT, base=0.0))
     return stream
 
 

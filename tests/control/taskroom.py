@@ -386,6 +386,27 @@ def _document(answer: httpx2.Response) -> dict[str, Any]:
 
 
 @asynccontextmanager
+async def door_of(room: TaskRoom, worker: Hand) -> AsyncGenerator[httpx2.AsyncClient]:
+    """What the worker reaches through its door, with its token."""
+
+    room.site.router.admit(worker.uid, "default")
+
+    async def as_worker(scope: Any, receive: Any, send: Any) -> None:
+        await room.site.router({**scope, "postroom.worker": worker.uid}, receive, send)
+
+    token = f"token of {worker.agent.nick}"
+    await room.parts.database.write(
+        lambda store: store.workers.set_token(worker.uid, digest(token))
+    )
+    transport = httpx2.ASGITransport(as_worker)
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx2.AsyncClient(
+        transport=transport, base_url="http://postroom", headers=headers
+    ) as client:
+        yield client
+
+
+@asynccontextmanager
 async def emptied(room: TaskRoom) -> AsyncGenerator[TaskRoom]:
     """A room that a module shares, with nobody but its owner in it; the workers of this test leave at the end."""
     room.later = 0.0

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx2
 import pytest
 
-from postroom.identity.tokens import digest
 from postroom_a2a.task_state import TaskState
-from tests.control.taskroom import Hand, TaskRoom, card, emptied, task_room
+from tests.control.taskroom import TaskRoom, card, door_of, emptied, task_room
 from tests.control.test_served_card import listening, whole
 
 pytestmark = pytest.mark.anyio
@@ -119,27 +116,6 @@ async def test_while_a_worker_keeps_the_post_room_waiting_for_its_card_others_ar
 
 
 # ── events ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@asynccontextmanager
-async def door_of(room: TaskRoom, worker: Hand) -> AsyncGenerator[httpx2.AsyncClient]:
-    """What the worker reaches through its door, with its token."""
-
-    room.site.router.admit(worker.uid, "default")
-
-    async def as_worker(scope: Any, receive: Any, send: Any) -> None:
-        await room.site.router({**scope, "postroom.worker": worker.uid}, receive, send)
-
-    token = f"token of {worker.agent.nick}"
-    await room.parts.database.write(
-        lambda store: store.workers.set_token(worker.uid, digest(token))
-    )
-    transport = httpx2.ASGITransport(as_worker)
-    headers = {"Authorization": f"Bearer {token}"}
-    async with httpx2.AsyncClient(
-        transport=transport, base_url="http://postroom", headers=headers
-    ) as client:
-        yield client
 
 
 async def test_only_a_worker_whose_template_has_a_sidecar_table_reports_events(shared: TaskRoom):

@@ -37,7 +37,8 @@ def test_no_module_defines_a_limit_of_the_table_again() -> None:
 
 def test_what_travels_in_a_message_of_the_bus_fits_it() -> None:
     assert limits.MAX_ENVELOPE_BYTES + 64 * 1024 < limits.MAX_PAYLOAD
-    assert limits.MAX_TASK_BYTES + limits.MAX_EVENT_BYTES < limits.MAX_PAYLOAD
+    assert limits.MAX_TASK_BYTES + limits.MAX_TASK_EVENT_BYTES < limits.MAX_PAYLOAD
+    assert limits.MAX_EVENTS_BYTES + limits.MAX_EVENTS + 4096 < limits.MAX_PAYLOAD
     assert 2 * limits.MAX_TEXT_ANSWER < limits.MAX_TASK_BYTES
     for answer in (limits.MAX_AGENT_ANSWER, limits.MAX_PAGE_BYTES, limits.MAX_CARDS_BYTES):
         assert answer + 64 * 1024 < limits.MAX_PAYLOAD

@@ -22,6 +22,13 @@ ELSEWHERE = {
     "make demo DIR=path": "tests/e2e/test_demo.py",
     "make demo KEEP=1": "tests/e2e/test_demo.py",
     "make test": "it runs this test",
+    "postroom doctor claude-code": "tests/templates",
+    "postroom spawn claude-code --workspace ~/src/app": "tests/agents",
+    'postroom delegate @claude "make the tests pass" --wait': "tests/agents",
+    "postroom attach @claude": "tests/attach",
+    "postroom approvals": "tests/cli/test_approvals.py",
+    "postroom diff @claude": "tests/workspaces",
+    "git -C ~/src/app merge postroom/claude": "tests/agents",
 }
 """Commands that are not typed here, and where they are tried."""
 

@@ -13,6 +13,7 @@ from tests.e2e.conftest import EXAMPLES, PostRoom, until
 pytestmark = [pytest.mark.timeout(120)]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("audit-read-filtered", "audit-acts-explained")
 def test_the_operator_sees_what_a_worker_did_and_only_that(room: PostRoom):
     room.up()

@@ -59,6 +59,7 @@ class Traffic:
         self._thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_backup_under_traffic_has_everything_accepted_before_it_and_goes_on(
     room: PostRoom, other: PostRoom, passphrase: str

@@ -14,6 +14,7 @@ from tests.e2e.test_cluster import aside, streams
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("bus-remembered")
 async def test_a_post_room_on_somebody_elses_servers_goes_on_there_and_nowhere_else(
     room: PostRoom, tmp_path: Path

@@ -65,6 +65,7 @@ def heard(workspace: Path) -> list[dict]:
     return [json.loads(line) for line in (workspace / "heard.json").read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("mail-content-whole")
 @pytest.mark.requirement("mail-content-refused")
 @pytest.mark.timeout(180)

@@ -70,6 +70,7 @@ def put_back(room: PostRoom, kept: Path) -> None:
         shutil.copy2(path, room.state / path.name)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("snapshot-older-copy")
 @pytest.mark.timeout(120)
 def test_older_files_of_the_projection_under_a_newer_log_show_everything_again(

@@ -17,6 +17,7 @@ import pytest
 
 from postroom.protocol import execd
 from postroom.sandbox.opensandbox.remote import A2A_PORT, PORTS
+from tests.cli.terminal import Terminal
 from tests.e2e.conftest import DEADLINE, EXAMPLES, PostRoom, gone, until
 
 ECHO = str(EXAMPLES / "echo.toml")
@@ -177,6 +178,34 @@ def test_commands_and_files_are_execds_work_while_the_agents_pipes_are_the_sidec
     assert A2A_PORT in own
     assert own <= {A2A_PORT, *PORTS}
     assert not {execd.PORT, execd.EGRESS_PORT} & {A2A_PORT, *PORTS}
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("terminal-of-execd")
+def test_a_persons_terminal_is_execds_and_ends_with_its_shell(
+    room: PostRoom, server: Server
+) -> None:
+    room.up()
+    template = """
+        [worker]
+        name = "hands"
+        [workstation]
+        command = ["python3", "/opt/agent/hands.py"]
+        files = ["hands.py"]
+        env = { MARK = "of the agent" }
+        [sidecar]
+    """
+    agent = "import sys\nfor line in sys.stdin: pass\n"
+    room.run("spawn", room.template(template, hands=agent), "--sandbox", "opensandbox")
+    words = ("attach", "--raw", "@hands", "--state", str(room.state))
+    with Terminal(*words, columns=91) as terminal:
+        terminal.read_until("leave with Ctrl-]")
+        terminal.type("tr '\\0' ' ' < /proc/$PPID/cmdline; echo; stty size; echo \"<$MARK>\"\n")
+        terminal.read_until("/opt/double/execd.py")
+        terminal.read_until("30 91")
+        terminal.read_until("<of the agent>")
+        terminal.type("exit 7\n")
+        assert terminal.ended() == 7
 
 
 def ports_of(sockets: str) -> set[int]:

@@ -49,6 +49,7 @@ def kill(room: PostRoom) -> None:
     until(lambda: gone(server["pid"]) and gone(server["nats_pid"]))
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("org-no-subject-crosses")
 @pytest.mark.requirement("org-unseen")
 @pytest.mark.timeout(120)
@@ -145,6 +146,7 @@ def test_of_two_that_make_one_organisation_one_is_told_that_it_is_there(shared: 
     shared.run("org", "create", "Acme", status=2)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("org-create-whole")
 @pytest.mark.timeout(120)
 def test_after_a_kill_while_it_is_made_an_organisation_is_whole_or_absent(room: PostRoom) -> None:

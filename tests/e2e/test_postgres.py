@@ -74,6 +74,7 @@ def read(path: Path) -> bytes:
         return b""
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("postgres-outage-survived")
 @pytest.mark.timeout(180)
 def test_nothing_is_lost_when_postgresql_is_killed_while_messages_flow(

@@ -201,6 +201,7 @@ def test_a_worker_with_open_tasks_is_not_removed_without_a_word(room: PostRoom) 
     assert "busy" not in [worker["nick"] for worker in room.json("status")["workers"]]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("worker-remove-asks")
 def test_what_removed_workers_have_left_is_deleted_when_somebody_says_so(room: PostRoom) -> None:
     folders = {}

@@ -77,6 +77,7 @@ def relayed(room: PostRoom) -> Generator[None]:
         process.wait(DEADLINE)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("tls-no-cleartext")
 def test_nothing_that_passes_between_clients_and_servers_can_be_read(always: PostRoom) -> None:
     marker = f"secret-{secrets.token_hex(8)}"
@@ -188,6 +189,7 @@ def test_the_bus_comes_back_with_tls_after_it_was_killed(encrypted: PostRoom) ->
     assert "you said" in encrypted.run("send", "@other", "hello", "--wait", "answered")
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("tls-beyond-loopback")
 def test_beyond_loopback_it_starts_with_a_certificate_only(room: PostRoom) -> None:
     room.run("up", "--detach", "--listen", "0.0.0.0:0", status=2)

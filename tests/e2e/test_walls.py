@@ -144,6 +144,7 @@ def test_a_template_that_asks_for_a_weaker_wall_is_refused_until_a_person_agrees
     )
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("sandbox-select-failclosed")
 @landlock
 def test_where_bubblewrap_fails_a_partial_wall_is_had_on_request_only(tmp_path: Path) -> None:

@@ -103,6 +103,7 @@ def test_who_waits_for_a_worker_that_fails_meanwhile_is_told(room: PostRoom) -> 
     assert "  @failing has failed: " in room.run("status")
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("cli-status-attention")
 def test_watch_and_logs_go_on_across_an_end_of_the_post_room(room: PostRoom) -> None:
     spawn(room, "busy")

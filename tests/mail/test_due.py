@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from postroom.errors import BusDisconnected
-from postroom.mail.due import LONGEST_SLEEP, Due, Expiry, Stale, Watch
+from postroom.mail.due import Expiry, Stale
 from postroom.projection.changes import ALERTS, Change, Changes
+from postroom.projection.due import LONGEST_SLEEP, Due, Watch
 from postroom.protocol.receipts import State
 from postroom.store.messages import MessageRow
 from tests.mail.desk import BACKENDS, SECONDS, running, running_desk
@@ -114,10 +116,10 @@ class Failing:
     async def find(self, now: float) -> Due:
         return Due([self.row], None)
 
-    def due_at(self, message: MessageRow) -> float | None:
+    def due_at(self, row: MessageRow) -> float | None:
         return 0.0
 
-    async def act(self, message: MessageRow) -> None:
+    async def act(self, row: MessageRow) -> None:
         self.tried += 1
         if self.tried > 1:
             self.again.set()
@@ -125,7 +127,7 @@ class Failing:
 
 
 async def test_a_bus_that_is_away_does_not_end_the_watch(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("postroom.mail.due.RETRY", 0.001)
+    monkeypatch.setattr("postroom.projection.due.RETRY", 0.001)
     task = Failing(MessageRow(1, "m", "a", "b", "", "{}", 0.0, 0.0, 0.0))
     async with running(Watch(task, Changes()).run()):
         await asyncio.wait_for(task.again.wait(), SECONDS)
@@ -136,10 +138,10 @@ class Nothing:
     async def find(self, now: float) -> Due:
         return Due([], None)
 
-    def due_at(self, message: MessageRow) -> float | None:
+    def due_at(self, row: MessageRow) -> float | None:
         return 0.0
 
-    async def act(self, message: MessageRow) -> None:
+    async def act(self, row: MessageRow) -> None:
         raise AssertionError
 
 
@@ -157,10 +159,10 @@ class Counting:
         self.asked.put_nowait(now)
         return Due([], None)
 
-    def due_at(self, message: MessageRow) -> float | None:
-        return message.expires_at or None
+    def due_at(self, row: MessageRow) -> float | None:
+        return row.expires_at or None
 
-    async def act(self, message: MessageRow) -> None:
+    async def act(self, row: MessageRow) -> None:
         raise AssertionError
 
 
@@ -188,7 +190,8 @@ async def test_mail_is_gathered_before_sql_is_asked(monkeypatch: pytest.MonkeyPa
         await gathered.wait()
 
     task, changes = Counting(), Changes()
-    monkeypatch.setattr("postroom.mail.due.asyncio.sleep", gather)
+    # Not `asyncio.sleep` itself: whatever else runs in this loop would never pause again.
+    monkeypatch.setattr("postroom.projection.due.asyncio", SimpleNamespace(sleep=gather))
     async with running(Watch(task, changes).run()):
         await asyncio.wait_for(task.asked.get(), SECONDS)
         changes.publish([new_mail(1)])

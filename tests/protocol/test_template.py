@@ -144,7 +144,7 @@ def test_an_unknown_table_or_key_is_refused_with_the_nearest_known(text: str, hi
         (SMALLEST.replace('["python3", "reader.py"]', '[""]'), "workstation.command"),
         (SMALLEST.replace('["python3", "reader.py"]', '["a", 5]'), "workstation.command"),
         (SMALLEST.replace('["python3", "reader.py"]', '["a\\u0000b"]'), "workstation.command"),
-        (_smallest(workstation='adapter = "xml"'), "workstation.adapter"),
+        (_smallest(workstation='adapter = "x m l"'), "workstation.adapter"),
         (_smallest(workstation='confirm = "never"'), "workstation.confirm"),
         (_smallest(workstation="env = { A = 1 }"), "workstation.env"),
         (_smallest(workstation='env = { "A=B" = "1" }'), "workstation.env"),

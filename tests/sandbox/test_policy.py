@@ -95,9 +95,9 @@ async def test_what_the_host_opens_later_may_not_lie_in_a_writable_folder(
         policy.check(replace(spec, **fields), PATHS)
 
 
-async def test_the_gateway_socket_may_not_lie_in_the_workspace(spec: SandboxSpec):
+async def test_the_gateway_socket_may_not_lie_in_the_workspace(rig: Rig, spec: SandboxSpec):
     with pytest.raises(InvalidInput):
-        policy.check(replace(spec, workspace=spec.gateway_socket.parent), PATHS)
+        policy.check(replace(spec, workspace=rig.gateway.parent), PATHS)
 
 
 async def test_all_namespaces_are_asked_for_and_every_host_folder_but_two_is_read_only(

@@ -96,7 +96,7 @@ async def test_who_puts_waits_while_too_much_is_under_way(monkeypatch: pytest.Mo
 
 
 async def test_a_long_line_waits_for_others_but_not_for_ever() -> None:
-    most = action_queue.MOST_CHARACTERS
+    most = action_queue.MOST_BYTES
     async with queue() as (actions, desk):
         await actions.put(Post("long"), Owner("long"), most + 1)
         putting = asyncio.create_task(put(actions, "two.1"))

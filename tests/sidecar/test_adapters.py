@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroom.protocol.template import LINE_ADAPTERS
 from postroom.protocol.verbs import Post, Reply, Seen, Send, SetStatus
 from postroom.sidecar.adapters import (
     End,
@@ -23,7 +24,7 @@ from postroom.sidecar.adapters import (
     make_adapter,
     run_environment,
 )
-from postroom.sidecar.config import ADAPTERS
+from tests.sidecar.printing import printed
 
 ALICE = Sender("a" * 32, "alice", "worker")
 MESSAGE = Incoming("m1", ALICE, "@reader", "hi", expects_reply=True, sent_at="2026-01-01T00:00:00Z")
@@ -49,7 +50,7 @@ MESSAGE = Incoming("m1", ALICE, "@reader", "hi", expects_reply=True, sent_at="20
     ],
 )
 def test_a_line_is_the_action_it_says_or_output(line: str, action: Said):
-    assert JsonLines().feed(line) == [action]
+    assert printed(JsonLines(), line) == [action]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_a_line_is_the_action_it_says_or_output(line: str, action: Said):
     ],
 )
 def test_an_action_with_a_wrong_field_is_told_apart_with_its_reference(line: str):
-    (action,) = JsonLines().feed(line)
+    (action,) = printed(JsonLines(), line)
 
     assert isinstance(action, MalformedLine)
     assert action.ref == 7
@@ -76,14 +77,17 @@ def test_an_action_with_a_wrong_field_is_told_apart_with_its_reference(line: str
 def test_a_reference_that_would_fill_the_memory_is_not_kept():
     line = json.dumps({"type": "post", "text": "x", "ref": ["x" * 2000]})
 
-    assert JsonLines().feed(line) == [MalformedLine("a ref has at most 1024 characters")]
+    assert printed(JsonLines(), line) == [MalformedLine("a ref has at most 1024 characters")]
 
 
-@given(st.text() | st.recursive(st.none() | st.text(), st.lists).map(json.dumps))
+@given(
+    st.text(st.characters(exclude_characters="\r\n"))
+    | st.recursive(st.none() | st.text(), st.lists).map(json.dumps)
+)
 def test_no_line_is_an_exception(line: str):
     lines, text = JsonLines(), PlainText()
     for adapter in (lines, text):
-        adapter.feed(line)
+        printed(adapter, line)
     assert lines.finish(End(1, 9)) == []
     assert text.finish(End(0)) == [Output(line)]
 
@@ -96,7 +100,7 @@ def test_no_line_is_an_exception(line: str):
 )
 def test_no_object_is_an_exception(record: dict[str, Any]):
     for kind in ("send", "reply", "post", "seen", "status", None):
-        JsonLines().feed(json.dumps(record | {"type": kind}))
+        printed(JsonLines(), json.dumps(record | {"type": kind}))
 
 
 @given(st.text(), st.text())
@@ -142,7 +146,7 @@ def test_in_what_was_said_before_no_text_can_pass_for_somebody_elses(text: str, 
 def test_what_a_run_of_a_text_agent_prints_is_the_answer_to_its_message_when_it_ends_well():
     adapter = PlainText()
     assert adapter.render(MESSAGE) == b"hi\n"
-    assert [adapter.feed(line) for line in ("yes \x1b[31m", "", "  and no", "")] == [[]] * 4
+    assert printed(adapter, "yes \x1b[31m", "", "  and no", "") == []
 
     assert adapter.finish(End(0)) == [Reply("m1", "yes \n\n  and no")]
 
@@ -151,7 +155,7 @@ def test_what_a_run_of_a_text_agent_prints_is_the_answer_to_its_message_when_it_
 def test_half_an_answer_is_none(end: End):
     adapter = PlainText()
     adapter.render(MESSAGE)
-    adapter.feed("half")
+    adapter.feed(b"half")
 
     assert not any(isinstance(action, Reply | Seen) for action in adapter.finish(end))
 
@@ -159,7 +163,7 @@ def test_half_an_answer_is_none(end: End):
 def test_a_post_shown_to_a_text_agent_is_answered_to_nobody():
     adapter = PlainText()
     assert adapter.render(Incoming("p1", ALICE, "#main", "news")) == b"news\n"
-    adapter.feed("interesting")
+    adapter.feed(b"interesting")
 
     assert adapter.finish(End(0)) == [Output("interesting")]
 
@@ -169,4 +173,4 @@ def test_a_text_agent_is_told_no_control_record():
 
 
 def test_there_is_an_adapter_for_each_name_of_the_configuration():
-    assert {type(make_adapter(name)) for name in ADAPTERS} == {JsonLines, PlainText}
+    assert {type(make_adapter(name)) for name in LINE_ADAPTERS} == {JsonLines, PlainText}

@@ -37,8 +37,7 @@ def answers(*lines: bytes) -> list[Said]:
     """What the sample says to these lines."""
     words = [sys.executable, "-c", sample()]
     done = subprocess.run(words, input=b"".join(lines), capture_output=True, check=True, timeout=30)
-    adapter = JsonLines()
-    return [action for line in done.stdout.decode().splitlines() for action in adapter.feed(line)]
+    return JsonLines().feed(done.stdout)
 
 
 def control(**record: Any) -> bytes:

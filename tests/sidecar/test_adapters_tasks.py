@@ -35,6 +35,7 @@ from postroom.sidecar.adapters import (
     Sender,
 )
 from postroom_a2a.messages import MAX_CONTEXT
+from tests.sidecar.printing import printed
 
 ALICE = Sender("a" * 32, "alice", "worker")
 ID = "0123456789abcdef" * 2
@@ -42,7 +43,7 @@ TASK = IncomingTask(ID, "talk", ALICE, "add", sent_at="2026-01-01T00:00:00Z")
 
 
 def said(kind: str, **fields: Any) -> list[Said]:
-    return JsonLines().feed(json.dumps({"type": kind, **fields}))
+    return printed(JsonLines(), json.dumps({"type": kind, **fields}))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def said(kind: str, **fields: Any) -> list[Said]:
     ],
 )
 def test_a_line_about_a_task_is_the_action_it_says(line: dict[str, Any], action: Said):
-    assert JsonLines().feed(json.dumps(line)) == [action]
+    assert printed(JsonLines(), json.dumps(line)) == [action]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_a_line_about_a_task_is_the_action_it_says(line: dict[str, Any], action:
     ],
 )
 def test_a_wrong_field_is_told_apart_with_its_reference(line: dict[str, Any]):
-    (action,) = JsonLines().feed(json.dumps(line | {"ref": 7}))
+    (action,) = printed(JsonLines(), json.dumps(line | {"ref": 7}))
 
     assert isinstance(action, MalformedLine)
     assert action.ref == 7
@@ -127,10 +128,10 @@ FIELDS = ("task", "text", "name", "id", "append", "last", "to", "skill", "key", 
 def test_no_line_raises_and_each_is_one_action(kind: str, record: dict[str, Any]):
     line = json.dumps({**record, "type": kind})
 
-    assert len(JsonLines().feed(line)) == 1
+    assert len(printed(JsonLines(), line)) == 1
     text = PlainText()
     text.render_task(TASK)
-    assert text.feed(line) == []
+    assert printed(text, line) == []
     assert len(text.finish(End(0))) == 2
 
 
@@ -138,7 +139,7 @@ def test_no_line_raises_and_each_is_one_action(kind: str, record: dict[str, Any]
 def test_no_depth_of_nesting_raises(depth: int):
     line = '{"type":"complete","ref":' + "[" * depth + "]" * depth + "}"
 
-    (action,) = JsonLines().feed(line)
+    (action,) = printed(JsonLines(), line)
     assert not isinstance(action, Complete) or depth < 600
 
 
@@ -168,8 +169,8 @@ def test_a_fresh_task_has_no_history():
 def test_what_a_run_of_a_text_agent_prints_is_the_result_of_its_task_when_it_ends_well():
     adapter = PlainText()
     assert adapter.render_task(TASK) == b"add\n"
-    adapter.feed("42\x1b[2J")
-    adapter.feed("43")
+    adapter.feed(b"42\x1b[2")
+    adapter.feed(b"J\n43")
 
     assert adapter.finish(End(0)) == [Artifact(ID, "42\n43"), Complete(ID)]
 
@@ -185,7 +186,7 @@ def test_a_text_agent_that_prints_nothing_has_done_its_task_all_the_same():
 def test_an_exit_code_of_a_text_agent_fails_its_task(complaint: str, said: str):
     adapter = PlainText()
     adapter.render_task(TASK)
-    adapter.feed("half")
+    adapter.feed(b"half")
 
     assert adapter.finish(End(2, stderr=complaint)) == [
         Fail(ID, f"exit code 2{said}"),
@@ -197,7 +198,7 @@ def test_an_exit_code_of_a_text_agent_fails_its_task(complaint: str, said: str):
 def test_a_text_agent_that_was_ended_has_said_nothing_of_its_task(end: End):
     adapter = PlainText()
     adapter.render_task(TASK)
-    adapter.feed("half")
+    adapter.feed(b"half")
 
     assert adapter.finish(end) == [Output("half")]
 
@@ -207,7 +208,7 @@ def test_an_answer_of_a_text_agent_is_whole_or_it_is_none(lines: list[str]):
     adapter = PlainText()
     adapter.render_task(TASK)
     for line in ["x" * (MAX_TEXT_ANSWER // 2), *lines, "x" * (MAX_TEXT_ANSWER // 2)]:
-        adapter.feed(line)
+        printed(adapter, line)
 
     (action,) = adapter.finish(End(0))
     assert isinstance(action, Fail)

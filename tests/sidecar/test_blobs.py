@@ -27,6 +27,7 @@ from postroom.sidecar.api import LocalApi
 from postroom.sidecar.control_client import BlobRelay, direct
 from tests.control.serving import serving
 from tests.control.taskroom import LARGEST_BLOB, TaskRoom, task_room
+from tests.sidecar.printing import printed
 from tests.sidecar.task_stub import OWN, TaskStub
 
 pytestmark = pytest.mark.anyio
@@ -213,9 +214,9 @@ def test_an_artifact_line_names_a_blob_or_has_a_text():
     lines, url = JsonLines(), blob_url(NAME)
     fields = f'"url":"{url}","mediaType":"image/png","filename":"a.png"'
 
-    (given,) = lines.feed(f'{{"type":"artifact","name":"plot",{fields}}}')
-    (both,) = lines.feed(f'{{"type":"artifact","text":"x",{fields}}}')
-    (other,) = lines.feed('{"type":"artifact","url":"https://example.com/a.png"}')
+    (given,) = printed(lines, f'{{"type":"artifact","name":"plot",{fields}}}')
+    (both,) = printed(lines, f'{{"type":"artifact","text":"x",{fields}}}')
+    (other,) = printed(lines, '{"type":"artifact","url":"https://example.com/a.png"}')
 
     assert given == Artifact("", "", name="plot", url=url, media_type="image/png", filename="a.png")
     assert isinstance(both, MalformedLine)

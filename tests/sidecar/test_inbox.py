@@ -75,6 +75,7 @@ class Agent:
     """A program that has read each message at once."""
 
     stopped = False
+    queues = False
 
     async def running(self) -> Agent:
         return self

@@ -47,6 +47,7 @@ class Held:
                 message=SimpleNamespace(id=name),
                 derivation=Derivation(name, redelivered=False),
                 set_aside=set_aside,
+                begun=True,
             )
             for name, set_aside in held.items()
         ]

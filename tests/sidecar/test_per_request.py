@@ -39,6 +39,9 @@ class Host:
     async def act(self, session: AgentRun, said: Said, owner: Owner) -> None:
         self.said.append(said)
 
+    def at_work(self, task: str) -> bool:
+        return task == TASK.id
+
     async def gone(self) -> None:
         pass
 

@@ -77,12 +77,12 @@ async def test_what_follows_an_action_that_waits_is_read_and_carried_out_if_it_i
 async def test_the_end_comes_only_when_all_is_carried_out_and_no_line_is_read_twice() -> None:
     async with reading() as (stdout, desk, _, running):
         texts = [f"{owner} {n}" for n in range(100) for owner in ("slow", "a", "b")]
-        stdout.feed_data(lines(*texts) + b"no end")
+        stdout.feed_data(lines(*texts) + b"no action\n")
         stdout.feed_eof()
         desk.go.set()
 
         await running
-        assert sorted(desk.done) == sorted([*texts, "no end"])
+        assert sorted(desk.done) == sorted([*texts, "no action"])
         for owner in ("slow", "a", "b"):
             assert [text for text in desk.done if text.startswith(owner)] == [
                 f"{owner} {n}" for n in range(100)

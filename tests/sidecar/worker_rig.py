@@ -68,7 +68,7 @@ class Tap:
 
 @dataclass(eq=False)
 class Silence:
-    """An address about which the control plane says nothing until the test lets it."""
+    """An address, or a request, about which the control plane says nothing until the test lets it."""
 
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -423,6 +423,9 @@ async def worker_rig_on(rig: Rig, folder: Path) -> AsyncGenerator[WorkerRig]:
 def _answers(found: WorkerRig):
     async def answer(message: Message) -> bytes:
         said = subjects.parse(message.subject)
+        if (silence := found.silent.get(" ".join(said.rest))) is not None:
+            silence.asked.set()
+            await silence.over.wait()
         if said.rest == ("credential", "renew"):
             found.renewals.append(time.time())
             record = {"jwt": found.credential.jwt, "expires_at": time.time() + 3600}

@@ -86,5 +86,5 @@ def confirm(question: str, refusal: str, with_yes: str, *, yes: bool) -> None:
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():
-        raise Conflict(refusal, remedy=f"to confirm:{with_yes}")
+        raise Conflict(refusal, remedy=f"to confirm: {with_yes.strip()}")
     click.confirm(question, abort=True, err=True)

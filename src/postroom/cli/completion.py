@@ -1,4 +1,4 @@
-"""Shell completion for nicks, tasks, settings and organisations. Completion cannot show an error, so then it offers
+"""Shell completion for nicks, tasks, approvals, settings and organisations. It cannot show an error, so then it offers
 nothing.
 """
 
@@ -62,3 +62,15 @@ def tasks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     except PostroomError:
         return []
     return [short(task) for task in ids if task.startswith(incomplete)]
+
+
+def approvals(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The newest pending approvals, with the ids that lists show."""
+    from postroom.cli.tasks.lines import short
+
+    try:
+        with _client(ctx) as client:
+            ids = [approval["id"] for approval in client.approvals(limit=MOST)]
+    except PostroomError:
+        return []
+    return [short(each) for each in ids if each.startswith(incomplete)]

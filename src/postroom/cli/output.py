@@ -71,6 +71,13 @@ def terminal_width() -> int | None:
     return max(1, shutil.get_terminal_size().columns)
 
 
+def error_width() -> int | None:
+    """The same of the terminal for errors."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return None
+    return max(1, shutil.get_terminal_size().columns)
+
+
 def fitted(text: str, width: int | None) -> str:
     """`text` on one line of at most `width` columns; None for no limit."""
     line = one_line(text)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from postroom.cli.workspaces import tell
 from postroom.errors import PostroomError
 from postroom.protocol.presence import last_words
 from postroom.protocol.template import LEVELS
@@ -33,6 +34,7 @@ def report(worker: Worker) -> None:
         PostroomError: the agent has ended.
     """
     nick = one_line(worker["nick"])
+    tell(worker)
     for limit in worker.get("unenforced", []):
         click.echo(f"not enforced on this machine: compute.{one_line(limit)}", err=True)
     started = worker.get("started", True)

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from postroom.cli.approvals.lines import what
 from postroom.cli.output import Cell, address, ago, clock, columns, fitted, table
 from postroom.cli.tasks.lines import answer_hint, colour_of, is_question, run_time, short
+from postroom.cli.usage import NOTHING, usage_cell
+from postroom.protocol.modes import DIRECT
 from postroom.settings import DEFAULT_ORG
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.protocol.shapes import Alert, Status, Task, Worker
+    from postroom.protocol.shapes import Alert, Approval, Status, Task, Worker
 
 
 COLOURS = {
@@ -26,11 +29,11 @@ COLOURS = {
 WEAK = frozenset({"partial", "none"})
 """Levels of a wall that only a person may choose."""
 
-QUESTION = "input-required"
-"""Kind of the alerts about questions, which are shown among the needs for the person."""
+NEEDS = frozenset({"approval", "input-required"})
+"""Kinds of the alerts about approvals and questions, which are shown among the needs for the person."""
 
-FAILURES = frozenset({"worker-ended", "worker-not-started", "worker-limit"})
-"""Kinds of the alerts about workers that do not run."""
+FAILURES = frozenset({"worker-ended", "worker-not-started", "worker-limit", "stalled"})
+"""Kinds of the alerts about workers that do not run, or stall."""
 
 FAILED = {"failed": "has failed", "exited": "has ended", "stalled": "is stalled"}
 
@@ -82,19 +85,26 @@ def _labelled(label: str, text: str, width: int | None) -> str:
 
 
 def _needed(status: Status, width: int | None) -> list[str]:
-    """Questions and failures, each with the command that goes on."""
-    entries = [_question(task) for task in status.get("attention", [])]
+    """Approvals, questions and failures, each with the command that goes on."""
+    entries = [_approval(approval) for approval in status.get("approvals", [])]
+    entries += [_question(task) for task in status.get("attention", [])]
     workers = sorted(status["workers"], key=lambda worker: worker["nick"])
     entries += [_failure(worker) for worker in workers if broken(worker)]
     if not entries:
         return []
     lines = [click.style("needs you:", fg="yellow", bold=True)]
-    for what, command in entries:
+    for need, command in entries:
         lines += [
-            *_wrapped(f"  {what}", "      ", width),
+            *_wrapped(f"  {need}", "      ", width),
             *_wrapped(f"    {command}", "      ", width),
         ]
     return lines
+
+
+def _approval(approval: Approval) -> tuple[str, str]:
+    id_, who = short(approval["id"]), address(approval["worker"])
+    asked = f"{id_} {who} asks to use {one_line(approval['tool'], 80)}: {what(approval)}"
+    return asked, f"postroom approve {id_}; postroom deny {id_}"
 
 
 def _question(task: Task) -> tuple[str, str]:
@@ -141,11 +151,12 @@ def cut_line(line: str, width: int) -> str:
 
 def _alerts(status: Status, now: float, width: int | None) -> list[str]:
     failed = {worker["nick"] for worker in status["workers"] if broken(worker)}
-    # Open questions and failed workers are listed above; an answered question needs nobody.
+    # Approvals, open questions and failed workers are listed above; what is answered needs nobody.
     told = [
         alert
         for alert in status["alerts"]
-        if alert["kind"] != QUESTION and not (alert["kind"] in FAILURES and alert["nick"] in failed)
+        if alert["kind"] not in NEEDS
+        and not (alert["kind"] in FAILURES and alert["nick"] in failed)
     ]
     return [_labelled("alert", alert_line(alert, now), width) for alert in told]
 
@@ -153,19 +164,26 @@ def _alerts(status: Status, now: float, width: int | None) -> list[str]:
 def _workers(workers: list[Worker], now: float, width: int | None, *, wide: bool) -> list[str]:
     weak = any(worker["sandbox"].get("level") in WEAK for worker in workers)
     walls = ("SANDBOX",) if wide or weak else ()
+    direct = any(_mode(worker) == DIRECT for worker in workers)
+    places = ("WORKS ON",) if direct or (wide and any(map(_mode, workers))) else ()
+    used = (
+        ("USED",)
+        if wide and any(worker.get("usage", NOTHING) != NOTHING for worker in workers)
+        else ()
+    )
     ordered = sorted(workers, key=_urgency)
     rows = [
         [
             *_row(worker, now),
             *([_wall(worker, wide=wide)] if walls else []),
+            *([_place(worker)] if places else []),
             *(_plumbing(worker, now) if wide else []),
+            *([Cell(usage_cell(worker.get("usage", NOTHING)))] if used else []),
         ]
         for worker in ordered
     ]
-    head = (*HEAD, *walls, *(PLUMBING if wide else ()))
-    return table(
-        head, rows, cut=("LAST", "SANDBOX", "NICK") if walls else ("LAST", "NICK"), width=width
-    )
+    head = (*HEAD, *walls, *places, *(PLUMBING if wide else ()), *used)
+    return table(head, rows, cut=("LAST", *walls, *places, "NICK"), width=width)
 
 
 def _urgency(worker: Worker) -> tuple[int, str]:
@@ -205,6 +223,21 @@ def _wall(worker: Worker, *, wide: bool) -> Cell:
     level = str(wall.get("level", "")) or "unknown"
     text = f"{level} ({wall.get('provider', '')})" if wide else level
     return Cell(text, "red" if level in WEAK else None, bold=level in WEAK)
+
+
+def _mode(worker: Worker) -> str:
+    workspace = worker.get("workspace")
+    return workspace["mode"] if workspace else ""
+
+
+def _place(worker: Worker) -> Cell:
+    """Branch or folder that it works on; a folder that it writes itself stands in red."""
+    workspace = worker.get("workspace")
+    if not workspace:
+        return Cell("-", dim=True)
+    direct = workspace["mode"] == DIRECT
+    text = workspace["branch"] or f"{workspace['mode']} {workspace['path']}"
+    return Cell(text, "red" if direct else None, bold=direct)
 
 
 def _plumbing(worker: Worker, now: float) -> list[Cell]:

@@ -9,9 +9,12 @@ import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
-from postroom.errors import InvalidInput, InvalidTemplate
+import click
+
+from postroom.errors import InvalidInput, InvalidTemplate, NotFound
 from postroom.protocol.limits import MAX_FILES_BYTES, MAX_TEMPLATE_BYTES
 from postroom.protocol.template import PARAMETER, Template, parse_template
 
@@ -25,6 +28,35 @@ class Bundle:
 
     text: str
     files: dict[str, bytes]
+
+
+def located(word: str) -> Path:
+    """The file of a template: one that Postroom brings for its name, else the file that the word names.
+
+    A word with a `/` or the ending `.toml` is always a file.
+
+    Raises:
+        NotFound: a word that is neither.
+    """
+    path = Path(word)
+    if "/" in word or word.endswith(".toml"):
+        return path
+    from postroom.templates.shipped import names, shipped
+
+    if word in names():
+        if path.is_file():
+            said = (
+                f"{word}: the template that Postroom brings, not the file here (for that: ./{word})"
+            )
+            click.echo(said, err=True)
+        return shipped(word).path
+    if not path.exists():
+        close = get_close_matches(word, names(), n=1)
+        raise NotFound(
+            f"there is no template {word!r}, and no file of that name",
+            remedy=f"did you mean {close[0]}?" if close else "postroom templates lists them",
+        )
+    return path
 
 
 def read(path: Path) -> Bundle:

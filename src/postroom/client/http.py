@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from postroom.client.approvals import ApprovalCalls
 from postroom.client.calls import (
     AuditCalls,
     BlobCalls,
@@ -23,11 +24,14 @@ from postroom.client.keys import KeyCalls
 from postroom.client.locate import ServerAddress, locate
 from postroom.client.rules import Locate
 from postroom.client.transport import Transport
+from postroom.client.workspaces import WorkspaceCalls
 from postroom.errors import PostroomError
 from postroom.protocol.ids import check_message_id, check_name
 
 if TYPE_CHECKING:
     from postroom.client.stream import EventStream
+    from postroom.client.worker_events import WorkerEvents
+    from postroom.protocol.answers import ProjectEvents
     from postroom.protocol.shapes import (
         Alert,
         Announcement,
@@ -42,10 +46,13 @@ if TYPE_CHECKING:
         Removed,
         Status,
         Worker,
+        WorkerEvent,
     )
 
 
-class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls, KeyCalls):
+class Client(
+    TaskCalls, BlobCalls, CredentialCalls, AuditCalls, KeyCalls, WorkspaceCalls, ApprovalCalls
+):
     """A control plane, for its operator.
 
     Every method raises what `Transport.call` raises. All are synchronous and bounded.
@@ -164,13 +171,16 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls, KeyCalls):
         sandbox: str = "",
         isolation: str = "",
         path: str = "",
+        workspace: str = "",
+        mode: str = "",
         wait: float = 0.0,
     ) -> Worker:
         """Start a worker from a template's text and its files.
 
         `isolation` is the weakest acceptable level of a wall: `enforced`, `partial` or `none`. `path` is the
-        template's file. With `wait` seconds, `started` in the answer says whether the agent has started, or is None
-        if that was not known in time.
+        template's file; `workspace` a folder of the post room's machine that the worker works on, and `mode` how
+        (`worktree`, `copy` or `direct`). With `wait` seconds, `started` in the answer says whether the agent has
+        started, or is None if that was not known in time.
         """
         body: dict[str, Any] = {
             "template": template,
@@ -178,6 +188,7 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls, KeyCalls):
             "set": dict(overrides or {}),
         }
         body |= given(name=name, project=project, sandbox=sandbox, isolation=isolation, path=path)
+        body |= given(workspace=workspace, mode=mode)
         body |= {"wait": wait} if wait else {}
         return self.transport.call("POST", "/v1/workers", json=body, extra_time=60.0)
 
@@ -256,6 +267,37 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls, KeyCalls):
     def sdk_events(self, uid: str, events: list[dict[str, Any]]) -> None:
         """Report what a worker's agent did; only the worker itself may, through the gateway."""
         self._post(f"/v1/workers/{name_of(uid)}/sdk-events", {"events": events})
+
+    def newest_events(self, ref: str, *, limit: int = 100) -> list[WorkerEvent]:
+        """The last that a worker's agent did, the oldest first."""
+        query = {"newest": "true", "limit": limit}
+        return self._get(f"/v1/workers/{name_of(ref)}/sdk-events", query)["events"]
+
+    def past_events(self, ref: str, *, after_id: int = 0, limit: int = 100) -> list[WorkerEvent]:
+        """What a worker's agent did, past the event `after_id`, the oldest first."""
+        query = {"after_id": after_id, "limit": limit}
+        return self._get(f"/v1/workers/{name_of(ref)}/sdk-events", query)["events"]
+
+    def events(
+        self,
+        ref: str,
+        *,
+        after_id: int = 0,
+        for_ever: bool = False,
+        away: Callable[[bool], None] = lambda _: None,
+    ) -> WorkerEvents:
+        """Follow what a worker's agent does, past the event `after_id`; -1 for what comes from now on.
+
+        Args:
+            for_ever: wait for a post room that has ended; else it is an error when it does not come back soon.
+            away: called with True when the post room has gone, and with False when it is back.
+        """
+        from postroom.client.stream import FOR_EVER, RECONNECT
+        from postroom.client.worker_events import WorkerEvents
+
+        path = f"/v1/workers/{name_of(ref)}/sdk-events/stream"
+        retry = FOR_EVER if for_ever else RECONNECT
+        return WorkerEvents(self.transport, path, after=after_id, retry=retry, away=away)
 
     # ── messages ─────────────────────────────────────────────────────────────────────────────────
 
@@ -363,6 +405,17 @@ class Client(TaskCalls, BlobCalls, CredentialCalls, AuditCalls, KeyCalls):
         from postroom.client.stream import EventStream
 
         return EventStream(self.transport, {"project": name_of(project)}, after=str(after))
+
+    def project_events(self, project: str, *, limit: int = 50) -> ProjectEvents:
+        """The newest posts of a project and what happened beside them, oldest first, and where what comes begins."""
+        return self._get(f"/v1/projects/{name_of(project)}/events", {"limit": limit})
+
+    def follow_project_events(self, project: str, *, after: str) -> EventStream:
+        """New posts of a project (`post`) and what happens beside them (`activity`), past the cursor `after`."""
+        from postroom.client.stream import EventStream
+
+        path = f"/v1/projects/{name_of(project)}/events/stream"
+        return EventStream(self.transport, {}, after=after, path=path)
 
     def follow_chat(self, ref: str, *, after: int = 0) -> EventStream:
         """New messages between the operator and an agent after the stream sequence `after`."""

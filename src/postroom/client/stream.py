@@ -45,7 +45,9 @@ RECONNECT = RetryPolicy(attempts=12, base=0.2, cap=5.0)
 FOR_EVER = RetryPolicy(attempts=sys.maxsize, base=0.2, cap=5.0)
 """For a reader that must survive any outage of the post room."""
 
-_RECORDS = frozenset({"post", "mail", "announcement", "update", "task", "alert", "open"})
+_RECORDS = frozenset(
+    {"post", "activity", "mail", "announcement", "update", "task", "alert", "open"}
+)
 _LOST = (NotRunning, PeerError, Unauthorized, BusDisconnected)
 
 
@@ -113,6 +115,49 @@ class Losses:
         return self._retry.delay(self._failures)
 
 
+class Reconnection:
+    """The connections of one reader, one after the other, until `closed` is set.
+
+    Args:
+        retry: attempts to connect again before the error is raised.
+        away: called with True when the connection is lost, with False when it is there again.
+    """
+
+    def __init__(
+        self, transport: Transport, retry: RetryPolicy, away: Callable[[bool], None]
+    ) -> None:
+        self._transport = transport
+        self._losses = Losses(retry)
+        self._tell_away = away
+        self._is_away = False
+        self.closed = threading.Event()
+        self.connected = threading.Event()
+        """Set once the server has answered for the first time."""
+
+    def made(self) -> None:
+        """Note that the server has answered."""
+        self._losses.connected()
+        self.connected.set()
+        self._set_away(False)
+
+    def again(self, error: PostroomError) -> None:
+        """Wait before the next connection, or raise `error` if no further one is allowed."""
+        if self.closed.is_set():
+            return
+        if self._transport.hopeless(error):
+            raise error
+        pause = self._losses.after(error)
+        self._set_away(True)
+        self.closed.wait(pause)
+        with contextlib.suppress(NotRunning):  # not yet: the next attempt fails and counts
+            self._transport.look_up()
+
+    def _set_away(self, away: bool) -> None:
+        if self._is_away != away:
+            self._is_away = away
+            self._tell_away(away)
+
+
 class EventStream:
     """Iterates over the events of a feed, chat or task, from one thread; `close` may be called from another.
 
@@ -137,16 +182,12 @@ class EventStream:
         self._transport = transport
         self._topic = topic
         self._after = after
-        self._losses = Losses(retry)
         self._path = path
         self._is_last = is_last
-        self._tell_away = away
-        self._is_away = False
         self._seen = SeenEvents()
-        self._closed = threading.Event()
+        self._link = Reconnection(transport, retry, away)
+        self._closed, self.connected = self._link.closed, self._link.connected
         self._response: httpx2.Response | None = None
-        self.connected = threading.Event()
-        """Set once the server has answered for the first time."""
 
     def __iter__(self) -> Iterator[Event]:
         """The events, until the last one or `close`.
@@ -157,9 +198,9 @@ class EventStream:
         while not self._closed.is_set():
             try:
                 yield from self._connection()
-                self._again(PeerError("the post room ended the stream"))
+                self._link.again(PeerError("the post room ended the stream"))
             except PostroomError as error:
-                self._again(error)
+                self._link.again(error)
 
     def close(self) -> None:
         """End the iteration, even one that waits for bytes."""
@@ -172,9 +213,7 @@ class EventStream:
         query = {**self._topic, "after": self._after}
         with self._transport.stream(self._path, query, silence=STREAM_SILENCE) as response:
             self._response = response
-            self._losses.connected()
-            self.connected.set()
-            self._set_away(False)
+            self._link.made()
             if (
                 self._closed.is_set()
             ):  # closed between the two lines above: nobody else shuts this one
@@ -188,23 +227,6 @@ class EventStream:
                     if self._is_last is not None and self._is_last(event):
                         self._closed.set()
                         return
-
-    def _again(self, error: PostroomError) -> None:
-        """Wait before the next connection, or raise `error` if no further one is allowed."""
-        if self._closed.is_set():
-            return
-        if self._transport.hopeless(error):
-            raise error
-        pause = self._losses.after(error)
-        self._set_away(True)
-        self._closed.wait(pause)
-        with contextlib.suppress(NotRunning):  # not yet: the next attempt fails and counts
-            self._transport.look_up()
-
-    def _set_away(self, away: bool) -> None:
-        if self._is_away != away:
-            self._is_away = away
-            self._tell_away(away)
 
 
 def event_of(raw: httpx2.ServerSentEvent) -> Event:

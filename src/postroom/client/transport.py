@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 
@@ -22,6 +22,9 @@ from postroom.client.rules import (
 )
 from postroom.errors import PostroomError
 from postroom_a2a.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from postroom.client.websocket import WebSocket
 
 
 class Transport(Endpoint):
@@ -138,6 +141,12 @@ class Transport(Endpoint):
                 response.read()
                 raise reported(response)
             yield response
+
+    def websocket(self, path: str, params: Query) -> WebSocket:
+        """An open WebSocket; raises the errors of `WebSocket.connect`."""
+        from postroom.client.websocket import WebSocket  # most commands need none
+
+        return WebSocket.connect(self._server, self._url(path), params, self._headers())
 
     @staticmethod
     def decoded(response: httpx2.Response) -> Any:

@@ -21,12 +21,14 @@ from postroom.control.routes import (
     agents,
     alerts,
     announcements,
+    approvals,
     audit,
     backup,
     blobs,
     credentials,
     deadletters,
     described,
+    events,
     feeds,
     inbox,
     keys,
@@ -37,10 +39,13 @@ from postroom.control.routes import (
     retention,
     room,
     tasks,
+    terminals,
     trust,
     workers,
+    workspaces,
 )
 from postroom.control.statefile import Announcement
+from postroom.control.websockets import SocketRoutes
 from postroom.errors import (
     PROBLEM_TYPE,
     InvalidInput,
@@ -60,7 +65,7 @@ log = get_logger(__name__)
 def build_api(
     parts: Parts, announcement: Callable[[], Announcement], managed: Orgs | None = None
 ) -> tuple[FastAPI, HotRoutes]:
-    """The application of one organisation, and what answers its hot routes.
+    """The application of one organisation, and what answers its hot routes; its WebSockets are in `app.state.sockets`.
 
     Args:
         announcement: returns the present content of `server.json`.
@@ -76,6 +81,9 @@ def build_api(
         dependencies=[Depends(admitted)],
     )
     app.state.gate = parts.gate
+    sockets = app.state.sockets = SocketRoutes(parts.gate.admit)
+    sockets.include(events.sockets(parts))
+    sockets.include(terminals.socket_routes(parts))
     _answer_problems(app)
     hot = HotRoutes(parts.gate.admit, _failure)
 
@@ -86,15 +94,19 @@ def build_api(
         app.include_router(routes, prefix=prefix)
         hot.add(routes, prefix)
 
-    # The workers' own route comes first: it has other callers than `/workers/{ref}`.
-    include(workers.events_router(parts))
+    # The workers' own routes come first: they have other callers than `/workers/{ref}`.
+    include(events.router(parts))
+    include(approvals.door_router(parts))
+    include(terminals.router(parts))
     include(agents.keys_router(parts), "")
     include(blobs.operator_router(parts))
     routers = (
         blobs,
         workers,
+        workspaces,
         agents,
         announcements,
+        approvals,
         keys,
         people,
         tasks,

@@ -20,8 +20,13 @@ from postroom.directory.agents import Directory
 from postroom.directory.callers import Callers
 from postroom.directory.input_modes import Takers
 from postroom.errors import PostroomError, ServersBehind
+from postroom.events import fold as event_rules
+from postroom.events.approvals import Approvals
+from postroom.events.clerk import ApprovalClerk, ApprovalExpiry
+from postroom.events.service import EventLog
 from postroom.identity.account_publisher import system_connection
 from postroom.identity.credential import Credential
+from postroom.identity.pins import Pins
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
 from postroom.mail import outbox, projection
@@ -29,12 +34,13 @@ from postroom.mail.alerts import AlertService
 from postroom.mail.clerk import Clerk
 from postroom.mail.deadletter_service import DeadLetterService
 from postroom.mail.deadletters import DeadLetterMover
-from postroom.mail.due import Expiry, Stale, Watch
+from postroom.mail.due import Expiry, Stale
 from postroom.mail.inbox import Inboxes
 from postroom.mail.office import PostOffice
 from postroom.mail.outbox import Outbox
 from postroom.observe import get_logger
-from postroom.projection.changes import Changes
+from postroom.projection.changes import APPROVALS, Changes
+from postroom.projection.due import Watch
 from postroom.projection.fold import Fold
 from postroom.projection.pruning import Pruner
 from postroom.projection.rebuild import catch_up
@@ -56,10 +62,12 @@ from postroom.tasks.clerk import TaskClerk
 
 log = get_logger(__name__)
 
-RULES = together(projection.RULES, outbox.RULES, task_rules.RULES, blob_rules.RULES)
+RULES = together(
+    projection.RULES, outbox.RULES, task_rules.RULES, blob_rules.RULES, event_rules.RULES
+)
 """The rules of the fold for each stream, after those that they build on."""
 
-OVER = projection.OVER | outbox.OVER | task_rules.OVER
+OVER = projection.OVER | outbox.OVER | task_rules.OVER | event_rules.OVER
 """The rules for what is deleted from the log."""
 
 COPY = BY_NAME["AUDIT"]
@@ -99,6 +107,7 @@ class Base:
     submitter: Submitter
     office: PostOffice
     outbox: Outbox
+    events: EventLog
     inboxes: Inboxes
     deadletters: DeadLetterService
     alerts: AlertService
@@ -106,6 +115,9 @@ class Base:
     clerk: Clerk
     chain: Chain
     task_clerk: TaskClerk
+    approvals: Approvals
+    approval_clerk: ApprovalClerk
+    pins: Pins
     retention: Retention
     space: Callable[[], None]
     background: BackgroundTasks
@@ -118,7 +130,7 @@ class Base:
             await self.fold.reached(stream, last, TASKS_DEADLINE)
 
     async def sweep(self) -> None:
-        """End what waits for a retired agent: messages to it, and tasks that it had taken."""
+        """End what waits for a retired agent: messages to it, tasks that it had taken, and what it has asked for."""
         try:
             # Otherwise a task that the agent took just now would look like one that nobody took.
             await self.tasks_folded()
@@ -126,6 +138,7 @@ class Base:
             log.warning("the last records of a retired agent are not folded in time")
         await self.clerk.sweep()
         await self.task_clerk.end_hopeless()
+        await self.approval_clerk.sweep()
 
     async def uid_of(self, ref: str) -> str:
         """The uid of `ref`, also of a retired agent; "" for ""."""
@@ -154,7 +167,11 @@ async def open_base(
     clerk = Clerk(bus, database)
     chain = Chain(bus, admin, database)
     task_clerk = TaskClerk(bus, database, chain, alert=partial(append_alert, bus))
-    after = (clerk.after, task_clerk.after)
+    space = _space(settings)
+    alerts = AlertService(bus, admin, database, changes, space=space)
+    events = EventLog(bus, admin, database, space=space)
+    approval_clerk = ApprovalClerk(events, database, alerts.raise_alert)
+    after = (clerk.after, task_clerk.after, approval_clerk.after)
     fold = Fold(admin, database, changes, RULES, after, task_rules.ORDER)
     background = await stack.enter_async_context(background_tasks())
     background.start(fold.run(), "fold")
@@ -164,8 +181,9 @@ async def open_base(
     if not settings.memory:
         background.start(retention.run(), "retention")
     background.start(Watch(Stale(bus, database, settings.stale_after), changes).run(), "stale")
+    expiry = Watch(ApprovalExpiry(events, database), changes, topic=APPROVALS)
+    background.start(expiry.run(), "approvals")
     await fold.ready(FOLD_DEADLINE)
-    space = _space(settings)
     takers = Takers()
     submitter = Submitter(bus, admin, space=space)
     office = PostOffice(submitter, database, changes, org=trust.org, takers=takers)
@@ -186,14 +204,18 @@ async def open_base(
         takers=takers,
         submitter=submitter,
         outbox=Outbox(submitter, database, changes),
+        events=events,
         office=office,
         inboxes=inboxes,
         deadletters=DeadLetterService(bus, database, changes),
-        alerts=AlertService(bus, admin, database, changes, space=space),
+        alerts=alerts,
         fold=fold,
         clerk=clerk,
         chain=chain,
         task_clerk=task_clerk,
+        approvals=Approvals(events, database, changes, fold),
+        approval_clerk=approval_clerk,
+        pins=Pins(settings.pins_file),
         retention=retention,
         space=space,
         background=background,

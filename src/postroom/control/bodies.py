@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from postroom.protocol.content import Content
+from postroom.protocol.events import MAX_NUMBER
 from postroom.protocol.limits import (
     MAX_CONTEXT,
     MAX_DESCRIPTION,
+    MAX_EVENTS,
     MAX_KEY,
     MAX_LABEL,
     MAX_PAGE,
     MAX_PARTS,
     MAX_PATH,
+    MAX_PIN,
     MAX_REASON,
     MAX_WAIT,
 )
@@ -35,7 +38,7 @@ Wait = Annotated[float, Field(ge=0, le=30)]
 
 
 class SpawnBody(Body):
-    """`POST /v1/workers`; `path` is where the client read the template."""
+    """`POST /v1/workers`; `path` is where the client read the template, `workspace` a folder of this machine."""
 
     template: str
     files: dict[str, str] = {}
@@ -45,6 +48,8 @@ class SpawnBody(Body):
     isolation: Name = ""
     set: dict[str, str] = {}
     path: Annotated[str, Field(max_length=MAX_PATH)] = ""
+    workspace: Annotated[str, Field(max_length=MAX_PATH)] = ""
+    mode: Literal["", "worktree", "copy", "direct"] = ""
     wait: Wait = 0.0
 
 
@@ -54,6 +59,19 @@ class RestartBody(Body):
     template: str = ""
     files: dict[str, str] = {}
     wait: Wait = 0.0
+
+
+class DiffBody(Body):
+    """`POST /v1/workers/{ref}/diff`; `stat` for names and numbers alone."""
+
+    paths: Annotated[list[Annotated[str, Field(max_length=MAX_PATH)]], Field(max_length=100)] = []
+    stat: bool = False
+
+
+class ApplyBody(Body):
+    """`POST /v1/tasks/{ref}/apply`."""
+
+    merge: bool = False
 
 
 class RotateBody(Body):
@@ -182,9 +200,36 @@ class ArtifactBody(ContentBody):
 
 
 class EventsBody(Body):
-    """`POST /v1/workers/{uid}/sdk-events`."""
+    """`POST /v1/workers/{uid}/sdk-events`: `first` is the number of the first event in the sidecar's `run`, from 1."""
 
-    events: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=100)]
+    events: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_EVENTS)]
+    run: Annotated[str, Field(max_length=MAX_LABEL, pattern=r"^[A-Za-z0-9_-]*$")] = ""
+    first: Annotated[int, Field(ge=0, le=MAX_NUMBER)] = 0
+
+    @model_validator(mode="after")
+    def _numbered(self) -> EventsBody:
+        if bool(self.run) != bool(self.first):
+            raise ValueError("run and first belong together")
+        return self
+
+
+class ControlBody(Body):
+    """`POST /v1/workers/{ref}/control`: the answer to the approval `id`, or an interrupt."""
+
+    type: Literal["control_response", "interrupt"]
+    id: Annotated[str, Field(max_length=64)] = ""
+    decision: Literal["", "allowed", "denied", "edited"] = ""
+    input: dict[str, Any] | None = None
+    reason: Annotated[str, Field(max_length=MAX_REASON)] = ""
+    channel: Literal["cli", "attach", "chat", "api"] = "api"
+    pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
+
+
+class PinBody(Body):
+    """`PUT /v1/pin`; `old` is the PIN before, an empty `pin` removes it."""
+
+    pin: Annotated[SecretStr, Field(max_length=MAX_PIN)]
+    old: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
 
 
 class BackupBody(Body):

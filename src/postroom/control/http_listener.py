@@ -14,7 +14,10 @@ import uvicorn
 
 from postroom.control.http_protocol import Connections, DeadlineProtocol
 from postroom.control.org_router import WORKER, App, Receive, Scope, Send
+from postroom.control.websocket_protocol import BoundedWebSocket
 from postroom.errors import InvalidInput, PortTaken
+from postroom.protocol.intervals import SOCKET_PONG, STREAM_BEAT
+from postroom.protocol.limits import MAX_SOCKET_MESSAGE
 
 SHUTDOWN_GRACE = 2
 """Seconds that open responses have at the end; streams end by themselves at shutdown."""
@@ -95,12 +98,18 @@ class _Server(uvicorn.Server):
         self.started = True
 
 
-def _config(app: App, context: ssl.SSLContext | None = None) -> uvicorn.Config:
+def _config(
+    app: App, context: ssl.SSLContext | None = None, *, sockets: bool = False
+) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         ssl_context_factory=(lambda _config, _default: context) if context else None,
         http=DeadlineProtocol,
-        ws="none",
+        ws=BoundedWebSocket if sockets else "none",
+        ws_max_size=MAX_SOCKET_MESSAGE,
+        ws_ping_interval=STREAM_BEAT,
+        ws_ping_timeout=SOCKET_PONG,
+        ws_per_message_deflate=False,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -121,7 +130,7 @@ class HttpListener:
     def __init__(
         self, app: App, listener: socket.socket, context: ssl.SSLContext | None = None
     ) -> None:
-        self._server = _Server(_config(app, context))
+        self._server = _Server(_config(app, context, sockets=True))
         self._listener = listener
 
     async def serve(self) -> None:

@@ -34,6 +34,9 @@ ABANDONED = "postroom.abandoned"
 ABORT = "postroom.abort"
 """Scope key: a function that closes the connection of the request."""
 
+PACED = "postroom.paced"
+"""Scope key: the application itself bounds the time between two pieces of the request's body."""
+
 TURNED_AWAY = 500
 """Connections above the limit that are told so; further ones are cut without a word."""
 
@@ -166,7 +169,8 @@ class DeadlineProtocol(HttpToolsProtocol):
     def look(self) -> None:
         """Cut the connection if it is where it was at the last look: in the same request, or waiting for one."""
         cycle = self.cycle
-        unfinished = cycle is None or cycle.more_body or cycle.response_complete
+        paced = cycle is not None and PACED in cycle.scope
+        unfinished = cycle is None or (cycle.more_body and not paced) or cycle.response_complete
         now = (self._begun, unfinished)
         if unfinished and now == self._seen and not self._goes_on():
             self.transport.abort()

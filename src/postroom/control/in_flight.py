@@ -23,6 +23,12 @@ from postroom_a2a.times import format_time
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
+WEBSOCKET = "WEBSOCKET"
+"""Verb of a WebSocket in a record of the audit log."""
+
+SWITCHING = 101
+"""Its status there (HTTP, 101 Switching Protocols)."""
+
 MAX_URL = 2048
 """Characters of a path in a record."""
 
@@ -33,7 +39,10 @@ _about: ContextVar[dict[str, str] | None] = ContextVar("about", default=None)
 
 
 def acted_on(**ids: str) -> None:
-    """Say what the running request has made or changed: `message`, `task`, `worker`, or `about` for another id."""
+    """Say what the running request has made or changed: `message`, `task`, `worker`, or `about` for another id.
+
+    A WebSocket that says so is in the audit log, like each request that changes something.
+    """
     noted = _about.get()
     if noted is not None:
         noted.update(ids)
@@ -147,7 +156,9 @@ class Guard:
         self, scope: Scope, receive: Receive, send: Send, serve: Serve, refused: Serve
     ) -> None:
         """Serve one request by `serve`; `refused` answers it where its key ended before its answer began."""
-        if scope["method"] in READS:
+        if scope["type"] == "websocket":
+            await self._socket(scope, receive, send, serve, refused)
+        elif scope["method"] in READS:
             await self._read(scope, receive, send, serve, refused)
         else:
             await self._change(scope, receive, send, serve)
@@ -172,6 +183,20 @@ class Guard:
                 await refused(scope, receive, send)
         finally:
             self._in_flight.leave(request)
+
+    async def _socket(
+        self, scope: Scope, receive: Receive, send: Send, serve: Serve, refused: Serve
+    ) -> None:
+        """Serve a WebSocket: it ends with its key, and is in the audit log if it has acted on anything."""
+        ids: dict[str, str] = {}
+        about = _about.set(ids)
+        try:
+            await self._read(scope, receive, send, serve, refused)
+        finally:
+            _about.reset(about)
+            principal: Principal | None = scope.get(PRINCIPAL)
+            if ids and principal is not None and principal.method == KEY:
+                self._record(scope, principal, SWITCHING, ids)
 
     async def _change(self, scope: Scope, receive: Receive, send: Send, serve: Serve) -> None:
         request = scope[REQUEST] = Request(scope, None)
@@ -203,7 +228,7 @@ class Guard:
             by=API,
             org=self._org,
             protocol=API,
-            verb=scope["method"],
+            verb=scope.get("method", WEBSOCKET),
             url=scope["path"][:MAX_URL],
             verdict=DENIED if status == 403 else ALLOWED,
             reason="the key does not allow it" if status == 403 else "",

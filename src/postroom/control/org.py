@@ -37,6 +37,7 @@ from postroom.control.principals import Gate
 from postroom.control.rotation import Rotation
 from postroom.control.statefile import Announcement
 from postroom.control.task_trouble import watch_bus
+from postroom.control.terminals import Terminals
 from postroom.directory.announcements import Announcements
 from postroom.directory.cards import Card
 from postroom.directory.iam import LocalIAM
@@ -61,6 +62,7 @@ from postroom.tasks.reports import TaskReports
 from postroom.tasks.requests import Requests
 from postroom.tasks.service import OrgTaskService
 from postroom.tasks.silence import SilentTasks
+from postroom.workers.following import WorkFollower
 from postroom.workers.issuer import Issuer
 from postroom.workers.lifecycle import Workers
 from postroom.workers.parts import WorkerParts
@@ -116,7 +118,7 @@ class Organisation:
         api, hot = build_api(self.parts, announcement, orgs)
         shared = self.parts.installation
         guard = Guard(shared.in_flight, shared.audit, self.owner.org)
-        shared.router.open(api, self.owner.org, hot.answer, guard)
+        shared.router.open(api, self.owner.org, hot.answer, guard, api.state.sockets)
         await self.parts.workers.restore()
 
     async def alert(self, alert: Alert) -> None:
@@ -190,18 +192,23 @@ async def _open_parts(
     )
     base.background.start(silent.run(), "silent-tasks")
     workers.on_limit(partial(_fail_at_work, base, tasks))
+    base.background.start(WorkFollower(workers, base.changes).run(), "workspaces")
     in_flight = installation.in_flight
     iam = LocalIAM(
         base.database, base.directory, key, base.owner, cut=in_flight.cut, rotated=rotated
     )
     base.background.start(iam.run(), "uses of keys")
+    terminals = Terminals(base.events, installation.audit, trust.org)
+    stack.callback(terminals.close)
     parts = Parts(
         **_by_name(base),
         issuer=issuer,
         workers=workers,
         presence=presence,
         states=states,
-        views=WorkerViews(workers, states, presence, base.admin, tasks, base.alerts, changed),
+        views=WorkerViews(
+            workers, states, presence, base.admin, tasks, base.alerts, changed, base.events
+        ),
         registry=registry,
         search=search,
         outside=outside,
@@ -211,6 +218,7 @@ async def _open_parts(
         rotation=Rotation(trust, installation.host, accounts, renew_edge),
         blobs=await _open_blobs(base, stack),
         audit=await _open_audit(base, stack),
+        terminals=terminals,
         iam=iam,
         gate=Gate(iam, base.database, in_flight.enter, base.callers.called),
     )

@@ -7,6 +7,7 @@ its Host (`http.hosts`).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ from postroom.errors import (
     EnvironmentFault,
     Forbidden,
     MessageTooLarge,
+    NotFound,
     PostroomError,
     Unauthorized,
     http_status,
@@ -42,7 +44,7 @@ class GuardPort(Protocol):
         """Serve one request by `serve`, or let `refused` answer it."""
 
 
-STREAMED = "/v1/blobs"
+STREAMED = re.compile(r"/v1/blobs|/v1/workers/[^/]+/terminals/[^/]+/output$")
 """Paths whose bodies are not held in memory; their routes bound them."""
 
 ORGS = "/orgs/"
@@ -72,6 +74,7 @@ class OrgRouter:
         self._proxies = proxies or Proxies()
         self._apis: dict[str, App] = {}
         self._hot: dict[str, Hot] = {}
+        self._sockets: dict[str, App] = {}
         self._guards: dict[str, GuardPort] = {}
         self._doors: dict[str, str] = {}
 
@@ -81,14 +84,18 @@ class OrgRouter:
         org: str = DEFAULT_ORG,
         hot: Hot | None = None,
         guard: GuardPort | None = None,
+        sockets: App | None = None,
     ) -> None:
         """Hand requests for `org` to `api`; with the default one `/readyz` reports ready.
 
         Args:
             hot: answers requests before `api` sees them, or leaves them to it.
-            guard: stands before both.
+            guard: stands before all.
+            sockets: gets WebSockets.
         """
         self._apis[org] = api
+        if sockets is not None:
+            self._sockets[org] = sockets
         if guard is not None:
             self._guards[org] = guard
         if hot is not None:
@@ -98,12 +105,14 @@ class OrgRouter:
         """Stop handing requests to `org`."""
         self._apis.pop(org, None)
         self._hot.pop(org, None)
+        self._sockets.pop(org, None)
         self._guards.pop(org, None)
 
     def shut(self) -> None:
         """Answer only `/livez` from now on."""
         self._apis.clear()
         self._hot.clear()
+        self._sockets.clear()
 
     def admit(self, worker: str, org: str) -> None:
         """Hand requests through the door of `worker` to the API of `org` and to no other."""
@@ -120,7 +129,7 @@ class OrgRouter:
         try:
             self._check(scope)
         except PostroomError as error:
-            await _answer(scope, receive, send, http_status(error), problem(error))
+            await answer(scope, receive, send, http_status(error), problem(error))
             return
         await self._dispatch(scope, receive, send)
 
@@ -128,15 +137,15 @@ class OrgRouter:
         ready = DEFAULT_ORG in self._apis
         match scope["path"]:
             case "/livez":
-                await _answer(scope, receive, send, 200, "ok")
+                await answer(scope, receive, send, 200, "ok")
             case "/readyz":
-                await _answer(scope, receive, send, 200 if ready else 503, {"ready": ready})
+                await answer(scope, receive, send, 200 if ready else 503, {"ready": ready})
             case _:
                 try:
                     org = self._org_of(scope)
                     api = self._api(org)
                 except PostroomError as error:
-                    await _answer(scope, receive, send, http_status(error), problem(error))
+                    await answer(scope, receive, send, http_status(error), problem(error))
                     return
                 if org and WORKER not in scope:
                     # The prefix before the API's own paths (ASGI 3, root_path).
@@ -144,13 +153,18 @@ class OrgRouter:
                 hot = self._hot.get(org or DEFAULT_ORG)
                 guard = self._guards.get(org or DEFAULT_ORG)
 
+                sockets = self._sockets.get(org or DEFAULT_ORG, _no_sockets)
+
                 async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+                    if scope["type"] == "websocket":
+                        await sockets(scope, receive, send)
+                        return
                     if hot is not None:
                         left = await hot(scope, receive, send)
                         if left is None:
                             return
                         receive = left
-                    if scope["path"].removeprefix(scope.get("root_path", "")).startswith(STREAMED):
+                    if STREAMED.match(scope["path"].removeprefix(scope.get("root_path", ""))):
                         await api(scope, receive, send)
                     else:
                         await _bounded(api, scope, receive, send)
@@ -206,9 +220,14 @@ class OrgRouter:
             scope["scheme"] = caller.scheme
 
 
+async def _no_sockets(scope: Scope, receive: Receive, send: Send) -> None:
+    error = NotFound("there are no WebSockets here")
+    await answer(scope, receive, send, http_status(error), problem(error))
+
+
 async def _ended(scope: Scope, receive: Receive, send: Send) -> None:
     error = Unauthorized("the API key is not valid any more")
-    await _answer(scope, receive, send, http_status(error), problem(error))
+    await answer(scope, receive, send, http_status(error), problem(error))
 
 
 async def _bounded(api: App, scope: Scope, receive: Receive, send: Send) -> None:
@@ -227,20 +246,21 @@ async def _bounded(api: App, scope: Scope, receive: Receive, send: Send) -> None
             raise refused
         return message
 
-    async def answer(message: MutableMapping[str, Any]) -> None:
+    async def limited(message: MutableMapping[str, Any]) -> None:
         if taken <= MAX_BODY:
             await send(message)
         elif message["type"] == "http.response.start":
-            await _answer(scope, receive, send, http_status(refused), problem(refused))
+            await answer(scope, receive, send, http_status(refused), problem(refused))
 
-    await api(scope, count, answer)
+    await api(scope, count, limited)
 
 
-async def _answer(scope: Scope, receive: Receive, send: Send, status: int, body: object) -> None:
+async def answer(scope: Scope, receive: Receive, send: Send, status: int, body: object) -> None:
+    """Answer a request with a text, or a JSON object; that for a WebSocket is refused with it."""
+    kind_of_message = "http.response"
     if scope["type"] == "websocket":
         await receive()
-        await send({"type": "websocket.close", "code": 1008 if status < 500 else 1013})
-        return
+        kind_of_message = "websocket.http.response"
     content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     kind = "text/plain" if isinstance(body, str) else "application/json"
     if isinstance(body, dict) and "type" in body:
@@ -250,5 +270,5 @@ async def _answer(scope: Scope, receive: Receive, send: Send, status: int, body:
         headers.append((b"retry-after", b"1"))
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": content})
+    await send({"type": f"{kind_of_message}.start", "status": status, "headers": headers})
+    await send({"type": f"{kind_of_message}.body", "body": content})

@@ -37,6 +37,11 @@ Past = Annotated[
     Query(ge=0, le=MAX_SEQUENCE, description="Only what is newer than this sequence."),
 ]
 
+AfterId = Annotated[
+    int,
+    Query(ge=0, le=MAX_SEQUENCE, description="Only events past the one with this id."),
+]
+
 Seconds = Annotated[
     float, Query(ge=0, le=LONGEST_WAIT, description="The most seconds that the answer may take.")
 ]
@@ -69,6 +74,10 @@ TaskRef = Annotated[
 
 LetterRef = Annotated[
     str, Path(description="Its number, or 4 or more of the first digits of its message's id.")
+]
+
+ApprovalRef = Annotated[
+    str, Path(description="Its id, or 4 or more of the first digits if only one has them.")
 ]
 
 AlertRef = Annotated[str, Path(description="The number of the alert.")]

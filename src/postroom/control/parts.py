@@ -9,6 +9,7 @@ from postroom.blobs.service import BlobService
 from postroom.control.base import Base
 from postroom.control.principals import Gate
 from postroom.control.rotation import Rotation
+from postroom.control.terminals import Terminals
 from postroom.directory.iam import LocalIAM
 from postroom.directory.outside import OutsideAgents
 from postroom.directory.presence import PresenceBoard
@@ -40,5 +41,6 @@ class Parts(Base):
     rotation: Rotation
     blobs: BlobService
     audit: AuditView
+    terminals: Terminals
     iam: LocalIAM
     gate: Gate

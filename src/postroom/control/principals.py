@@ -24,6 +24,7 @@ from postroom.protocol.principal import (
     Principal,
     Scope,
 )
+from postroom.protocol.sockets import bearer_of
 from postroom.settings import DEFAULT_ORG
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
@@ -155,6 +156,12 @@ Caller = Annotated[Principal, Depends(_caller)]
 """The type of a route's parameter that gets the principal."""
 
 
+def itself(me: Principal, uid: str) -> None:
+    """Raise Forbidden unless `me` is the worker with that uid, through its own door."""
+    if me.method != DOOR or me.uid != uid:
+        raise Forbidden("only the worker itself may call this")
+
+
 def for_installation(me: Principal) -> None:
     """Raise Forbidden unless `me` may do what concerns all organisations: the operator, or one of the default one."""
     if me.org != DEFAULT_ORG and me.key_id != OPERATOR_KEY:
@@ -165,6 +172,8 @@ def _bearer(scope: AsgiScope) -> str:
     given = [value for name, value in scope["headers"] if name == b"authorization"]
     if len(given) > 1:
         raise Unauthorized("a request has one Authorization header")
+    if not given and (token := bearer_of(scope.get("subprotocols") or ())):
+        return token  # of a browser's WebSocket
     kind, _, token = given[0].decode("latin-1").partition(" ") if given else ("", "", "")
     if kind.lower() != "bearer" or not token:
         raise Unauthorized("a bearer token is missing")

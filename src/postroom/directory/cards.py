@@ -37,11 +37,13 @@ INBOX_BINDING = "urn:postroom:a2a:inbox:1"
 
 MODES = ("text/plain",)
 
-INPUT_MODES: dict[str, tuple[str, ...]] = {
-    "jsonl": ("text/plain", "application/json", "*/*"),
-    "text": MODES,
-}
-"""The media types that a worker takes, by its adapter: a line of JSON carries every part, a text only texts."""
+EVERY_MODE = ("text/plain", "application/json", "*/*")
+
+INPUT_MODES: dict[str, tuple[str, ...]] = {"text": MODES}
+"""The media types that a worker takes, by its adapter: a plain text has only texts.
+
+All others take every part: a line of JSON carries it, and a coding agent is shown its address.
+"""
 
 ANY_MESSAGE: dict[str, Any] = {
     "id": "messages",
@@ -65,7 +67,7 @@ def build_card(uid: str, nick: str, template: Template, *, version: str) -> Card
         "version": version,
         "supportedInterfaces": [_interface(uid)],
         "capabilities": _capabilities(),
-        "defaultInputModes": list(INPUT_MODES[template.adapter]),
+        "defaultInputModes": list(INPUT_MODES.get(template.adapter, EVERY_MODE)),
         "defaultOutputModes": list(MODES),
         "skills": _skills(template),
     }
@@ -84,7 +86,7 @@ def outside_card(uid: str, nick: str, kind: str, given: Mapping[str, Any], *, ve
         "version": version,
         "supportedInterfaces": [_inbox_interface(uid)],
         "capabilities": _capabilities(),
-        "defaultInputModes": list(INPUT_MODES["jsonl"]),
+        "defaultInputModes": list(EVERY_MODE),
         "defaultOutputModes": list(MODES),
         "skills": [dict(ANY_MESSAGE)],
     } | {name: value for name, value in given.items() if name in _GIVEN}

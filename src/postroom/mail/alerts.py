@@ -14,7 +14,7 @@ from postroom.projection.changes import ALERTS, FOLD_WAIT, Changes
 from postroom.projection.submit import append_alert
 from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert, AlertEnd
-from postroom.store.alerts import MOST, OF_TASKS, AlertRow
+from postroom.store.alerts import MOST, WHILE, AlertRow
 from postroom.store.database import Database, Store
 from postroom.store.parties import Party
 from postroom_a2a.times import format_time
@@ -153,16 +153,21 @@ def _standing(store: Store, now: float, limit: int, kinds: Sequence[str] = ()) -
 
 
 def _rows(store: Store, now: float, limit: int, kinds: Sequence[str] = ()) -> list[AlertRow]:
-    present = _present(store) if not kinds or {*OF_TASKS} & {*kinds} else []
+    present = _present(store) if not kinds or {*WHILE} & {*kinds} else []
     return store.alerts.standing(now, limit, kinds, present=present)
 
 
 def _present(store: Store) -> list[int]:
-    """The ids of the alerts about tasks that are still as they were then: they wait, or nothing is heard of them."""
+    """The ids of the alerts about what is still as it was then: tasks that wait or say nothing, pending approvals."""
     raised = {id_: about.split("/") for id_, about in store.alerts.of_tasks().items()}
     heads = store.tasks.heads_by_ids({about[0] for about in raised.values()})
     open_at = {head.id: str(head.seq) for head in heads if not head.final}
-    return [id_ for id_, (task, *seq) in raised.items() if [open_at.get(task)] == seq]
+    of_tasks = [id_ for id_, (task, *seq) in raised.items() if [open_at.get(task)] == seq]
+    asked = {
+        id_: int(about.rpartition("/")[2]) for id_, about in store.alerts.of_approvals().items()
+    }
+    pending = store.approvals.pending_among(asked.values()) if asked else set()
+    return of_tasks + [id_ for id_, event in asked.items() if event in pending]
 
 
 def _all(store: Store, now: float, limit: int) -> list[AlertView]:

@@ -60,6 +60,11 @@ def of_task(task: str) -> Topic:
     return ("task", task)
 
 
+def of_worker_events(uid: str) -> Topic:
+    """Events of a worker's agent, and what people say to it."""
+    return ("worker-events", uid)
+
+
 ALERTS: Topic = ("alerts",)
 DEADLETTERS: Topic = ("deadletters",)
 MAIL: Topic = ("mail",)
@@ -68,6 +73,8 @@ TASKS: Topic = ("tasks",)
 """New tasks, and every change of one."""
 POSTS: Topic = ("posts",)
 """Posts of all projects."""
+APPROVALS: Topic = ("approvals",)
+"""An approval was asked for, or is settled."""
 WORKERS: Topic = ("workers",)
 """A worker has started, ended, or reported another state."""
 BUS: Topic = ("bus",)
@@ -84,14 +91,16 @@ class Change:
 
     Attributes:
         kind: `mail` (new message), `receipt` (new state), `post`, `announcement`, `alert`, `deadletter`,
-            `task`, `worker` or `bus`; the last two do not come from the log.
-        seq: sequence of the record: in INBOX, FEED, OUTBOX, ALERTS, DEADLETTER or TASKS (0 for a new task).
-        id: of the message, the post, the announcement or the task.
-        sender: of the message, the post or the announcement; the requester of the task.
+            `task`, `event`, `worker` or `bus`; the last two do not come from the log.
+        seq: sequence of the record: in INBOX, FEED, OUTBOX, ALERTS, DEADLETTER or TASKS (0 for a new task); for
+            events of a worker, which come a record at a time, the id of the last.
+        id: of the message, the post, the announcement or the task; for events the id of an approval, if one of them
+            makes or settles it: `row` tells which do.
+        sender: of the message, the post or the announcement; the requester of the task; the worker of the events.
         recipient: of the message; the worker of the task.
         state: of the message or the task, else "".
-        row: what the fold wrote: of the message, the post, the announcement, the dead letter or the task; None where
-            waiters need none.
+        row: what the fold wrote: of the message, the post, the announcement, the dead letter or the task; for events
+            a tuple of rows, oldest first; None where waiters need none.
         event: the record of the task that counted; None for a new task and for other kinds.
     """
 
@@ -114,6 +123,9 @@ class Change:
             return (of_outbox(self.sender), of_message(self.id))
         if (alone := _ALONE.get(self.kind)) is not None:
             return (alone,)
+        if self.kind == "event":
+            about = (APPROVALS,) if self.id else ()
+            return (of_worker_events(self.sender), *about)
         agents = {of_agent(self.sender), of_agent(self.recipient)}
         if self.kind == "task":
             return (TASKS, of_task(self.id), *sorted(agents))

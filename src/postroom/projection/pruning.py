@@ -19,7 +19,7 @@ from postroom.store.pruning import Ended, Kind
 PAGE = 250
 """Things that one transaction examines and gives up."""
 
-ORDER = ("tasks", "events", "messages", "posts", "announcements")
+ORDER = ("tasks", "events", "worker-events", "messages", "posts", "announcements")
 """Tasks take their requests along, which are messages."""
 
 LEAST = DAY
@@ -41,6 +41,14 @@ class Pruned:
         self.number += row.number
         self.size += row.size
         self.oldest = min(self.oldest or row.ended_at, row.ended_at)
+
+    def with_(self, other: Pruned | None) -> Pruned:
+        """Both together: of one kind and project."""
+        if other is None:
+            return self
+        oldest = min(self.oldest, other.oldest)
+        number, size = self.number + other.number, self.size + other.size
+        return Pruned(self.kind, self.project, number, size, oldest)
 
 
 @dataclass(slots=True)
@@ -105,20 +113,26 @@ class Pruner:
         return found
 
     async def _all(self, *, give_up: bool) -> list[Pruned]:
-        limited = [name for name in ORDER if self._keeping.limited(name)]
-        runs = [await self._pass(name, give_up=give_up) for name in limited]
-        return [run.found[project] for run in runs for project in sorted(run.found)]
+        limited = [name for name in ORDER if self._keeping.limited(_rule_of(name))]
+        found: dict[tuple[str, str], Pruned] = {}
+        for name in limited:
+            run = await self._pass(name, give_up=give_up)
+            for project in sorted(run.found):
+                one = run.found[project]
+                found[one.kind, project] = one.with_(found.get((one.kind, project)))
+        return list(found.values())
 
     async def _pass(self, name: str, *, give_up: bool) -> _Run:
         read, kind = self._database.read, pruning.KINDS[name]
         project = await read(lambda store: pruning.projects_of_agents(store.session))
-        run = _Run(name, self._keeping, self._clock(), project)
-        if self._keeping.sized(name):
+        rule = _rule_of(name)
+        run = _Run(rule, self._keeping, self._clock(), project)
+        if self._keeping.sized(rule):
             for parties, said, size in await read(lambda store: kind.sizes(store.session)):
                 project = run.project_of(parties, said)
                 run.over[project] = run.over.get(project, 0) + size
             for project in list(run.over):
-                most = self._keeping.of(name, project).size
+                most = self._keeping.of(rule, project).size
                 run.over[project] = 0 if most is None else run.over[project] - most
         after = 0
         while page := await read(lambda store, at=after: kind.page(store.session, at, PAGE)):
@@ -130,6 +144,10 @@ class Pruner:
             if page[-1].began_at > run.now - LEAST:
                 break  # whatever comes later has ended later still
         return run
+
+
+def _rule_of(name: str) -> str:
+    return pruning.KINDS[name].rule or name
 
 
 def _step(store: Store, *, kind: Kind, run: _Run, chosen: list[Ended], give_up: bool) -> None:

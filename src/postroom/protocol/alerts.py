@@ -19,6 +19,11 @@ from postroom.protocol.limits import MAX_ALERT
 from postroom.protocol.records import read_record
 from postroom_a2a.text import one_line
 
+STALLED = "stalled"
+"""Kind of the alert about an agent that says nothing in its turn; it ends when that goes on or ends, and with its
+worker's run.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Alert:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from postroom.protocol.shapes import (
+    Activity,
     Alert,
     Announcement,
+    Approval,
     Blob,
+    ControlRecord,
     Credential,
     Dead,
     Excess,
+    Interrupt,
     Key,
     Leftover,
     Listed,
@@ -21,6 +25,7 @@ from postroom.protocol.shapes import (
     Task,
     TaskEvent,
     Worker,
+    WorkerEvent,
 )
 
 # ── lists ────────────────────────────────────────────────────────────────────────────────────────
@@ -50,10 +55,52 @@ class Posts(TypedDict):
     next: int | None
 
 
+class ProjectEvent(TypedDict):
+    """A post, or what happened beside the posts: one of the two is null."""
+
+    post: Post | None
+    activity: Activity | None
+
+
+class ProjectEvents(TypedDict):
+    """The newest posts and what happened beside them, the oldest first; what comes then begins past `after`."""
+
+    events: list[ProjectEvent]
+    after: str
+
+
+class Approvals(TypedDict):
+    """Approvals, the newest first; `next` is the `before` of the earlier ones, null if there are none."""
+
+    approvals: list[Approval]
+    next: int | None
+
+
+class Control(TypedDict):
+    """What is said to a worker's agent, the oldest first; `next` is the `after_id` of what comes later."""
+
+    records: list[ControlRecord]
+    next: int
+
+
+class Controlled(TypedDict):
+    """What was said to a worker's agent: the approval that it has settled, or the interrupt; the other is null."""
+
+    approval: Approval | None
+    interrupt: Interrupt | None
+
+
 class Announcements(TypedDict):
     """Announcements of an agent, the oldest first; `next` is the `before` (or `after`) of the next page."""
 
     announcements: list[Announcement]
+    next: int | None
+
+
+class WorkerEvents(TypedDict):
+    """Events of a worker's agent, the oldest first; `next` is the `after_id` of the next page, null after the last."""
+
+    events: list[WorkerEvent]
     next: int | None
 
 
@@ -207,9 +254,13 @@ class Requeued(TypedDict):
 
 
 class Reported(TypedDict):
-    """The sequences under which events were stored."""
+    """The ids of events that were stored.
+
+    `next` is the number of the next event of the run; 0 for a report without a run.
+    """
 
     stored: list[int]
+    next: int
 
 
 class RemovedOrg(TypedDict):

@@ -26,6 +26,9 @@ CARD_LIFETIME = 60.0
 STREAM_BEAT = 15.0
 """Of silence after which the control plane sends an empty line on a stream, so that both ends notice its end."""
 
+SOCKET_PONG = 20.0
+"""For the answer to a ping on a WebSocket, which comes after `STREAM_BEAT` of silence."""
+
 STREAM_SILENCE = 45.0
 """Without a byte after which a client gives up such a stream."""
 

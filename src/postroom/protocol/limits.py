@@ -50,6 +50,44 @@ LETTERS_PER_PAIR = 256
 MAX_ALERT = 1000
 """Characters of an alert: it is a line for a person; more is cut off."""
 
+# ── Events ──
+
+MAX_EVENTS = 500
+"""Events of one report: they are one record of the log."""
+
+MAX_EVENTS_BYTES = 512 * _KIB
+"""Bytes of one report of events: they are one record of the log."""
+
+MAX_EVENT_BYTES = 64 * _KIB
+"""Bytes of one event: a longer text in it is cut, and says so."""
+
+MAX_REPORTED_BYTES = 512 * _MIB
+"""Bytes of one worker's events in an hour: as many as it may have stored by its connection to the bus."""
+
+MAX_REPORTED_EVENTS = 200_000
+"""Events of one worker in ten minutes: those of all workers are folded in one order."""
+
+MAX_RAW = 4096
+"""Characters of an agent's own line that are kept beside its event: the event has what counts."""
+
+MAX_PENDING_APPROVALS = 100
+"""Approvals of one worker that wait at once: a person answers each; of further ones nobody is asked."""
+
+MAX_EDITED_BYTES = 48 * _KIB
+"""Bytes of the input that a person gives in place of the agent's: with its answer it is one event."""
+
+MIN_PIN = 4
+"""Characters of the shortest PIN: the tries are few."""
+
+MAX_PIN = 64
+"""Characters of a PIN: each try is hashed."""
+
+PIN_TRIES = 5
+"""Tries of a wrong PIN: a person mistypes, a program guesses; then none is taken for a while."""
+
+MAX_SOCKET_MESSAGE = 128 * _KIB
+"""Bytes of a message on a WebSocket, in either direction: an event, or what a terminal shows at once."""
+
 # ── Tasks ──
 
 MAX_TASK_BYTES = 384 * _KIB
@@ -118,6 +156,9 @@ MAX_PATH = 4096
 MAX_LINE_BYTES = _MIB + 64 * _KIB
 """Bytes of a line that an agent writes: 1 MiB of text and what an adapter puts around it."""
 
+MAX_TURN_LINE_BYTES = 16 * _MIB
+"""Bytes of a line of a coding agent: it prints a whole file or the output of a command in one."""
+
 MAX_STATUS = 200
 """Characters of a line that says how a worker stands: it is shown in a list; more is cut off."""
 
@@ -180,7 +221,7 @@ MAX_CERTIFICATE_DAYS = 397
 TASK_DEPTH = MAX_DEPTH + 8
 """Levels of a record of a task: what a message asked for is a part of it."""
 
-MAX_EVENT_BYTES = MAX_TASK_BYTES + 4096
+MAX_TASK_EVENT_BYTES = MAX_TASK_BYTES + 4096
 """Bytes of a task's event: what it brings is in the snapshot, too."""
 
 MAX_PAYLOAD = _MIB

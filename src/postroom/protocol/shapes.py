@@ -28,6 +28,13 @@ Part = dict[str, Any]
 """A part of a message (A2A 1.0): text, data, a URL, or bytes."""
 
 
+WorkerEvent = dict[str, Any]
+"""An event of a worker's agent: `id` (grows), `at`, `worker` and `type`; the other fields depend on `type`.
+
+`request` is the id of the approval that it is about; `cut` says that it was too large, so that texts are shortened.
+"""
+
+
 class Party(TypedDict):
     """The sender or recipient of a message. `kind` is `worker`, `external`, `human` or `service`."""
 
@@ -152,6 +159,24 @@ Post = TypedDict(
 Post.__doc__ = "An entry in a project's feed."
 
 
+class Activity(TypedDict):
+    """Something that happened in a project beside its posts.
+
+    `what` is `joined`, `left`, `took` (a task), `asks` (a question about a task), `ended` (a task), `approval` (asks to
+    be allowed something), `decided` (that was settled) or `failed` (a worker). `by` is who asked for the task, or who
+    decided; `state` is that of the task or of the approval, else "".
+    """
+
+    at: Time
+    what: str
+    worker: Party
+    by: Party | None
+    task: str | None
+    approval: str | None
+    state: str
+    text: str
+
+
 Announcement = TypedDict(
     "Announcement",
     {
@@ -221,6 +246,7 @@ class Task(TypedDict):
         status_parts: all that it said with the state, not in lists.
         started_at: instant of its first attempt, null before that.
         timed_out: the caller waited for it in vain.
+        usage: what its worker's agent used for it, not in lists.
     """
 
     id: str
@@ -247,6 +273,7 @@ class Task(TypedDict):
     started_at: NotRequired[Time | None]
     artifacts: NotRequired[list[Artifact]]
     timed_out: NotRequired[bool]
+    usage: NotRequired[Usage]
 
 
 class Piece(TypedDict):
@@ -288,13 +315,34 @@ class Current(TypedDict):
     updated_at: NotRequired[Time]
 
 
+class Workspace(TypedDict):
+    """The folder that a worker works on.
+
+    `mode` is `worktree`, `copy` or `direct`; `branch` its branch in that repository, or ""; `notes` are sentences for
+    people about what it has not got.
+    """
+
+    path: str
+    mode: str
+    branch: str
+    notes: NotRequired[list[str]]
+
+
+class Usage(TypedDict):
+    """Tokens that went into models and came out of them, and what they cost in US dollars, as coding agents said it."""
+
+    input_tokens: int
+    output_tokens: int
+    cost: float
+
+
 class Worker(TypedDict):
     """An agent that the post room runs.
 
     `state` is `starting`, `idle`, `working`, `stalled`, `failed`, `exited`, `stopped` or `unknown`. `template` is the
     path that it was spawned from, or ""; `stderr` the last lines that its agent printed there before it ended;
     `unread` null while the bus does not tell; `task` what it works on, else what waits for an answer; `unenforced` the
-    limits of its template that nothing keeps on this machine.
+    limits of its template that nothing keeps on this machine; `workspace` null for an empty folder of its own.
     """
 
     uid: str
@@ -313,8 +361,40 @@ class Worker(TypedDict):
     open_tasks: NotRequired[int]
     unenforced: NotRequired[list[str]]
     stderr: NotRequired[list[str]]
+    workspace: NotRequired[Workspace | None]
+    usage: NotRequired[Usage]
     started: NotRequired[bool | None]
     changed: NotRequired[list[str]]
+
+
+class Difference(TypedDict):
+    """What a worker changed since it began.
+
+    `text` is what `git diff` prints; `cut` says that there is more; `left` names what could not be brought back;
+    `command` takes the work over, "" where there is none.
+    """
+
+    worker: str
+    workspace: Workspace
+    text: str
+    cut: bool
+    files: int
+    commits: int
+    left: list[str]
+    command: str
+
+
+class Applied(TypedDict):
+    """The branch of a task's worker, up to date; `merged` is the new commit, "" if nothing was merged."""
+
+    task: str
+    worker: str
+    path: str
+    mode: str
+    branch: str
+    command: str
+    merged: str
+    left: list[str]
 
 
 class Removed(TypedDict):
@@ -364,6 +444,75 @@ class Alert(TypedDict):
     ended_at: Time | None
 
 
+class ApprovalAnswer(TypedDict):
+    """An answer to an approval: `id` of its event, `by` null where the channel decided itself, `input` if edited.
+
+    `channel` is `cli`, `attach`, `chat` or `api` of a person, `policy` of the template, `agent` of an agent that no
+    longer asks, `clock` of an expiry, or `room` of a post room that withdraws what nobody waits for any more.
+    """
+
+    id: int
+    at: Time
+    decision: str
+    by: Party | None
+    channel: str
+    reason: str
+    input: dict[str, Any] | None
+
+
+class Approval(TypedDict):
+    """What an agent asks before it acts, and the answer; `answer` is null while it is pending.
+
+    `state` is `pending`, `allowed`, `denied`, `edited`, `withdrawn` or `expired`; an expired one counts as `default`
+    says, `allow` or `deny`. `tool`, `title`, `input` and `reason` are the agent's words. `seq` is the id of the event
+    that asked. `late` are answers that came after the one that counted, and had no effect.
+    """
+
+    id: str
+    seq: int
+    state: str
+    worker: Party
+    task: str | None
+    message: str | None
+    kind: str
+    tool: str
+    title: str
+    input: dict[str, Any]
+    reason: str
+    default: str
+    asked_at: Time
+    expires_at: Time | None
+    answer: ApprovalAnswer | None
+    late: list[ApprovalAnswer]
+
+
+ControlRecord = dict[str, Any]
+"""What a worker's sidecar is told: `id` of the event, `at`, and by `type` the rest.
+
+`control_response` has `request` (the approval's id), `decision`, `by`, `channel`, and perhaps `input` and `reason`;
+`interrupt` has `by`, `channel` and `reason`.
+"""
+
+
+class Interrupt(TypedDict):
+    """A turn is to end: `id` of the event that says so."""
+
+    id: int
+    at: Time
+    worker: Party
+    by: Party
+    channel: str
+    reason: str
+
+
+class Pin(TypedDict):
+    """The caller's PIN: whether one is set, and how long no try is taken."""
+
+    set: bool
+    tries_left: int
+    paused_until: Time | None
+
+
 class Certificate(TypedDict):
     """The certificate that the post room presents. `ca` is the path of the authority to trust, "" for the system's.
 
@@ -402,9 +551,9 @@ class Server(TypedDict):
 class Status(TypedDict):
     """The status of the whole post room.
 
-    `inbox` counts the caller's unread messages. `alerts` are the first 10 that stand, `attention` the tasks that wait
-    for an answer, the oldest first. `audit` says why the audit log cannot be written, `bus` that NATS does not answer;
-    "" for no trouble.
+    `inbox` counts the caller's unread messages. `approvals` are the first 20 that are pending, `alerts` the first 10
+    that stand, `attention` the tasks that wait for an answer, the oldest first. `audit` says why the audit log cannot
+    be written, `bus` that NATS does not answer; "" for no trouble.
     """
 
     version: str
@@ -414,6 +563,7 @@ class Status(TypedDict):
     workers: list[Worker]
     deadletters: int
     inbox: NotRequired[int]
+    approvals: NotRequired[list[Approval]]
     alerts: list[Alert]
     attention: NotRequired[list[Task]]
     audit: NotRequired[str]

@@ -158,7 +158,13 @@ def _shared(spec: SandboxSpec) -> list[str]:
     words: list[str] = []
     for mount in spec.read_only:
         words += ["--ro-bind", str(mount.source.resolve()), mount.target]
-    words += ["--bind", str(spec.workspace.resolve()), PATHS.workspace]
+    workspace = spec.workspace.resolve()
+    words += ["--bind", str(workspace), PATHS.workspace]
+    for name in spec.covered:
+        # A mount point can be neither renamed nor removed, so nothing else takes its place.
+        words += ["--ro-bind", str(workspace / name), f"{PATHS.workspace}/{name}"]
     if spec.state is not None:
         words += ["--bind", str(spec.state.resolve()), PATHS.state]
-    return [*words, "--ro-bind", str(spec.gateway_socket.resolve()), PATHS.gateway_socket]
+    if spec.gateway_socket is not None:
+        words += ["--ro-bind", str(spec.gateway_socket.resolve()), PATHS.gateway_socket]
+    return words

@@ -40,6 +40,7 @@ class BubblewrapProvider:
     name = NAME
     states = Level.ENFORCED
     holes: frozenset[str] = frozenset()
+    covers = True
     shown = SHOWN
     own_network = True
     """Whether bubblewrap makes the network namespace; otherwise it starts in one."""
@@ -69,11 +70,13 @@ class BubblewrapProvider:
 
     def paths(self, spec: SandboxSpec) -> SandboxPaths:
         """The same paths for every sandbox, since each has its own view of the file system."""
-        return replace(PATHS, mounts={mount.target: mount.target for mount in spec.read_only})
+        mounts = {mount.target: mount.target for mount in spec.read_only}
+        socket = "" if spec.gateway_socket is None else PATHS.gateway_socket
+        return replace(PATHS, gateway_socket=socket, mounts=mounts)
 
     async def start(self, spec: SandboxSpec) -> BubblewrapHandle:
         """Start `spec` behind the wall (see `SandboxProvider.start`)."""
-        policy.check(spec, self.paths(spec))
+        policy.check(spec, self.paths(spec), covers=self.covers)
         if self._binary is None:
             raise SandboxUnavailable("there is no bwrap program", remedy=bubblewrap_errors.INSTALL)
         python = python_home.folders()

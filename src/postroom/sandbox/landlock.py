@@ -57,6 +57,7 @@ class LandlockProvider:
 
     name = NAME
     states = Level.PARTIAL
+    covers = False
     shown = SHOWN
 
     def __init__(self) -> None:

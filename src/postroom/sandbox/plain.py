@@ -22,6 +22,7 @@ class PlainProvider:
     name = NAME
     states = Level.NONE
     holes = frozenset(KINDS)
+    covers = False
     shown = SHOWN  # it sees all, but a template that runs here must also run behind a wall
 
     async def probe(self) -> Capability:

@@ -40,16 +40,24 @@ def home() -> Path | None:
         return None
 
 
-def check(spec: SandboxSpec, paths: SandboxPaths) -> None:
-    """Refuse a spec that is malformed or would open the wall."""
+def check(spec: SandboxSpec, paths: SandboxPaths, *, covers: bool = False) -> None:
+    """Refuse a spec that is malformed or would open the wall.
+
+    Args:
+        covers: the provider keeps `SandboxSpec.covered` read-only.
+    """
+    if spec.covered and not covers:
+        raise InvalidInput("this sandbox cannot keep a part of the workspace read-only")
     _check_words(spec)
     writable = [_folder("workspace", spec.workspace)]
     if spec.state is not None:
         writable.append(_folder("state", spec.state))
     _check_apart(writable)
-    _check_socket(spec.gateway_socket, writable)
+    if spec.gateway_socket is not None:
+        _check_socket(spec.gateway_socket, writable)
     _check_log(spec.stderr_log, writable)
     _check_mounts(spec.read_only, writable)
+    _check_covered(spec, writable[0])
     for name in spec.secrets:
         if posixpath.dirname(name) != paths.secrets or posixpath.basename(name) in {"", ".", ".."}:
             raise InvalidInput(f"secret {name!r} does not lie directly in {paths.secrets}")
@@ -123,6 +131,17 @@ def _check_mounts(mounts: tuple[Mount, ...], writable: list[Path]) -> None:
         _refuse_inside(source, writable, "a read-only mount")
         _refuse_inside(mount.source.absolute(), writable, "a read-only mount")
         _check_target(mount.target)
+
+
+def _check_covered(spec: SandboxSpec, workspace: Path) -> None:
+    for name in spec.covered:
+        _refuse_nul([name])
+        if posixpath.normpath(name) != name or name.startswith(("/", "../")) or name in {".", ".."}:
+            raise InvalidInput(f"{name!r} is not a plain path below the workspace")
+        # A link in it would choose what the host shows.
+        place = workspace / name
+        if place.resolve() != place or not (place.is_dir() or place.is_file()):
+            raise InvalidInput(f"{place} is not a folder or a file by itself")
 
 
 def _holds_home(folder: Path) -> bool:

@@ -79,10 +79,11 @@ class SandboxSpec:
     env: its whole environment; it inherits nothing. No secret belongs here either.
     workdir: its working folder, as named inside.
     workspace: the one host folder that it may write.
-    gateway_socket: the host's Unix socket that is its only way out; must exist at start.
+    gateway_socket: the host's Unix socket that is its only way out; must exist at start. None: no way out at all.
     stderr_log: host file for its stdout and stderr (bounded, see `output`).
     state: a second writable host folder, for the sidecar.
     read_only: other parts of the host that it may read.
+    covered: paths below the workspace, relative to it, that it may read and not write.
     secrets: path inside, directly in `SandboxPaths.secrets`, to content. Each becomes a file of mode 0600 that the
         program
         may empty and unlink. With a wall it is in memory, behind a descriptor that the program inherits: no secret is
@@ -96,10 +97,11 @@ class SandboxSpec:
     env: Mapping[str, str]
     workdir: str
     workspace: Path
-    gateway_socket: Path
+    gateway_socket: Path | None
     stderr_log: Path
     state: Path | None = None
     read_only: tuple[Mount, ...] = ()
+    covered: tuple[str, ...] = ()
     secrets: Mapping[str, bytes] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     ports: tuple[int, ...] = ()
@@ -114,7 +116,8 @@ class SandboxPaths:
     spec to the path that works inside. `ports` are free TCP ports for a program that may not choose its own: new ones
     at each call, to be repeated in the spec; empty for a free choice. `python` is the interpreter that has Postroom.
 
-    A sandbox on another machine has no `gateway_socket` (""): it dials `gateway_address` (`host:port`) by TLS, trusting
+    Without one in the spec `gateway_socket` is "". A sandbox on another machine has none either: it dials
+    `gateway_address` (`host:port`) by TLS, trusting
     `gateway_ca` (PEM). Its A2A server listens on loopback port `a2a_port`, since its state folder is out of reach, too.
     Its execd, if any, listens on loopback port `execd_port`, with the token in the file `execd_token`.
     """
@@ -241,6 +244,11 @@ class SandboxProvider(Protocol):
 
         If a canary of another kind is reached, the wall does not hold at all.
         """
+        ...
+
+    @property
+    def covers(self) -> bool:
+        """Whether it can keep a part of the workspace read-only (`SandboxSpec.covered`)."""
         ...
 
     @property

@@ -29,7 +29,7 @@ def local_paths(spec: SandboxSpec) -> SandboxPaths:
     return SandboxPaths(
         workspace=str(spec.workspace.absolute()),
         state=str((spec.state or runtime / "state").absolute()),
-        gateway_socket=str(spec.gateway_socket.absolute()),
+        gateway_socket="" if spec.gateway_socket is None else str(spec.gateway_socket.absolute()),
         secrets=str(runtime / "secrets"),
         home=str(runtime / "home"),
         mounts={mount.target: str(mount.source.absolute()) for mount in spec.read_only},

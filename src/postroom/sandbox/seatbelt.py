@@ -43,6 +43,7 @@ class SeatbeltProvider:
     name = NAME
     states = Level.PARTIAL
     holes = frozenset({"tcp", "fastopen", "file"})
+    covers = False
     shown = READABLE
 
     def __init__(self) -> None:
@@ -86,7 +87,6 @@ def profile(spec: SandboxSpec, python: tuple[Path, ...]) -> str:
     write = [spec.workspace, *([spec.state] if spec.state else [])]
     write += [runtime / name for name in ("secrets", "home", "state", "tmp")]
     writable = [str(folder.resolve()) for folder in write]
-    gateway = _quoted(str(spec.gateway_socket.resolve()))
     rules = [
         "(version 1)",
         "(deny default)",
@@ -102,13 +102,20 @@ def profile(spec: SandboxSpec, python: tuple[Path, ...]) -> str:
         _rule("file-map-executable", "subpath", [*read, *writable]),
         _rule("file-write*", "subpath", writable),
         _rule("file-read* file-write-data file-ioctl", "literal", DEVICES),
-        f"(allow network-outbound (remote unix-socket (path-literal {gateway})))",
+        *_gateway(spec.gateway_socket),
         # The sidecar and its agent speak over loopback, which is the machine's own.
         '(allow network-bind network-inbound (local tcp "localhost:*"))',
         '(allow network-outbound (remote tcp "localhost:*"))',
         _rule("network-bind network-inbound", "subpath", writable),
     ]
     return "\n".join(rules) + "\n"
+
+
+def _gateway(socket: Path | None) -> list[str]:
+    if socket is None:
+        return []
+    place = _quoted(str(socket.resolve()))
+    return [f"(allow network-outbound (remote unix-socket (path-literal {place})))"]
 
 
 def _rule(operations: str, kind: str, paths: list[str] | tuple[str, ...]) -> str:

@@ -180,6 +180,11 @@ class Settings:
         return self.keys / "operator.key"
 
     @property
+    def pins_file(self) -> Path:
+        """What is kept of the PINs of the organisation's people, 0600."""
+        return self.keys / f"pins-{self.org}.json"
+
+    @property
     def audit_file(self) -> Path:
         """The audit log's current file; closed ones lie beside it."""
         return self.logs / "audit.jsonl"

@@ -295,7 +295,7 @@ OPTIONS = (
         "keep_events",
         "POSTROOM_RETENTION_EVENTS",
         ValueKind.TEXT,
-        "the same for the progress of tasks that have ended; their results stay",
+        "the same for the progress of tasks that have ended, and for events of coding agents; results and usage stay",
         check=parse_keep,
     ),
     Option(

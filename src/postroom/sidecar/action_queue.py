@@ -19,8 +19,8 @@ from postroom.sidecar.keys import Owner
 MOST = 64
 """Actions at a time: more would only wait for the same bus."""
 
-MOST_CHARACTERS = 2 * MAX_LINE_BYTES
-"""Characters of their lines: the longest line may wait behind another."""
+MOST_BYTES = 2 * MAX_LINE_BYTES
+"""Bytes of their lines: the longest line may wait behind another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ActionQueue:
         self._running: list[str] = []
         self._waiting: deque[_Job] = deque()
         self._workers: set[asyncio.Task[None]] = set()
-        self._characters = 0
+        self._bytes = 0
         self._fewer = asyncio.Event()
 
     def __len__(self) -> int:
@@ -59,13 +59,13 @@ class ActionQueue:
 
     async def put(self, said: Said, owner: Owner, size: int) -> None:
         """Begin an action, or queue it; waits while too much is under way."""
-        while len(self) and (len(self) >= MOST or self._characters + size > MOST_CHARACTERS):
+        while len(self) and (len(self) >= MOST or self._bytes + size > MOST_BYTES):
             await self._change()
         job, before = _Job(said, owner, size), {each.owner.name for each in self._waiting}
         if _independent(owner.name, before.union(self._running)):
             self._spawn([self._started(job)])
         else:
-            self._characters += size
+            self._bytes += size
             self._waiting.append(job)
 
     async def done(self) -> None:
@@ -96,7 +96,7 @@ class ActionQueue:
     def _started(self, job: _Job) -> _Job:
         """Count a job that does not come from the queue."""
         self._running.append(job.owner.name)
-        self._characters += job.size
+        self._bytes += job.size
         return job
 
     async def _finish(self, job: _Job) -> None:
@@ -104,7 +104,7 @@ class ActionQueue:
             await self._act(job.said, job.owner)
         finally:
             self._running.remove(job.owner.name)
-            self._characters -= job.size
+            self._bytes -= job.size
             self._fewer.set()
 
     async def _work(self, job: _Job) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from postroom.errors import InvalidInput, MessageTooLarge, PostroomError
+from postroom.errors import InvalidInput, MessageTooLarge, NotFound, PostroomError
 from postroom.observe import get_logger
 from postroom.protocol.content import Content
 from postroom.protocol.envelope import EVERYBODY
@@ -271,6 +271,13 @@ class Actions:
     def owner_of(self, said: Said) -> Owner:
         """To which message or task a line belongs that the agent has printed just now."""
         return self._ownership.of_line(said)
+
+    def at_work(self, task: str) -> bool:
+        """See `agent.AgentHost`."""
+        try:
+            return not self._engine.execution(task).settled.is_set()
+        except NotFound:
+            return False
 
     async def act(self, session: AgentRun, said: Said, owner: Owner) -> None:
         """Carry out the action of a line and report the outcome to the agent.

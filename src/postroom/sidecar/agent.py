@@ -49,6 +49,9 @@ class AgentHost(Protocol):
     def owner_of(self, said: Said) -> Owner:
         """To which message or task a line belongs that the agent has printed just now."""
 
+    def at_work(self, task: str) -> bool:
+        """Whether the task has begun here, and is neither settled nor asking."""
+
     async def act(self, session: AgentRun, said: Said, owner: Owner) -> None:
         """Carry out what the agent said; raises nothing for the agent's mistakes."""
 
@@ -87,6 +90,11 @@ class AgentProgram(ABC):
     @abstractmethod
     def runs(self) -> bool:
         """Whether `running` has a run at once."""
+
+    @property
+    def free(self) -> bool:
+        """Whether a task would begin at once, as far as the program knows."""
+        return self.runs
 
     @abstractmethod
     async def running(self) -> AgentRun:
@@ -218,7 +226,7 @@ class ResidentProgram(AgentProgram):
         async with asyncio.TaskGroup() as tasks:
             writer = tasks.create_task(self._write(session, started))
             ended = await attend(session, Hearing(host.owner_of, act), self._stop, grace, withdraw)
-        self._last_words = list(session.last_words)
+        self._last_words = list(session.words.lines)
         await host.gone()
         return ended
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -33,6 +32,7 @@ from postroom.sidecar.control_client import BlobRelay
 from postroom.sidecar.delegations import Delegations
 from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.execd import ExecdWorkstation
+from postroom.sidecar.execd_terminal import ExecdShells
 from postroom.sidecar.inbox import Inbox
 from postroom.sidecar.journal import Journal
 from postroom.sidecar.notices import Notices
@@ -44,6 +44,11 @@ from postroom.sidecar.program import ProgramExecutor
 from postroom.sidecar.receipts import Receipts
 from postroom.sidecar.status import Announcer, StatusReporter
 from postroom.sidecar.task_client import TaskClient
+from postroom.sidecar.terminal import OpenShell, own_shell
+from postroom.sidecar.turns.making import STEERING, Surroundings, turn_program
+from postroom.sidecar.turns.state import StateFile
+from postroom.sidecar.turns.steering import Steering
+from postroom.sidecar.variables import filled
 from postroom.sidecar.workstation import LocalWorkstation, Workstation
 from postroom.tasks.engine import Ask, TaskEngine
 from postroom.tasks.log import TaskLog
@@ -56,8 +61,6 @@ JOURNAL = "confirmed"
 
 COMMAND = "postroom-agent"
 """The local API as a command; installed beside the sidecar's own program."""
-
-_PLACE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,8 @@ class Sidecar:
     engine: TaskEngine
     task_client: TaskClient
     priority: Priority
+    environment: Mapping[str, str]
+    steering: Steering
 
     def handlers(self, feed: bool) -> dict[str, DeliveryHandler]:
         """The handler of each stream's deliveries."""
@@ -99,12 +104,14 @@ def compose(
     port: int,
     blobs: BlobRelay | None = None,
     outside: str = "",
+    record: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> Sidecar:
     """Make the sidecar of `config`; the local API will listen on `port`.
 
     Args:
         blobs: None where no control plane can be asked.
         outside: URL of the egress relay, "" for none.
+        record: takes an event of the agent for the control plane.
     """
     own, agent_config = config.uid, config.agent
     journal = Journal(config.state / JOURNAL)
@@ -120,7 +127,8 @@ def compose(
         lambda: len(inbox.held) + len(engine.executions),
         lambda: inbox.unconfirmed(),  # noqa: PLW0108 (the inbox is made last)
     )
-    agent = _agent(config, env, _hello(config, port), status, raise_alert)
+    around = Surroundings(env, outside, whoami(config), directory.find, record, status, raise_alert)
+    agent, steering = _agent(config, around, _hello(config, port))
     task_client = TaskClient(bus, own, config.run)
     changes = TaskChanges()
     live = LivePeers(caller, changes, own)
@@ -143,9 +151,11 @@ def compose(
         nick=config.nick,
         accept=engine.accept,
         refuse=partial(refused_parts, config.card),
-        confirm_on_read=agent_config.confirm == "read",
-        patience=agent_config.patience or inf,
-        window=agent_config.window,
+        # A turn's result confirms its message, and nothing before.
+        confirm_on_read=agent_config.confirm == "read" and not agent_config.in_turns,
+        # A turn may take long; what it does is seen in its events, and its silence by `stall_after`.
+        patience=(not agent_config.in_turns and agent_config.patience) or inf,
+        window=agent_config.held,
         changed=status.touch,
     )
     outgoing = Outgoing(
@@ -182,24 +192,26 @@ def compose(
         engine=engine,
         task_client=task_client,
         priority=Priority(engine, delegations, task_client),
+        environment=env,
+        steering=steering or Steering(StateFile(config.state / STEERING)),
     )
 
 
 def _agent(
-    config: SidecarConfig,
-    env: Mapping[str, str],
-    hello: Mapping[str, Any],
-    status: StatusReporter,
-    raise_alert: RaiseAlert,
-) -> AgentProgram:
-    cwd = config.agent.cwd or config.workspace
+    config: SidecarConfig, around: Surroundings, hello: Mapping[str, Any]
+) -> tuple[AgentProgram, Steering | None]:
+    """The program, and what people tell it where it works in turns."""
+    if config.agent.in_turns:
+        return turn_program(config, around)
+    common: dict[str, Any] = {
+        "env": around.env,
+        "cwd": config.agent.cwd or config.workspace,
+        "status": around.status,
+        "raise_alert": around.raise_alert,
+    }
     if config.agent.adapter == "text":
-        return RequestProgram(
-            config.agent, env=env, cwd=cwd, status=status, raise_alert=raise_alert
-        )
-    return ResidentProgram(
-        config.agent, env=env, cwd=cwd, hello=hello, status=status, raise_alert=raise_alert
-    )
+        return RequestProgram(config.agent, **common), None
+    return ResidentProgram(config.agent, hello=hello, **common), None
 
 
 def refusal(card: Mapping[str, Any], ask: Ask) -> str:
@@ -239,12 +251,9 @@ def agent_environment(
         "POSTROOM_NICK": config.nick,
         "POSTROOM_PROJECT": config.project,
     }
-    filled = {
-        name: _PLACE.sub(lambda place: env.get(place[1], place[0]), text)
-        for name, text in config.agent.env.items()
-    }
-    path = filled.get("PATH", env.get("PATH", ""))
-    return {**env, **filled, "PATH": _with_command(path)}
+    said = {name: filled(text, env) for name, text in config.agent.env.items()}
+    path = said.get("PATH", env.get("PATH", ""))
+    return {**env, **said, "PATH": _with_command(path)}
 
 
 def _with_command(path: str) -> str:
@@ -262,6 +271,15 @@ def workstation(config: SidecarConfig, env: Mapping[str, str]) -> Workstation:
     if config.execd is not None:
         return ExecdWorkstation(config.execd, root, env)
     return LocalWorkstation(root, env)
+
+
+def shells(config: SidecarConfig, env: Mapping[str, str]) -> OpenShell:
+    """Opens the shells of people: on execd's pseudo terminals where the container has one, else on the sidecar's."""
+    cwd = config.agent.cwd or config.workspace
+    own = partial(own_shell, env, cwd)
+    if config.execd is not None:
+        return ExecdShells(config.execd, env, cwd, own).open
+    return own
 
 
 def _proxies(outside: str) -> dict[str, str]:
@@ -308,6 +326,7 @@ __all__ = [
     "compose",
     "refusal",
     "refused_parts",
+    "shells",
     "whoami",
     "workstation",
 ]

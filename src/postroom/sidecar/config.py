@@ -16,15 +16,17 @@ from typing import Any
 
 from postroom.errors import InvalidInput
 from postroom.protocol.ids import check_name, check_uid
-from postroom.protocol.template import PATIENCE
+from postroom.protocol.limits import MAX_WINDOW
+from postroom.protocol.template import LINE_ADAPTERS, PATIENCE
+from postroom.sidecar.adapters.registry import turn_adapter
 from postroom.sidecar.execd import ExecdAddress
+from postroom.sidecar.turns.config import TurnConfig
 
 ENVIRONMENT = "POSTROOM_SIDECAR_CONFIG"
 """Environment variable with the path of the configuration file."""
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
-ADAPTERS = ("jsonl", "text")
 CONFIRMATIONS = ("explicit", "read")
 """The ways to confirm a message; the first is the default."""
 
@@ -40,6 +42,7 @@ class AgentConfig:
         window: messages that the agent may hold before further ones wait.
         restart_limit: restarts in a row without a confirmed message before the agent counts as failed.
         feed: the agent gets the posts of its projects.
+        turns: rules of a coding agent.
     """
 
     command: tuple[str, ...]
@@ -51,6 +54,17 @@ class AgentConfig:
     window: int = 1
     restart_limit: int = 3
     feed: bool = False
+    turns: TurnConfig = field(default_factory=TurnConfig)
+
+    @property
+    def in_turns(self) -> bool:
+        """Whether it is a coding agent, which works in turns."""
+        return self.adapter not in LINE_ADAPTERS
+
+    @property
+    def held(self) -> int:
+        """The messages that it may hold; what waits for its turn is held, too, so that the agent can look at it."""
+        return MAX_WINDOW if self.in_turns else self.window
 
     @classmethod
     def parse(cls, record: object) -> AgentConfig:
@@ -61,8 +75,8 @@ class AgentConfig:
         if not isinstance(command, list) or not command or not all(map(_is_text, command)):
             raise InvalidInput("the agent's command is not a list of words")
         adapter = str(record.get("adapter") or "jsonl")
-        if adapter not in ADAPTERS:
-            raise InvalidInput(f"there is no adapter {adapter!r}", remedy=f"use one of {ADAPTERS}")
+        if adapter not in LINE_ADAPTERS:
+            turn_adapter(adapter)  # raises where there is none
         confirm = str(record.get("confirm") or CONFIRMATIONS[0])
         if confirm not in CONFIRMATIONS:
             raise InvalidInput(
@@ -81,6 +95,7 @@ class AgentConfig:
             window=int(record.get("window", 1)),
             restart_limit=int(record.get("restart_limit", 3)),
             feed=record.get("feed") is True,
+            turns=TurnConfig.parse(record.get("turns")),
         )
 
 

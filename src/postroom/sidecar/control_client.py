@@ -23,6 +23,12 @@ from postroom.sidecar.bus import BACKOFF
 
 TIMEOUT = 10.0
 
+MAX_PENDING = 16 * 1024 * 1024
+"""Bytes of an answer with what people have said: an edited input may be long."""
+
+_REFUSED = frozenset({400, 413, 415, 422})
+"""Statuses of an answer that another try would not change."""
+
 
 def control_http(dial: Dial, host: str, token: str) -> HttpClient:
     """A client of the control plane with the worker's bearer token; `host` goes into the Host header."""
@@ -38,8 +44,12 @@ def direct(url: str, token: str) -> HttpClient:
     )
 
 
+class EventsRefused(PeerError):
+    """The control plane will never take these events."""
+
+
 class ControlClient:
-    """Reports one worker's events."""
+    """Reports one worker's events, and asks what people say to its agent."""
 
     def __init__(self, control: HttpClient) -> None:
         self._control = control
@@ -66,6 +76,48 @@ class ControlClient:
             await asyncio.sleep(BACKOFF.delay(attempt))
         if status >= 300:
             raise PeerError(f"the control plane refused the events: {status}")
+
+    async def post_batch(self, uid: str, run: str, first: int, lines: Sequence[bytes]) -> int:
+        """Report events, each a JSON object, of which the first has the number `first` in `run`.
+
+        Returns the number behind the last that is stored, 0 if the control plane does not say.
+
+        Raises:
+            EventsRefused: they are not what it takes.
+            PostroomError: perhaps not stored; report them again.
+        """
+        head = json.dumps({"run": run, "first": first})
+        body = head.encode()[:-1] + b',"events":[' + b",".join(lines) + b"]}"
+        kind = [("content-type", "application/json")]
+        path = f"/v1/workers/{uid}/sdk-events"
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                answer = await self._control.ask("POST", path, headers=kind, body=body)
+                async with answer:
+                    if answer.status in _REFUSED:
+                        raise EventsRefused(f"the control plane answered {answer.status}")
+                    following = (await answer.document()).get("next")
+        except TimeoutError as error:
+            raise RequestTimeout("the control plane did not answer in time") from error
+        return following if type(following) is int else 0
+
+    async def pending(self, uid: str, after: int, wait: float) -> tuple[list[dict[str, Any]], int]:
+        """What people have said to the worker's agent after that event, and the event to ask after next.
+
+        Waits for at most `wait` seconds; raises PostroomError.
+        """
+        path = f"/v1/workers/{uid}/control/pending?after_id={after}&wait={wait:g}"
+        try:
+            async with asyncio.timeout(wait + TIMEOUT):
+                answer = await self._control.ask("GET", path)
+                async with answer:
+                    document = await answer.document(MAX_PENDING)
+        except TimeoutError as error:
+            raise RequestTimeout("the control plane did not answer in time") from error
+        records, following = document.get("records"), document.get("next")
+        if not isinstance(records, list) or type(following) is not int:
+            raise ProtocolViolation("the control plane's answer has no records")
+        return [record for record in records if isinstance(record, dict)], following
 
     async def _post(self, path: str, body: bytes) -> int:
         kind = [("content-type", "application/json")]

@@ -25,7 +25,7 @@ from postroom.errors import (
     ProtocolViolation,
     RequestTimeout,
 )
-from postroom.http.client import Headers, HttpAnswer, HttpClient, by_tcp
+from postroom.http.client import Dial, Headers, HttpAnswer, HttpClient, by_tcp
 from postroom.observe import get_logger
 from postroom.protocol.execd import TOKEN_HEADER, exit_status, mode_number
 from postroom.protocol.limits import MAX_READ
@@ -49,6 +49,8 @@ GRACE = 10.0
 MAX_FRAME = 8 * 1024 * 1024
 """Bytes of one line of output as JSON; longer lines are left out."""
 
+HOST = "127.0.0.1"
+
 MAX_ANSWER = 8 * 1024 * 1024
 KINDS = {"directory": "folder", "symlink": "link"}
 _BAD_REQUEST, _NOT_FOUND, _RANGE = 400, 404, 416
@@ -63,8 +65,28 @@ class ExecdAddress:
     port: int
     token: str = field(default="", repr=False)
 
+    @property
+    def host(self) -> str:
+        """Its name in requests."""
+        return f"{HOST}:{self.port}"
 
-async def _refusal(answer: HttpAnswer) -> PostroomError:
+    @property
+    def dial(self) -> Dial:
+        """Connects to it."""
+        return by_tcp(HOST, self.port)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Those that open it."""
+        return {TOKEN_HEADER: self.token} if self.token else {}
+
+    def client(self) -> HttpClient:
+        """For requests to it, without a deadline: each use sets its own, since a command may print nothing for long."""
+        shown = {"host": self.host, **self.headers}
+        return HttpClient("execd", self.dial, shown, step=None, answer=None)
+
+
+async def refusal(answer: HttpAnswer) -> PostroomError:
     """The error that an answer of 400 or more reports."""
     body = await answer.whole(MAX_ANSWER)
     try:
@@ -84,12 +106,7 @@ class ExecdWorkstation:
     """A `Workstation` whose work execd does; `root` is the workspace in the same container."""
 
     def __init__(self, address: ExecdAddress, root: Path, env: Mapping[str, str]) -> None:
-        host = "127.0.0.1"
-        token = {TOKEN_HEADER: address.token} if address.token else {}
-        headers = {"host": f"{host}:{address.port}", **token}
-        # No deadline per step: each use sets its own, since a command may print nothing for long.
-        dial = by_tcp(host, address.port)
-        self._http = HttpClient("execd", dial, headers, step=None, answer=None)
+        self._http = address.client()
         self._root = root
         self._env = dict(env)
         self._words = True  # until an older execd refuses them
@@ -122,7 +139,7 @@ class ExecdWorkstation:
                 body = json.dumps(asked).encode()
                 async with await self._ask("POST", "/command", body, "application/json") as answer:
                     if answer.status >= _BAD_REQUEST:
-                        raise await _refusal(answer)
+                        raise await refusal(answer)
                     await running.follow(answer.pieces())
         except (RequestTimeout, asyncio.CancelledError):
             if running.id:
@@ -152,7 +169,7 @@ class ExecdWorkstation:
             if answer.status == _RANGE:
                 return b""
             if answer.status >= _BAD_REQUEST:
-                raise await _refusal(answer)
+                raise await refusal(answer)
             skip = 0 if answer.status == 206 else offset
             async for piece in answer.pieces():
                 found += piece[skip:]
@@ -179,7 +196,7 @@ class ExecdWorkstation:
             await self._ask("POST", "/files/upload", body, kind) as answer,
         ):
             if answer.status >= _BAD_REQUEST:
-                raise await _refusal(answer)
+                raise await refusal(answer)
             await answer.whole(MAX_ANSWER)
 
     async def entries(self, path: str) -> list[FolderEntry]:
@@ -215,7 +232,7 @@ class ExecdWorkstation:
             await self._ask(method, target) as answer,
         ):
             if answer.status >= _BAD_REQUEST:
-                raise await _refusal(answer)
+                raise await refusal(answer)
             body = await answer.whole(MAX_ANSWER)
         try:
             return json.loads(body) if body else None
@@ -323,4 +340,4 @@ def _refuse_links(root: Path, parts: tuple[str, ...]) -> None:
             raise InvalidInput(f"{one_line(str(place.relative_to(root)), 100)!r} is a link")
 
 
-__all__ = ["ExecdAddress", "ExecdWorkstation"]
+__all__ = ["ExecdAddress", "ExecdWorkstation", "refusal"]

@@ -26,6 +26,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from postroom.bus.port import Delivery
@@ -62,12 +63,14 @@ class Held:
     Attributes:
         delivery: the latest one.
         set_aside: it holds back no further messages any more.
+        begun: the agent is at it; else it waits for its turn.
         derivation: the keys of what the agent sends while it handles the message.
     """
 
     delivery: Delivery
     message: Incoming
     set_aside: bool = False
+    begun: bool = True
     derivation: Derivation = field(init=False)
 
     def __post_init__(self) -> None:
@@ -206,22 +209,33 @@ class Inbox:
             await delivery.ack()  # the post office declares it dead
             return
         # No `await` from `_ready` to `add`: the end of the run finds the message in the window and gives it back.
-        held = Held(delivery, self._incoming(envelope, sender, again))
+        held = Held(delivery, self._incoming(envelope, sender, again), begun=not session.queues)
+        if session.queues:
+            session.begins = partial(self._begun, held)
         self._window.add(envelope.id, held, alone=again)
         if set_aside:
             self._set_aside(held)
         self._changed()
+        if session.queues:
+            # Those behind it are looked at, too, while it waits for its turn.
+            self._start(self._given(held, session))
+        else:
+            await self._given(held, session)
+
+    async def _given(self, held: Held, session: AgentRun) -> None:
+        """Give a message to its run, and see what becomes of it."""
+        message_id = held.message.id
         try:
             await session.hand_over(held.message)
         except BrokenPipeError:
             # An agent that closed its input may still confirm; at the run's end `gone` gives the message back.
-            while self._window.get(envelope.id) is held:
+            while self._window.get(message_id) is held:
                 await self._window.change()
             return
-        if self._window.get(envelope.id) is not held:
+        if self._window.get(message_id) is not held:
             return  # confirmed, or given back, meanwhile
-        if self._confirm_on_read and not envelope.expects_reply:
-            self.confirm(envelope.id)
+        if self._confirm_on_read and not held.message.expects_reply:
+            self.confirm(message_id)
             return
         self._start(self._wait_for(held))
 
@@ -238,7 +252,7 @@ class Inbox:
                 return None
             try:
                 # The reader counts as lost with the message until it has survived it.
-                losses = note.losses if note.set_aside else note.losses + 1
+                losses = note.losses + (not note.set_aside and not session.queues)
                 self._journal.keep(envelope.id, sender, replace(note, losses=losses))
             except StateUnwritable as error:
                 failures += 1
@@ -246,6 +260,12 @@ class Inbox:
                 await asyncio.sleep(redelivery_delay(failures))
             else:
                 return session
+
+    def _begun(self, held: Held) -> None:
+        """The message has its turn: from now on its reader may be lost with it."""
+        held.begun = True
+        if not held.set_aside:
+            self._note_loss(held, 1)
 
     async def _wait_for(self, held: Held) -> None:
         """Hold the next message back until this one is confirmed, so that an answer goes to its question."""
@@ -363,7 +383,7 @@ class Inbox:
     async def stopped(self) -> None:
         """Give back what the agent held at its stop; only now, since a pull would fetch it again at once."""
         for held in self._left:
-            await self._return(held, 0 if held.set_aside else -1, lost=False)
+            await self._return(held, 0 if held.set_aside or not held.begun else -1, lost=False)
 
     async def give_back(self, message_id: str) -> None:
         """Give back a message whose handling failed: the bus delivers it again, up to `MAX_DELIVER` times."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from postroom.bus.address import BusAddress
@@ -30,9 +32,12 @@ from postroom.protocol.alerts import Alert
 from postroom.protocol.presence import OUT_OF_MEMORY, WorkerState
 from postroom.sidecar.a2a.rpc import rpc_caller, rpc_server
 from postroom.sidecar.bus import BACKOFF
-from postroom.sidecar.compose import Sidecar, compose
+from postroom.sidecar.compose import Sidecar, compose, shells
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig, load
 from postroom.sidecar.control_client import BlobRelay, ControlClient, control_http, direct
+from postroom.sidecar.events.poller import poll
+from postroom.sidecar.events.poster import EventPoster
+from postroom.sidecar.events.spool import Spool
 from postroom.sidecar.gateway import (
     GATEWAY_HOST,
     Connector,
@@ -44,12 +49,16 @@ from postroom.sidecar.gateway import (
     with_preface,
 )
 from postroom.sidecar.renewal import CredentialRenewal
+from postroom.sidecar.terminal import Terminals
 from postroom.sidecar.wall import BREACHED, WallCheck, examine, harden
 from postroom_a2a.nats.port import Frame
 
 CONNECT_TIMEOUT = 20.0
 SETTLE_TIMEOUT = 1.0
 """Seconds for open acknowledgements at the end."""
+
+EVENTS = "events"
+"""Name of the folder with events that wait, in the state folder."""
 
 BATCHES = {"PRIORITY": 256, "RECEIPTS": 8, "FEED": 8}
 """Open deliveries of each stream but the inbox. In the priority lane none may wait for another."""
@@ -87,7 +96,9 @@ class SidecarProcess:
             server = HttpServer(self._port())
             caller = partial(rpc_caller, bus.mailbox, bus.uid)
             blobs = BlobRelay(http) if http else None
-            sidecar = compose(self._config, bus, caller, server.port, blobs, outside)
+            poster = self._poster(control)
+            record = poster.record if poster else _nothing
+            sidecar = compose(self._config, bus, caller, server.port, blobs, outside, record)
             stack.callback(sidecar.journal.close)
             sidecar.status.sandbox = self._wall.level
             if self._wall.breached:
@@ -99,8 +110,15 @@ class SidecarProcess:
             await stack.enter_async_context(server)
             stack.push_async_callback(sidecar.live.close)
             await stack.enter_async_context(rpc_server(bus.mailbox, bus.uid, sidecar.serving))
-            await self._serve(sidecar, bus, control)
+            await self._serve(sidecar, bus, control, poster, http)
         return 0
+
+    def _poster(self, control: ControlClient | None) -> EventPoster | None:
+        """Posts the worker's events; None where nobody wants them."""
+        if control is None:
+            return None
+        spool = Spool(self._config.state / EVENTS, secrets.token_hex(16))
+        return EventPoster(spool, control, self._config.uid)
 
     def _bus(self) -> BusAddress:
         """The bus's address, through the gateway or direct."""
@@ -161,7 +179,14 @@ class SidecarProcess:
         except PostroomError as error:
             _log.warning("the control plane did not take the wall's report: %s", error)
 
-    async def _serve(self, sidecar: Sidecar, bus: NatsBus, control: ControlClient | None) -> None:
+    async def _serve(
+        self,
+        sidecar: Sidecar,
+        bus: NatsBus,
+        control: ControlClient | None,
+        poster: EventPoster | None,
+        http: HttpClient | None,
+    ) -> None:
         renewal = CredentialRenewal(
             bus, bus.uid, expires_at=self._config.jwt_expires_at, accept=self._renewer(bus)
         )
@@ -178,7 +203,7 @@ class SidecarProcess:
                     sidecar.announcer.run(),
                     renewal.run(),
                     _watch(bus),
-                    self._report(control),
+                    *self._uplink(sidecar, control, poster, http),
                 )
             ]
             grace = self._config.stop_grace
@@ -194,13 +219,31 @@ class SidecarProcess:
                 _log.info("the agent runs no more: its records wait in the log")
                 await self._stop.wait()
             await _drain(sidecar, pulls, agent)
+            if poster is not None:
+                await poster.drained(SETTLE_TIMEOUT)
             for task in background:
                 task.cancel()
+
+    def _uplink(
+        self,
+        sidecar: Sidecar,
+        control: ControlClient | None,
+        poster: EventPoster | None,
+        http: HttpClient | None,
+    ) -> list[Coroutine[Any, Any, None]]:
+        """Events to the control plane, the wall's report first; what people say to the agent, and their terminals."""
+        if control is None or poster is None or http is None:
+            return []
+        poster.record(self._wall.event())
+        config, steering = self._config, sidecar.steering
+        terminals = Terminals(http, config.uid, shells(config, sidecar.environment))
+        steering.terminal = terminals.open
+        return [poster.run(), poll(control, config.uid, steering), terminals.run()]
 
     async def _pull(self, sidecar: Sidecar, bus: NatsBus, pulls: list[Subscription]) -> None:
         """Begin to pull, the priority lane first, and the inbox after the tasks of earlier runs."""
         # No more of the inbox than the agent may hold: a crash counts against no message that it never saw.
-        batches = BATCHES | {"INBOX": self._config.agent.window}
+        batches = BATCHES | {"INBOX": self._config.agent.held}
         for stream, handler in sidecar.handlers(self._config.agent.feed).items():
             if stream == "INBOX":
                 await _recover(sidecar)
@@ -226,6 +269,10 @@ def _connector(config: SidecarConfig) -> Connector | None:
     if config.gateway_address:
         return by_tls(config.gateway_address, config.gateway_ca)
     return None
+
+
+def _nothing(event: dict[str, Any]) -> None:
+    """Report nothing."""
 
 
 async def _recover(sidecar: Sidecar) -> None:

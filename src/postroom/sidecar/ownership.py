@@ -95,7 +95,7 @@ class Ownership:
         at_work = self._program.derivation()
         if at_work is not None and at_work.over:
             at_work = None
-        held = [each for each in self._inbox.held if not each.derivation.over]
+        held = [each for each in self._inbox.held if each.begun and not each.derivation.over]
         if at_work is not None:
             # A message that was set aside is no sign that the agent works on it.
             held = [each for each in held if not each.set_aside]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +31,7 @@ from postroom.sidecar.config import AgentConfig
 from postroom.sidecar.keys import Owner
 from postroom.sidecar.process import AgentProcess, Exit
 from postroom.sidecar.reading import Hearing
-from postroom.sidecar.session import AgentSession, Handed, attend
+from postroom.sidecar.session import AgentSession, Handed, attend, nothing
 from postroom.sidecar.status import StatusReporter
 
 LINGER = 10.0
@@ -145,6 +145,8 @@ class RequestRun:
         self._handed = asyncio.Event()
         self.ended = asyncio.Event()
         self.how_ended = ""
+        self.queues = False
+        self.begins: Callable[[], None] = nothing
 
     async def hand_over(self, incoming: Handed) -> bool:
         """See `session.AgentRun`. A message or a task starts the program when the run before has ended."""
@@ -180,6 +182,11 @@ class RequestRun:
     def free(self) -> bool:
         """See `session.AgentRun`."""
         return self._session is None or self.ended.is_set()
+
+    @property
+    def waits(self) -> bool:
+        """False: a run reads nothing but its request."""
+        return False
 
     async def let_go(self) -> None:
         """See `session.AgentRun`. A run that goes on for `LINGER` seconds is ended by force."""

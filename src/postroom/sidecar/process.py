@@ -172,7 +172,7 @@ class AgentProcess:
 
     async def ended(self) -> Exit:
         """Wait for the program's end, kill the rest of its group, and reap it."""
-        await _exited(self.pid)
+        await exited(self.pid)
         # Before the program is reaped: while it is a zombie, no other group can get its id.
         self.send_signal(signal.SIGKILL)
         code = self._popen.wait()
@@ -225,7 +225,7 @@ def _rest(fd: int) -> bytes:
     return bytes(found)
 
 
-async def _exited(pid: int) -> None:
+async def exited(pid: int) -> None:
     """Wait until the child `pid` has ended, without reaping it."""
     if not hasattr(os, "pidfd_open"):
         await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WEXITED | os.WNOWAIT)

@@ -71,17 +71,14 @@ class ProgramExecutor:
 
     def free(self) -> bool:
         """See `Executor`."""
-        return self._agent.runs and (self._last is None or self._last.free)
+        return self._agent.free and (self._last is None or self._last.free)
 
     async def execute(self, execution: Execution) -> None:
         """Hand the task over, and wait until it is settled or the program has ended."""
         requester = execution.record.requester
         asker = await self._directory.describe(requester)
         answerer = await self._directory.describe(_author(execution.heard or {}, requester))
-        try:
-            session = await self._agent.running()
-        except AgentGone as error:
-            raise AttemptLost("the agent has ended and is not started again") from error
+        session = await self._run_for(execution)
         if execution.canceling:
             await self.forget(execution.id)
             return  # before the program knows of it
@@ -104,6 +101,16 @@ class ProgramExecutor:
             self._asked[execution.id] = session
         else:
             self._agent.confirmed()
+
+    async def _run_for(self, execution: Execution) -> AgentRun:
+        """The run that waits for the answer which the task has got, or one that takes the whole task."""
+        asked = self._asked.get(execution.id)
+        if execution.heard is not None and asked is not None and asked.waits:
+            return asked
+        try:
+            return await self._agent.running()
+        except AgentGone as error:
+            raise AttemptLost("the agent has ended and is not started again") from error
 
     async def _hand_over(
         self, session: AgentRun, execution: Execution, asker: Sender, answerer: Sender

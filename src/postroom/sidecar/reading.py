@@ -15,7 +15,6 @@ from postroom.observe import get_logger
 from postroom.sidecar.action_queue import ActionQueue
 from postroom.sidecar.adapters import Adapter, Output, Said
 from postroom.sidecar.keys import Owner
-from postroom.sidecar.lines import LineReader, Overlong
 from postroom_a2a.text import printable
 
 CHUNK = 64 * 1024
@@ -30,10 +29,10 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Hearing:
-    """What becomes of the lines of a run.
+    """What becomes of what a run says.
 
     Attributes:
-        owner_of: to which message or task a line belongs that was just read.
+        owner_of: to which message or task it belongs, just after it was read.
         act: carries it out.
     """
 
@@ -60,14 +59,14 @@ class Reading:
         self._hearing = hearing
         self._tasks = tasks
         self._actions = ActionQueue(hearing.act, tasks)
-        self._lines = LineReader()
         self._heard: deque[tuple[Said, int]] = deque()
+        self._silent = 0
         self._turn = 0
         self._followers: set[asyncio.Task[None]] = set()
         self._closed = asyncio.Event()
 
     async def run(self) -> None:
-        """Carry out each line that the agent prints; returns when it has closed its output and all is done."""
+        """Carry out what the agent prints; returns when it has closed its output and all is done."""
         await self._read()
         await self._closed.wait()
         await self._actions.done()
@@ -108,22 +107,16 @@ class Reading:
         follower.add_done_callback(self._followers.discard)
 
     async def _next(self) -> tuple[Said, int] | None:
-        """What was said next, and the length of its line; None at the end of the output."""
+        """What was said next, and the bytes read since anything was said before; None at the end of the output."""
         while not self._heard:
             data = await self._stdout.read(CHUNK)
-            for line in self._lines.feed(data) if data else self._lines.finish():
-                self._hear(line)
-            if not data and not self._heard:
+            if not data:
                 return None
+            self._silent += len(data)
+            for said in self._adapter.feed(data):
+                self._heard.append((said, self._silent))
+                self._silent = 0
         return self._heard.popleft()
-
-    def _hear(self, line: str | Overlong) -> None:
-        if isinstance(line, Overlong):
-            log_output("over-long line", line.prefix)
-            heard, size = self._adapter.skip(), len(line.prefix)
-        else:
-            heard, size = self._adapter.feed(line), len(line)
-        self._heard.extend((said, size) for said in heard)
 
 
 def log_output(source: str, text: str) -> None:

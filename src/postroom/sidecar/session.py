@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from postroom.observe import get_logger
-from postroom.sidecar.adapters import Adapter, End, Incoming, IncomingTask
+from postroom.sidecar.adapters import Adapter, End, Incoming, IncomingTask, Said
 from postroom.sidecar.lines import LineReader, Overlong
 from postroom.sidecar.process import AgentProcess, Exit
 from postroom.sidecar.reading import CHUNK, LOGGED, Hearing, Reading, log_output
@@ -52,10 +52,14 @@ class AgentRun(Protocol):
     Attributes:
         ended: set when the run has ended and all that it said is carried out.
         how_ended: its end, for people.
+        queues: what it is handed may wait long for its turn.
+        begins: called when what it was handed has its turn, where it `queues`.
     """
 
     ended: asyncio.Event
     how_ended: str
+    queues: bool
+    begins: Callable[[], None]
 
     async def hand_over(self, incoming: Handed) -> bool:
         """Hand over a message, a task or a record; returns when the run has it, False if its adapter omits such.
@@ -82,8 +86,57 @@ class AgentRun(Protocol):
         """Whether the run takes a task without waiting for the end of its last one."""
         ...
 
+    @property
+    def waits(self) -> bool:
+        """Whether the run itself takes the answer to the question that it asked last."""
+        ...
+
     async def let_go(self) -> None:
         """Wait until the run no longer works on its task, which has ended."""
+        ...
+
+
+class LastWords:
+    """The last lines of an agent's standard error."""
+
+    def __init__(self) -> None:
+        self.lines: deque[str] = deque(maxlen=LAST_WORDS)
+
+    @property
+    def text(self) -> str:
+        """All of them."""
+        return "\n".join(self.lines)
+
+    async def read(self, stderr: asyncio.StreamReader) -> None:
+        """Log the standard error to its end and keep its last lines."""
+        reader = LineReader()
+        while data := await stderr.read(CHUNK):
+            for line in reader.feed(data):
+                self._keep(line)
+        for line in reader.finish():
+            self._keep(line)
+
+    def _keep(self, line: str | Overlong) -> None:
+        text = line.prefix if isinstance(line, Overlong) else line
+        log_output("stderr", text)
+        self.lines.append(text[:LOGGED])
+
+
+def nothing() -> None:
+    """Do nothing."""
+
+
+class Ending(Protocol):
+    """What `end` needs of a run."""
+
+    process: AgentProcess
+
+    async def say(self, record: Mapping[str, Any]) -> bool:
+        """Write a record now; returns and raises as `AgentRun.say`."""
+        ...
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal to the program and all of its group."""
         ...
 
 
@@ -100,8 +153,10 @@ class AgentSession:
         self._dropped = 0
         self.ended = asyncio.Event()
         self.how_ended = ""
+        self.queues = False
+        self.begins: Callable[[], None] = nothing
         self.signalled = False
-        self.last_words: deque[str] = deque(maxlen=LAST_WORDS)
+        self.words = LastWords()
 
     async def hand_over(self, incoming: Handed) -> bool:
         """See `AgentRun`. Returns when the agent has read all of its input."""
@@ -167,6 +222,11 @@ class AgentSession:
         """True: the program works on one task after the other."""
         return True
 
+    @property
+    def waits(self) -> bool:
+        """True while it runs."""
+        return not self.ended.is_set()
+
     async def let_go(self) -> None:
         """Return at once: the program works on one task after the other."""
 
@@ -186,20 +246,6 @@ class AgentSession:
                         await self.process.input.write(self._queue.popleft())
         except BrokenPipeError:
             return
-
-    async def read_stderr(self) -> None:
-        """Log the agent's standard error and keep its last lines."""
-        reader = LineReader()
-        while data := await self.process.stderr.read(CHUNK):
-            for line in reader.feed(data):
-                self._keep(line)
-        for line in reader.finish():
-            self._keep(line)
-
-    def _keep(self, line: str | Overlong) -> None:
-        text = line.prefix if isinstance(line, Overlong) else line
-        log_output("stderr", text)
-        self.last_words.append(text[:LOGGED])
 
 
 async def attend(
@@ -222,7 +268,7 @@ async def attend(
             reading = Reading(process.stdout, session.adapter, hearing, tasks)
             readers = [
                 tasks.create_task(reading.run()),
-                tasks.create_task(session.read_stderr()),
+                tasks.create_task(session.words.read(process.stderr)),
             ]
             ended = await end(session, stop, grace)
             await withdraw()
@@ -231,18 +277,33 @@ async def attend(
             await asyncio.wait(readers, timeout=drain)
             for task in readers:
                 task.cancel()
-            if left := await reading.cancel():
-                _log.warning("%d lines of the agent could not be carried out before its end", left)
+            left = await reading.cancel()
     finally:
         process.close()
-    final = End(ended.code, ended.signal, session.signalled, "\n".join(session.last_words))
-    for said in session.adapter.finish(final):
-        await hearing.act(said, hearing.owner_of(said))
+    final = End(ended.code, ended.signal, session.signalled, session.words.text)
+    rest = deque(session.adapter.finish(final))
+    if not left:  # what follows something that is lost is lost with it
+        await _carry_out(rest, hearing, STOP_TIMEOUT if stop.is_set() else None)
+    if left + len(rest):
+        what = "%d actions of the agent could not be carried out before its end"
+        _log.warning(what, left + len(rest))
     session.over(ended.detail)
     return ended
 
 
-async def end(session: AgentSession, stop: asyncio.Event, grace: float) -> Exit:
+async def _carry_out(rest: deque[Said], hearing: Hearing, seconds: float | None) -> None:
+    """Carry out what the end implies, at most for so long; what is left was not."""
+    try:
+        async with asyncio.timeout(seconds) as bound:
+            while rest:
+                await hearing.act(rest[0], hearing.owner_of(rest[0]))
+                rest.popleft()
+    except TimeoutError:
+        if not bound.expired():
+            raise
+
+
+async def end(session: Ending, stop: asyncio.Event, grace: float) -> Exit:
     """Wait for the end of the run; once `stop` is set, end it within `grace` and some seconds."""
     ended = asyncio.ensure_future(session.process.ended())
     stopping = asyncio.ensure_future(stop.wait())
@@ -256,7 +317,7 @@ async def end(session: AgentSession, stop: asyncio.Event, grace: float) -> Exit:
         ended.cancel()
 
 
-async def _stop(session: AgentSession, ended: asyncio.Future[Exit], grace: float) -> None:
+async def _stop(session: Ending, ended: asyncio.Future[Exit], grace: float) -> None:
     try:
         async with asyncio.timeout(SAY_TIMEOUT):
             await session.say({"type": "stop"})

@@ -37,6 +37,12 @@ SILENT = "silent"
 OF_TASKS = (QUESTION, SILENT)
 """Kinds of alerts that stand for as long as their task stays at that sequence."""
 
+APPROVAL = "approval"
+"""Kind of the alert about an approval, which stands while that is pending; its `about` is `<id>/<event that asked>`."""
+
+WHILE = (*OF_TASKS, APPROVAL)
+"""Kinds of alerts that stand while something in the projection is as it was."""
+
 FLOOD = "worker-flood"
 """Kind of the alert about a worker that its door slows down; while that lasts, it is raised again each minute."""
 
@@ -87,11 +93,11 @@ _UNTAKEN = exists().where(
     messages.c.recipient == alerts.c.who,
     messages.c.stored_at <= alerts.c.at,
 )
-_TASKS = prepared(
-    select(alerts.c.id, alerts.c.about).where(
-        alerts.c.kind.in_(OF_TASKS), alerts.c.sender == CONTROL_PLANE, alerts.c.ended_at.is_(None)
-    )
+_ABOUT = select(alerts.c.id, alerts.c.about).where(
+    alerts.c.sender == CONTROL_PLANE, alerts.c.ended_at.is_(None)
 )
+_TASKS = prepared(_ABOUT.where(alerts.c.kind.in_(OF_TASKS)))
+_APPROVALS = prepared(_ABOUT.where(alerts.c.kind == APPROVAL))
 
 
 class AlertStore:
@@ -156,19 +162,23 @@ class AlertStore:
         """Id to `about` of each alert about a task (`OF_TASKS`) that no record has ended."""
         return dict(self._session.rows(_TASKS))
 
+    def of_approvals(self) -> dict[int, str]:
+        """Id to `about` of each alert about an approval that no record has ended."""
+        return dict(self._session.rows(_APPROVALS))
+
     def standing(
         self, now: float, limit: int, kinds: Sequence[str] = (), *, present: Collection[int]
     ) -> list[AlertRow]:
         """The alerts that stand at `now`: first those of the post office, then those of agents, each newest first.
 
         Args:
-            present: ids of `of_tasks` whose task is still as it was then.
+            present: ids of `of_tasks` and `of_approvals` whose cause is still as it was then.
         """
         found = select(*_COLUMNS).where(
             alerts.c.ended_at.is_(None),
             ~_REMOVED,
             or_(alerts.c.kind != STALE, _UNTAKEN),
-            or_(alerts.c.kind.not_in(OF_TASKS), alerts.c.id.in_(present)),
+            or_(alerts.c.kind.not_in(WHILE), alerts.c.id.in_(present)),
             or_(alerts.c.kind != FLOOD, alerts.c.at > now - FLOOD_LASTS),
         )
         if kinds:

@@ -1,4 +1,4 @@
-"""What has ended and may be given up: messages, tasks, their events, posts and announcements, a page at a time."""
+"""What has ended and may be given up: messages, tasks, events, posts and announcements, a page at a time."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sqlalchemy import (
     false,
     func,
     literal_column,
+    or_,
     select,
     true,
 )
@@ -30,6 +31,7 @@ from postroom.store.schema import (
     memberships,
     messages,
     posts,
+    sdk_events,
     workers,
 )
 from postroom.store.session import Session, among, prepared
@@ -91,12 +93,14 @@ class Kind:
         sizes: bytes of all of that kind, open ones too.
         held: those of some things that must stay, by key; `gone` are keys that go in the same run.
         give_up: deletes things.
+        rule: the rule of retention that they are kept by; "" for the one of their own name.
     """
 
     page: Callable[[Session, int, int], list[Ended]]
     sizes: Callable[[Session], Sizes]
     held: Callable[[Session, Sequence[Ended], Collection[int]], set[int]]
     give_up: Callable[[Session, Sequence[Ended]], None]
+    rule: str = ""
 
 
 def projects_of_agents(session: Session) -> dict[str, str]:
@@ -277,6 +281,38 @@ def _give_up_events(session: Session, chosen: Sequence[Ended]) -> None:
     session.run(_FORGET_PROGRESS, {"ids": [row.id for row in chosen]})
 
 
+# ── events of workers ───────────────────────────────────────────────────────────────────────────────────────
+
+_SDK_EVENT_SIZE = octets(sdk_events.c.event)
+_GIVEN_UP = and_(
+    # What was used is summed from these, and a question that waits is answered; the rest has ended when it happened.
+    sdk_events.c.kind != literal_column("'usage'"),
+    or_(sdk_events.c.settled.is_(None), sdk_events.c.settled != literal_column("0")),
+)
+_SDK_EVENTS = prepared(
+    select(sdk_events.c.id, sdk_events.c.worker, sdk_events.c.at, _SDK_EVENT_SIZE)
+    .where(_GIVEN_UP, sdk_events.c.id > bindparam("after"))
+    .order_by(sdk_events.c.id)
+    .limit(bindparam("most"))
+)
+_FORGET_SDK_EVENTS = prepared(delete(sdk_events).where(among(sdk_events.c.id, "keys")))
+
+
+def _sdk_events(session: Session, after: int, limit: int) -> list[Ended]:
+    rows = session.rows(_SDK_EVENTS, after=after, most=limit)
+    return [Ended(seq, "", (worker,), at, at, size) for seq, worker, at, size in rows]
+
+
+def _sdk_event_sizes(session: Session) -> Sizes:
+    found = select(sdk_events.c.worker, func.sum(_SDK_EVENT_SIZE)).where(_GIVEN_UP)
+    rows = session.rows(found.group_by(sdk_events.c.worker))
+    return [((worker,), "", int(total)) for worker, total in rows]
+
+
+def _give_up_sdk_events(session: Session, chosen: Sequence[Ended]) -> None:
+    session.run(_FORGET_SDK_EVENTS, {"keys": [row.key for row in chosen]})
+
+
 # ── posts ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 _POST_SIZE = octets(posts.c.text) + octets(posts.c.message)
@@ -344,9 +380,12 @@ KINDS = {
     "messages": Kind(_messages, _message_sizes, _held_messages, _give_up_messages),
     "tasks": Kind(_tasks, _task_sizes, _held_tasks, _give_up_tasks),
     "events": Kind(_events, _event_sizes, _nothing_held, _give_up_events),
+    "worker-events": Kind(
+        _sdk_events, _sdk_event_sizes, _nothing_held, _give_up_sdk_events, "events"
+    ),
     "posts": Kind(_posts, _post_sizes, _nothing_held, _give_up_posts),
     "announcements": Kind(
         _announcements, _announcement_sizes, _nothing_held, _give_up_announcements
     ),
 }
-"""The kinds that a rule of retention may name."""
+"""The kinds, by their own names."""

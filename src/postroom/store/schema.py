@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import Integer as AnyInteger
 
-REVISION = "0012"
+REVISION = "0013"
 """The migration that leads to exactly these tables (a test compares them)."""
 
 Integer = AnyInteger().with_variant(BigInteger(), "postgresql")
@@ -294,6 +294,41 @@ alerts = Table(
     Index("ix_alerts_sender", "sender", "seq"),
 )
 
+sdk_events = Table(
+    "sdk_events",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # `protocol.events.event_id`
+    Column("worker", Text, nullable=False),
+    Column("run", Text, nullable=False),  # of its sidecar; "" for an event of the control plane
+    Column(
+        "number", Integer, nullable=False
+    ),  # in the run; the id for an event of the control plane
+    Column("kind", Text, nullable=False),
+    Column("task", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    Column("request", Text, nullable=False),  # id of the approval, "" for none
+    Column("tokens_in", Integer, nullable=False),
+    Column("tokens_out", Integer, nullable=False),
+    Column("cost", Float, nullable=False),  # USD
+    Column("event", Text, nullable=False),  # JSON
+    Column("at", Float, nullable=False),  # when it was stored
+    # Of an approval (`store.approvals`): id of the event that settled it, 0 while it is pending. Else null.
+    Column("settled", Integer),
+    Column("expires_at", Float),  # of an approval; null for never
+    UniqueConstraint("worker", "run", "number"),
+    Index("ix_sdk_events_worker", "worker", "id"),
+    Index("ix_sdk_events_task", "task", "id", sqlite_where=text("task != ''")),
+    Index("ix_sdk_events_request", "request", "id", sqlite_where=text("request != ''")),
+    Index(  # holds what is summed, so that no row is read
+        "ix_sdk_events_usage",
+        *("worker", "tokens_in", "tokens_out", "cost"),
+        sqlite_where=text("kind = 'usage'"),
+    ),
+    Index("ix_sdk_events_approvals", "id", sqlite_where=text("settled IS NOT NULL")),
+    Index("ix_sdk_events_pending", "worker", "id", sqlite_where=text("settled = 0")),
+)
+"""What agents do. Approvals are folded from it, and usage is summed from it: neither has a table of its own."""
+
 a2a_tasks = Table(
     "a2a_tasks",
     metadata,
@@ -371,6 +406,7 @@ PROJECTION = (
     announcements,
     deadletters,
     alerts,
+    sdk_events,
     a2a_tasks,
     a2a_task_events,
     cursors,

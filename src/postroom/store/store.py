@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from postroom.store.activity import ActivityStore
 from postroom.store.agents import AgentStore
 from postroom.store.alerts import AlertStore
 from postroom.store.announcements import AnnouncementStore
+from postroom.store.approvals import ApprovalStore
 from postroom.store.blobs import BlobStore
 from postroom.store.cards import CardStore
 from postroom.store.credentials import CredentialStore
+from postroom.store.events import EventStore
 from postroom.store.keys import KeyStore
 from postroom.store.messages import MessageStore
 from postroom.store.pending import PendingStore
@@ -23,12 +26,14 @@ class Store:
 
     Attributes:
         agents, blobs, cards, credentials, keys, workers: identity, whose origin is here.
-        alerts, announcements, messages, pending, records: folded from the log.
+        alerts, announcements, approvals, events, messages, pending, records: folded from the log.
         tasks: folded from the log, as a projection of their own.
+        activity: what happens in a project, read from several of them.
     """
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.activity = ActivityStore(session)
         self.agents = AgentStore(session)
         self.blobs = BlobStore(session)
         self.cards = CardStore(session)
@@ -37,6 +42,8 @@ class Store:
         self.workers = WorkerStore(session)
         self.alerts = AlertStore(session)
         self.announcements = AnnouncementStore(session)
+        self.approvals = ApprovalStore(session)
+        self.events = EventStore(session)
         self.messages = MessageStore(session)
         self.pending = PendingStore(session)
         self.records = RecordStore(session)

@@ -30,7 +30,8 @@ class WorkerRecord:
         begun_at: when a person started it last; 0 for not known.
         exceeded: the limit for which it was ended since, or ""; while it is set, only a person starts the
             worker again.
-        origin: `path` of the template, and the person's `name`, `project`, `sandbox`, `isolation`.
+        origin: `path` of the template, and the person's `name`, `project`, `sandbox`, `isolation`; `workspace` and
+            `mode` where it works on a folder of the machine.
     """
 
     uid: str

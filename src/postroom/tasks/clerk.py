@@ -19,6 +19,7 @@ from postroom.errors import InvalidInput, LostUpdate, StreamFull
 from postroom.observe import get_logger
 from postroom.projection.changes import Change
 from postroom.projection.following import After
+from postroom.projection.quota import Quota
 from postroom.protocol import priority, subjects
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.limits import MAX_DETAIL, SHORT_ID
@@ -113,8 +114,8 @@ class TaskClerk:
         self._ended: dict[str, int] = {}
         self._contested = False
         self._overtaken = False
-        self._alerts: dict[str, tuple[float, int]] = {}
-        self._said: dict[str, tuple[float, int]] = {}
+        self._alerts = Quota(MOST_ALERTS, ALERT_WINDOW)
+        self._said = Quota(MAX_NOTICE_BYTES, NOTICE_WINDOW)
         self._told = self._saved = 0
         self._owes = False
 
@@ -279,7 +280,7 @@ class TaskClerk:
         )
         subject = subjects.priority(task.requester, self._bus.uid)
         payload = priority.encode(update)
-        if not state.terminal and not self._may_tell(task.worker, len(payload)):
+        if not state.terminal and not self._said.take(task.worker, self._clock(), len(payload)):
             log.warning(
                 "worker %s says too much; %s does not hear of every change",
                 task.worker,
@@ -294,7 +295,7 @@ class TaskClerk:
             log.warning("%s was not told of task %s: %s", task.requester, task.id, error)
 
     async def _tell_people(self, task: TaskHead) -> None:
-        if not self._may_alert(task.worker):
+        if not self._alerts.take(task.worker, self._clock()):
             log.warning("worker %s asks too often; no alert about task %s", task.worker, task.id)
             return
         short = task.id[:SHORT_ID]
@@ -303,22 +304,6 @@ class TaskClerk:
             f"postroom task answer {short} TEXT"
         )
         await self._alert(Alert(QUESTION, text, task.worker, _question(task)))
-
-    def _may_alert(self, worker: str) -> bool:
-        return self._count(self._alerts, worker, 1, ALERT_WINDOW) <= MOST_ALERTS
-
-    def _may_tell(self, worker: str, size: int) -> bool:
-        return self._count(self._said, worker, size, NOTICE_WINDOW) <= MAX_NOTICE_BYTES
-
-    def _count(
-        self, counts: dict[str, tuple[float, int]], worker: str, more: int, window: float
-    ) -> int:
-        now = self._clock()
-        began, count = counts.get(worker, (now, 0))
-        if now - began >= window:
-            began, count = now, 0
-        counts[worker] = began, count + more
-        return count + more
 
     async def _report(self, behind: Sequence[tuple[TaskHead, State]]) -> None:
         """Append the receipts of requests: seen when the task was taken, answered when it has ended."""

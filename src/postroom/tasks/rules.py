@@ -19,7 +19,7 @@ from postroom.protocol import priority, subjects
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import UID
-from postroom.protocol.limits import MAX_EVENT_BYTES, MAX_SAID, MAX_TASK_BYTES
+from postroom.protocol.limits import MAX_SAID, MAX_TASK_BYTES, MAX_TASK_EVENT_BYTES
 from postroom.protocol.tasks import EXPECTED, follows, parse_task_subject, task_id
 from postroom.store.database import Store
 from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
@@ -127,7 +127,7 @@ def _change_of(record: Message, head: TaskHead, state: TaskState) -> tuple[TaskR
     if link.event is not None and not _is_event(link.event, state):
         raise ProtocolViolation("an event of another state, or of none")
     event, answer, snapshot = (_text(each) for each in (link.event, link.answer, link.task))
-    if _size(event) > MAX_EVENT_BYTES:
+    if _size(event) > MAX_TASK_EVENT_BYTES:
         raise ProtocolViolation("an event that is too large")
     if link.task is None:
         weight = _weight(link, head, _size(event), _size(answer))

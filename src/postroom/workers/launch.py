@@ -8,7 +8,7 @@ import errno
 import hashlib
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,14 @@ from postroom.directory.cards import Card, build_card
 from postroom.errors import InvalidTemplate, StateUnwritable
 from postroom.identity.credential import Credential
 from postroom.protocol.limits import MAX_FILES_BYTES
-from postroom.protocol.template import Template
+from postroom.protocol.template import LINE_ADAPTERS, Template
 from postroom.sandbox.port import Limits, Mount, SandboxPaths, SandboxProvider, SandboxSpec
 from postroom.sandbox.selftest import Canaries
 from postroom.sandbox.template_check import AGENT_FOLDER, search_path
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
+from postroom.workers.workspaces.service import Placed
 
 SECRET_FILE = "sidecar.json"
 MIB = 1024 * 1024
@@ -35,6 +36,8 @@ class SpawnRequest:
     Attributes:
         isolation: the least level of a wall that the person accepts, "" for what the post room demands.
         path: where the person has the template, "" if that is not known.
+        workspace: the folder of this machine to work on, "" for an empty one.
+        mode: how: `worktree`, `copy` or `direct`; "" for `worktree` in a git repository, else `copy`.
     """
 
     template: str
@@ -45,12 +48,15 @@ class SpawnRequest:
     sandbox: str = ""
     isolation: str = ""
     path: str = ""
+    workspace: str = ""
+    mode: str = ""
 
     @property
     def origin(self) -> dict[str, str]:
         """The parts of the request that a restart with a new template needs."""
         said = {"path": self.path, "name": self.nick, "project": self.project}
-        return said | {"sandbox": self.sandbox, "isolation": self.isolation}
+        said |= {"sandbox": self.sandbox, "isolation": self.isolation}
+        return said | ({"workspace": self.workspace, "mode": self.mode} if self.workspace else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,27 +179,30 @@ def compose(
     folders: WorkerFolders,
     gateway_socket: Path,
     canaries: Canaries,
+    placed: Placed | None = None,
 ) -> SandboxSpec:
-    """The sandbox of a worker, with the sidecar as its program.
+    """The sandbox of a worker, with the sidecar as its program; `placed` is what it works on, if not an empty folder.
 
     Raises:
-        InvalidTemplate: a read-only folder of the template does not exist, or would show Postroom's own.
+        InvalidTemplate: a read-only place of the template does not exist, or would show Postroom's own.
     """
     mounts = [Mount(folders.agent, AGENT_FOLDER)]
     for folder in template.read_only:
-        if not Path(folder).is_dir():
+        if not Path(folder).is_dir() and not Path(folder).is_file():
             raise InvalidTemplate(
-                f"compute.read_only names {folder}, which is not a folder",
+                f"compute.read_only names {folder}, which is no folder and no file",
                 remedy="name one that exists, in the template or, for a parameter of it, by --set NAME=PATH",
             )
         _refuse_own(Path(folder), (folders.post_room, gateway_socket.parent))
         if not _is_shown(Path(folder), provider.shown):
             mounts.append(Mount(Path(folder), folder))
+    mounts += placed.mounts if placed else ()
     draft = SandboxSpec(
         argv=(),
         env={},
         workdir="/",
-        workspace=folders.workspace,
+        workspace=placed.workspace if placed else folders.workspace,
+        covered=placed.covered if placed else (),
         state=folders.state,
         gateway_socket=gateway_socket,
         stderr_log=folders.log,
@@ -262,6 +271,8 @@ def _environment(paths: SandboxPaths) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
+        # A wall of file permissions lets git see that there is a /etc/gitconfig, and git gives up on it.
+        "GIT_CONFIG_NOSYSTEM": "1",
     }
 
 
@@ -313,9 +324,27 @@ def sidecar_config(
             "window": template.window,
             "feed": template.feed,
             "restart_limit": template.restart_limit,
+            "turns": _turns(template) if template.adapter not in LINE_ADAPTERS else {},
         },
         "control_url": "http://postroom",
         "log_level": "info",
+    }
+
+
+def _turns(template: Template) -> dict[str, Any]:
+    """What the sidecar is told of the turns of a coding agent (`sidecar.turns.config`)."""
+    return {
+        "servers": [asdict(server) for server in template.servers],
+        "instructions": template.instructions,
+        "auto_approve": list(template.auto_approve),
+        "auto_deny": list(template.auto_deny),
+        "autonomous": template.autonomous,
+        "approval_timeout": template.approval_timeout,
+        "approval_default": template.approval_default,
+        "stall_after": template.stall_after,
+        "turn_limit": template.turn_limit,
+        "budget_tokens": template.budget_tokens,
+        "budget_usd": float(template.budget_usd or 0),
     }
 
 

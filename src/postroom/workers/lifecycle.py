@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from postroom.directory.cards import Card, read_card
-from postroom.errors import AlreadyRunning, InvalidTemplate, NotFound
+from postroom.errors import AlreadyRunning, Conflict, InvalidTemplate, NotFound
 from postroom.identity.tokens import digest, new_token
 from postroom.observe import get_logger
 from postroom.protocol.ids import check_name
@@ -21,10 +21,11 @@ from postroom.settings import DEFAULT_PROJECT
 from postroom.store.agents import Agent
 from postroom.store.store import Store
 from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
-from postroom.workers.launch import SpawnRequest, WorkerFolders, card_of
+from postroom.workers.launch import SpawnRequest, WorkerFolders, card_of, limits_of
 from postroom.workers.leftovers import Leftover, delete, folders, measured
 from postroom.workers.parts import WorkerParts
 from postroom.workers.preparing import Prepared, Preparing
+from postroom.workers.returning import Returning
 from postroom.workers.runs import Limited, Run, Runs
 from postroom.workers.starting import Starter
 
@@ -32,7 +33,11 @@ log = get_logger(__name__)
 
 
 class Workers:
-    """The workers of an organisation."""
+    """The workers of an organisation.
+
+    Attributes:
+        work: brings back what they have done in the folders that they work on.
+    """
 
     def __init__(self, parts: WorkerParts) -> None:
         self._settings = parts.settings
@@ -47,6 +52,7 @@ class Workers:
         self._preparing = Preparing(parts)
         self._starter = Starter(parts)
         self._runs = Runs(parts)
+        self.work = Returning(parts, self._preparing)
 
     def on_limit(self, limited: Limited) -> None:
         """Call `limited` when a worker was ended for a limit, with its uid and the limit in words."""
@@ -144,6 +150,9 @@ class Workers:
             isolation=request.isolation,
         )
         template, chosen = prepared.template, prepared.chosen
+        planned = await self.work.spaces.plan(request.workspace, request.mode, chosen.provider)
+        if planned is not None:
+            request = replace(request, workspace=str(planned.folder), mode=planned.mode)
         project = check_name(request.project or template.project or DEFAULT_PROJECT, "project")
 
         def record_of(agent: Agent) -> WorkerRecord:
@@ -179,6 +188,7 @@ class Workers:
 
     async def _undo_spawn(self, agent: Agent) -> None:
         await self._forget(agent.uid)
+        await self.work.spaces.forget(agent.uid)
         await asyncio.to_thread(
             shutil.rmtree, WorkerFolders.of(self._settings, agent.uid).root, ignore_errors=True
         )
@@ -199,14 +209,24 @@ class Workers:
 
         Raises:
             StateUnwritable: its folder cannot be deleted; the worker is removed all the same.
+            Conflict: its folder has work that is nowhere else, and is kept; the worker is removed all the same.
         """
-        agent, _ = await self.record(ref)
+        agent, record = await self.record(ref)
         async with self._runs.lock(agent.uid):
             await self._runs.end(agent.uid)
             await self._issuer.withdraw(agent.uid)
+            unsaved = await self.work.at_end(agent, record)
             await self._forget(agent.uid)
             self._runs.forget(agent.uid)
+        self._changed()
         folder = WorkerFolders.of(self._settings, agent.uid).root
+        if purge and unsaved:
+            raise Conflict(
+                f"@{agent.nick} is removed, and its folder {folder} is kept: {unsaved}",
+                remedy="save what you need, then: postroom prune",
+            )
+        if not unsaved:
+            await self.work.spaces.forget(agent.uid)
         if purge:
             await asyncio.to_thread(delete, folder)
         return agent, folder
@@ -243,6 +263,8 @@ class Workers:
                 )
             await self._runs.end(agent.uid)
             await self._issuer.withdraw(agent.uid)
+            await self.work.after(agent, record)
+            self.work.ended(agent.uid)
         return agent
 
     async def revoke(self, *refs: str) -> list[Agent]:
@@ -348,6 +370,8 @@ class Workers:
     async def close(self) -> None:
         """End every sandbox; the wanted state of the workers stays."""
         await self._runs.close()
+        for uid, _ in self.runs():
+            self.work.ended(uid)
 
     # Inner parts; the caller holds the worker's lock.
 
@@ -360,6 +384,16 @@ class Workers:
             level = chosen.capability.level.value
             await self._database.write(lambda store: store.workers.set_level(agent.uid, level))
         before = await self._alerts.reached()
-        run = await self._starter.start(agent, record, prepared.template, chosen, prepared.files)
+        said = record.origin
+        placed = await self.work.spaces.ready(
+            agent,
+            said.get("workspace", ""),
+            said.get("mode", ""),
+            chosen.provider,
+            limits_of(prepared.template).disk,
+        )
+        run = await self._starter.start(
+            agent, record, prepared.template, chosen, prepared.files, placed
+        )
         self._runs.begin(agent, run)
         await self._alerts.end("it was started again", who=agent.uid, upto=before)

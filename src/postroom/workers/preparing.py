@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
@@ -14,6 +15,8 @@ from postroom.sandbox.template_check import check_program
 from postroom.settings import DEFAULT_PROJECT
 from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
+from postroom.templates.filling import refound
+from postroom.workers.adapters import check_adapter
 from postroom.workers.isolation import Demand, demand, level_of
 from postroom.workers.launch import decode_files
 from postroom.workers.parts import WorkerParts
@@ -74,6 +77,7 @@ class Preparing:
         """
         template = parse_template(text, values)
         decoded = decode_files(template, files)
+        check_adapter(template.adapter)
         check_credentials(template, self._parts.credentials())
         demanded = demand(
             template,
@@ -92,7 +96,8 @@ class Preparing:
 
     async def again(self, record: WorkerRecord) -> Prepared:
         """Check the stored template of a worker; its wall is never weaker than when a person spawned it."""
-        template = parse_template(record.template, record.overrides)
+        values = await asyncio.to_thread(refound, record.template, record.overrides)
+        template = parse_template(record.template, values)
         chosen = await self._choose(Demand(record.sandbox, _least(record)))
         return Prepared(template, decode_files(template, record.files), chosen)
 
@@ -110,6 +115,7 @@ class Preparing:
         """Check a new template for a worker; a Conflict if it would make it another worker."""
         said, kept = record.origin, declared(text)
         values = {name: value for name, value in record.overrides.items() if name in kept}
+        values = await asyncio.to_thread(refound, text, values)
         prepared = await self.prepare(
             text,
             files,

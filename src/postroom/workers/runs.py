@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from postroom.directory.cards import Card
 from postroom.errors import EnvironmentFault, PostroomError
 from postroom.observe import get_logger
-from postroom.protocol.alerts import Alert
+from postroom.protocol.alerts import STALLED, Alert
 from postroom.protocol.presence import OUT_OF_MEMORY
 from postroom.sandbox.limit_monitor import LimitedHandle, memory_exceeded
 from postroom.sandbox.port import ExitStatus, FarHandle, Limits, SandboxHandle
@@ -196,6 +196,9 @@ class Runs:
             log.warning("worker %s ended: %s", agent.uid, run.detail)
             text = f"ended: {run.detail}; postroom restart {agent.nick}"
             await self._alert(Alert("worker-ended", text, agent.uid))
+        await self._alert(
+            Alert(STALLED, "", agent.uid)
+        )  # whatever its agent said nothing about is over
 
     async def _note_limit(self, agent: Agent, run: Run) -> None:
         log.warning("worker %s was ended: %s", agent.uid, run.exceeded)

@@ -21,6 +21,7 @@ from postroom.store.workers import WorkerRecord
 from postroom.workers.launch import WorkerFolders, WorkerIdentity, card_of, compose, unwritable
 from postroom.workers.parts import WorkerParts
 from postroom.workers.runs import Run
+from postroom.workers.workspaces.service import Placed
 
 log = get_logger(__name__)
 
@@ -39,6 +40,7 @@ class Starter:
         template: Template,
         chosen: Chosen,
         files: Mapping[str, bytes],
+        placed: Placed,
     ) -> Run:
         """Start a worker that does not run, with a new credential and token; former ones are revoked."""
         folders = WorkerFolders.of(self._parts.settings, agent.uid)
@@ -59,7 +61,7 @@ class Starter:
             credentials=template.credentials,
         )
         socket = await self._parts.gateway.open_door(door)
-        spec = compose(provider, template, identity, folders, socket, self._parts.canaries)
+        spec = compose(provider, template, identity, folders, socket, self._parts.canaries, placed)
         gone, grace = (
             time.time() - (record.begun_at or record.created_at),
             self._parts.settings.stop_grace,

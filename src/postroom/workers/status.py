@@ -12,17 +12,20 @@ from postroom.bus.port import BusAdmin
 from postroom.directory.cards import Card
 from postroom.directory.presence import FRESH, PresenceBoard
 from postroom.errors import BusDisconnected, NotFound, PeerError
+from postroom.events.service import EventLog
 from postroom.gateway.violations import CUT_OFF, VIOLATION
 from postroom.mail.alerts import AlertService, AlertView
 from postroom.protocol import shapes
 from postroom.protocol.limits import MAX_STATUS
 from postroom.protocol.presence import ONLINE, OVER, Presence, WorkerState
 from postroom.store.agents import Agent
+from postroom.store.events import Usage
 from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
 from postroom.tasks.service import OrgTaskService
 from postroom.tasks.views import TaskView
 from postroom.workers.lifecycle import Workers
 from postroom.workers.runs import Run
+from postroom.workers.workspaces.records import Held
 from postroom_a2a.text import one_line
 from postroom_a2a.times import format_time
 
@@ -96,11 +99,12 @@ class WorkerStates:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """By uid: each worker's current task, its number of open tasks, and the rule that it last broke."""
+    """By uid: each worker's current task, its number of open tasks, the rule that it last broke, and what it used."""
 
     current: Mapping[str, TaskView]
     counts: Mapping[str, int]
     broken: Mapping[str, str]
+    usage: Mapping[str, Usage]
 
 
 class WorkerViews:
@@ -115,10 +119,12 @@ class WorkerViews:
         tasks: OrgTaskService,
         alerts: AlertService,
         changed: WorkerChanges,
+        events: EventLog,
     ) -> None:
         self._workers = workers
         self._states = states
         self._presence = presence
+        self._events = events
         self._admin = admin
         self._tasks = tasks
         self._alerts = alerts
@@ -167,7 +173,8 @@ class WorkerViews:
     async def _load(self) -> Load:
         broke = await self._alerts.standing(kinds=(CUT_OFF, VIOLATION))
         broken = {alert.row.who: _broken(alert) for alert in reversed(broke)}  # the newest counts
-        return Load(await self._tasks.current(), await self._tasks.open_counts(), broken)
+        current, counts = await self._tasks.current(), await self._tasks.open_counts()
+        return Load(current, counts, broken, await self._events.usage_of_workers())
 
     async def _view(
         self, agent: Agent, record: WorkerRecord, load: Load, end: float
@@ -187,10 +194,12 @@ class WorkerViews:
             "detail": "; ".join(filter(None, (detail, load.broken.get(agent.uid)))),
             "stderr": list(said.stderr) if said and said.state is state else [],
             "sandbox": {"provider": record.sandbox, "level": level},
+            "workspace": _workspace(self._workers.work.held(agent.uid)),
             "unenforced": list(run.unenforced) if run is not None and running else [],
             "last_seen": format_time(said.at) if said else None,
             "unread": await self._unread(agent.uid, end),
             "task": _at_work(load.current.get(agent.uid)),
+            "usage": load.usage.get(agent.uid, Usage()).as_json(),
             "open_tasks": load.counts.get(agent.uid, 0),
             "pid": run.handle.pid if run is not None and running else None,
             "created_at": format_time(record.created_at),
@@ -202,6 +211,13 @@ class WorkerViews:
                 return sum(await self._admin.pending("INBOX", uid))
         except (NotFound, BusDisconnected, PeerError, TimeoutError):
             return None
+
+
+def _workspace(held: Held | None) -> shapes.Workspace | None:
+    if held is None:
+        return None
+    said = [*held.notes, *(f"not brought back: {name}" for name in held.left)]
+    return {"path": held.path, "mode": held.mode, "branch": held.branch, "notes": said}
 
 
 def _broken(alert: AlertView) -> str:

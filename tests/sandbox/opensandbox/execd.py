@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import email.parser
 import email.policy
+import fcntl
 import fnmatch
 import grp
 import json
@@ -19,7 +20,9 @@ import secrets
 import shutil
 import signal
 import socket
+import struct
 import sys
+import termios
 import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -34,7 +37,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse as PlainJson
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
 PORT = 44772
 PING = 3.0
@@ -88,12 +92,15 @@ class Execd:
 
     Args:
         token: that requests have to show, "" for none.
-        argv: whether it knows commands by their words, as newer ones do.
+        argv: whether it knows commands by their words, and a terminal's command, as newer ones do.
+        terminals: whether it opens terminals.
     """
 
-    def __init__(self, token: str = "", *, argv: bool = True) -> None:
+    def __init__(self, token: str = "", *, argv: bool = True, terminals: bool = True) -> None:
         self.token = token
         self.argv = argv
+        self.with_terminals = terminals
+        self.terminals: dict[str, Terminal] = {}
         self.commands: dict[str, Command] = {}
         self.sessions: dict[str, Session] = {}
         self.tasks: set[asyncio.Task[None]] = set()
@@ -114,6 +121,21 @@ class Execd:
         async def lost(request: Request, error: Exception) -> Response:
             return Response("404 page not found", 404, {"Content-Type": "text/plain"})
 
+        async def joined(socket: WebSocket) -> None:
+            if self.token and socket.headers.get(TOKEN) != self.token:
+                await socket.send_denial_response(JSONResponse({"error": "Unauthorized"}, 401))
+                return
+            try:
+                await self.join_terminal(socket)
+            except Refusal as refusal:
+                await socket.send_denial_response(refusal.answer)
+
+        terminals = [
+            route("/pty", "POST", self.open_terminal),
+            route("/pty/{id}", "GET", self.terminal_status),
+            route("/pty/{id}", "DELETE", self.close_terminal),
+            WebSocketRoute("/pty/{id}/ws", joined),
+        ]
         any_method = ("GET", "POST", "PUT", "PATCH", "DELETE")
         return Starlette(
             routes=[
@@ -139,6 +161,7 @@ class Execd:
                 route("/directories", "POST", self.make_folders),
                 route("/directories", "DELETE", self.remove_folders),
                 route("/metrics", "GET", self.metrics),
+                *(terminals if self.with_terminals else ()),
                 *(route("/proxy/{port:int}/{path:path}", m, self.proxy) for m in any_method),
             ],
             exception_handlers={404: lost, 405: lost},
@@ -252,6 +275,44 @@ class Execd:
             raise Refusal(
                 404, "CONTEXT_NOT_FOUND", f"session {request.path_params['id']} not found"
             )
+        return found
+
+    # Terminals: a shell that starts with the first WebSocket and outlives it.
+
+    async def open_terminal(self, request: Request) -> Response:
+        asked = await _json(request)
+        command = asked.get("command") or "" if self.argv else ""
+        terminal = Terminal(asked.get("cwd") or None, command)
+        self.terminals[terminal.id] = terminal
+        return JSONResponse({"session_id": terminal.id}, 201)
+
+    async def terminal_status(self, request: Request) -> Response:
+        found = self._terminal(request.path_params["id"])
+        said = {"running": found.running, "output_offset": len(found.log)}
+        return JSONResponse({"session_id": found.id, **said})
+
+    async def close_terminal(self, request: Request) -> Response:
+        found = self._terminal(request.path_params["id"])
+        del self.terminals[found.id]
+        found.kill()
+        return Response()
+
+    async def join_terminal(self, socket: WebSocket) -> None:
+        found = self._terminal(socket.path_params["id"])
+        if found.socket is not None:
+            text = f"another client is already connected to pty session {found.id}"
+            raise Refusal(409, "ALREADY_CONNECTED", text)
+        found.socket = socket
+        try:
+            await socket.accept()
+            await found.serve(socket, int(socket.query_params.get("since") or 0))
+        finally:
+            found.socket = None
+
+    def _terminal(self, name: str) -> Terminal:
+        found = self.terminals.get(name)
+        if found is None:
+            raise Refusal(404, "CONTEXT_NOT_FOUND", f"pty session {name} not found")
         return found
 
     async def contexts(self, request: Request) -> Response:
@@ -418,6 +479,126 @@ class Session:
             yield _failure(str(code), f"exit status {code}")
         else:
             yield _complete(began)
+
+
+class Terminal:
+    """A bash on a pseudo terminal, for one WebSocket at a time."""
+
+    def __init__(self, cwd: str | None, command: str) -> None:
+        self.id = str(uuid.uuid4())
+        self.socket: WebSocket | None = None
+        self.log = bytearray()
+        self._words = ("bash", "--norc", "--noprofile", *(("-c", command) if command else ()))
+        self._cwd = cwd
+        self._process: asyncio.subprocess.Process | None = None
+        self._master = -1
+        self._printed = asyncio.Event()
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        if self._process is not None and self.running:
+            os.killpg(self._process.pid, number)
+
+    async def serve(self, socket: WebSocket, since: int) -> None:
+        if not self.running:
+            await self._start()
+        if missed := bytes(self.log[since:]):
+            await socket.send_bytes(struct.pack("!Bq", 3, since) + missed)
+        await self._say(socket, type="connected", session_id=self.id, mode="pty")
+        assert self._process is not None
+        printing = asyncio.create_task(self._print(socket, len(self.log)))
+        typing = asyncio.create_task(self._take(socket))
+        ended = asyncio.create_task(self._process.wait())
+        try:
+            await asyncio.wait({typing, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if ended.done():
+                await printing
+                await self._say(socket, type="exit", exit_code=max(-1, ended.result()))
+                await socket.close(1000, "process exited")
+        finally:
+            tasks = (printing, typing, ended)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _start(self) -> None:
+        self._master, slave = os.openpty()
+        os.set_blocking(self._master, False)
+        self._resize(80, 24)
+        own = 'tty=$1; shift; exec "$@" <>"$tty" >&0 2>&1'
+        null = asyncio.subprocess.DEVNULL
+        self._process = await asyncio.create_subprocess_exec(
+            *("/bin/sh", "-c", own, "sh", os.ttyname(slave), *self._words),
+            cwd=self._cwd,
+            stdin=null,
+            stdout=null,
+            stderr=null,
+            start_new_session=True,
+        )
+        asyncio.get_running_loop().add_reader(self._master, self._read)
+        self._closing = asyncio.create_task(self._close_after(slave))
+
+    async def _close_after(self, slave: int) -> None:
+        assert self._process is not None
+        await self._process.wait()
+        os.close(slave)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._master, 1 << 15)
+        except BlockingIOError:
+            return
+        except OSError:  # everybody has closed the other end
+            data = b""
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._master)
+            os.close(self._master)
+            self._master = -1
+        self.log += data
+        self._printed.set()
+
+    async def _print(self, socket: WebSocket, sent: int) -> None:
+        while True:
+            while sent < len(self.log):
+                piece = bytes(self.log[sent : sent + (1 << 15)])
+                sent += len(piece)
+                await socket.send_bytes(b"\1" + piece)
+            if self._master < 0:
+                return
+            self._printed.clear()
+            await self._printed.wait()
+
+    async def _take(self, socket: WebSocket) -> None:
+        while True:
+            message = await socket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            if (data := message.get("bytes")) is not None:
+                if data[:1] == b"\0" and self._master >= 0:
+                    os.write(self._master, data[1:])
+                continue
+            asked = json.loads(message["text"])
+            match asked["type"]:
+                case "resize":
+                    self._resize(asked["cols"], asked["rows"])
+                case "signal":
+                    self.kill(signal.Signals[asked["signal"]])
+                case "ping":
+                    await self._say(socket, type="pong")
+                case kind:
+                    text = f'unknown frame type "{kind}"'
+                    await self._say(socket, type="error", error=text, code="INVALID_FRAME")
+
+    def _resize(self, columns: int, rows: int) -> None:
+        if self._master >= 0:
+            size = struct.pack("HHHH", rows, columns, 0, 0)
+            fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
+
+    async def _say(self, socket: WebSocket, **said: Any) -> None:
+        await socket.send_text(json.dumps(said, separators=(",", ":")) + "\n")
 
 
 async def _bash(folder: str | None) -> asyncio.subprocess.Process:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import socket
@@ -14,14 +15,19 @@ import httpx
 import pytest
 import uvicorn
 
+from postroom.http.client import by_tcp
+from postroom.sidecar.websocket import SocketRefused, StreamSocket
 from tests.sandbox.opensandbox.execd import TOKEN, Execd
 
 pytestmark = pytest.mark.anyio
 
 RECORDING = Path(__file__).with_name("recording.jsonl")
 EXCHANGES = [json.loads(line) for line in RECORDING.read_text().splitlines()]
-NOT_SERVED = {"metrics_watch", "pty_create", "pty_status", "pty_ws", "pty_delete", "isolated_caps"}
+NOT_SERVED = {"metrics_watch", "isolated_caps"}
 """What Postroom never asks for; the last one the recorded execd did not know either."""
+
+ELSEWHERE = {"proxy", "pty_ws"}
+"""Held to the recording by tests of their own."""
 
 VOLATILE = re.compile(r"\b[0-9a-f]{32}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 KINDS = ("stdout", "stderr")
@@ -100,7 +106,7 @@ async def test_every_recorded_request_gets_the_recorded_answer(
     compared = 0
     for exchange in EXCHANGES:
         name = exchange["name"]
-        if name in NOT_SERVED or name == "proxy":
+        if name in NOT_SERVED | ELSEWHERE:
             continue
         if name in {"status_running", "logs_cursor0"}:  # both were asked for after its end
             await until_done(client, ids)
@@ -122,7 +128,7 @@ async def test_every_recorded_request_gets_the_recorded_answer(
         else:
             assert said == expected, name
         compared += 1
-    assert compared == len(EXCHANGES) - len(NOT_SERVED) - 1
+    assert compared == len(EXCHANGES) - len(NOT_SERVED | ELSEWHERE)
 
 
 async def until_done(client: httpx.AsyncClient, ids: dict[str, str], old: str = "") -> None:
@@ -139,3 +145,51 @@ async def test_a_port_of_the_container_is_reached_through_the_proxy(
     port = client.base_url.port
     answer = await client.get(f"/proxy/{port}/ping", headers={TOKEN: "sesame"})
     assert answer.status_code == 401  # the token is execd's own, and goes no further
+
+
+async def test_a_terminal_speaks_as_the_recorded_one(client: httpx.AsyncClient) -> None:
+    recorded = next(one for one in EXCHANGES if one["name"] == "pty_ws")["frames"]
+    came = [(frame[1], frame[2]) for frame in recorded if frame[0] == "<"]
+    held = {TOKEN: "sesame"}
+    made = await client.post("/pty", json={"cwd": "/tmp"}, headers=held)
+    port = client.base_url.port or 0
+    where = (
+        "execd",
+        by_tcp("127.0.0.1", port),
+        "127.0.0.1",
+        f"/pty/{made.json()['session_id']}/ws",
+    )
+    socket = await StreamSocket.connect(*where, held.items())
+    with pytest.raises(SocketRefused) as second:
+        await StreamSocket.connect(*where, held.items())
+    assert f"{second.value.refusal.status} Conflict" in [
+        frame[1].removeprefix("HTTP/1.1 ") for frame in recorded if frame[0] == "second connection"
+    ]
+    try:
+        async with asyncio.timeout(20):
+            texts, printed = await conversation(socket)
+    finally:
+        socket.abort()
+    # Its pong is where this test asks for it, not where the recording does.
+    assert sorted(texts) == sorted(VOLATILE.sub("*", said) for kind, said in came if kind == 1)
+    for said in ("echo marker-$((20+22))\r\n", "marker-42\r\n", "exit 7\r\n"):
+        assert said.encode() in printed
+    assert socket.closed == (1000, "process exited")
+    assert next(said for kind, said in came if kind == 8)[2:] == "process exited"
+
+
+async def conversation(socket: StreamSocket) -> tuple[list[str], bytes]:
+    """Its text frames, and what the shell printed."""
+    texts: list[str] = []
+    printed = b""
+    typed = [b"\0echo marker-$((20+22))\n", b"\0exit 7\n"]
+    await socket.send('{"type":"ping"}')
+    while (message := await socket.receive()) is not None:
+        if isinstance(message, str):
+            texts.append(VOLATILE.sub("*", message))
+            continue
+        assert message[0] == 1
+        printed += message[1:]
+        if printed.endswith((b"$ ", b"# ")) and typed:  # a user's prompt, or root's
+            await socket.send(typed.pop(0))
+    return texts, printed

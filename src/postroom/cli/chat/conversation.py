@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from postroom.cli.chat.activity import line_of
+from postroom.cli.chat.commands import Commands
 from postroom.cli.chat.screen import Screen
 from postroom.cli.chat.sources import CANONICAL, Broken, CutLine, EndOfInput, Item, Line, Sources
 from postroom.cli.chat.targets import ChatTarget
@@ -72,6 +74,7 @@ class Conversation:
         self._screen = screen
         self._typed = typed
         self._prompt = prompt
+        self._commands = Commands(client)
         self._sent: list[str] = []
 
     def run(self, history: int, ending: Ending) -> None:
@@ -84,6 +87,7 @@ class Conversation:
         after = self._show_history(history)
         descriptor = -1 if sys.stdin is None else sys.stdin.fileno()
         with Sources(self._target.follow(after), descriptor, self._prompt) as sources:
+            self._commands.ask_by(sources.secret)
             try:
                 self._talk(sources, ending.milestone is not None)
                 if ending.milestone is not None:
@@ -98,7 +102,7 @@ class Conversation:
         if limit:
             for record in records:
                 self._show(record)
-        return max((record["seq"] for record in records), default=0)
+        return max((record.get("seq", 0) for record in records), default=0)
 
     def _talk(self, sources: Sources, remember: bool) -> None:
         while not isinstance(item := sources.queue.get(), EndOfInput):
@@ -113,6 +117,8 @@ class Conversation:
         if not text.strip():
             return
         try:
+            if self._typed and self._commands.done(text, self._screen.happened):
+                return
             if self._typed and text.startswith(FILE):
                 record = self._target.send("", [self._upload(text.removeprefix(FILE).strip())])
             else:
@@ -142,11 +148,22 @@ class Conversation:
             self._screen.receipt(
                 str(message_id), str(item.data.get("state", "")), str(item.data.get("reason") or "")
             )
+        elif item.kind == "activity":
+            self._happened(item.data)
         elif item.kind in ("post", "mail"):
             self._show(item.data)
 
+    def _happened(self, record: Any) -> None:
+        """Print what happened beside the posts, and how to answer what is asked."""
+        self._screen.happened(line_of(record))
+        if self._typed:
+            self._commands.offer(record, self._screen.happened)
+
     def _show(self, record: Any) -> None:
         """Print a record; a message to the person then counts as seen."""
+        if "what" in record:
+            self._screen.happened(line_of(record))
+            return
         if not self._screen.show(record) or not self._screen.is_to_me(record):
             return
         self._target.heard(record)

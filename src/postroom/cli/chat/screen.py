@@ -96,6 +96,11 @@ class Screen:
         self._line(record)
         return True
 
+    def happened(self, line: str) -> None:
+        """Print what is no message."""
+        click.echo(line)
+        sys.stdout.flush()
+
     def receipt(self, message_id: str, state: str, reason: str) -> None:
         """Show the new state of an own message. Each is printed with one state, and its death in any case."""
         own = self._own.get(message_id)

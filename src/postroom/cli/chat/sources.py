@@ -12,10 +12,12 @@ import queue
 import selectors
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
-from postroom.client.stream import Event, EventStream
+from postroom.cli.unseen import unseen
+from postroom.client.stream import Event
 from postroom.errors import MessageTooLarge
 from postroom.protocol.limits import MAX_ENVELOPE_BYTES
 
@@ -54,6 +56,18 @@ class Broken:
     error: BaseException
 
 
+class LiveEvents(Protocol):
+    """Events as they come; `close` ends the iteration from another thread."""
+
+    def __iter__(self) -> Iterator[Event]:
+        """The events, until `close`."""
+        ...
+
+    def close(self) -> None:
+        """End it."""
+        ...
+
+
 Item = Line | CutLine | EndOfInput | Event | Broken
 
 
@@ -65,13 +79,16 @@ class Sources:
         prompt: reads the person's lines instead.
     """
 
-    def __init__(self, events: EventStream, descriptor: int, prompt: Prompt | None = None) -> None:
+    def __init__(self, events: LiveEvents, descriptor: int, prompt: Prompt | None = None) -> None:
         self.queue: queue.Queue[Item] = queue.Queue(BOUND)
         self._events = events
         self._descriptor = descriptor
         self._prompt = prompt
         self._terminal = descriptor >= 0 and os.isatty(descriptor)
         self._stopping = threading.Event()
+        self._asks = False
+        self._ended = False
+        self._secret: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._wake_read, self._wake_write = os.pipe()
         self._threads = [
             threading.Thread(target=self._run, args=(source,), name=name, daemon=True)
@@ -97,6 +114,25 @@ class Sources:
         os.close(self._wake_write)
         os.close(self._wake_read)
 
+    def secret(self, mark: str) -> str:
+        """The line that the person types next, unseen, behind `mark`; "" if they type no more.
+
+        Live events wait until then.
+        """
+        with self._unseen(f"{mark}: "):
+            # The input may have ended just now: then nobody else looks at `_asks` any more.
+            return "" if self._ended else self._secret.get()
+
+    def _unseen(self, mark: str) -> AbstractContextManager[None]:
+        """Where the line is typed; it is awaited before the mark shows, or a quick one would be sent as a message."""
+        if self._prompt is None:
+            return unseen(self._descriptor, mark, self._await_secret)
+        self._await_secret()
+        return self._prompt.unseen(mark)
+
+    def _await_secret(self) -> None:
+        self._asks = True
+
     def _run(self, source: Callable[[], Iterator[Item]]) -> None:
         try:
             for item in source():
@@ -117,6 +153,20 @@ class Sources:
         yield from self._events
 
     def _input_items(self) -> Iterator[Item]:
+        try:
+            for item in self._typed():
+                if self._asks and isinstance(item, Line):
+                    self._asks = False
+                    self._secret.put(item.text.strip())
+                else:
+                    yield item
+        finally:
+            self._ended = True
+            if self._asks:
+                self._secret.put("")
+        yield EndOfInput()
+
+    def _typed(self) -> Iterator[Line | CutLine]:
         if self._prompt is not None:
             yield from map(Line, self._prompt.lines())
         elif self._descriptor >= 0:
@@ -133,7 +183,6 @@ class Sources:
             pending += decoder.decode(b"", final=True)
             if pending:
                 yield Line(pending)
-        yield EndOfInput()
 
     def _chunks(self) -> Iterator[bytes]:
         """The input of the descriptor, until its end or ours.

@@ -1,4 +1,4 @@
-"""The targets of a chat: a project's feed or one agent, with one interface."""
+"""The targets of a chat: a project, with or without what happens beside its posts, or one agent."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from postroom.client.calls import Part
 from postroom.client.http import Client
 from postroom.client.stream import EventStream
+from postroom.errors import Forbidden, NotFound
 from postroom.protocol.shapes import Mail
 
 
@@ -52,6 +53,29 @@ class ProjectTarget:
 
     def heard(self, mail: Mail) -> None:
         """No effect: a post asks nobody a question."""
+
+
+class ActivityTarget(ProjectTarget):
+    """A project's feed, and what happens in the project beside it; the posts alone for a key that may not see more."""
+
+    def __init__(self, client: Client, project: str) -> None:
+        super().__init__(client, project)
+        self._after = ""
+
+    def history(self, limit: int) -> Sequence[Any]:
+        """The newest posts and happenings."""
+        try:
+            found = self._client.project_events(self._project, limit=limit)
+        except (Forbidden, NotFound):  # or the post room is of an earlier version
+            return super().history(limit)
+        self._after = found["after"]
+        return [event["post"] or event["activity"] for event in found["events"]]
+
+    def follow(self, after: int) -> EventStream:
+        """What comes after the history."""
+        if not self._after:
+            return super().follow(after)
+        return self._client.follow_project_events(self._project, after=self._after)
 
 
 class AgentTarget:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     metavar="S",
     help="Go on showing what comes for S seconds after the end of the input.",
 )
+@click.option("--posts", is_flag=True, help="Of a project the posts alone, not what happens there.")
 @new_option
 @state_option()
 def command(
@@ -45,6 +46,7 @@ def command(
     milestone: Milestone | None,
     timeout: float,
     linger: float,
+    posts: bool,
     new: bool,
 ) -> None:
     """Talk in '#PROJECT' or with @NICK: what you type is sent line by line, what comes is shown.
@@ -53,13 +55,16 @@ def command(
     Leave with Ctrl-D or Ctrl-C. It works in a pipe too: each line of the input is sent, and is on disk
     when the command ends. A message from an agent that is shown counts as seen; your next line answers it
     if it expects a reply.
+
+    Of a project it is also shown who joins, takes a task, asks, ends or fails, and what is to be approved. In a
+    terminal `/approve ID`, `/deny ID REASON` and `/answer TASK TEXT` answer there.
     """
     to_project = target.startswith("#")
     if milestone and to_project:
         raise click.UsageError("a project's feed has no receipts to wait for")
     from postroom.cli.chat.conversation import Conversation, Ending
     from postroom.cli.chat.screen import Screen
-    from postroom.cli.chat.targets import AgentTarget, ProjectTarget
+    from postroom.cli.chat.targets import ActivityTarget, AgentTarget, ProjectTarget
 
     typed = sys.stdin is not None and sys.stdin.isatty()
     on_screen = sys.stdout.isatty()
@@ -68,7 +73,10 @@ def command(
         if to_project:
             check_project(client, target, new=new)
         me = client.status()["me"]
-        other = (ProjectTarget if to_project else AgentTarget)(client, target)
+        if to_project:
+            other = (ProjectTarget if posts else ActivityTarget)(client, target)
+        else:
+            other = AgentTarget(client, target)
         echoed = typed and on_screen and not edited
         screen = Screen(me["uid"], echoed=echoed, receipts=on_screen, live=edited)
         prompt = None

@@ -11,7 +11,7 @@ from postroom.cli.completion import agents
 from postroom.cli.content import Given, content_options, said, talk_options, upload_parts
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import address, print_json
-from postroom.cli.tasks.following import follow, timeout_option
+from postroom.cli.tasks.following import events_option, follow, timeout_option
 from postroom.cli.tasks.lines import accepted_line, short
 from postroom_a2a.text import one_line
 
@@ -37,6 +37,7 @@ _ADDRESS = re.compile(r"@[a-z0-9][a-z0-9_-]*")
 @content_options
 @talk_options
 @click.option("--wait", is_flag=True, help="Show how it goes, then the result.")
+@events_option
 @timeout_option
 @click.option("--key", default="", metavar="K", help="Idempotency key: once only per key.")
 @json_option
@@ -50,6 +51,7 @@ def command(
     subject: str,
     thread: str,
     wait: bool,
+    events: bool | None,
     timeout: float | None,
     key: str,
     as_json: bool,
@@ -60,7 +62,8 @@ def command(
 
     The task is on disk when its id is printed, and waits if the agent is offline. With --wait its progress
     goes to standard error and its result to standard output; the exit status is 0 if it completed, 11 if it
-    failed, 12 if it was canceled, 13 if it was rejected. With --json each change is one line of JSON.
+    failed, 12 if it was canceled, 13 if it was rejected. With --json each change is one line of JSON. In a terminal
+    it is also shown what the agent does, and what it asks is answered there.
     """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait")
@@ -75,7 +78,7 @@ def command(
         if not (wait and as_json):
             _say(task, wait=wait, as_json=as_json, chosen=not to)
         if wait:
-            return follow(client, task, timeout=timeout, as_json=as_json)
+            return follow(client, task, timeout=timeout, as_json=as_json, events=events)
     return 0
 
 

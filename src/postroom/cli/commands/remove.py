@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
+from postroom.protocol.modes import DIRECT
 from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import Workspace
 
 
 @click.command("remove")
@@ -22,7 +28,10 @@ def command(nick: str, purge: bool, yes: bool, as_json: bool) -> None:
     """
     with connect() as client:
         if not yes:
-            _ask(nick, client.worker(nick).get("open_tasks", 0), purge=purge)
+            worker = client.worker(nick)
+            _ask(nick, worker.get("open_tasks", 0), purge=purge)
+            if purge:
+                _ask_of_work(nick, worker.get("workspace"))
         removed = client.remove(nick, purge=purge)
     if as_json:
         print_json(removed)
@@ -30,6 +39,22 @@ def command(nick: str, purge: bool, yes: bool, as_json: bool) -> None:
         click.echo(f"removed @{one_line(removed['nick'])} with its files")
     else:
         click.echo(f"removed @{one_line(removed['nick'])}; its files stay until: postroom prune")
+
+
+def _ask_of_work(nick: str, workspace: Workspace | None) -> None:
+    """Ask before a folder with work is deleted; a folder that it wrote itself is not its own."""
+    if not workspace or workspace["mode"] == DIRECT:
+        return
+    from postroom.cli.arguments import confirm
+
+    name, branch = nick.removeprefix("@"), one_line(workspace["branch"])
+    keeps = f"its work stays on {branch}" if branch else "all its work is in it"
+    confirm(
+        f"delete the folder of @{name}? {keeps}",
+        f"the folder of @{name} would be deleted; {keeps}",
+        f"postroom remove {name} --purge --yes",
+        yes=False,
+    )
 
 
 def _ask(nick: str, open_tasks: int, *, purge: bool) -> None:

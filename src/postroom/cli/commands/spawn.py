@@ -3,31 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from postroom.cli.options import (
     chosen_login,
-    chosen_org,
     connect,
     json_option,
     state_folder,
     state_option,
 )
 from postroom.cli.output import print_json
+from postroom.errors import InvalidInput
+from postroom.protocol.modes import MODES
 from postroom.protocol.template import LEVELS
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
+    from postroom.cli.model_key import Choice
+    from postroom.cli.template import Bundle
+    from postroom.client.http import Client
     from postroom.protocol.shapes import Worker
     from postroom.protocol.template import Template
 
 
+def _templates(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """What Postroom brings, and files."""
+    from click.shell_completion import CompletionItem
+
+    from postroom.templates.shipped import names
+
+    found = [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+    return found or [CompletionItem(incomplete, type="file")]
+
+
 @click.command("spawn")
-@click.argument("template", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("template", metavar="NAME-OR-FILE", shell_complete=_templates)
 @click.option("--project", "-p", metavar="P", default="", help="Project that the worker joins.")
 @click.option("--name", "-n", metavar="NICK", default="", help="Nick instead of the template's.")
 @click.option(
@@ -49,6 +64,25 @@ if TYPE_CHECKING:
     default=None,
     help="Accept a wall that is no stronger than this; without it one that is enforced is demanded.",
 )
+@click.option(
+    "--workspace",
+    "-w",
+    metavar="DIR",
+    default="",
+    help="Folder of this machine to work on, instead of an empty one.",
+)
+@click.option(
+    "--as",
+    "mode",
+    type=click.Choice(MODES),
+    default=None,
+    help="How: on a branch of its own (the default in a git repository), on a copy, or in DIR itself.",
+)
+@click.option(
+    "--store-key",
+    is_flag=True,
+    help="Keep the model's key of the environment as a credential, without asking.",
+)
 @click.option("--detach", "-d", is_flag=True, help="Do not wait until its agent has started.")
 @click.option(
     "--verbose", "-v", is_flag=True, help="Say all that is known of a sandbox that cannot be had."
@@ -56,40 +90,59 @@ if TYPE_CHECKING:
 @json_option
 @state_option()
 def command(
-    template: Path,
+    template: str,
     project: str,
     name: str,
     settings: tuple[str, ...],
     sandbox: str,
     isolation: str | None,
+    workspace: str,
+    mode: str | None,
+    store_key: bool,
     detach: bool,
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Start a worker from the file TEMPLATE; starts a post room if none is running.
+    """Start a worker from a template; starts a post room if none is running.
 
-    It waits until the agent has started or ended, for 5 seconds at most.
+    NAME-OR-FILE is a template that Postroom brings, such as claude-code (`postroom templates`), or a file: a
+    word with a / or the ending .toml is always a file. It waits until the agent has started or ended, for 5
+    seconds at most.
+
+    A template that names a program and a key gets the place of the program on this machine, and the key that the
+    post room keeps for its model.
 
     A --set value that begins with ./ or ../ becomes an absolute path, and so does what follows an @ (as
     in --set folder=@src), and a value of which the template makes a folder to read; every other value is
     taken as it stands.
-    """
-    from postroom.cli.starting import WAIT, report
-    from postroom.cli.template import check, overrides, read
 
-    bundle = read(template)
+    With --workspace DIR the worker works on a folder, and `postroom diff` shows what it changed: by default on a
+    branch postroom/NICK of the git repository, or on a copy of any other folder.
+    """
+    from postroom.cli.model_key import keep
+    from postroom.cli.starting import WAIT, report
+    from postroom.cli.template import check, located, overrides, read
+
+    folder = _folder(workspace, mode)
+    path = located(template)
+    bundle = read(path)
     values = overrides(settings, bundle.text)
-    _ensure_running(check(bundle, values, sandbox))
+    key = _fill(bundle.text, values, sandbox, store=store_key)
+    values |= key.values
+    _ensure_running(check(bundle, values, sandbox), key)
     with connect() as client, _details(verbose):
-        worker = client.spawn(
-            bundle.text,
-            files=bundle.files,
-            name=name.removeprefix("@"),
+        keep(client, key)
+        worker = _spawn(
+            client,
+            bundle,
+            name.removeprefix("@"),
             project=project.removeprefix("#"),
             overrides=values,
             sandbox=sandbox,
             isolation=isolation or "",
-            path=str(template.absolute()),
+            path=str(path.absolute()),
+            workspace=folder,
+            mode=mode or "",
             wait=0.0 if detach else WAIT,
         )
     if as_json:
@@ -97,6 +150,60 @@ def command(
     else:
         _print(worker)
     report(worker)
+
+
+def _fill(text: str, values: dict[str, str], sandbox: str, *, store: bool) -> Choice:
+    """Put the place of the template's program into `values`; returns the key that it needs.
+
+    Raises:
+        NotFound: the program is not installed.
+        InvalidInput: there is no key, or the program cannot be looked for.
+    """
+    from postroom.cli.credentials import known
+    from postroom.cli.model_key import choose
+    from postroom.protocol.template_needs import PROGRAM, needs
+    from postroom.templates.filling import program_values
+
+    needed = needs(text, values)
+    if needed.program and PROGRAM not in values:
+        if sandbox == "opensandbox":
+            values[PROGRAM] = needed.program  # in the image's search path
+        elif chosen_login() is not None:
+            raise InvalidInput(
+                f"where {needed.program!r} is installed on the post room's machine is not known here",
+                remedy=f"--set {PROGRAM}=PATH, or spawn it there",
+            )
+    if sandbox != "opensandbox" and chosen_login() is None:
+        values |= program_values(needed, values)
+    return choose(needed, values, known(), store=store) if needed.keys else _no_key()
+
+
+def _no_key() -> Choice:
+    from postroom.cli.model_key import Choice
+
+    return Choice()
+
+
+MOST_OF_ONE = 50
+"""Workers of one coding agent that get a number as their nick's end."""
+
+
+def _spawn(client: Client, bundle: Bundle, name: str, **said: Any) -> Worker:
+    """Spawn a worker; the second one of a coding agent gets the nick `claude-2`, if no other was asked for."""
+    from postroom.errors import NameTaken
+    from postroom.protocol.template import parse_template
+    from postroom.protocol.template_needs import needs
+
+    try:
+        return client.spawn(bundle.text, files=bundle.files, name=name, **said)
+    except NameTaken:
+        if name or not needs(bundle.text).program:
+            raise
+    nick = parse_template(bundle.text, said["overrides"]).name
+    for number in range(2, MOST_OF_ONE):
+        with suppress(NameTaken):
+            return client.spawn(bundle.text, files=bundle.files, name=f"{nick}-{number}", **said)
+    raise NameTaken(f"there are {MOST_OF_ONE} of @{nick}", remedy="choose a nick: --name NICK")
 
 
 @contextmanager
@@ -112,7 +219,28 @@ def _details(verbose: bool) -> Generator[None]:
         raise
 
 
-def _ensure_running(template: Template) -> None:
+def _folder(workspace: str, mode: str | None) -> str:
+    """The absolute path of the folder to work on, "" for none; refused where the post room could not see it."""
+    if not workspace:
+        if mode is not None:
+            raise InvalidInput(
+                "--as says how to work on a folder", remedy="name it: --workspace DIR"
+            )
+        return ""
+    if chosen_login() is not None:
+        raise InvalidInput(
+            "a worker of a post room on another machine cannot work on a folder of this one",
+            remedy="spawn it there, where the folder is",
+        )
+    folder = Path(workspace).expanduser().absolute()
+    if not folder.is_dir():
+        raise InvalidInput(
+            f"{folder} is not a folder", remedy="name one that exists: --workspace DIR"
+        )
+    return str(folder)
+
+
+def _ensure_running(template: Template, key: Choice) -> None:
     from postroom.client.locate import locate
     from postroom.errors import NotRunning
 
@@ -124,21 +252,24 @@ def _ensure_running(template: Template) -> None:
     except NotRunning:
         from postroom.cli.detach import ensure
 
-        _check_credentials(template, state)
+        _check_credentials(template, state, key)
         click.echo(f"no post room is running: starting one on {state} ...", err=True)
         server = ensure(state)
         click.echo(f"post room is up at {server.url} (end it with: postroom down)", err=True)
 
 
-def _check_credentials(template: Template, state: Path) -> None:
-    """Check the credentials that the template names; without a running post room, against its file."""
-    if not template.credentials:
-        return
-    from postroom.gateway.credentials import Credentials, check_credentials
-    from postroom.settings import DEFAULT_ORG, Settings
+def _check_credentials(template: Template, state: Path, key: Choice) -> None:
+    """Check the credentials that the template names; without a running post room, against its file.
 
-    known = Credentials(Settings(state=state).credentials_file)
-    check_credentials(template, known.of(chosen_org() or DEFAULT_ORG))
+    The key that is to be stored once it runs is left out.
+    """
+    names = tuple(name for name in template.credentials if not key.form or name != key.name)
+    if not names:
+        return
+    from postroom.cli.credentials import kept
+    from postroom.gateway.credentials import check_credentials
+
+    check_credentials(replace(template, credentials=names), kept(state))
 
 
 def _print(worker: Worker) -> None:

@@ -14,7 +14,7 @@ from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import address, block, clock, print_json, print_table
 from postroom.cli.parts import body_lines, fetch_lines, part_lines
 from postroom.cli.saving import Saver, force_option, out_option
-from postroom.cli.tasks.following import follow, timeout_option
+from postroom.cli.tasks.following import events_option, follow, timeout_option
 from postroom.cli.tasks.lines import (
     HEAD,
     Updates,
@@ -24,9 +24,12 @@ from postroom.cli.tasks.lines import (
     row,
     short,
 )
+from postroom.cli.usage import NOTHING, usage_line
 from postroom.cli.waiting import said_if_slow
+from postroom.cli.workspaces import tell_left
 from postroom.errors import RequestTimeout
 from postroom.protocol.limits import MAX_PAGE
+from postroom.protocol.modes import DIRECT
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.text import one_line
 
@@ -141,10 +144,11 @@ def get(ref: str, out: str | None, force: bool, as_json: bool) -> None:
 
 @command.command("watch", short_help="Show how a task goes, then its result.")
 @task_argument
+@events_option
 @timeout_option
 @json_option
 @state_option()
-def watch(ref: str, timeout: float | None, as_json: bool) -> int:
+def watch(ref: str, events: bool | None, timeout: float | None, as_json: bool) -> int:
     """Show how a task goes from its beginning to its end, then its result.
 
     The result alone goes to standard output. The exit status is 0 if the task completed, 11 if it failed, 12
@@ -152,7 +156,7 @@ def watch(ref: str, timeout: float | None, as_json: bool) -> int:
     is one line of JSON.
     """
     with connect() as client, client.transport.within(timeout):
-        return follow(client, client.task(ref), timeout=timeout, as_json=as_json)
+        return follow(client, client.task(ref), timeout=timeout, as_json=as_json, events=events)
 
 
 @command.command("cancel")
@@ -216,6 +220,38 @@ def answer(
         click.echo(one_line(task["detail"], 300), err=True)
 
 
+@command.command("apply", short_help="Get the branch with what a task's worker did.")
+@task_argument
+@click.option("--merge", is_flag=True, help="Merge it, if no change of yours stands in the way.")
+@json_option
+@state_option()
+def apply(ref: str, merge: bool, as_json: bool) -> None:
+    """Bring the branch of a task's worker up to date, and say how to merge it.
+
+    The branch has all that the worker did since it began. With --merge it is merged into the branch that you are on,
+    without your hooks; with uncommitted changes or on a conflict nothing is merged.
+    """
+    with connect() as client, said_if_slow("asking for its work ..."):
+        found = client.apply_task(ref, merge=merge)
+    if as_json:
+        print_json(found)
+        return
+    tell_left(found["left"])
+    path, branch = one_line(found["path"]), one_line(found["branch"])
+    if found["merged"]:
+        click.echo(f"merged {branch} in {path}: {one_line(found['merged'])[:12]}")
+    elif found["command"]:
+        click.echo(f"{branch} is up to date in {path}; to take it over:", err=True)
+        click.echo(one_line(found["command"]))
+    else:
+        done = (
+            "it worked in your folder itself" if found["mode"] == DIRECT else "there is nothing new"
+        )
+        click.echo(
+            f"nothing to merge: {done} (postroom diff {one_line(found['worker'])})", err=True
+        )
+
+
 def _events(client: Client, task_id: str) -> Iterator[TaskEvent]:
     """All changes of a task, page by page."""
     after = 0
@@ -237,6 +273,8 @@ def _print(task: Task, events: list[TaskEvent], now: float) -> None:
         click.echo(one_line(task["detail"], 300))
     for line in body_lines(task):
         click.echo(line)
+    if used := usage_line(task.get("usage", NOTHING)):
+        click.echo(used)
     updates = Updates(task["worker"], now)
     for event in events:
         click.echo(updates.line(event))

@@ -8,7 +8,10 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Self
 
-from postroom.errors import Conflict, PostroomError
+from postroom.cli.tasks.lines import short
+from postroom.cli.unseen import unseen
+from postroom.errors import Conflict, InvalidInput, PostroomError
+from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
@@ -17,6 +20,9 @@ LONGEST = 4096
 """Bytes of a typed line, the most that a terminal delivers at once."""
 
 JOIN = 2.0
+
+_DECISIONS = {"y": "allowed", "yes": "allowed", "n": "denied", "no": "denied"}
+"""What a line begins with that decides on what an agent asks to be allowed."""
 
 
 def has_person() -> bool:
@@ -32,6 +38,7 @@ class Answers:
         self._client = client
         self._descriptor = descriptor
         self._asking = ""
+        self._requests: dict[str, str] = {}
         self._wake_read, self._wake_write = os.pipe()
         self._thread = threading.Thread(target=self._run, name="answers", daemon=True)
 
@@ -49,14 +56,56 @@ class Answers:
         """Use the next line as the answer to the question of `task`; "" for no question any more."""
         self._asking = task
 
+    def permit(self, request: str, worker: str) -> None:
+        """Use a next line `y` or `n` as the answer to what the agent of `worker` asks to be allowed."""
+        self._requests[request] = worker
+
+    def settled(self, request: str) -> None:
+        """That needs no answer any more."""
+        self._requests.pop(request, None)
+
     def _run(self) -> None:
         while self._readable():
             line = os.read(self._descriptor, LONGEST)
             if not line:
                 return  # Ctrl-D: go on waiting for the task without answering
             task, text = self._asking, line.decode(errors="replace").strip()
-            if task and text:
+            if self._requests and (found := _DECISIONS.get(text.partition(" ")[0].lower())):
+                self._decide(found, text.partition(" ")[2].strip())
+            elif task and text:
                 self._answer(task, text)
+            elif self._requests and text:
+                self._explain(text)
+
+    def _explain(self, text: str) -> None:
+        """Say that a line decided nothing."""
+        from postroom.cli.root import report
+
+        request = short(next(iter(self._requests)))
+        said = f"{one_line(text, 20)} is no answer; nothing was decided"
+        remedy = f"y, n REASON, or elsewhere: postroom approve {request} --edit"
+        report(InvalidInput(said, remedy=remedy))
+
+    def _decide(self, decision: str, reason: str) -> None:
+        """Answer what was asked first."""
+        from postroom.cli.attach.answering import Answering
+        from postroom.cli.root import report
+
+        answering = Answering(self._client, channel="cli", ask=self._unseen)
+        request, worker = next(iter(self._requests.items()))
+        try:
+            answering.settle(worker, request, decision, reason)
+        except PostroomError as error:
+            report(error)
+            if not isinstance(error, Conflict):
+                return
+        self.settled(request)
+
+    def _unseen(self, mark: str) -> str:
+        """A line that is not shown; this is the thread that reads."""
+        with unseen(self._descriptor, f"{mark}: "):
+            line = os.read(self._descriptor, LONGEST) if self._readable() else b""
+        return line.decode(errors="replace").strip()
 
     def _answer(self, task: str, text: str) -> None:
         from postroom.cli.root import report

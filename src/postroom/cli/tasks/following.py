@@ -39,8 +39,28 @@ def timeout_option(command: Decorated) -> Decorated:
     )(command)
 
 
-def follow(client: Client, task: Task, *, timeout: float | None, as_json: bool) -> int:
+def events_option(command: Decorated) -> Decorated:
+    """`--events/--quiet`: whether to show what the agent does; by default if a person is there."""
+    return click.option(
+        "--events/--quiet",
+        "events",
+        default=None,
+        help="Show what the agent does; by default in a terminal.",
+    )(command)
+
+
+def follow(
+    client: Client,
+    task: Task,
+    *,
+    timeout: float | None,
+    as_json: bool,
+    events: bool | None = None,
+) -> int:
     """Show every change of `task`, then its result; returns the exit status.
+
+    Args:
+        events: show what the agent does for it, too; None: if a person is there.
 
     Raises:
         RequestTimeout: it has not ended after `timeout` seconds.
@@ -51,7 +71,11 @@ def follow(client: Client, task: Task, *, timeout: float | None, as_json: bool) 
     stream = client.follow_task(task["id"], away=say_away)
     watch = f"postroom task watch {short(task['id'])}"
     try:
-        with _closed_after(stream, client.transport.left()), _answers(client, as_json) as answers:
+        with (
+            _closed_after(stream, client.transport.left()),
+            _answers(client, as_json) as answers,
+            _doing(client, task, answers, events, as_json),
+        ):
             for event in stream:
                 if event.kind == "trouble":
                     screen.trouble(event.data)
@@ -83,6 +107,18 @@ def _next_step(task: Task) -> str:
     if is_question(task["state"]):
         return answer_hint(task["id"])
     return f"postroom task watch {short(task['id'])}"
+
+
+def _doing(
+    client: Client, task: Task, answers: Answers | None, events: bool | None, as_json: bool
+) -> AbstractContextManager[None]:
+    """Shows what the agent does, if that is wanted."""
+    wanted = has_person() and not as_json if events is None else events
+    if task["final"] or not wanted:
+        return nullcontext()
+    from postroom.cli.tasks.doing import shown
+
+    return shown(client, task, answers, as_json=as_json)
 
 
 def _answers(client: Client, as_json: bool) -> AbstractContextManager[Answers | None]:

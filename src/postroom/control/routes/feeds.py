@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Query
 from fastapi.responses import StreamingResponse
 
-from postroom.control import event_stream, sse
+from postroom.control import event_stream, project_events, sse
 from postroom.control.bodies import PostBody
 from postroom.control.described import STORING, fails, streams
 from postroom.control.hot_routes import hot
@@ -59,6 +59,28 @@ def router(parts: Parts) -> Routes:
         found = await office.posts(project, limit=limit, before=before)
         older = next_page(found[::-1], limit, lambda post: post.seq)
         return {"posts": [post.as_json() for post in found], "next": older}
+
+    @routes.get("/projects/{project}/events")
+    @needs(Scope.OPERATE)
+    async def happened(project: ProjectRef, limit: Limit = 50) -> answers.ProjectEvents:
+        """Read the newest posts of a project and what happened beside them, oldest first.
+
+        Who joined and left, took a task, asked and ended, what was to be approved, and what failed.
+        """
+        return await project_events.newest(parts, check_name(project, "project"), limit)
+
+    @routes.get("/projects/{project}/events/stream")
+    @needs(Scope.OPERATE)
+    @streams(open=dict[str, Any], post=shapes.Post, activity=shapes.Activity)
+    async def happens(project: ProjectRef, after: Cursor = "") -> StreamingResponse:
+        """Follow the posts of a project and what happens beside them.
+
+        From now on, or past `after`: the `id:` of an event, or the `after` of what was read. The first event is `open`.
+        """
+        cursor = project_events.ProjectCursor.parse(after) if after else None
+        found = project_events.follow(parts, check_name(project, "project"), cursor)
+        headers = {"Cache-Control": "no-store"}
+        return StreamingResponse(found, media_type="text/event-stream", headers=headers)
 
     @routes.post("/projects/{project}/posts", status_code=201)
     @needs(Scope.SEND)

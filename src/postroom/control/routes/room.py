@@ -15,6 +15,7 @@ from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Scope
 
 ALERTS_SHOWN = 10
+APPROVALS_SHOWN = 20
 
 
 def router(parts: Parts, announcement: Callable[[], Announcement]) -> Routes:
@@ -29,6 +30,7 @@ def router(parts: Parts, announcement: Callable[[], Announcement]) -> Routes:
         Who does not operate is shown what is their own alone, and of `server` only what everybody may know.
         """
         everything = me.allows(Scope.OPERATE)
+        asked = await parts.approvals.waiting(APPROVALS_SHOWN) if everything else []
         standing = await parts.alerts.standing(ALERTS_SHOWN) if everything else []
         return {
             "version": __version__,
@@ -39,6 +41,7 @@ def router(parts: Parts, announcement: Callable[[], Announcement]) -> Routes:
             "deadletters": await parts.deadletters.count(me.only),
             "inbox": (await parts.office.unread([me.uid])).get(me.uid, 0),
             "attention": [task.as_json() for task in await parts.tasks.attention(me.only)],
+            "approvals": [view.as_json() for view in asked],
             "audit": parts.audit.trouble if everything else "",
             "bus": _bus(parts),
             "alerts": [alert.as_json() for alert in standing],

@@ -110,10 +110,13 @@ def router(parts: Parts) -> Routes:
         its caller.
         """
         if not wait:
-            return (await tasks.get(task, me.only)).as_json()
-        if wait == "changed":
-            return (await tasks.reached(task, after + 1, timeout, me.only)).as_json()
-        return (await tasks.wait(task, timeout, settled=wait == "settled", only=me.only)).as_json()
+            view = await tasks.get(task, me.only)
+        elif wait == "changed":
+            view = await tasks.reached(task, after + 1, timeout, me.only)
+        else:
+            view = await tasks.wait(task, timeout, settled=wait == "settled", only=me.only)
+        usage = await parts.events.usage_of_task(view.worker.uid, view.id)
+        return {**view.as_json(), "usage": usage.as_json()}
 
     @routes.get("/{task}/events")
     @hot

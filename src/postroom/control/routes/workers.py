@@ -1,22 +1,21 @@
-"""Workers: spawn, list, show, stop, restart, revoke, remove, and the events that they report."""
+"""Workers: spawn, list, show, stop, restart, revoke, remove."""
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
-from fastapi import Depends, Query, Response
+from fastapi import Query, Response
 
-from postroom.control.bodies import EventsBody, RestartBody, SpawnBody
-from postroom.control.described import STORING, Answer, answers_with, fails
+from postroom.control.bodies import RestartBody, SpawnBody
+from postroom.control.described import Answer, answers_with, fails
 from postroom.control.in_flight import acted_on
 from postroom.control.parameters import AgentRef
 from postroom.control.parts import Parts
-from postroom.control.principals import Caller, needs
+from postroom.control.principals import needs
 from postroom.control.routing import Routes
-from postroom.errors import Conflict, Forbidden, NotFound, PeerError, Refused, RequestTimeout
-from postroom.protocol import answers, shapes, subjects
-from postroom.protocol.principal import DOOR, Scope
+from postroom.errors import Conflict, NotFound, PeerError, Refused, RequestTimeout
+from postroom.protocol import answers, shapes
+from postroom.protocol.principal import Scope
 from postroom.workers.launch import SpawnRequest
 from postroom.workers.leftovers import Leftover
 from postroom.workers.served_card import fetch_card, fetch_far_card
@@ -55,6 +54,8 @@ def router(parts: Parts) -> Routes:
             sandbox=body.sandbox,
             isolation=body.isolation,
             path=body.path,
+            workspace=body.workspace,
+            mode=body.mode,
         )
         return await begun((await workers.spawn(request)).uid, body.wait)
 
@@ -174,33 +175,3 @@ def _shown(found: list[tuple[Leftover, str]]) -> answers.Leftovers:
         for left, nick in found
     ]
     return {"leftovers": leftovers, "next": None}
-
-
-def events_router(parts: Parts) -> Routes:
-    """The route for the workers themselves."""
-    routes = Routes(prefix="/workers")
-
-    async def own(uid: AgentRef, me: Caller) -> None:
-        if me.method != DOOR or me.uid != uid:
-            raise Forbidden("only the worker itself may call this")
-        if not await parts.workers.interactive(uid):
-            raise Forbidden(
-                "this worker may not report events", remedy="give its template a [sidecar] table"
-            )
-
-    @routes.post("/{uid}/sdk-events", status_code=202, dependencies=[Depends(own)])
-    @needs(Scope.SEND, door=True)
-    @fails(*STORING)
-    async def report(uid: AgentRef, body: EventsBody) -> answers.Reported:
-        """Report events of a worker.
-
-        Only the worker itself may, through its own door, and only if its template has a `[sidecar]` table.
-        """
-        stored = []
-        for event in body.events:
-            payload = json.dumps(event, ensure_ascii=False).encode("utf-8", "replace")
-            done = await parts.bus.publish(subjects.events(uid), payload)
-            stored.append(done.sequence if done else 0)
-        return {"stored": stored}
-
-    return routes

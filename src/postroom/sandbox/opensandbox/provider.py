@@ -63,6 +63,7 @@ class OpenSandboxProvider:
 
     name = NAME
     states = Level.ENFORCED
+    covers = False
 
     def __init__(self, remote: Remote | None) -> None:
         self._remote = remote

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from postroom.protocol.verbs import Action
+from postroom.sidecar.lines import Overlong
 from postroom_a2a.messages import text_of
 
 Parts = tuple[Mapping[str, Any], ...]
@@ -124,6 +125,11 @@ Said = Action | Output | MalformedLine
 """The meaning of an agent's line."""
 
 
+def overlong(line: Overlong) -> Output:
+    """What goes to the log of a line that was too long."""
+    return Output(f"over-long line: {line.prefix}")
+
+
 @dataclass(frozen=True, slots=True)
 class End:
     """The end of a run of the program.
@@ -141,16 +147,16 @@ class End:
 
 
 class Adapter(Protocol):
-    """Turns an agent's lines into actions and messages into its input."""
+    """Turns the output of one run of an agent into actions, and messages into its input."""
 
-    def feed(self, line: str) -> list[Said]:
-        """The actions of one line of its stdout; never an exception."""
+    def feed(self, data: bytes) -> list[Said]:
+        """What the next bytes of its stdout mean, cut anywhere; never an exception.
 
-    def skip(self) -> list[Said]:
-        """The consequence of a line of its stdout that was too long."""
+        An over-long line is reported, and the next one is read as usual.
+        """
 
     def finish(self, end: End) -> list[Said]:
-        """The actions that its end implies."""
+        """The rest of its output, and the actions that its end implies."""
 
     def render(self, message: Incoming) -> bytes:
         """Its stdin for a message or a post, b"" to omit it."""

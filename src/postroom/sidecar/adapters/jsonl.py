@@ -23,16 +23,30 @@ from postroom.sidecar.adapters.adapter import (
     MalformedLine,
     Output,
     Said,
+    overlong,
     parts_or_text,
 )
+from postroom.sidecar.lines import LineReader, Overlong
 from postroom_a2a import strict_json
 
 
 class JsonLines:
     """Adapter for programs that speak Postroom's own lines."""
 
-    def feed(self, line: str) -> list[Said]:
-        """The action in one line."""
+    def __init__(self) -> None:
+        self._lines = LineReader()
+
+    def feed(self, data: bytes) -> list[Said]:
+        """The actions in the lines that are complete; an error for the agent for one that is too long."""
+        return [said for line in self._lines.feed(data) for said in self._read(line)]
+
+    def finish(self, end: End) -> list[Said]:  # noqa: ARG002
+        """The action in a last line without its end."""
+        return [said for line in self._lines.finish() for said in self._read(line)]
+
+    def _read(self, line: str | Overlong) -> list[Said]:
+        if isinstance(line, Overlong):
+            return [overlong(line), MalformedLine("a line was too long and was skipped")]
         record = _decode(line)
         if record is None:
             return [Output(line, "no JSON")] if line.strip() else []
@@ -43,14 +57,6 @@ class JsonLines:
             return [action.read(record)]
         except InvalidInput as error:
             return [MalformedLine(error.message, kept_ref(record))]
-
-    def skip(self) -> list[Said]:
-        """An error for the agent."""
-        return [MalformedLine("a line was too long and was skipped")]
-
-    def finish(self, end: End) -> list[Said]:  # noqa: ARG002
-        """Nothing: each line stands for itself."""
-        return []
 
     def render(self, message: Incoming) -> bytes:
         """A `message` line, or a `post` line for what came from a feed."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from postroom.protocol.limits import MAX_LINK, MAX_TEXT_ANSWER
-from postroom.protocol.parts import TEXT, kind_of, media_type_of, name_in
-from postroom.protocol.verbs import Artifact, Complete, Fail, Reply, Seen
+from postroom.protocol.limits import MAX_TEXT_ANSWER
+from postroom.protocol.verbs import Seen
 from postroom.sidecar.adapters.adapter import (
     End,
     Incoming,
@@ -19,9 +18,18 @@ from postroom.sidecar.adapters.adapter import (
     Output,
     Parts,
     Said,
-    Sender,
+    overlong,
 )
-from postroom_a2a.text import one_line, printable
+from postroom.sidecar.adapters.wording import (
+    Request,
+    address,
+    answered,
+    failed,
+    is_post,
+    whole_text,
+)
+from postroom.sidecar.lines import LineReader, Overlong
+from postroom_a2a.text import printable
 
 MAX_STDERR = 2000
 """Characters of standard error in a failed task."""
@@ -37,68 +45,54 @@ class PlainText:
     """The adapter of one run, for one message, post or task."""
 
     def __init__(self) -> None:
-        self._task = ""
-        self._message = ""
-        self._wanted = False
+        self._request: Request | None = None
+        self._reader = LineReader()
         self._lines: list[str] = []
         self._left = MAX_TEXT_ANSWER
 
-    def feed(self, line: str) -> list[Said]:
-        """Nothing yet: a line is a part of the answer."""
-        self._left -= len(line.encode(errors="replace")) + 1
-        if self._left >= 0:
-            self._lines.append(line)
-        return []
-
-    def skip(self) -> list[Said]:
-        """Nothing yet; the answer will be incomplete."""
-        self._left = -1
-        return []
+    def feed(self, data: bytes) -> list[Said]:
+        """Nothing yet, its lines are parts of the answer; one that is too long goes to the log."""
+        return [said for line in self._reader.feed(data) for said in self._keep(line)]
 
     def finish(self, end: End) -> list[Said]:
         """The answer, if the program ended well.
 
         A run that a signal ended gives no answer: its output may be incomplete.
         """
-        said = printable("\n".join(self._lines)).rstrip().lstrip("\n")
-        if end.signalled or end.signal or not (self._task or self._message):
-            return [Output(line) for line in self._lines]
+        for line in self._reader.finish():
+            self._keep(line)
+        request, output = self._request, [Output(line) for line in self._lines]
+        if end.signalled or end.signal or request is None or is_post(request):
+            return [*output]
         if end.exit_code:
-            return self._failed(end) + [Output(line) for line in self._lines]
-        return self._of_task(said) if self._task else self._of_message(said)
-
-    def _of_task(self, said: str) -> list[Said]:
+            stderr = printable(end.stderr).strip()[-MAX_STDERR:]
+            why = ": ".join(filter(None, (f"exit code {end.exit_code}", stderr)))
+            return [*failed(request, why), *output]
         if self._left < 0:
-            return [Fail(self._task, _TOO_LONG)]
-        return [*([Artifact(self._task, said)] if said else ()), Complete(self._task)]
+            return failed(request, _TOO_LONG) or answered(request, _TOO_LONG)
+        said = answered(request, printable("\n".join(self._lines)).rstrip().lstrip("\n"))
+        return [*output, *said] if isinstance(said[0], Seen) else said
 
-    def _of_message(self, said: str) -> list[Said]:
-        if self._left < 0:
-            said = _TOO_LONG
-        if said and self._wanted:
-            return [Reply(self._message, said)]
-        return [*(Output(line) for line in self._lines), Seen(self._message)]
-
-    def _failed(self, end: End) -> list[Said]:
-        if not self._task:
-            return []  # the message is handed over again
-        stderr = printable(end.stderr).strip()[-MAX_STDERR:]
-        return [Fail(self._task, ": ".join(filter(None, (f"exit code {end.exit_code}", stderr))))]
+    def _keep(self, line: str | Overlong) -> list[Said]:
+        if isinstance(line, Overlong):
+            self._left = -1  # the answer would be incomplete
+            return [overlong(line)]
+        self._left -= len(line.encode(errors="replace")) + 1
+        if self._left >= 0:
+            self._lines.append(line)
+        return []
 
     def render(self, message: Incoming) -> bytes:
         """The text of a message or a post, without control characters."""
-        if not message.to.startswith("#"):
-            self._message = message.id
-            # Two programs that answer each other's answers would never end.
-            self._wanted = message.expects_reply or not message.reply_to
-        return _text(_said(message.text, message.parts))
+        self._request = message
+        return _text(whole_text(message.text, message.parts))
 
     def render_task(self, task: IncomingTask) -> bytes:
         """The text of the request; with a history, all of it, each message after the name of its author."""
-        self._task = task.id
+        self._request = task
         if not task.history:
-            return _text(_said(task.text, task.parts))
-        names = {"user": _address(task.sender), "agent": "you"}
+            return _text(whole_text(task.text, task.parts))
+        names = {"user": address(task.sender), "agent": "you"}
         said = [
             f"{names[heard.role]}: {CONTINUATION.join(_lines(heard.text, heard.parts))}"
             for heard in task.history
@@ -120,26 +114,11 @@ def run_environment(incoming: Incoming | IncomingTask) -> dict[str, str]:
         about |= {"POSTROOM_TASK": incoming.id, "POSTROOM_ATTEMPT": str(incoming.attempt)}
     elif not incoming.to.startswith("#"):
         about["POSTROOM_MESSAGE"] = incoming.id
-    return {"POSTROOM_FROM": _address(incoming.sender), **about}
-
-
-def _address(sender: Sender) -> str:
-    return f"@{one_line(sender.nick, 64)}" if sender.nick else sender.uid
-
-
-def _said(text: str, parts: Parts) -> str:
-    """The text, and a line for each part of another kind, such as `[image/png plot.png blob:sha256:…]`."""
-    others = [_named(part) for part in parts if kind_of(part) != TEXT]
-    return "\n".join(([text] if text or not others else []) + others)
+    return {"POSTROOM_FROM": address(incoming.sender), **about}
 
 
 def _lines(text: str, parts: Parts) -> list[str]:
-    return printable(_said(text, parts)).splitlines()
-
-
-def _named(part: Mapping[str, Any]) -> str:
-    words = (media_type_of(part), name_in(part), str(part.get("url", "")))
-    return f"[{' '.join(one_line(word, MAX_LINK) for word in words if word)}]"
+    return printable(whole_text(text, parts)).splitlines()
 
 
 def _text(text: str) -> bytes:

@@ -1,0 +1,200 @@
+"""Deciding on approvals: what is shown first, the PIN, and the answer."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.cli.approvals.belonging import refuse_agents
+from postroom.cli.approvals.lines import details, outcome
+from postroom.cli.options import connect
+from postroom.cli.output import address, print_json
+from postroom.cli.root import report
+from postroom.cli.tasks.lines import short
+from postroom.errors import Conflict, InvalidInput, PinRequired, PinWrong, PostroomError
+
+if TYPE_CHECKING:
+    from postroom.client.http import Client
+    from postroom.protocol.shapes import Approval
+
+TRIES = 3
+"""Times that one command asks for the PIN."""
+
+Input = Callable[["Approval"], dict[str, Any] | None]
+"""The input to give in place of the agent's; None to leave it as it is."""
+
+pin_file_option = click.option(
+    "--pin-file",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="The first line of FILE is your PIN; without it you are asked.",
+)
+
+
+def decide(
+    command: str,
+    refs: Sequence[str],
+    decision: str,
+    *,
+    worker: str = "",
+    reason: str = "",
+    given: Input = lambda _: None,
+    pin_file: str | None = None,
+    as_json: bool = False,
+) -> None:
+    """Show each approval, then answer it; go on with the others where one cannot be answered.
+
+    Raises:
+        Forbidden: a coding agent seems to decide.
+        NotFound, InvalidInput: one of `refs` names no approval: then none is answered.
+        PostroomError: the last error of an answer; the others are printed.
+    """
+    refuse_agents(command)
+    pin = Pin(pin_file)
+    done: list[Approval] = []
+    errors: list[PostroomError] = []
+    with connect() as client:
+        for approval in [client.approval(ref, worker=worker) for ref in dict.fromkeys(refs)]:
+            try:
+                done.append(_decide(client, approval, decision, reason, given, pin, quiet=as_json))
+            except PostroomError as error:
+                errors.append(error)
+    if as_json:
+        print_json({"approvals": done})
+    for error in errors[:-1]:
+        report(error)
+    if errors:
+        raise errors[-1]
+
+
+def _decide(
+    client: Client,
+    approval: Approval,
+    decision: str,
+    reason: str,
+    given: Input,
+    pin: Pin,
+    *,
+    quiet: bool,
+) -> Approval:
+    now = time.time()
+    for line in () if quiet else details(approval, now):
+        click.echo(line)
+    if approval["state"] != "pending":
+        raise Conflict(f"{short(approval['id'])} is settled: {outcome(approval, now)}")
+    edited = given(approval)
+    uid = approval["worker"]["uid"]
+
+    def send(known: str) -> Approval:
+        return client.control(
+            uid,
+            approval["id"],
+            decision if edited is None else "edited",
+            input=edited,
+            reason=reason,
+            channel="cli",
+            pin=known,
+        )
+
+    answered = pin.used(send)
+    if not quiet:
+        click.echo(f"{answered['state']} {short(answered['id'])} {address(answered['worker'])}")
+    return answered
+
+
+Ask = Callable[[str], str]
+"""Has the person type a line behind a mark, unseen; "" if they do not."""
+
+
+def _typed(mark: str) -> str:
+    """As `asked`; "" where nobody can be asked."""
+    return asked(mark) if sys.stdin.isatty() else ""
+
+
+class Pin:
+    """The PIN of the person at the terminal: from a file, or asked for when it is needed, once for all calls.
+
+    Args:
+        ask: for a person whose input is read elsewhere.
+        remedy: of the error where nobody can be asked.
+    """
+
+    def __init__(
+        self, file: str | None = None, ask: Ask = _typed, *, remedy: str = "--pin-file FILE"
+    ) -> None:
+        self._known = _first_line(file) if file is not None else ""
+        self._ask = ask if file is None else None
+        self._remedy = remedy
+
+    def used(self, call: Callable[[str], Any]) -> Any:
+        """What `call` returns with the PIN; asks for it where the control plane does.
+
+        Raises:
+            PinRequired: nobody can be asked.
+            PinWrong, PinPaused: it is not this one.
+        """
+        for _ in range(TRIES):
+            try:
+                return call(self._known)
+            except (PinRequired, PinWrong) as error:
+                if self._ask is None:
+                    raise
+                if isinstance(error, PinWrong):
+                    report(error)  # it says how many tries are left
+                self._known = self._ask("PIN")
+                if not self._known:
+                    raise PinRequired(error.message, remedy=self._remedy) from error
+        return call(self._known)
+
+
+def asked(what: str, *, twice: bool = False) -> str:
+    """A PIN that the person types, which is not shown.
+
+    Raises:
+        InvalidInput: there is no terminal.
+    """
+    if not sys.stdin.isatty():
+        raise InvalidInput("nobody can be asked for a PIN", remedy="do it in a terminal")
+    return click.prompt(what, hide_input=True, confirmation_prompt=twice, err=True)
+
+
+def edited(approval: Approval) -> dict[str, Any] | None:
+    """The input as the person has edited it; None where it is as it was.
+
+    Raises:
+        InvalidInput: it is no JSON object, or there is no editor.
+    """
+    before = json.dumps(approval["input"], indent=2, ensure_ascii=True) + "\n"
+    try:
+        after = click.edit(before, extension=".json")
+    except click.ClickException as error:
+        said = f"the editor failed: {error.message}; nothing was decided"
+        raise InvalidInput(said, remedy="EDITOR names another one") from error
+    if after is None or after == before:
+        return None
+    value = read_input(after)
+    return None if value == approval["input"] else value
+
+
+def read_input(text: str) -> dict[str, Any]:
+    """An input that is JSON; raises InvalidInput."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidInput(f"the input is no JSON: {error}; nothing was decided") from error
+    if not isinstance(value, dict):
+        raise InvalidInput("the input is no JSON object; nothing was decided")
+    return value
+
+
+def _first_line(file: str) -> str:
+    try:
+        return Path(file).read_text().partition("\n")[0].rstrip("\r")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"cannot read {file}: {error}") from error

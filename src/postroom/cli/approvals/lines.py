@@ -1,0 +1,140 @@
+"""Approvals for people: a table, and one with all that is to be done. Agents wrote it, so it is made harmless."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from postroom.cli.output import Cell, address, ago, clock, span, terminal_width
+from postroom.cli.tasks.lines import short
+from postroom_a2a.text import one_line
+from postroom_a2a.times import parse_time
+
+if TYPE_CHECKING:
+    from postroom.cli.attach.rows import Row
+    from postroom.protocol.shapes import Approval, ApprovalAnswer
+
+PENDING_HEAD = ("ID", "WORKER", "ASKED", "TOOL", "WHAT", "EXPIRES")
+HISTORY_HEAD = ("ID", "WORKER", "TOOL", "WHAT", "DECISION", "BY", "WHEN", "OVER", "WHY")
+
+COLOURS = {"pending": "yellow", "allowed": "green", "edited": "green", "denied": "red"}
+
+LATE = "too late"
+
+_COMMANDS = ("command", "cmd", "script")
+_PATHS = ("file_path", "path", "notebook_path", "filename")
+
+
+def pending_row(approval: Approval, now: float) -> list[Cell]:
+    """An approval in a table under `PENDING_HEAD`."""
+    expires = approval["expires_at"]
+    return [
+        Cell(short(approval["id"]), "yellow", bold=True),
+        Cell(address(approval["worker"])),
+        Cell(ago(approval["asked_at"], now)),
+        Cell(approval["tool"]),
+        Cell(what(approval)),
+        Cell(
+            ""
+            if expires is None
+            else f"in {span(parse_time(expires) - now)}: {approval['default']}"
+        ),
+    ]
+
+
+def history_rows(approval: Approval, now: float) -> list[list[Cell]]:
+    """An approval in a table under `HISTORY_HEAD`, and each answer that came too late."""
+    head = [
+        Cell(short(approval["id"])),
+        Cell(address(approval["worker"])),
+        Cell(approval["tool"]),
+        Cell(what(approval)),
+    ]
+    state, answer = approval["state"], approval["answer"]
+    shown = state if state != "expired" else f"expired: {approval['default']}"
+    late = (
+        [
+            *head[:2],
+            Cell(""),
+            Cell(""),
+            Cell(f"{each['decision']}, {LATE}", dim=True),
+            *_decided(each, now),
+        ]
+        for each in approval["late"]
+    )
+    return [[*head, Cell(shown, COLOURS.get(state)), *_decided(answer, now)], *late]
+
+
+def _decided(answer: ApprovalAnswer | None, now: float) -> list[Cell]:
+    if answer is None:
+        return [Cell("")] * 4
+    return [
+        Cell(decider(answer)),
+        Cell(clock(answer["at"], now)),
+        Cell(answer["channel"]),
+        Cell(answer["reason"]),
+    ]
+
+
+def decider(answer: ApprovalAnswer) -> str:
+    """`@nick` of a person, or what has decided by itself."""
+    return address(answer["by"]) if answer["by"] else f"the {one_line(answer['channel'], 40)}"
+
+
+def what(approval: Approval) -> str:
+    """What is to be done, on one line."""
+    given = approval["input"]
+    command = next((_command(given[key]) for key in _COMMANDS if key in given), "")
+    path = next((given[key] for key in _PATHS if isinstance(given.get(key), str)), "")
+    said = command or approval["title"] or path or json.dumps(given)
+    return one_line(said, 300)
+
+
+def outcome(approval: Approval, now: float) -> str:
+    """How it stands: `allowed by @maria at 12:00:00 over cli (why)`."""
+    answer = approval["answer"]
+    state = one_line(approval["state"], 40)
+    if answer is None:
+        return state
+    why = f" ({one_line(answer['reason'], 300)})" if answer["reason"] else ""
+    return f"{state} by {decider(answer)} at {clock(answer['at'], now)} over {one_line(answer['channel'], 40)}{why}"
+
+
+def details(approval: Approval, now: float) -> Iterator[str]:
+    """All that a person has to know before they decide, as lines of the terminal."""
+    from postroom.cli.attach.rows import painted
+
+    width = terminal_width()
+    for row in _detailed(approval, now):
+        yield from painted(row, width)
+
+
+def _detailed(approval: Approval, now: float) -> Iterator[Row]:
+    from postroom.cli.attach.inputs import input_rows, visible
+    from postroom.cli.attach.rows import Row, Style
+
+    task = f" for task {short(approval['task'])}" if approval["task"] else ""
+    asks = "asks" if approval["kind"] == "question" else f"asks to use {visible(approval['tool'])}"
+    head = f"{short(approval['id'])} {address(approval['worker'])} {asks}{task}"
+    yield Row.of(head, Style.STRONG, wraps=True)
+    for line in approval["title"].splitlines():
+        yield Row.of(visible(line), indent=2, wraps=True)
+    yield from input_rows(approval["input"])
+    if approval["reason"]:
+        yield Row.of(f"why: {visible(approval['reason'])}", indent=2, wraps=True)
+    expires = approval["expires_at"]
+    if approval["state"] != "pending":
+        yield Row.of(outcome(approval, now), indent=2, wraps=True)
+    elif expires is not None:
+        left = span(parse_time(expires) - now)
+        said = f"in {left} it expires, which counts as {one_line(approval['default'])}"
+        yield Row.of(said, indent=2, wraps=True)
+
+
+def _command(value: Any) -> str:
+    if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+        import shlex
+
+        return shlex.join(value)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,173 @@
+"""Rows of text in a few styles, and how they become lines of a terminal. Pure.
+
+What shows events makes rows; a terminal in line mode paints them here, another one may paint them in its own way. Text
+of an agent gets into a row by `Span` alone, which makes it harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import click
+
+from postroom.cli.output import columns, shortened
+from postroom_a2a.text import printable
+
+TAB = 4
+"""Columns of a tab."""
+
+HANG = 2
+"""Least indent of the lines that a row goes on in: only ours begin in the first column."""
+
+LEAST = 8
+"""Columns that a text keeps beside its indent, however narrow the terminal is."""
+
+
+class Style(Enum):
+    """What a piece of a row is."""
+
+    PLAIN = "plain"
+    DIM = "dim"
+    STRONG = "strong"
+    TOOL = "tool"
+    GOOD = "good"
+    BAD = "bad"
+    ASKS = "asks"
+    ADDED = "added"
+    REMOVED = "removed"
+
+
+_LOOK: dict[Style, dict[str, Any]] = {
+    Style.PLAIN: {},
+    Style.DIM: {"dim": True},
+    Style.STRONG: {"bold": True},
+    Style.TOOL: {"fg": "cyan"},
+    Style.GOOD: {"fg": "green"},
+    Style.BAD: {"fg": "red"},
+    Style.ASKS: {"fg": "yellow", "bold": True},
+    Style.ADDED: {"fg": "green"},
+    Style.REMOVED: {"fg": "red"},
+}
+
+
+def paint(span: Span) -> str:
+    """The text of a piece in its style, for a terminal."""
+    look = _LOOK[span.style]
+    return click.style(span.text, **look) if look and span.text else span.text
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a row: printable, without an end of line or a tab, whatever it was made with."""
+
+    text: str
+    style: Style = Style.PLAIN
+
+    def __post_init__(self) -> None:
+        if not self.text.isascii() or not self.text.isprintable():
+            flat = printable(self.text).replace("\n", " ").expandtabs(TAB)
+            object.__setattr__(self, "text", flat)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row.
+
+    Attributes:
+        indent: columns before the first piece; further lines have `HANG` at least.
+        wraps: what does not fit goes on in further lines; otherwise it is cut.
+    """
+
+    spans: tuple[Span, ...]
+    indent: int = 0
+    wraps: bool = False
+
+    @classmethod
+    def of(
+        cls, text: str, style: Style = Style.PLAIN, *, indent: int = 0, wraps: bool = False
+    ) -> Row:
+        """A row of one piece."""
+        return cls((Span(text, style),), indent, wraps)
+
+    @property
+    def text(self) -> str:
+        """The row without its styles."""
+        return " " * self.indent + "".join(span.text for span in self.spans)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of an agent's text, without empty ones at its end; all three ends of line count."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
+
+
+def painted(row: Row, width: int | None) -> list[str]:
+    """A row as lines of at most `width` columns; None for no limit."""
+    if width is None or columns(row.text) <= width:
+        return [_painted(row.spans, row.indent)]
+    if not row.wraps:
+        indent = min(row.indent, max(0, width - LEAST))
+        return [_painted(_cut(row.spans, width - indent), indent)]
+    hang = min(max(row.indent, HANG), max(0, width - LEAST))
+    first, *rest = _wrapped(row.spans, width - hang)
+    return [_painted(first, min(row.indent, hang)), *(_painted(line, hang) for line in rest)]
+
+
+def _painted(spans: Iterable[Span], indent: int) -> str:
+    return " " * indent + "".join(map(paint, spans)) if any(s.text for s in spans) else ""
+
+
+def _cut(spans: tuple[Span, ...], room: int) -> tuple[Span, ...]:
+    """The beginning of a row, with an ellipsis."""
+    kept: list[Span] = []
+    for number, span in enumerate(spans):
+        last = number == len(spans) - 1
+        if columns(span.text) < room or (last and columns(span.text) <= room):
+            kept.append(span)
+            room -= columns(span.text)
+            continue
+        kept.append(Span(shortened(f"{span.text}…", room), span.style))
+        break
+    return tuple(kept)
+
+
+def _wrapped(spans: tuple[Span, ...], room: int) -> list[tuple[Span, ...]]:
+    """A row in lines of at most `room` columns, broken at spaces where there are any."""
+    lines: list[list[Span]] = [[]]
+    left = room
+    for span in spans:
+        for word in _words(span.text, room):
+            if columns(word.rstrip(" ")) > left and lines[-1]:
+                lines.append([])
+                left = room
+            lines[-1].append(Span(word, span.style))
+            left -= columns(word)
+    return [_joined(line) for line in lines]
+
+
+def _joined(line: list[Span]) -> tuple[Span, ...]:
+    """A line with its words of one style in one piece, and no spaces at its end."""
+    found: list[Span] = []
+    for span in line:
+        joins = bool(found) and found[-1].style is span.style
+        found.append(Span(found.pop().text + span.text, span.style) if joins else span)
+    if found:
+        found[-1] = Span(found[-1].text.rstrip(" "), found[-1].style)
+    return tuple(found)
+
+
+def _words(text: str, room: int) -> Iterator[str]:
+    """Words with the spaces behind them; one that is wider than `room` comes in pieces."""
+    word, width = "", 0
+    for char in text:
+        size = columns(char)
+        begins = bool(word) and word[-1] == " " and char != " "
+        if begins or width + size > room:
+            yield word
+            word, width = "", 0
+        word += char
+        width += size
+    if word:
+        yield word

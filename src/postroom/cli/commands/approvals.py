@@ -1,0 +1,70 @@
+"""`postroom approvals`."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from postroom.cli.approvals.lines import (
+    HISTORY_HEAD,
+    PENDING_HEAD,
+    details,
+    history_rows,
+    pending_row,
+)
+from postroom.cli.completion import agents, approvals
+from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.output import print_json, print_table
+from postroom.protocol.limits import MAX_PAGE
+
+EXAMPLES = """\b
+Examples:
+  postroom approvals
+  postroom approvals 7b1c
+  postroom approvals --history --worker @coder
+"""
+
+
+@click.command("approvals", epilog=EXAMPLES)
+@click.argument("ref", metavar="[ID]", default="", shell_complete=approvals)
+@click.option("--history", is_flag=True, help="Also those that are settled: who decided what.")
+@click.option(
+    "--worker", metavar="@NICK", default="", shell_complete=agents, help="Of this worker."
+)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1, MAX_PAGE),
+    default=50,
+    show_default=True,
+    help="The most approvals.",
+)
+@json_option
+@state_option()
+def command(ref: str, history: bool, worker: str, limit: int, as_json: bool) -> None:
+    """Show what agents ask before they act, or the approval ID with all that is to be done.
+
+    An ID may be cut short to 4 digits or more, as long as no other one begins so. `approve` and `deny` answer.
+    """
+    now = time.time()
+    with connect() as client:
+        if ref:
+            one = client.approval(ref, worker=worker)
+            if as_json:
+                print_json(one)
+            else:
+                click.echo("\n".join(details(one, now)))
+            return
+        state = "all" if history else "pending"
+        found = client.approvals(state=state, worker=worker, limit=limit)
+    if as_json:
+        print_json({"approvals": found})
+    elif not found:
+        click.echo("no approvals" if history else "nothing waits for your approval")
+    elif history:
+        rows = [row for approval in found for row in history_rows(approval, now)]
+        print_table(HISTORY_HEAD, rows, cut=("WHAT", "WHY", "TOOL", "WORKER"))
+    else:
+        rows = [pending_row(approval, now) for approval in found]
+        print_table(PENDING_HEAD, rows, cut=("WHAT", "TOOL", "WORKER"))

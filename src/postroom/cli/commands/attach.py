@@ -1,0 +1,132 @@
+"""`postroom attach`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.cli.completion import agents
+from postroom.cli.options import connect, json_option, state_option
+from postroom.protocol.limits import MAX_PAGE
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.cli.chat.prompt import Prompt
+    from postroom.client.http import Client
+
+EXAMPLES = """\b
+Examples:
+  postroom attach @coder
+  postroom attach @coder --from 0 > all.txt
+  postroom attach --raw @coder
+"""
+
+
+@click.command("attach", epilog=EXAMPLES)
+@click.argument("ref", metavar="@NICK", shell_complete=agents)
+@click.option(
+    "--from",
+    "start",
+    type=click.IntRange(0),
+    metavar="ID",
+    help="Begin behind the event with this id; 0 for all events.",
+)
+@click.option(
+    "--history",
+    type=click.IntRange(0, MAX_PAGE),
+    default=200,
+    show_default=True,
+    metavar="N",
+    help="Without --from: begin with the last turn, N events at most.",
+)
+@click.option("--raw", is_flag=True, help="Open a terminal in the worker's sandbox.")
+@json_option
+@state_option()
+def command(ref: str, start: int | None, history: int, raw: bool, as_json: bool) -> int:
+    """Show what the agent of the worker @NICK does, as it does it: text, tools, changes, usage.
+
+    In a terminal each line that you type goes to the worker as a message; what the agent asks is answered by `y`,
+    `n REASON` or `e` (edit), and `/interrupt` ends its turn. Leave with Ctrl-D or Ctrl-C: the worker goes on. In a
+    pipe nothing is read. With --json each event is one line of JSON.
+
+    With --raw you get a shell in the worker's sandbox, with the exit status of that shell.
+    """
+    if raw:
+        if as_json or start is not None:
+            raise click.UsageError("--raw shows no events: leave --json and --from out")
+        from postroom.cli.attach.raw import run_raw
+
+        with connect() as client:
+            return run_raw(client, ref)
+    typed = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty() and not as_json
+    edited = typed and os.environ.get("TERM", "dumb") != "dumb"
+    with connect() as client, ExitStack() as stack:
+        _attach(client, ref, start, history, as_json=as_json, typed=typed, edited=edited, on=stack)
+    return 0
+
+
+def _attach(
+    client: Client,
+    ref: str,
+    start: int | None,
+    history: int,
+    *,
+    as_json: bool,
+    typed: bool,
+    edited: bool,
+    on: ExitStack,
+) -> None:
+    from postroom.cli.attach.session import Session, View
+    from postroom.cli.tasks.following import say_away
+
+    worker = client.worker(ref)
+    uid = worker["uid"]
+    view = View(worker, as_json=as_json)
+    if edited:
+        from postroom.cli.chat.prompt import Prompt, patch_stdout
+
+        on.enter_context(patch_stdout(raw=True))
+
+    def prompt() -> Prompt:
+        return Prompt(lambda: "", f"@{one_line(worker['nick'], 20)}> ")
+
+    session = Session(
+        client,
+        worker,
+        view,
+        lambda after: client.events(uid, after_id=after, for_ever=True, away=say_away),
+        descriptor=sys.stdin.fileno() if typed else -1,
+        prompt=prompt if edited else None,
+    )
+    view.begin()
+    try:
+        if start is not None:
+            session.run(_all(client, uid, start), start)
+        else:
+            session.run(*_last(client, uid, history))
+    except KeyboardInterrupt:
+        if not typed:
+            raise
+        if not edited:
+            click.echo()  # the terminal shows ^C; leaving so is normal
+
+
+def _all(client: Client, uid: str, after: int) -> Iterator[Any]:
+    """All events past an id, page by page."""
+    while page := client.past_events(uid, after_id=after, limit=MAX_PAGE):
+        yield from page
+        after = page[-1]["id"]
+
+
+def _last(client: Client, uid: str, most: int) -> tuple[Iterator[Any], int]:
+    """The events of the last turn, at most so many, and the id of the last one; without a turn the last events."""
+    found = client.newest_events(uid, limit=max(1, most))  # at least one, to know the id
+    turns = [event.get("turn") for event in found]
+    last = next((turn for turn in reversed(turns) if turn), None)
+    first = turns.index(last) if last else 0
+    return iter(found[first:] if most else []), found[-1]["id"] if found else 0

@@ -1,0 +1,65 @@
+"""`postroom diff`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.cli.completion import agents
+from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.output import print_json
+from postroom.cli.waiting import said_if_slow
+from postroom.cli.workspaces import place, tell_left
+from postroom_a2a.text import one_line, printable
+
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import Difference
+
+COLOURS = (("@@", "cyan"), ("+", "green"), ("-", "red"))
+
+
+@click.command("diff")
+@click.argument("nick", metavar="@NICK", shell_complete=agents)
+@click.argument("paths", metavar="[PATH]...", nargs=-1)
+@click.option("--stat", is_flag=True, help="Only the files, with the number of changed lines.")
+@json_option
+@state_option()
+def command(nick: str, paths: tuple[str, ...], stat: bool, as_json: bool) -> None:
+    """Show what the worker NICK changed in the folder that it works on, since it began.
+
+    It brings the worker's branch up to date first, with what is not committed as one more commit. PATHs are files
+    and folders of the repository.
+    """
+    with connect() as client, said_if_slow("asking for its work ..."):
+        found = client.diff(nick, paths, stat=stat)
+    if as_json:
+        print_json(found)
+        return
+    click.echo(_summary(found), err=True)
+    tell_left(found["left"])
+    lines = [_coloured(line) for line in printable(found["text"]).split("\n")]
+    if found["cut"]:
+        lines.append("... there is more: name a PATH, or look at the branch with git")
+    text = "\n".join(lines).rstrip("\n")
+    if text and sys.stdout.isatty():
+        click.echo_via_pager(f"{text}\n")
+    elif text:
+        click.echo(text)
+
+
+def _summary(found: Difference) -> str:
+    files = "1 file" if found["files"] == 1 else f"{found['files']} files"
+    commits = "1 commit" if found["commits"] == 1 else f"{found['commits']} commits"
+    changed = f"{files} changed, {commits}" if found["files"] else "nothing changed"
+    return f"@{one_line(found['worker'])} {place(found['workspace'])}: {changed}"
+
+
+def _coloured(line: str) -> str:
+    if line.startswith(("diff --git ", "--- ", "+++ ")):
+        return click.style(line, bold=True)
+    for start, colour in COLOURS:
+        if line.startswith(start):
+            return click.style(line, fg=colour)
+    return line

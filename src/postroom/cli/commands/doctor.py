@@ -1,0 +1,76 @@
+"""`postroom doctor`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.cli.options import chosen_login, json_option, state_folder, state_option
+from postroom.cli.output import print_json
+from postroom.errors import EnvironmentFault, exit_code
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.templates.doctor import Finding
+
+COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
+
+
+@click.command("doctor")
+@click.argument("template", default="", metavar="[TEMPLATE]")
+@json_option
+@state_option()
+@click.pass_context
+def command(ctx: click.Context, template: str, as_json: bool) -> None:
+    """Say what is missing on this machine, and what mends it; needs no post room.
+
+    With a TEMPLATE, a name or a file, it looks at that one; else at all that Postroom brings. It exits with 10 if the
+    machine lacks something, or the template does, or of all templates none is ready.
+    """
+    found = _findings(template)
+    well = _well(found, named=bool(template))
+    if as_json:
+        print_json({"ok": well, "findings": [asdict(finding) for finding in found]})
+    else:
+        for finding in found:
+            _print(finding)
+    if not well:
+        ctx.exit(exit_code(EnvironmentFault("")))
+
+
+def _findings(template: str) -> list[Finding]:
+    from postroom.cli.credentials import known
+    from postroom.cli.template import located, read
+    from postroom.protocol.template_needs import needs
+    from postroom.settings.sources import load
+    from postroom.templates.doctor import machine_findings, template_findings
+    from postroom.templates.programs import Machine
+    from postroom.templates.shipped import listed
+
+    texts = {} if template else {each.name: each.text for each in listed()}
+    if template:
+        texts[template] = read(located(template)).text
+    here = Machine.here()
+    credentials = known()
+    found = [] if chosen_login() is not None else machine_findings(load(state_folder()))
+    for name, text in texts.items():
+        found += template_findings(name, needs(text), credentials, here)
+    return found
+
+
+def _well(found: list[Finding], *, named: bool) -> bool:
+    lacking = {finding.about for finding in found if finding.state == "missing"}
+    if "machine" in lacking:
+        return False
+    templates = {finding.about for finding in found} - {"machine"}
+    return not lacking if named else not templates or bool(templates - lacking)
+
+
+def _print(finding: Finding) -> None:
+    state = click.style(finding.state.ljust(8), fg=COLOURS[finding.state])
+    what = f"{finding.about}: {finding.what}" if finding.about != "machine" else finding.what
+    click.echo(f"{state}{one_line(what)}: {one_line(finding.detail)}")
+    if finding.remedy and finding.state != "ok":
+        click.echo(f"        try: {one_line(finding.remedy)}")

@@ -1,0 +1,98 @@
+"""`postroom templates`: the templates that Postroom brings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.cli.options import json_option, state_option
+from postroom.cli.output import Cell, print_json, print_table
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.templates.shipped import Shipped
+
+EPILOG = """\b
+Start one:      postroom spawn claude-code
+Change one:     postroom templates show claude-code > mine.toml
+                postroom spawn ./mine.toml
+"""
+
+
+@click.group("templates", invoke_without_command=True, epilog=EPILOG)
+@json_option
+@state_option()
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """List the templates of coding agents, and whether their programs are installed here."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from postroom.templates.shipped import listed
+
+    found = [_entry(template) for template in listed()]
+    if as_json:
+        print_json({"templates": found})
+        return
+    print_table(
+        ("NAME", "PROGRAM", "ADAPTER", "TESTED WITH"),
+        [
+            [
+                Cell(entry["name"]),
+                _place(entry),
+                Cell(entry["adapter"]),
+                Cell(entry["tested"]) if entry["tested"] else Cell("untested", "yellow"),
+            ]
+            for entry in found
+        ],
+    )
+
+
+@command.command("show")
+@click.argument("name")
+@json_option
+@state_option()
+def show(name: str, as_json: bool) -> None:
+    """Print the template NAME, to be saved and changed."""
+    from postroom.templates.shipped import shipped
+
+    template = shipped(name)
+    if as_json:
+        print_json({**_entry(template), "text": template.text})
+        return
+    click.echo(
+        f"# To change it, save it and spawn the file:\n"
+        f"#   postroom templates show {name} > {name}.toml\n"
+        f"#   postroom spawn ./{name}.toml\n#"
+    )
+    click.echo(template.text, nl=False)
+
+
+def _entry(template: Shipped) -> dict[str, Any]:
+    from postroom.errors import PostroomError
+    from postroom.protocol.template import template_adapter
+    from postroom.templates.programs import Machine, find
+
+    needs = template.needs
+    entry: dict[str, Any] = {
+        "name": template.name,
+        "adapter": template_adapter(template.text),
+        "program": needs.program,
+        "path": "",
+        "version": "",
+        "missing": "",
+        "install": needs.install,
+        "tested": needs.tested,
+        "keys": [key.name for key in needs.keys],
+    }
+    try:
+        program = find(needs.program, Machine.here(), needs.install)
+    except PostroomError as error:
+        return entry | {"missing": error.message}
+    return entry | {"path": str(program.real), "version": program.version}
+
+
+def _place(entry: dict[str, Any]) -> Cell:
+    if not entry["path"]:
+        return Cell(f"not installed: {entry['install']}", "yellow")
+    return Cell(one_line(f"{entry['path']} {entry['version']}".strip()))

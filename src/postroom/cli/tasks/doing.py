@@ -1,0 +1,106 @@
+"""What the agent does for a task, shown between the changes of the task, as it does it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.cli.attach.events import EventRows
+from postroom.cli.attach.rows import painted
+from postroom.cli.output import error_width
+from postroom.cli.tasks.lines import short
+from postroom.errors import Forbidden, NotFound, PostroomError
+from postroom.protocol.events import EventKind
+
+if TYPE_CHECKING:
+    from postroom.cli.tasks.answering import Answers
+    from postroom.client.http import Client
+    from postroom.client.worker_events import WorkerEvents
+    from postroom.protocol.shapes import Task
+
+EARLIER = 200
+"""Newest events among which those of the task are shown first."""
+
+JOIN = 2.0
+
+
+@contextmanager
+def shown(client: Client, task: Task, answers: Answers | None, *, as_json: bool) -> Generator[None]:
+    """Show the events of a task on standard error while the block runs, or as JSON beside its changes.
+
+    Args:
+        answers: takes a person's answer to what the agent asks; None where nobody is there.
+    """
+    worker = task["worker"]
+    try:
+        earlier = client.newest_events(worker["uid"], limit=EARLIER)
+    except (NotFound, Forbidden):
+        yield  # an agent that Postroom does not run, or a key that does not see what workers do
+        return
+    doing = _Doing(task, answers, as_json=as_json)
+    for event in earlier:
+        doing.take(event)
+    doing.offer()
+    after = earlier[-1]["id"] if earlier else 0
+    feed = client.events(worker["uid"], after_id=after, for_ever=True)
+    thread = threading.Thread(target=doing.run, args=(feed,), name="events", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        feed.close()
+        thread.join(JOIN)
+
+
+class _Doing:
+    def __init__(self, task: Task, answers: Answers | None, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._open: dict[str, str] = {}
+        self._task = task["id"]
+        self._rows = EventRows(task["worker"]["nick"], compact=True)
+        self._answers = answers
+
+    def run(self, feed: WorkerEvents) -> None:
+        """Show what comes, in a thread of its own."""
+        try:
+            for event in feed:
+                self.take(event)
+                self.offer()
+        except PostroomError as error:
+            # The task itself is followed all the same, and says if the post room has gone.
+            click.echo(f"what the agent does is not shown any more: {error.message}", err=True)
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Show an event, if it is one of the task."""
+        if event.get("task") != self._task:
+            return
+        if self._as_json:
+            click.echo(json.dumps(dict(event) | {"type": "event", "kind": event["type"]}))
+            return
+        width = error_width()
+        for row in self._rows.of(event):
+            for line in painted(row, width):
+                click.echo(line, err=True)
+        request = str(event.get("request") or "")
+        if not request or self._answers is None:
+            return
+        if event.get("type") == EventKind.CONTROL_RESPONSE:
+            self._open.pop(request, None)
+            self._answers.settled(request)
+        elif event.get("kind") != "question":  # that is the task's question
+            self._open[request] = str(event["worker"])
+
+    def offer(self) -> None:
+        """Say how what is open is answered, once."""
+        if self._answers is None:
+            return
+        for request, worker in self._open.items():
+            self._answers.permit(request, worker)
+            hint = f"    y or n REASON here, or: postroom approve {short(request)}"
+            click.echo(click.style(hint, dim=True), err=True)
+        self._open.clear()

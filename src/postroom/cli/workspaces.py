@@ -1,0 +1,41 @@
+"""The lines about the folder that a worker works on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.protocol.modes import COPY, DIRECT
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import Worker, Workspace
+
+
+def place(workspace: Workspace) -> str:
+    """Where a worker works, such as `on branch postroom/coder of ~/src/app`; in red if it is the folder itself."""
+    path, branch = one_line(workspace["path"]), one_line(workspace["branch"])
+    if workspace["mode"] == DIRECT:
+        return click.style(f"in {path} itself", fg="red", bold=True)
+    copied = "on a copy" if workspace["mode"] == COPY else ""
+    if not branch:
+        return f"{copied or 'on a branch'} of {path}"
+    return f"{copied}{', ' if copied else ''}on branch {branch} of {path}"
+
+
+def tell(worker: Worker) -> None:
+    """Say where a worker that was started works, and what it has not got."""
+    workspace = worker.get("workspace")
+    if not workspace:
+        return
+    click.echo(f"it works {place(workspace)}", err=True)
+    for note in workspace.get("notes", []):
+        click.echo(f"note: {one_line(note, 300)}", err=True)
+
+
+def tell_left(left: Iterable[str]) -> None:
+    """Say what could not be brought back."""
+    for name in left:
+        click.echo(f"not brought back: {one_line(name, 300)}", err=True)

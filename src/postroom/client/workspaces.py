@@ -1,0 +1,37 @@
+"""The calls about what workers change in the folders that they work on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from postroom.client.calls import Calls, name_of, task_ref
+
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import Applied, Difference
+
+SLOW = 300.0
+"""Seconds that git may take for a large repository."""
+
+
+class WorkspaceCalls(Calls):
+    """See `Calls`."""
+
+    def diff(self, ref: str, paths: Sequence[str] = (), *, stat: bool = False) -> Difference:
+        """Bring back what a worker has done, and what it changed since it began.
+
+        Raises:
+            NotFound: it works on no folder.
+        """
+        body = {"paths": list(paths), "stat": stat}
+        path = f"/v1/workers/{name_of(ref)}/diff"
+        return self._post(path, body, repeatable=True, extra_time=SLOW)
+
+    def apply_task(self, ref: str, *, merge: bool = False) -> Applied:
+        """Bring the branch of a task's worker up to date; with `merge` also merge it, if that needs nobody.
+
+        Raises:
+            Conflict: a person has to do something first.
+        """
+        body: dict[str, Any] = {"merge": merge}
+        return self._post(f"/v1/tasks/{task_ref(ref)}/apply", body, extra_time=SLOW)

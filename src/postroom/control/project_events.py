@@ -1,0 +1,327 @@
+"""The posts of a project and what happens beside them, as one stream: who joins, takes a task, asks, ends, fails.
+
+Nothing is written for it: it is read from the rows of tasks, approvals, alerts and agents. The cursor has a number for
+each source, so a reader that comes back misses nothing and gets nothing twice.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+from postroom.control.parts import Parts
+from postroom.control.sse import PAGE
+from postroom.errors import InvalidInput
+from postroom.mail import views as mail_views
+from postroom.projection.changes import (
+    ALERTS,
+    APPROVALS,
+    TASKS,
+    WORKERS,
+    Change,
+    Signal,
+    of_project,
+)
+from postroom.protocol import answers, shapes
+from postroom.protocol.events import event_id
+from postroom.protocol.intervals import STREAM_BEAT
+from postroom.protocol.limits import MAX_DETAIL
+from postroom.store.activity import RequestRow
+from postroom.store.database import Store
+from postroom.store.parties import Party
+from postroom.store.ports import TaskEventRow
+from postroom.tasks import views as task_views
+from postroom_a2a import strict_json
+from postroom_a2a.task_state import INTERRUPTED, TaskState
+from postroom_a2a.text import one_line
+from postroom_a2a.times import format_time
+
+POLICY = "policy"
+"""Channel of what a worker's template decides: that happens with each call of a tool, and concerns nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectCursor:
+    """The position of a reader: a number in each source."""
+
+    posts: int = 0
+    tasks: int = 0
+    requests: int = 0
+    failures: int = 0
+    members: int = 0
+
+    def __str__(self) -> str:
+        """The form in which a reader gives it back."""
+        return "-".join(map(str, astuple(self)))
+
+    @classmethod
+    def parse(cls, text: str) -> ProjectCursor:
+        """Read the cursor that a reader gave back."""
+        if re.fullmatch(r"\d{1,18}(-\d{1,18}){4}", text, re.ASCII) is None:
+            raise InvalidInput("`after` is not a cursor of this stream", remedy="leave it out")
+        return cls(*map(int, text.split("-")))
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """A post (`post`) or something beside the posts (`activity`): when, its source, its number there, its record."""
+
+    at: float
+    source: str
+    number: int
+    kind: str
+    record: Mapping[str, Any] | None
+
+    def event(self, cursor: ProjectCursor) -> str:
+        """The event in its wire form, with the cursor behind it."""
+        data = strict_json.dumps(self.record).decode()
+        return f"id: {cursor}\nevent: {self.kind}\ndata: {data}\n\n"
+
+
+async def newest(parts: Parts, project: str, limit: int) -> answers.ProjectEvents:
+    """The newest posts and happenings of a project, and where what comes then begins."""
+
+    def find(store: Store) -> tuple[list[Happening], ProjectCursor]:
+        found = list(_merged(store, project, None, limit))
+        behind = _present(store, project)
+        for one in found:
+            behind = _behind(behind, one)
+        return [one for one in found if one.record is not None][-limit:], behind
+
+    found, cursor = await parts.database.read(find)
+    shown: list[Any] = [{"post": None, "activity": None, one.kind: one.record} for one in found]
+    return {"events": shown, "after": str(cursor)}
+
+
+async def follow(parts: Parts, project: str, after: ProjectCursor | None) -> AsyncIterator[str]:
+    """Posts and happenings from now on, or past `after`, until the reader goes or the post room ends."""
+    topics = (of_project(project), TASKS, APPROVALS, ALERTS, WORKERS)
+    members = _Members(parts, project)
+    # One waiting change is enough: the next read shows everything.
+    with parts.changes.listen(*topics, limit=1, only=members.concerned) as listener:
+        cursor = after or await parts.database.read(partial(_present, project=project))
+        yield f"id: {cursor}\nevent: open\ndata: {{}}\n\n"
+        while True:
+            while page := await members.past(cursor):
+                for found in page:
+                    cursor = _behind(cursor, found)
+                    if found.record is not None:
+                        yield found.event(cursor)
+            change = await listener.next(STREAM_BEAT)
+            if change is Signal.CLOSED:
+                return
+            if change is Signal.QUIET:
+                yield ": quiet\n\n"
+
+
+class _Members:
+    """The agents of a project, as far as they are known: so that what others do wakes nobody."""
+
+    def __init__(self, parts: Parts, project: str) -> None:
+        self._parts = parts
+        self._project = project
+        self._known: frozenset[str] = frozenset()
+
+    def concerned(self, change: Change) -> bool:
+        """Whether a change may be about the project."""
+        match change.kind:
+            case "task":
+                return change.recipient in self._known
+            case "event":
+                return change.sender in self._known
+        return True
+
+    async def past(self, cursor: ProjectCursor) -> list[Happening]:
+        """What has happened past `cursor`, at most a page of each source."""
+
+        def find(store: Store) -> tuple[list[str], list[Happening]]:
+            return store.activity.members(self._project), list(
+                _merged(store, self._project, cursor, PAGE)
+            )
+
+        members, found = await self._parts.database.read(find)
+        self._known = frozenset(members)
+        return found
+
+
+def _behind(cursor: ProjectCursor, found: Happening) -> ProjectCursor:
+    return replace(cursor, **{found.source: max(found.number, getattr(cursor, found.source))})
+
+
+def _present(store: Store, project: str) -> ProjectCursor:
+    """The end of each source, as far as it is folded."""
+    posts, tasks, events, alerts = (
+        store.cursor(name) for name in ("FEED", "TASKS", "EVENTS", "ALERTS")
+    )
+    last = store.activity.came_or_went(store.activity.members(project), None, 1)
+    came = last[-1].number if last else 0
+    return ProjectCursor(posts, tasks, event_id(events + 1, 0) - 1, alerts, came)
+
+
+def _merged(
+    store: Store, project: str, cursor: ProjectCursor | None, limit: int
+) -> Iterator[Happening]:
+    """What has happened past `cursor`, or the newest for None, by time; each source stays in its own order."""
+    of = store.activity.members(project)
+    found = (
+        _posts(store, project, cursor, limit),
+        *(
+            read(store, of, getattr(cursor, source) if cursor else None, limit)
+            for source, read in _READ.items()
+        ),
+    )
+    return heapq.merge(*map(_in_order, found), key=lambda one: one.at)
+
+
+def _in_order(found: Sequence[Happening]) -> Iterator[Happening]:
+    """Numbers and times may differ a little in their order; the numbers count, since they are the cursor."""
+    times = accumulate((one.at for one in found), max)
+    return (replace(one, at=at) for one, at in zip(found, times, strict=True))
+
+
+def _posts(store: Store, project: str, cursor: ProjectCursor | None, limit: int) -> list[Happening]:
+    after = 0 if cursor is None else cursor.posts or -1  # 0 would be the newest
+    rows = store.records.project_posts(project, limit=limit, after=after)
+    return [
+        Happening(row.at, "posts", row.seq, "post", post.as_json())
+        for row, post in zip(rows, mail_views.posts(store, rows), strict=True)
+    ]
+
+
+def _members(store: Store, of: Sequence[str], after: int | None, limit: int) -> list[Happening]:
+    return [
+        _happening(
+            one.number / 1_000_000,
+            "members",
+            one.number,
+            "joined" if one.joined else "left",
+            Party(one.uid, one.nick, one.kind),
+        )
+        for one in store.activity.came_or_went(of, after, limit)
+    ]
+
+
+def _failures(store: Store, of: Sequence[str], after: int | None, limit: int) -> list[Happening]:
+    rows = store.activity.failures(of, after, limit)
+    known = store.agents.parties(row.who for row in rows)
+    return [
+        _happening(row.at, "failures", row.number, "failed", known[row.who], text=row.text)
+        for row in rows
+    ]
+
+
+def _tasks(store: Store, of: Sequence[str], after: int | None, limit: int) -> list[Happening]:
+    rows = store.activity.of_tasks(of, after, limit)
+    heads = {head.id: head for head in store.tasks.heads_by_ids({row.task for row in rows})}
+    known = store.agents.parties(uid for h in heads.values() for uid in (h.worker, h.requester))
+    found = []
+    for row in rows:
+        head = heads.get(row.task)
+        if head is None:
+            found.append(Happening(row.at, "tasks", row.seq, "", None))
+            continue
+        what = _what(row)
+        text = head.text if what == "took" else task_views.event(row, head).text
+        found.append(
+            _happening(
+                row.at,
+                "tasks",
+                row.seq,
+                what,
+                known[head.worker],
+                by=known[head.requester],
+                task=row.task,
+                state=row.state,
+                text=text,
+            )
+        )
+    return found
+
+
+def _what(row: TaskEventRow) -> str:
+    if row.state == TaskState.WORKING:
+        return "took"
+    return "asks" if row.state in INTERRUPTED else "ended"
+
+
+def _requests(store: Store, of: Sequence[str], after: int | None, limit: int) -> list[Happening]:
+    rows = store.activity.requests(of, after, limit)
+    said = [(json.loads(row.asked), json.loads(row.answered or "{}")) for row in rows]
+    people = {row.worker for row in rows} | {_uid(answer) for _, answer in said}
+    known = store.agents.parties(people - {""})
+    found = []
+    for row, (asked, answer) in zip(rows, said, strict=True):
+        if answer.get("channel") == POLICY or (asked.get("kind") == "question" and row.task):
+            # Its template decides, or the task asks the same.
+            found.append(Happening(row.at, "requests", row.number, "", None))
+            continue
+        found.append(_request(row, asked, answer, known))
+    return found
+
+
+def _request(
+    row: RequestRow, asked: Mapping[str, Any], answer: Mapping[str, Any], known: Mapping[str, Party]
+) -> Happening:
+    decided = row.settles
+    about = str(asked.get("title") or "") or str(asked.get("tool") or "")
+    return _happening(
+        row.at,
+        "requests",
+        row.number,
+        "decided" if decided else "approval",
+        known[row.worker],
+        by=known.get(_uid(answer)) if decided else None,
+        task=row.task or None,
+        approval=row.request,
+        state=str(answer.get("decision") or "") if decided else "pending",
+        text=str(answer.get("reason") or "") or about if decided else about,
+    )
+
+
+def _uid(answer: Mapping[str, Any]) -> str:
+    by = answer.get("by")
+    uid = by.get("uid") if isinstance(by, dict) else None
+    return uid if isinstance(uid, str) else ""
+
+
+def _happening(
+    at: float,
+    source: str,
+    number: int,
+    what: str,
+    worker: Party,
+    *,
+    by: Party | None = None,
+    task: str | None = None,
+    approval: str | None = None,
+    state: str = "",
+    text: str = "",
+) -> Happening:
+    record: shapes.Activity = {
+        "at": format_time(at),
+        "what": what,
+        "worker": worker.as_json(),
+        "by": by.as_json() if by else None,
+        "task": task,
+        "approval": approval,
+        "state": state,
+        "text": one_line(text, MAX_DETAIL),
+    }
+    return Happening(at, source, number, "activity", record)
+
+
+Reader = Callable[[Store, Sequence[str], int | None, int], list[Happening]]
+
+_READ: dict[str, Reader] = {
+    "tasks": _tasks,
+    "requests": _requests,
+    "failures": _failures,
+    "members": _members,
+}
+"""What reads each source but the posts: those among the agents past a number, or the newest for None."""

@@ -1,0 +1,148 @@
+"""Approvals, and what is said to a worker's agent while it works."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Literal
+
+from fastapi import Query
+
+from postroom.control.bodies import ControlBody, PinBody
+from postroom.control.described import STORING, fails
+from postroom.control.hot_routes import hot
+from postroom.control.in_flight import acted_on
+from postroom.control.parameters import (
+    AfterId,
+    AgentRef,
+    ApprovalRef,
+    Before,
+    Limit,
+    Ref,
+    next_page,
+)
+from postroom.control.parts import Parts
+from postroom.control.principals import Caller, itself, needs
+from postroom.control.routing import Routes
+from postroom.errors import (
+    Conflict,
+    InvalidInput,
+    MessageTooLarge,
+    NotFound,
+    PinPaused,
+    PinRequired,
+    PinWrong,
+)
+from postroom.events.approvals import Answer, record
+from postroom.protocol import answers, shapes
+from postroom.protocol.approvals import Decision
+from postroom.protocol.limits import MAX_WAIT
+from postroom.protocol.principal import Scope
+from postroom.store.parties import Party
+
+States = Annotated[
+    Literal["pending", "all"],
+    Query(description="Those that wait for an answer, or also those that are settled."),
+]
+Wait = Annotated[
+    float, Query(ge=0, le=MAX_WAIT, description="The most seconds that the answer may take.")
+]
+
+PIN = (PinRequired, PinWrong, PinPaused)
+"""The errors of a route that asks for the caller's PIN."""
+
+
+def router(parts: Parts) -> Routes:
+    """The routes for people."""
+    routes = Routes()
+    approvals = parts.approvals
+
+    @routes.get("/approvals")
+    @needs(Scope.OPERATE)
+    @fails(NotFound)
+    async def listing(
+        state: States = "pending", worker: Ref = "", limit: Limit = 50, before: Before = 0
+    ) -> answers.Approvals:
+        """List approvals, the newest first."""
+        found = await approvals.listed(
+            worker=await parts.uid_of(worker),
+            pending=state == "pending",
+            limit=limit,
+            before=before,
+        )
+        older = next_page(found, limit, lambda view: view.row.seq)
+        return {"approvals": [view.as_json() for view in found], "next": older}
+
+    @routes.get("/approvals/{approval}")
+    @needs(Scope.OPERATE)
+    @fails(NotFound, Conflict)
+    async def show(approval: ApprovalRef, worker: Ref = "") -> shapes.Approval:
+        """Show an approval."""
+        return (await approvals.get(approval, await parts.uid_of(worker))).as_json()
+
+    @routes.post("/workers/{ref}/control")
+    @needs(Scope.OPERATE)
+    @fails(NotFound, Conflict, MessageTooLarge, *PIN, *STORING)
+    async def control(ref: AgentRef, body: ControlBody, me: Caller) -> answers.Controlled:
+        """Answer an approval of a worker, or interrupt its agent.
+
+        200 says that the answer is on disk and was the first. 409 if the approval is settled: it says by whom, when
+        and how. `edited` has the input in place of the agent's. With a PIN set, an answer needs it.
+        """
+        agent, _ = await parts.workers.record(ref)
+        by = Party(me.uid, me.nick, me.kind)
+        if body.type == "interrupt":
+            acted_on(worker=agent.uid)
+            sent = await approvals.interrupt(agent.party, by, body.channel, body.reason)
+            return {"approval": None, "interrupt": sent}
+        if not body.id or not body.decision:
+            raise InvalidInput("an answer has the `id` of an approval and a `decision`")
+        acted_on(worker=agent.uid, about=body.id)
+        answer = Answer(Decision(body.decision), by, body.channel, body.reason, body.input)
+        permit = partial(parts.pins.check, me.uid, body.pin.get_secret_value())
+        view = await approvals.answer(agent.uid, body.id, answer, permit)
+        acted_on(about=view.row.id)
+        return {"approval": view.as_json(), "interrupt": None}
+
+    @routes.get("/pin")
+    @needs(Scope.OPERATE)
+    async def pin(me: Caller) -> shapes.Pin:
+        """Show whether the caller has a PIN."""
+        return parts.pins.status(me.uid)
+
+    @routes.put("/pin")
+    @needs(Scope.OPERATE)
+    @fails(*PIN)
+    async def set_pin(body: PinBody, me: Caller) -> shapes.Pin:
+        """Set, replace or remove the caller's PIN.
+
+        `old` is the one before; an empty `pin` removes it.
+        """
+        await parts.pins.change(me.uid, body.pin.get_secret_value(), body.old.get_secret_value())
+        return parts.pins.status(me.uid)
+
+    return routes
+
+
+def door_router(parts: Parts) -> Routes:
+    """The route for the workers themselves."""
+    routes = Routes()
+
+    @routes.get("/workers/{uid}/control/pending")
+    @hot
+    @needs(Scope.SEND, door=True)
+    async def pending(
+        uid: AgentRef, me: Caller, after_id: AfterId = 0, wait: Wait = 25.0
+    ) -> answers.Control:
+        """Read what is said to a worker's agent: answers to its approvals, interrupts.
+
+        Only the worker itself may, through its own door. Without anything past `after_id` it waits for up to `wait`
+        seconds.
+        """
+        itself(me, uid)
+        found = await parts.approvals.said_to(uid, after_id, wait)
+        return {
+            "records": [record(row) for row in found],
+            "next": found[-1].id if found else after_id,
+        }
+
+    return routes

@@ -1,0 +1,83 @@
+"""Workspaces: what a worker changed, and its branch in the repository of a person."""
+
+from __future__ import annotations
+
+from postroom.control.bodies import ApplyBody, DiffBody
+from postroom.control.described import fails
+from postroom.control.in_flight import acted_on
+from postroom.control.parameters import AgentRef, TaskRef
+from postroom.control.parts import Parts
+from postroom.control.principals import needs
+from postroom.control.routing import Routes
+from postroom.errors import Conflict, NotFound
+from postroom.protocol import shapes
+from postroom.protocol.principal import Scope
+from postroom.store.agents import Agent
+from postroom.workers.workspaces.records import Held
+from postroom.workers.workspaces.showing import command, difference, merge
+
+
+def router(parts: Parts) -> Routes:
+    """The routes; git runs on the post room's machine, as its user."""
+    routes = Routes()
+    workers = parts.workers
+
+    async def brought(ref: str) -> tuple[Agent, Held]:
+        agent, record = await workers.record(ref)
+        acted_on(worker=agent.uid)
+        return agent, await workers.work.bring(agent, record)
+
+    @routes.post("/workers/{ref}/diff")
+    @needs(Scope.OPERATE)
+    @fails(NotFound, Conflict)
+    async def diff(ref: AgentRef, body: DiffBody) -> shapes.Difference:
+        """Bring back what a worker has done, and show what it changed since it began.
+
+        `paths` are files and folders of the repository, or of the folder that it works on; `text` is what `git diff`
+        prints. 404 if it works on no folder, 409 if somebody is on its branch.
+        """
+        agent, held = await brought(ref)
+        git = workers.work.store(agent.uid, held)
+        found = await difference(git, held, body.paths, stat=body.stat)
+        return {
+            "worker": agent.nick,
+            "workspace": {
+                "path": held.path,
+                "mode": held.mode,
+                "branch": held.branch,
+                "notes": list(held.notes),
+            },
+            "text": found.text,
+            "cut": found.cut,
+            "files": found.files,
+            "commits": found.commits,
+            "left": list(held.left),
+            "command": command(held),
+        }
+
+    @routes.post("/tasks/{ref}/apply")
+    @needs(Scope.OPERATE)
+    @fails(NotFound, Conflict)
+    async def apply(ref: TaskRef, body: ApplyBody) -> shapes.Applied:
+        """Bring the branch of a task's worker up to date, or merge it.
+
+        With `merge` it is merged into what is checked out, if that needs nobody.
+        `command` is the command that merges it, "" if there is nothing to merge. 409 if the repository has uncommitted
+        changes, or if the branches conflict; nothing is merged then.
+        """
+        task = await parts.tasks.find(ref)
+        acted_on(task=task.id)
+        agent, held = await brought(task.worker)
+        merged = await merge(workers.work.store(agent.uid, held), held) if body.merge else ""
+        return {
+            "task": task.id,
+            "worker": agent.nick,
+            "path": held.top or held.path,
+            "mode": held.mode,
+            "branch": held.branch,
+            "command": command(held),
+            "merged": merged,
+            "left": list(held.left),
+        }
+
+    return routes

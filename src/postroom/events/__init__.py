@@ -1,0 +1,1 @@
+"""What agents do: events folded from the log, approvals, usage."""

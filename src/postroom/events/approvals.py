@@ -1,0 +1,274 @@
+"""Approvals: listing them, answering them once, and what a worker's sidecar is told.
+
+Nothing but the log decides which answer is the first: an answer is appended, and then the fold says whether it settled
+the approval or came too late. So it holds for several control planes, and after a SIGKILL of any of them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from postroom.errors import (
+    Conflict,
+    InvalidInput,
+    MessageTooLarge,
+    NotFound,
+    RequestTimeout,
+)
+from postroom.events.approval_views import ApprovalView, outcome, views
+from postroom.events.service import EventLog
+from postroom.projection.changes import Change, Changes, of_worker_events
+from postroom.projection.fold import Fold
+from postroom.protocol import shapes
+from postroom.protocol.approvals import REQUEST_ID, Decision
+from postroom.protocol.events import EventKind
+from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, only_one
+from postroom.protocol.limits import MAX_EDITED_BYTES, MAX_PAGE, SHORT_ID
+from postroom.store.approvals import ApprovalRow, SaidRow
+from postroom.store.database import Database, Store
+from postroom.store.parties import Party
+from postroom_a2a import strict_json
+from postroom_a2a.times import format_time
+
+FOLDED = 10.0
+"""Seconds that an answer waits until the fold says whether it was the first."""
+
+Permit = Callable[[], Awaitable[None]]
+"""Raises an error where a person may not decide: asked once the approval is known to be pending."""
+
+
+async def _anybody() -> None:
+    """Permits everybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a person says to an approval.
+
+    Attributes:
+        by: uid and nick of the principal, never of the request's body.
+        input: in place of the tool's; only with `Decision.EDITED`.
+    """
+
+    decision: Decision
+    by: Party
+    channel: str
+    reason: str = ""
+    input: Mapping[str, Any] | None = None
+
+    def check(self) -> None:
+        """Raise InvalidInput or MessageTooLarge where it cannot be stored."""
+        if (self.decision is Decision.EDITED) != (self.input is not None):
+            raise InvalidInput("`input` is given with the decision `edited`, and with no other")
+        if self.input is None:
+            return
+        try:
+            size = len(strict_json.dumps(self.input))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(f"the input has no form in JSON: {error}") from error
+        if size > MAX_EDITED_BYTES:
+            raise MessageTooLarge(f"the input is over {MAX_EDITED_BYTES} bytes")
+
+    def event(self, row: ApprovalRow) -> dict[str, Any]:
+        """The event that stores it."""
+        said = control_response(row, self.decision, self.channel, self.reason)
+        said["by"] = _by(self.by)
+        return said if self.input is None else said | {"input": dict(self.input)}
+
+
+class Approvals:
+    """The approvals of one organisation.
+
+    Args:
+        log: appends events.
+        fold: says when they are folded.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        database: Database,
+        changes: Changes,
+        fold: Fold,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._log = log
+        self._database = database
+        self._changes = changes
+        self._fold = fold
+        self._clock = clock
+
+    # ── reading ──
+
+    async def listed(
+        self, *, worker: str = "", pending: bool = True, limit: int = MAX_PAGE, before: int = 0
+    ) -> list[ApprovalView]:
+        """The newest approvals, newest first, asked for by events before `before` (0 for all)."""
+
+        def find(store: Store) -> list[ApprovalView]:
+            rows = store.approvals.newest(limit, before=before, worker=worker, pending=pending)
+            return views(store, rows)
+
+        return await self._database.read(find)
+
+    async def waiting(self, limit: int) -> list[ApprovalView]:
+        """The first pending approvals, oldest first."""
+
+        def find(store: Store) -> list[ApprovalView]:
+            return views(store, store.approvals.pending_past(0)[:limit])
+
+        return await self._database.read(find)
+
+    async def get(self, ref: str, worker: str = "") -> ApprovalView:
+        """The approval with that id, or with an id that begins with those four or more digits.
+
+        Args:
+            worker: uid of the only worker whose approvals are looked at; "" for all.
+
+        Raises:
+            NotFound: there is none.
+            Conflict: several ids begin so, or two workers use the same.
+        """
+
+        def find(store: Store) -> ApprovalView | None:
+            named = store.approvals.named(ref, MAX_CANDIDATES + 1, worker)
+            # As short as people see ids, it is the beginning of one, whatever else is called so: a worker chooses its
+            # ids, and could take the beginning of one that a person is about to answer.
+            exact = [row for row in named if row.id == ref and len(ref) > SHORT_ID]
+            found = exact or named
+            if len({row.id for row in found}) < len(found):
+                raise Conflict(
+                    f"several workers have an approval {ref}", remedy="name the worker, too"
+                )
+            only_one(ref, [row.id for row in found], "approvals")
+            return views(store, found)[0] if found else None
+
+        fits = ID_PREFIX.fullmatch(ref) or REQUEST_ID.fullmatch(ref)
+        view = await self._database.read(find) if fits else None
+        if view is None:
+            raise NotFound(f"there is no approval {ref!r}", remedy="postroom approvals")
+        return view
+
+    # ── what people say ──
+
+    async def answer(
+        self, worker: str, ref: str, answer: Answer, permit: Permit = _anybody
+    ) -> ApprovalView:
+        """Answer a pending approval of `worker`; on return the answer is on disk and has settled it.
+
+        Raises:
+            NotFound: the worker has no such approval.
+            Conflict: it is settled: by whom, when and how is said.
+            InvalidInput, MessageTooLarge: it cannot be stored.
+            StateUnwritable, StreamFull: there is no room; nothing was stored.
+            RequestTimeout: perhaps stored, or stored and not known to be the first; look at the approval.
+        """
+        answer.check()
+        view = await self.get(ref, worker)
+        self._check_pending(view)
+        await permit()
+        stored = await self._log.append(view.row.worker, [answer.event(view.row)])
+        try:
+            await self._fold.reached("EVENTS", stored.at, FOLDED)
+        except TimeoutError as error:
+            raise RequestTimeout(
+                "the answer is stored, but whether it was the first is not known yet",
+                remedy=f"postroom approvals {view.row.id}",
+            ) from error
+        now = await self._now(view)
+        if now.row.settled != stored.ids[0]:
+            raise _settled(now)
+        return now
+
+    async def _now(self, view: ApprovalView) -> ApprovalView:
+        """The same approval as it is now."""
+
+        def find(store: Store) -> ApprovalView:
+            row = store.approvals.of(view.row.worker, view.row.id)
+            return views(store, [row or view.row])[0]
+
+        return await self._database.read(find)
+
+    async def interrupt(
+        self, worker: Party, by: Party, channel: str, reason: str = ""
+    ) -> shapes.Interrupt:
+        """Tell the sidecar of `worker` to end the agent's turn; on return that is on disk."""
+        event: dict[str, Any] = {
+            "type": EventKind.INTERRUPT.value,
+            "by": _by(by),
+            "channel": channel,
+            "reason": reason,
+        }
+        stored = await self._log.append(worker.uid, [event])
+        return {
+            "id": stored.ids[0],
+            "at": format_time(self._clock()),
+            "worker": worker.as_json(),
+            "by": by.as_json(),
+            "channel": channel,
+            "reason": reason,
+        }
+
+    def _check_pending(self, view: ApprovalView) -> None:
+        if not view.row.pending:
+            raise _settled(view)
+        expires_at = view.row.expires_at
+        if expires_at is not None and expires_at <= self._clock():
+            # Its sidecar counts the same seconds, and may have told the agent so already.
+            raise Conflict(f"the approval {view.row.id} expired at {format_time(expires_at)}")
+
+    # ── what a sidecar hears ──
+
+    async def said_to(self, worker: str, after: int, wait: float) -> list[SaidRow]:
+        """What was said to the sidecar of `worker` past the event `after`, oldest first; waits for the first.
+
+        Raises:
+            Refused: too many wait.
+        """
+
+        async def read() -> list[SaidRow]:
+            return await self._database.read(
+                lambda store: store.approvals.said_to(worker, after, MAX_PAGE)
+            )
+
+        topic = of_worker_events(worker)
+        with self._changes.listen(topic, limit=1, only=_of_control_plane) as listener:
+            return await listener.until(read, bool, wait, None)
+
+
+def control_response(
+    row: ApprovalRow, decision: Decision, channel: str, reason: str
+) -> dict[str, Any]:
+    """An event that settles an approval; whoever decided is in `by`, which is {} here."""
+    said: dict[str, Any] = {
+        "type": EventKind.CONTROL_RESPONSE.value,
+        "request": row.id,
+        "decision": decision.value,
+        "by": {},
+        "channel": channel,
+    }
+    more = {"reason": reason, "task": row.task, "message": row.message}
+    return said | {key: value for key, value in more.items() if value}
+
+
+def record(row: SaidRow) -> shapes.ControlRecord:
+    """What a sidecar is given; shape of the API."""
+    said = json.loads(row.event)
+    return said | {"id": row.id, "at": format_time(row.at), "type": row.kind}
+
+
+def _of_control_plane(change: Change) -> bool:
+    """Whether events are the control plane's own: agents report many, which no sidecar waits for."""
+    return bool(change.row) and not change.row[0].run
+
+
+def _by(who: Party) -> dict[str, str]:
+    return {"uid": who.uid, "nick": who.nick}
+
+
+def _settled(view: ApprovalView) -> Conflict:
+    return Conflict(f"the approval {view.row.id} is settled: {outcome(view)}")

@@ -1,0 +1,25 @@
+"""How much each of many may cause within a window of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Quota:
+    """Counts by key: at most `most` within `window` seconds, which begin with the first.
+
+    Forgets everything at a restart, as what it bounds is bounded elsewhere, too.
+    """
+
+    most: float
+    window: float
+    _counts: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def take(self, key: str, now: float, amount: float = 1) -> bool:
+        """Count `amount`; returns whether that is still within the bound."""
+        began, count = self._counts.get(key, (now, 0))
+        if now - began >= self.window:
+            began, count = now, 0
+        self._counts[key] = began, count + amount
+        return count + amount <= self.most

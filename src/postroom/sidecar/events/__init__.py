@@ -1,0 +1,1 @@
+"""Reports what the agent does, and learns what people say to it."""

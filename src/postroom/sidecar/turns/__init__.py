@@ -1,0 +1,1 @@
+"""Coding agents: turns, what they ask, what they may use."""

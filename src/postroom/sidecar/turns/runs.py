@@ -1,0 +1,343 @@
+"""A turn for one message, post or task, from its place in the lane to its end; a `session.AgentRun`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from postroom.errors import StateUnwritable
+from postroom.observe import get_logger
+from postroom.protocol.events import EventKind
+from postroom.protocol.verbs import AskInput, Fail
+from postroom.sidecar.adapters import Incoming, IncomingTask, Said, run_environment
+from postroom.sidecar.adapters.turns import Answer, Asked, Event, TurnSaid, Withdrawn, Write
+from postroom.sidecar.adapters.wording import Request, is_post
+from postroom.sidecar.agent import AgentGone
+from postroom.sidecar.session import Handed, nothing
+from postroom.sidecar.turns.lane import first
+from postroom.sidecar.turns.prompts import prompt_of, question_text
+from postroom.sidecar.turns.running import Running
+from postroom.sidecar.turns.turn import COMPLETED, Result, Turn, conclude
+from postroom.sidecar.turns.watch import Watch
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.sidecar.turns.program import Floor
+
+LINGER = 10.0
+"""Seconds that a program for one turn may go on after its result."""
+
+_log = get_logger(__name__)
+
+
+class TurnRun:
+    """The run of one request; see `session.AgentRun`."""
+
+    def __init__(self, floor: Floor) -> None:
+        self._floor = floor
+        self._desk = floor.desk
+        self._turn: Turn | None = None
+        self._running: Running | None = None
+        self._question = ""
+        self._answered = asyncio.Event()
+        self._handed = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.how_ended = ""
+        self.queues = True
+        self.begins: Callable[[], None] = nothing
+
+    # ── AgentRun ────────────────────────────────────────────────────────────────────────────────────
+
+    async def hand_over(self, incoming: Handed) -> bool:
+        """See `session.AgentRun`. Waits for its turn; returns when the agent was given the prompt."""
+        if isinstance(incoming, Mapping):
+            return False
+        if not await self._floor.lane.enter(self):
+            raise BrokenPipeError
+        if self._floor.stop.is_set():
+            self._over("the worker was stopped")
+            self._floor.lane.leave()
+            raise BrokenPipeError
+        # No `await` since the check of `stop`.
+        self.begins()
+        self._floor.tasks.create_task(self._live(incoming))
+        await self._handed.wait()
+        return True
+
+    def tell(self, record: Mapping[str, Any]) -> None:
+        """See `session.AgentRun`: of such records, only that a question needs no answer any more."""
+        if record.get("type") == "cancel":
+            self.wanted()
+
+    async def say(self, record: Mapping[str, Any]) -> bool:
+        """See `session.AgentRun`: a cancel, or the answer to its question."""
+        if record["type"] == "cancel":
+            self._cancel()
+            return True
+        if record["type"] != "input":
+            return False
+        if not self.waits:
+            raise BrokenPipeError
+        request, self._question = self._question, ""
+        self._answered.set()
+        self._answer(request, Answer(True, text=str(record["text"])))
+        return True
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """See `session.AgentRun`. A turn that has not begun never begins."""
+        if self._running is None:
+            self._over("it was ended before it began")
+        else:
+            self._running.send_signal(number)
+
+    @property
+    def free(self) -> bool:
+        """See `session.AgentRun`."""
+        return self._floor.lane.free
+
+    @property
+    def waits(self) -> bool:
+        """See `session.AgentRun`."""
+        return bool(self._question) and not self.ended.is_set() and not self._yielding
+
+    async def let_go(self) -> None:
+        """See `session.AgentRun`. A turn that waits for an answer makes room when another one comes."""
+        if self._handed.is_set() and not self._question:
+            await self.ended.wait()
+
+    # ── in the lane ─────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _yielding(self) -> bool:
+        return self._turn is not None and self._turn.yields
+
+    def wanted(self) -> None:
+        """Make room if the turn only waits for the answer to a question: the answer begins a new turn."""
+        if self.waits and self._turn is not None:
+            self._turn.yields = True
+            self._question = ""
+            self._answered.set()
+            self._floor.tasks.create_task(self._interrupt())
+
+    def _cancel(self) -> None:
+        if self._turn is None:
+            self._over("it was canceled before it began")
+            return
+        self._turn.canceled = True
+        self._ask_to_stop()  # who cancels kills it after a grace
+
+    def stop_for(self, why: str, *, held: bool = False) -> None:
+        """End the turn for a reason, by force if need be."""
+        turn = self._turn
+        if turn is not None and not turn.stop and not turn.result.done():
+            turn.stop, turn.held = why, held
+            self._floor.tasks.create_task(self._interrupt())
+
+    async def _interrupt(self) -> None:
+        self._ask_to_stop()
+        try:
+            async with asyncio.timeout(self._desk.limits.grace):
+                await self.ended.wait()
+        except TimeoutError:
+            if self._running is not None and not self.ended.is_set():
+                _log.warning("the agent is killed: it heeded no interrupt")
+                self._floor.spare = True
+                self._running.send_signal(signal.SIGKILL)
+
+    def _ask_to_stop(self) -> None:
+        if self._running is None:
+            return
+        if data := self._running.adapter.interrupt():
+            self._running.write(data)
+        else:
+            self._running.send_signal(signal.SIGINT)
+
+    # ── the turn ────────────────────────────────────────────────────────────────────────────────────
+
+    async def _live(self, request: Request) -> None:
+        try:
+            how = await self._work(request)
+            self._over(how)
+            turn = self._turn
+            held = self._floor.stop.is_set() or (turn is not None and turn.held)
+            if isinstance(request, Incoming) and not is_post(request) and not held:
+                await self._floor.host.give_back(request.id)
+        finally:
+            self._handed.set()
+            self._floor.leave(self)
+
+    async def _work(self, request: Request) -> str:
+        """Take the turn; returns how it ended."""
+        turn = self._turn = self._floor.new_turn(request)
+        if why := self._desk.budget.spent:
+            turn.held = True
+            self._desk.status.stalled(why)
+            await self._act_all(
+                [Fail(request.id, why)] if isinstance(request, IncomingTask) else []
+            )
+            return why
+        try:
+            running = self._running = await self._begin(turn)
+        except AgentGone:
+            return "the agent has ended and is not started again"
+        except (OSError, ValueError, StateUnwritable) as error:
+            _log.error("the agent cannot be started: %s", error)
+            if isinstance(request, IncomingTask):
+                await self._act_all([Fail(request.id, f"the agent cannot be started: {error}")])
+            return "it cannot be started"
+        watch = Watch(turn, self._desk, self.stop_for)
+        watching = asyncio.create_task(watch.run())
+        try:
+            result = await turn.result
+            if not running.adapter.resident:
+                await self._let_end(running)
+        finally:
+            watching.cancel()
+        watch.over()
+        self._desk.status.said("idle", "")
+        return await self._conclude(turn, running, result)
+
+    async def _begin(self, turn: Turn) -> Running:
+        """Give the agent its prompt; returns the process that has it."""
+        processes, request = self._floor.processes, turn.request
+        again = request.resumed if isinstance(request, IncomingTask) else request.redelivered
+        prompt = prompt_of(request, same_session=bool(processes.session) and again)
+        if processes.resident:
+            running = await self._floor.resident()
+        else:
+            running = await processes.start(prompt, run_environment(request))
+            self._floor.tasks.create_task(self._attend(running))
+        if self.ended.is_set() or turn.canceled:  # meanwhile: the agent is not to begin
+            if not processes.resident:
+                running.send_signal(signal.SIGKILL)
+                await running.ended.wait()
+            raise AgentGone
+        turn.began = turn.last = asyncio.get_running_loop().time()
+        self._floor.current = (running, self)
+        running.write(running.adapter.turn(prompt))
+        if not processes.resident:
+            running.close_input()
+        self._handed.set()
+        return running
+
+    async def _attend(self, running: Running) -> None:
+        await running.attend(self._floor.stop, self._floor.grace)
+        self._floor.gone(running)
+
+    @staticmethod
+    async def _let_end(running: Running) -> None:
+        try:
+            async with asyncio.timeout(LINGER):
+                await running.ended.wait()
+        except TimeoutError:
+            running.send_signal(signal.SIGKILL)
+            await running.ended.wait()
+
+    async def _conclude(self, turn: Turn, running: Running, result: Result) -> str:
+        """Carry out what the result means; returns how the run ended."""
+        lost = self._lost(turn, running, result)
+        if self._floor.stop.is_set() or lost:
+            self._desk.approvals.lost()
+            return lost or "the worker was stopped"
+        self._desk.approvals.over(turn.request.id, self._report)
+        held = turn.held and result.status != COMPLETED
+        turn.held = held
+        if turn.yields or turn.canceled or held:
+            return "it waits for an answer" if turn.yields else "it was ended"
+        if isinstance(turn.request, IncomingTask) and not self._floor.host.at_work(turn.request.id):
+            return "it ended"  # the agent has settled the task itself
+        await self._act_all(conclude(turn, result))
+        return f"its turn ended: {result.status}"
+
+    def lost(self) -> None:
+        """The process has ended; a turn whose adapter gave it no result has failed."""
+        if self._turn is not None:
+            self._turn.end(Result("failed", reason="the agent ended", at_end=True))
+
+    def _lost(self, turn: Turn, running: Running, result: Result) -> str:
+        """How the agent ended before the turn had a result of its own, "" if it had one."""
+        if turn.stop or turn.canceled or turn.yields or not result.at_end:
+            return ""
+        ended_early = running.adapter.resident or running.how.signal or running.in_vain
+        return running.how.detail if ended_early else ""
+
+    async def _act_all(self, said: list[Said]) -> None:
+        host = self._floor.host
+        for each in said:
+            await host.act(self, each, host.owner_of(each))
+
+    def _over(self, how: str) -> None:
+        """All that the turn means is carried out."""
+        self.how_ended = self.how_ended or how
+        self._question = ""
+        self.ended.set()
+
+    # ── what the agent says ─────────────────────────────────────────────────────────────────────────
+
+    def hear(self, running: Running, said: TurnSaid) -> None:
+        """Take what the agent says in this turn."""
+        turn = self._turn
+        if turn is None:
+            return
+        turn.last = asyncio.get_running_loop().time()
+        match said:
+            case Event():
+                self._event(turn, running, said)
+            case Asked():
+                self._floor.tasks.create_task(self._asked(turn, said))
+            case Withdrawn() if not running.over:
+                # What the end of the program implies is no word of the agent: `_conclude` judges that.
+                self._desk.approvals.withdraw(said.request)
+            case Write():
+                running.write(said.data)
+
+    def _event(self, turn: Turn, running: Running, event: Event) -> None:
+        self._report(event.kind, event.fields, event.raw)
+        match event.kind:
+            case EventKind.TOOL_CALL:
+                tool, title = event.fields.get("tool"), event.fields.get("title")
+                self._desk.status.said("working", one_line(f"{tool}: {title}", 200))
+            case EventKind.USAGE:
+                self._floor.used(event.fields)
+                if why := self._desk.budget.spent:
+                    self.stop_for(why, held=isinstance(turn.request, Incoming))
+            case EventKind.RESULT:
+                turn.end(Result.of(event.fields, at_end=running.over))
+
+    def _report(self, kind: EventKind, fields: Mapping[str, Any], raw: str = "") -> None:
+        self._desk.report(kind, fields, raw, self._turn)
+
+    async def _asked(self, turn: Turn, asked: Asked) -> None:
+        """Find the answer to what the agent asks."""
+        turn.asking += 1
+        turn.changed.set()
+        try:
+            if asked.question and isinstance(turn.request, IncomingTask):
+                await self._question_of(turn.request, asked)
+                return
+            answer = await self._desk.approvals.ask(asked, turn.request.id, self._report)
+            if answer is not None:
+                self._answer(asked.request, answer)
+        finally:
+            turn.asking -= 1
+            turn.changed.set()
+
+    async def _question_of(self, task: IncomingTask, asked: Asked) -> None:
+        """Ask what the agent asks as the task's question; the answer comes by `say`."""
+        self._question = asked.request
+        await self._act_all([AskInput(task.id, question_text(asked.title, asked.options))])
+        if self._floor.host.at_work(task.id):
+            self._question = ""
+            self._answer(asked.request, Answer(False, text="the question could not be asked"))
+            return
+        if self._floor.lane.waited_for:
+            self.wanted()
+        while self._question == asked.request and not self.ended.is_set():
+            self._answered.clear()
+            await first(self._answered, self.ended)
+
+    def _answer(self, request: str, answer: Answer) -> None:
+        if self._running is not None and not self.ended.is_set():
+            self._running.write(self._running.adapter.answer(request, answer))

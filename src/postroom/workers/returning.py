@@ -1,0 +1,89 @@
+"""What workers have done in the folders that they work on, brought back."""
+
+from __future__ import annotations
+
+from postroom.errors import PostroomError
+from postroom.observe import get_logger
+from postroom.protocol.alerts import Alert
+from postroom.protocol.modes import DIRECT
+from postroom.store.agents import Agent
+from postroom.store.workers import WorkerRecord
+from postroom.workers.parts import WorkerParts
+from postroom.workers.preparing import Preparing
+from postroom.workers.workspaces.git import Git
+from postroom.workers.workspaces.records import Held
+from postroom.workers.workspaces.service import Workspaces
+
+log = get_logger(__name__)
+
+ALERT = "workspace"
+"""Kind of the alert about work that cannot be brought back."""
+MADE = "workspace-git"
+"""Kind of the alert about a git directory that a worker made in a folder of a person."""
+
+
+class Returning:
+    """Brings back the work of an organisation's workers, in sandboxes of their own kind."""
+
+    def __init__(self, parts: WorkerParts, preparing: Preparing) -> None:
+        self._alerts = parts.alerts
+        self._preparing = preparing
+        self.spaces = Workspaces(parts.settings)
+
+    def held(self, uid: str) -> Held | None:
+        """The record of the workspace of worker `uid`, None for an empty folder of its own."""
+        return self.spaces.held(uid)
+
+    def store(self, uid: str, held: Held) -> Git:
+        """Git on the repository that has the work."""
+        return self.spaces.store(uid, held)
+
+    async def bring(self, agent: Agent, record: WorkerRecord) -> Held:
+        """Bring back what a worker has done up to now.
+
+        Raises:
+            NotFound: it works on no folder, or the folder has gone.
+            Conflict: a person is on its branch.
+            EnvironmentFault: it cannot be brought back as it is.
+        """
+        prepared = await self._preparing.again(record)
+        held = await self.spaces.bring(agent, prepared.chosen.provider)
+        await self._alerts.end("its work was brought back", kind=ALERT, who=agent.uid)
+        if held.made:
+            text = (
+                f"made or moved a git directory in {held.path}, which decides what git runs there"
+            )
+            await self._alerts.raise_alert(
+                Alert(MADE, f"{text}: {', '.join(held.made)}", agent.uid)
+            )
+        return held
+
+    async def after(self, agent: Agent, record: WorkerRecord) -> None:
+        """Bring back what a worker has done; what prevents it is an alert."""
+        if self.held(agent.uid) is None:
+            return
+        try:
+            await self.bring(agent, record)
+        except PostroomError as error:
+            log.warning("the work of %s was not brought back: %s", agent.uid, error)
+            text = f"its work cannot be brought back: {error.message}"
+            await self._alerts.raise_alert(Alert(ALERT, text, agent.uid))
+
+    async def at_end(self, agent: Agent, record: WorkerRecord) -> str:
+        """Bring back the work of a worker that is removed; why not all of it came back, "" if all did."""
+        if self.held(agent.uid) is None:
+            return ""
+        try:
+            held = await self.bring(agent, record)
+        except PostroomError as error:
+            log.warning("the work of %s was not brought back: %s", agent.uid, error)
+            return f"its work could not be brought back ({error.message})"
+        finally:
+            self.ended(agent.uid)
+        if held.mode == DIRECT or not held.left:
+            return ""
+        return f"it has what could not be brought back: {', '.join(held.left)}"
+
+    def ended(self, uid: str) -> None:
+        """Tidy the person's folder after the end of a worker that wrote it itself."""
+        self.spaces.ended(uid)

@@ -1,0 +1,250 @@
+"""A workspace begun and brought back: an order in a sandbox, a bundle, refs in the repository that gets the work."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from postroom.errors import Conflict, NotFound
+from postroom.protocol.modes import COPY, DIRECT, WORKTREE
+from postroom.sandbox.limit_monitor import LimitMonitor
+from postroom.sandbox.port import SandboxProvider
+from postroom.workers.workspaces import branches, covers
+from postroom.workers.workspaces.copying import copy
+from postroom.workers.workspaces.git import Git
+from postroom.workers.workspaces.inside import BROUGHT
+from postroom.workers.workspaces.job import Desk, Job, JobFailed, seen
+from postroom.workers.workspaces.plan import Plan
+from postroom.workers.workspaces.records import Held
+from postroom.workers.workspaces.repository import Repository, hooks_folder, look, notes
+from postroom_a2a.text import one_line
+
+HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+AS_IT_WAS = "the folder as it was when the worker began"
+MOST_NAMES = 20
+LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """Whose workspace it is.
+
+    Attributes:
+        root: its folder in the state folder.
+        provider: of its sandbox.
+    """
+
+    uid: str
+    nick: str
+    root: Path
+    provider: SandboxProvider
+    monitor: LimitMonitor
+
+    @property
+    def own_store(self) -> Path:
+        """The repository for a folder that is in none."""
+        return self.root / "changes.git"
+
+    @property
+    def mail(self) -> str:
+        """An address that no person has (RFC 2606)."""
+        return f"{self.nick}@{self.uid}.postroom.invalid"
+
+
+def store_of(root: Path, held: Held) -> Path:
+    """The repository that gets the work."""
+    return Path(held.top) if held.top else root / "changes.git"
+
+
+async def begin(worker: Worker, planned: Plan, limit: int | None) -> Held:
+    """Make a workspace as planned; on an error the caller deletes the worker's folder."""
+    repository, folder = planned.repository, planned.folder
+    held = Held(path=str(folder), mode=planned.mode)
+    workspace = worker.root / "workspace"
+    await asyncio.to_thread(workspace.mkdir, parents=True, exist_ok=True, mode=0o700)
+    said: list[str] = []
+    if repository is not None:
+        held = held.after(
+            top=str(repository.top),
+            head=repository.head,
+            base=repository.head,
+            format=repository.format,
+            shallow=repository.shallow,
+            own=planned.mode != DIRECT,
+        )
+        if planned.mode != DIRECT:
+            held = held.after(branch=await branches.free_name(repository.git, worker.nick))
+        if planned.mode == WORKTREE:
+            said = await notes(repository, folder)
+    else:
+        await Git(worker.root).run("init", "-q", "--bare", "--template=", str(worker.own_store))
+    if planned.mode == COPY:
+        said = (await asyncio.to_thread(copy, folder, workspace, limit)).notes
+    if planned.mode == DIRECT:
+        said = _said_of_direct(repository)
+    held = held.after(notes=tuple(said)).save(worker.root)
+    desk = await desk_of(worker, held)
+    base = await (_own(worker, held, desk) if held.own else _first(worker, held, desk))
+    inside = seen(desk, worker.root) if held.own else ()
+    return held.after(base=base, brought=base, objects=inside, begun=True).save(worker.root)
+
+
+def _said_of_direct(repository: Repository | None) -> list[str]:
+    found = ["it writes your folder itself, and what it writes there you may run"]
+    if repository is not None and not (repository.top / covers.GIT).is_dir():
+        found.append("git does not work for it: the folder is a linked worktree or a submodule")
+    return found
+
+
+async def _own(worker: Worker, held: Held, desk: Desk) -> str:
+    """Make the worker's repository; returns the commit to compare with."""
+    async with Job(desk, worker.monitor) as job:
+        order = {"do": "begin", "copied": held.mode == COPY, "message": AS_IT_WAS}
+        answer = await job.run(_order(worker, held) | order)
+        base = _hash(answer, "base", held.format)
+        await _take(worker, held, job, base, branches.base_ref(worker.uid))
+    return base
+
+
+async def _first(worker: Worker, held: Held, desk: Desk) -> str:
+    """Note the state of a folder without a repository of the worker's own."""
+    async with Job(desk, worker.monitor) as job:
+        answer = await job.run(_order(worker, held) | {"do": "bring", "message": AS_IT_WAS})
+        base = _hash(answer, "top", held.format)
+        await _take(worker, held, job, base, branches.base_ref(worker.uid))
+    return base
+
+
+async def relink(worker: Worker, held: Held, desk: Desk) -> None:
+    """Tell the worker's repository where the objects are, if its next sandbox has them elsewhere."""
+    where = seen(desk, worker.root)
+    if where != held.objects:
+        async with Job(desk, worker.monitor) as job:
+            await job.run(_order(worker, held) | {"do": "relink"})
+        held.after(objects=where).save(worker.root)
+
+
+async def bring(worker: Worker, held: Held) -> Held:
+    """Bring back what is new, and give the worker's branch its value.
+
+    Raises:
+        Conflict: a person is on its branch; the work is in the repository, under the worker's ref.
+    """
+    desk = await desk_of(worker, held)
+    async with Job(desk, worker.monitor) as job:
+        message = f"uncommitted work of @{worker.nick}"
+        answer = await job.run(_order(worker, held) | {"do": "bring", "message": message})
+        top = _hash(answer, "top", held.format)
+        await _take(worker, held, job, top, branches.work_ref(worker.uid))
+    made = await asyncio.to_thread(_made, held)
+    left = (*made, *_texts(answer, "left"), *_texts(answer, "notes"))[:MOST_NAMES]
+    held = held.after(brought=top, left=left, made=made[:MOST_NAMES]).save(worker.root)
+    if not held.branch or top == held.base:
+        return held
+    git = Git(store_of(worker.root, held))
+    name, value = await branches.place(git, held.branch, top, held.placed, worker.nick)
+    return held.after(branch=name, placed=value).save(worker.root)
+
+
+def _made(held: Held) -> tuple[str, ...]:
+    """The git directories that a worker has made in a person's folder, as they can be shown."""
+    if held.mode != DIRECT:
+        return ()
+    names = covers.found(top := Path(held.path))
+    marked = zip(names, covers.marks(top, names), strict=True)
+    return tuple(one_line(name, LONGEST_NAME) for name, mark in marked if mark not in held.covered)
+
+
+def _texts(answer: Mapping[str, Any], key: str) -> list[str]:
+    found = answer.get(key)
+    if not isinstance(found, list):
+        return []
+    return [one_line(text, LONGEST_NAME) for text in found if isinstance(text, str)]
+
+
+async def _take(worker: Worker, held: Held, job: Job, commit: str, ref: str) -> None:
+    """Fetch a commit from the bundle of `job`, or find it where it is already, and name it by `ref`."""
+    git = Git(store_of(worker.root, held))
+    if not commit:
+        return
+    if await asyncio.to_thread(job.fetched):
+        words = ("--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-gc")
+        await git.run(
+            *("fetch", "-q", *words, "--no-show-forced-updates", str(job.bundle)),
+            f"+{BROUGHT}:{ref}",
+            stranger=True,
+        )
+        if await git.value(ref) != commit:
+            await git.drop(ref)
+            raise JobFailed("what came back is another commit than the worker is at")
+    elif await git.line("cat-file", "-t", commit) == "commit":
+        await git.set(ref, commit)
+    else:
+        raise JobFailed("what the worker is at did not come back")
+
+
+def _order(worker: Worker, held: Held) -> dict[str, Any]:
+    return {
+        "own": held.own,
+        "branch": held.branch,
+        "head": held.head,
+        "base": held.base,
+        "known": [name for name in dict.fromkeys((held.head, held.base, held.brought)) if name],
+        "format": held.format,
+        "shallow": list(held.shallow),
+        "name": worker.nick,
+        "mail": worker.mail,
+    }
+
+
+def _hash(answer: Mapping[str, Any], key: str, kind: str) -> str:
+    found = answer.get(key)
+    if found == "" and isinstance(found, str):
+        return ""
+    if not isinstance(found, str) or not HASH.fullmatch(found):
+        raise JobFailed("git in the sandbox gave no commit")
+    if (len(found) == 64) != (kind == "sha256"):
+        raise JobFailed("git in the sandbox gave a commit of another repository")
+    return found
+
+
+async def desk_of(worker: Worker, held: Held) -> Desk:
+    """Where orders about the workspace are done.
+
+    Raises:
+        NotFound: the person's folder, or its repository, has gone.
+    """
+    folder = worker.root / "git"
+    own = worker.root / "workspace"
+    if not held.top and held.mode == COPY:
+        return Desk(worker.provider, own, _objects(worker.own_store), (), folder)
+    place = Path(held.top or held.path)
+    if not place.is_dir():
+        raise gone(worker.nick, place)
+    repository = await look(place) if held.top else None
+    if held.top and (repository is None or repository.top != place):
+        raise gone(worker.nick, place)
+    if repository is not None and repository.format != held.format:
+        raise Conflict(f"{place} is another repository than @{worker.nick} began with")
+    objects = repository.objects if repository else _objects(worker.own_store)
+    if held.mode != DIRECT:
+        return Desk(worker.provider, own, objects, (), folder)
+    hooks = await hooks_folder(repository.git) if repository else ""
+    kept = await asyncio.to_thread(covers.covered, place, hooks)
+    return Desk(worker.provider, place, objects, kept, folder)
+
+
+def gone(nick: str, place: Path) -> NotFound:
+    """The error for a folder that is not there any more."""
+    return NotFound(
+        f"the folder {place} that @{nick} works on is gone, or no repository any more",
+        remedy=f"put it back; or postroom remove {nick}",
+    )
+
+
+def _objects(store: Path) -> tuple[Path, ...]:
+    return (store / "objects",)

@@ -1,0 +1,273 @@
+"""Git on a folder that a worker may write: `inside.py ORDER ANSWER`, run in a sandbox that has no way out.
+
+ORDER is a JSON file, ANSWER the JSON file to write. `do` of an order is one of:
+
+    begin   make a repository in the workspace, on its branch, at `head`
+    relink  write anew where the objects are that it borrows
+    bring   put the commits of the workspace, and what is not committed as one more, into a bundle
+
+The worker's own git configuration is read by nothing but `rev-parse`: all else happens in a repository that this
+script makes, which finds the worker's objects and files from there. So hooks, filters, monitors and aliases of the
+worker are not even known. If one ran, it would do so in a sandbox that can do less than the worker's.
+
+The script runs by its file name and imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+BROUGHT = "refs/heads/brought"
+"""The one ref of a bundle."""
+LARGEST_INDEX = 256 * 1024 * 1024
+MAX_NOTED = 20
+"""Folders that an answer names at most."""
+GITLINK = "160000"
+QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0")
+BOUNDED = ("-c", "core.bigFileThreshold=32m", "-c", "pack.threads=1", "-c", "pack.windowMemory=64m")
+# Nobody's own settings: neither the machine's nor those that the worker may have written to a home folder.
+ENVIRONMENT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.directory",
+    "GIT_CONFIG_VALUE_0": "*",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ADVICE": "0",
+    "LC_ALL": "C",
+}
+
+
+class Broken(Exception):
+    """The order cannot be done; the text is for people."""
+
+
+def git(*words: str, env: dict[str, str] | None = None, stdin: str | None = None) -> str:
+    """Run git and return what it prints; raises Broken."""
+    done = subprocess.run(
+        ["git", *QUIET, *BOUNDED, *words],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        env=os.environ | ENVIRONMENT | (env or {}),
+        check=False,
+    )
+    if done.returncode != 0:
+        raise Broken(f"git {words[0]}: {done.stderr.strip()[-1000:] or done.returncode}")
+    return done.stdout.strip("\n")
+
+
+def who(order: dict[str, Any]) -> dict[str, str]:
+    """The author of commits that are made for the worker."""
+    name, mail = order["name"], order["mail"]
+    return {
+        "GIT_AUTHOR_NAME": name,
+        "GIT_AUTHOR_EMAIL": mail,
+        "GIT_COMMITTER_NAME": name,
+        "GIT_COMMITTER_EMAIL": mail,
+    }
+
+
+def begin(order: dict[str, Any]) -> dict[str, Any]:
+    """Make the worker's repository; of a copy, the state of the files becomes its first commit."""
+    workspace = Path(order["workspace"])
+    own = workspace / ".git"
+    git("init", "-q", "--template=", f"--object-format={order['format']}", str(workspace))
+    place = {"GIT_DIR": str(own), "GIT_WORK_TREE": str(workspace)}
+    relink(order)
+    (own / "info").mkdir(exist_ok=True)
+    if order["shallow"]:
+        (own / "shallow").write_text("".join(f"{commit}\n" for commit in order["shallow"]))
+    for name, value in (("user.name", order["name"]), ("user.email", order["mail"])):
+        git("config", name, value, env=place)
+    git("symbolic-ref", "HEAD", f"refs/heads/{order['branch']}", env=place)
+    head = order["head"]
+    if head:
+        git("update-ref", "HEAD", head, env=place)
+        git("read-tree", *(() if order["copied"] else ("-u", "--reset")), head, env=place)
+    if not order["copied"]:
+        return {"base": head}
+    base, _ = _committed(order, place, head, order["message"])
+    if base != head:
+        git("update-ref", "HEAD", base, env=place)
+        _bundle(order, place, base)
+    return {"base": base, "top": base}
+
+
+def relink(order: dict[str, Any]) -> dict[str, Any]:
+    """Write where the borrowed objects are."""
+    info = Path(order["workspace"], ".git", "objects", "info")
+    info.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{folder}\n" for folder in order["objects"])
+    (info / "alternates").write_text(text, encoding="utf-8", errors="surrogateescape")
+    return {}
+
+
+def bring(order: dict[str, Any]) -> dict[str, Any]:
+    """Put what the worker did into a bundle; it has none if there is nothing that the other side lacks."""
+    workspace, notes = Path(order["workspace"]), []
+    own = workspace / ".git"
+    has_own = order["own"] and _is_folder(own) and _is_folder(own / "objects")
+    if order["own"] and not has_own:
+        notes.append("its .git is gone: what it had committed since is lost, its files are here")
+    if has_own and _has_special(own):
+        has_own = False
+        notes.append("its .git has pipes or devices in it: its files are here, its commits are not")
+    place = _fresh(order, own if has_own else None)
+    tip = _tip(own, order, notes) if has_own else order["base"]
+    if not (_is_folder(own) and _take_index(own, place)):
+        git("read-tree", *([tip] if tip else ["--empty"]), env=place)
+    top, left = _committed(order, place, tip, order["message"])
+    if top not in order["known"] and top:
+        _bundle(order, place, top)
+    return {"tip": tip, "top": top, "left": left, "notes": notes}
+
+
+def _fresh(order: dict[str, Any], own: Path | None) -> dict[str, str]:
+    """A repository of this script that sees the worker's objects; returns the environment for it."""
+    repository = Path(order["out"], "repository.git")
+    git(
+        "init", "-q", "--bare", "--template=", f"--object-format={order['format']}", str(repository)
+    )
+    objects = [*([str(own / "objects")] if own else []), *order["objects"]]
+    (repository / "objects" / "info" / "alternates").write_text(
+        "".join(f"{folder}\n" for folder in objects), encoding="utf-8", errors="surrogateescape"
+    )
+    if order["shallow"]:
+        (repository / "shallow").write_text("".join(f"{name}\n" for name in order["shallow"]))
+    git("config", "core.bare", "false", env={"GIT_DIR": str(repository)})
+    return {"GIT_DIR": str(repository), "GIT_WORK_TREE": order["workspace"]}
+
+
+def _tip(own: Path, order: dict[str, Any], notes: list[str]) -> str:
+    """The commit that the worker is at, else that of its branch, else the one that it began with."""
+    for name in ("HEAD", f"refs/heads/{order['branch']}"):
+        try:
+            return git(f"--git-dir={own}", "rev-parse", "--verify", "-q", f"{name}^{{commit}}")
+        except Broken:
+            continue
+    if order["base"]:
+        notes.append("its repository cannot be read: its files are here, its commits are not")
+    return order["base"]
+
+
+def _take_index(own: Path, place: dict[str, str]) -> bool:
+    """Copy the worker's index, which spares reading every file again; data only, and checked when it is used."""
+    try:
+        found = (own / "index").lstat()
+        if stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST_INDEX:
+            shutil.copyfile(own / "index", Path(place["GIT_DIR"], "index"), follow_symlinks=False)
+            return True
+    except OSError:
+        return False  # every file is read then
+    return False
+
+
+def _committed(
+    order: dict[str, Any], place: dict[str, str], parent: str, message: str
+) -> tuple[str, list[str]]:
+    """A commit of the files as they are on top of `parent`, or `parent` if nothing differs; and what it lacks."""
+    try:
+        tree = _written(place)
+    except Broken:
+        # An index that git does not take, such as one in parts: from the parent's files instead.
+        Path(place["GIT_DIR"], "index").unlink(missing_ok=True)
+        git("read-tree", *([parent] if parent else ["--empty"]), env=place)
+        tree = _written(place)
+    before = git("rev-parse", f"{parent}^{{tree}}", env=place) if parent else _empty(place)
+    left = _left_out(place, before, tree)
+    if tree == before:
+        return parent, left
+    parents = ("-p", parent) if parent else ()
+    words = ("commit-tree", tree, *parents, "-m", message)
+    return git(*words, env=place | who(order)), left
+
+
+def _written(place: dict[str, str]) -> str:
+    """The tree of the files as they are, but for those that are ignored."""
+    try:
+        git("-c", "advice.addEmbeddedRepo=false", "add", "-A", "--ignore-errors", ".", env=place)
+    except Broken:
+        if not Path(place["GIT_DIR"], "index").exists():
+            raise
+    return git("write-tree", env=place)
+
+
+def _empty(place: dict[str, str]) -> str:
+    return git("hash-object", "-w", "-t", "tree", "--stdin", env=place, stdin="")
+
+
+def _left_out(place: dict[str, str], before: str, tree: str) -> list[str]:
+    """What is not in the commit: repositories inside, and files that could not be read."""
+    changed = git("diff-tree", "-r", "-z", "--raw", "--no-renames", before, tree, env=place)
+    fields = changed.split("\0")
+    links = [
+        path
+        for entry, path in zip(fields[::2], fields[1::2], strict=False)
+        if entry.split(" ")[1:2] == [GITLINK] and entry.split(" ")[0] != f":{GITLINK}"
+    ]
+    others = git("ls-files", "-z", "--others", "--exclude-standard", env=place).split("\0")
+    return [name for name in (*links, *others) if name][:MAX_NOTED]
+
+
+def _bundle(order: dict[str, Any], place: dict[str, str], top: str) -> None:
+    git("update-ref", BROUGHT, top, env=place)
+    known = [name for name in order["known"] if _has(name, place)]
+    excluded = "".join(f"^{name}\n" for name in known)
+    target = str(Path(order["out"], "bundle"))
+    git("bundle", "create", "-q", target, BROUGHT, "--stdin", env=place, stdin=excluded)
+    git("update-ref", "-d", BROUGHT, env=place)
+
+
+def _has(name: str, place: dict[str, str]) -> bool:
+    try:
+        git("cat-file", "-e", f"{name}^{{commit}}", env=place)
+    except Broken:
+        return False
+    return True
+
+
+def _has_special(own: Path) -> bool:
+    """Whether there is anything that is no file, folder or link to one: git would wait for a pipe for ever."""
+    for place, folders, files in os.walk(own):
+        for name in (*folders, *files):
+            path = os.path.join(place, name)  # noqa: PTH118 (there may be very many)
+            try:
+                mode = os.stat(path).st_mode  # noqa: PTH116
+            except OSError:
+                continue
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                return True
+    return False
+
+
+def _is_folder(path: Path) -> bool:
+    return stat.S_ISDIR(path.lstat().st_mode) if os.path.lexists(path) else False
+
+
+ORDERS = {"begin": begin, "relink": relink, "bring": bring}
+
+
+def main(words: list[str]) -> None:
+    """Read the order, do it, write the answer."""
+    order = json.loads(Path(words[0]).read_text(encoding="utf-8"))
+    try:
+        answer = ORDERS[order["do"]](order)
+    except (Broken, OSError) as error:
+        answer = {"error": str(error)}
+    Path(words[1]).write_text(json.dumps(answer), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,161 @@
+"""What a person asks for about a workspace, checked before anything is made."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from postroom.errors import Conflict, InvalidInput
+from postroom.protocol.modes import COPY, DIRECT, WORKTREE
+from postroom.sandbox.policy import WHOLE_FOLDERS, home
+from postroom.sandbox.port import FarProvider, SandboxProvider
+from postroom.sandbox.template_check import search_path
+from postroom.workers.workspaces.git import Git
+from postroom.workers.workspaces.records import FILE
+from postroom.workers.workspaces.repository import Repository, filtered, look
+
+BRANCHES = "postroom/"
+"""Before the nick in the name of a worker's branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A workspace that can be made.
+
+    Attributes:
+        folder: what to work on.
+        repository: that gets the worker's branch, None for none.
+    """
+
+    folder: Path
+    mode: str
+    repository: Repository | None
+
+
+async def plan(
+    path: str, mode: str, provider: SandboxProvider, *, state: Path, workers: Path
+) -> Plan:
+    """Check what a person asks for, and decide on the mode.
+
+    Args:
+        path: the folder.
+        mode: how to work on it, "" for the usual.
+        state: the state folder of the post room, which no worker may see.
+        workers: the folder of the workers' folders.
+
+    Raises:
+        InvalidInput: it cannot be worked on so; the remedy says how else.
+        Conflict: another worker works in that folder itself.
+    """
+    folder = Path(path)
+    if not folder.is_absolute():
+        raise InvalidInput(f"the workspace {path!r} is not an absolute path")
+    if not folder.is_dir():
+        raise InvalidInput(f"the workspace {folder} is not a folder of this machine")
+    folder = folder.resolve()
+    if isinstance(provider, FarProvider):
+        raise InvalidInput(
+            f"a folder of this machine cannot be worked on in a sandbox of {provider.name!r}, on another machine",
+            remedy="choose a sandbox of this machine: --sandbox auto",
+        )
+    if folder.is_relative_to(state.resolve()):
+        raise InvalidInput(f"{folder} is Postroom's own folder")
+    _check_program()
+    repository = await look(folder)
+    chosen = mode or (WORKTREE if repository else COPY)
+    if chosen == WORKTREE:
+        return Plan(folder, chosen, await _worktree(folder, repository))
+    _refuse_whole(folder, state)
+    if chosen == COPY:
+        return Plan(folder, chosen, await _copy(folder, repository))
+    await asyncio.to_thread(_direct, folder, repository, provider, workers)
+    return Plan(folder, chosen, repository)
+
+
+def _check_program() -> None:
+    import sys
+
+    if not any(Path(place, "git").exists() for place in search_path(sys.executable).split(":")):
+        raise InvalidInput(
+            "no git can be shown to a sandbox: it looks in /usr/local/bin and /usr/bin",
+            remedy="install git with the system's packages",
+        )
+
+
+async def _worktree(folder: Path, repository: Repository | None) -> Repository:
+    if repository is None:
+        raise InvalidInput(f"{folder} is in no git repository", remedy="work on a copy: --as copy")
+    await check_branches(repository.git)
+    return repository
+
+
+async def check_branches(git: Git) -> None:
+    """Refuse a repository with a branch in whose place the workers' branches would be."""
+    name = BRANCHES.rstrip("/")
+    if await git.value(f"refs/heads/{name}"):
+        raise InvalidInput(
+            f"the repository has a branch called {name}, so it can have none called {BRANCHES}NICK",
+            remedy=f"git branch -m {name} another-name",
+        )
+
+
+async def _copy(folder: Path, repository: Repository | None) -> Repository | None:
+    if repository is None or folder != repository.top.resolve():
+        return None  # a folder of a repository is no repository itself
+    await check_branches(repository.git)
+    sparse = await repository.git.line("config", "--bool", "core.sparseCheckout") == "true"
+    if sparse or (repository.head and await filtered(repository.git, repository.head)):
+        why = "is a sparse checkout" if sparse else "has files that git filters (LFS)"
+        raise InvalidInput(
+            f"{folder} {why}: a branch of a copy would change them",
+            remedy="commit, and work on a branch: --as worktree",
+        )
+    return repository
+
+
+def _direct(
+    folder: Path, repository: Repository | None, provider: SandboxProvider, workers: Path
+) -> None:
+    if not provider.covers:
+        raise InvalidInput(
+            f"the sandbox {provider.name!r} cannot keep {folder}/.git from being written",
+            remedy="work on a branch (--as worktree), or in a sandbox that is enforced",
+        )
+    if repository is not None and folder != repository.top.resolve():
+        raise InvalidInput(
+            f"{folder} is a folder of the repository {repository.top}",
+            remedy=f"--workspace {repository.top}",
+        )
+    for other in direct_folders(workers):
+        if folder.is_relative_to(other) or other.is_relative_to(folder):
+            raise Conflict(
+                f"another worker works in {other} itself",
+                remedy="remove it first, or work on a branch: --as worktree",
+            )
+
+
+def direct_folders(workers: Path) -> Iterator[Path]:
+    """The folders that workers work in themselves; a worker that is removed has no record of its workspace."""
+    for record in workers.glob(f"*/{FILE}"):
+        try:
+            said = json.loads(record.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            continue  # it was removed just now
+        if said["mode"] == DIRECT:
+            yield Path(said["path"])
+
+
+def _refuse_whole(folder: Path, state: Path) -> None:
+    users = home()
+    if (
+        folder in WHOLE_FOLDERS
+        or (users is not None and users.resolve().is_relative_to(folder))
+        or state.resolve().is_relative_to(folder)
+    ):
+        raise InvalidInput(
+            f"{folder} is a system or home folder, or holds Postroom's own",
+            remedy="name a folder in it",
+        )

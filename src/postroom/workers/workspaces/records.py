@@ -1,0 +1,85 @@
+"""What is kept of a worker's workspace, in a file that the worker cannot write."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from postroom.errors import StateUnwritable
+from postroom.identity.privatefile import replace as write_file
+
+FILE = "workspace.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A workspace that was begun.
+
+    Attributes:
+        path: the folder as the person named it.
+        mode: how it is worked on (`protocol.modes`).
+        top: the person's repository, "" if the folder is in none.
+        branch: of the worker, in its repository and in the person's; "" for none.
+        head: the person's commit that it began from, "" for none.
+        base: the commit that its work is compared with.
+        brought: the newest commit of its work that has been brought back.
+        placed: the value that its branch in the person's repository was given last, "" for none.
+        format: of the names of objects.
+        shallow: commits whose parents the repository has not got.
+        own: whether the workspace has a repository of the worker's own.
+        objects: the places, inside, of the objects that it borrows.
+        covered: marks of what the worker could not write at its last start, in a folder that it writes itself.
+        begun: whether it was made to its end.
+        notes: what the worker has not got, for people.
+        left: what was not brought back, by its name in the workspace.
+        made: git directories that it has made in a folder that it writes itself; they are in `left`, too.
+    """
+
+    path: str
+    mode: str
+    top: str = ""
+    branch: str = ""
+    head: str = ""
+    base: str = ""
+    brought: str = ""
+    placed: str = ""
+    format: str = "sha1"
+    shallow: tuple[str, ...] = ()
+    own: bool = False
+    objects: tuple[str, ...] = ()
+    covered: tuple[str, ...] = ()
+    begun: bool = False
+    notes: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        """The record in a worker's folder, None if there is none."""
+        try:
+            found: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        return cls(**{name: _frozen(value) for name, value in found.items()})
+
+    def save(self, folder: Path) -> Self:
+        """Write it to a worker's folder.
+
+        Raises:
+            StateUnwritable: the disk is full.
+        """
+        try:
+            write_file(folder / FILE, json.dumps(asdict(self)).encode())
+        except OSError as error:
+            raise StateUnwritable(f"cannot write {folder / FILE}: {error.strerror}") from error
+        return self
+
+    def after(self, **changes: Any) -> Self:
+        """The record with these fields changed."""
+        return replace(self, **changes)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,186 @@
+"""The workspaces of the workers of an organisation: begun, shown to the sandbox, and brought back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from postroom.errors import InvalidInput, NotFound, PostroomError
+from postroom.observe import get_logger
+from postroom.protocol.modes import DIRECT
+from postroom.sandbox.limit_monitor import LimitMonitor
+from postroom.sandbox.port import Mount, SandboxProvider
+from postroom.settings import Settings
+from postroom.workers.leftovers import delete
+from postroom.workers.workspaces import branches, covers
+from postroom.workers.workspaces.bringing import Worker, begin, bring, desk_of, relink, store_of
+from postroom.workers.workspaces.git import Git
+from postroom.workers.workspaces.job import EMPTY, Desk, borrowed
+from postroom.workers.workspaces.plan import Plan, plan
+from postroom.workers.workspaces.records import FILE, Held
+
+log = get_logger(__name__)
+
+
+class Owner(Protocol):
+    """The agent whose workspace it is."""
+
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+        ...
+
+    @property
+    def nick(self) -> str:
+        """Its nick."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What a worker's sandbox shows of its workspace.
+
+    Attributes:
+        workspace: the host's folder.
+        mounts: of what it borrows.
+        covered: see `SandboxSpec.covered`.
+    """
+
+    workspace: Path
+    mounts: tuple[Mount, ...] = ()
+    covered: tuple[str, ...] = ()
+
+
+class Workspaces:
+    """The workspaces of an organisation; one order at a time about each."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._monitor = LimitMonitor()
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._known: dict[str, Held | None] = {}
+
+    def _root(self, uid: str) -> Path:
+        return self._settings.workers / uid
+
+    def held(self, uid: str) -> Held | None:
+        """The record of a worker's workspace, None if it works on no folder."""
+        if uid not in self._known:
+            self._known[uid] = Held.load(self._root(uid))
+        return self._known[uid]
+
+    @asynccontextmanager
+    async def _alone(self, uid: str) -> AsyncGenerator[None]:
+        """One order at a time; each may change the record."""
+        async with self._locks.setdefault(uid, asyncio.Lock()):
+            try:
+                yield
+            finally:
+                self._known.pop(uid, None)
+
+    async def plan(self, path: str, mode: str, provider: SandboxProvider) -> Plan | None:
+        """Check what a person asks for (`plan.plan`); None for an empty folder."""
+        if not path:
+            if mode:
+                raise InvalidInput("a mode needs a workspace", remedy="--workspace DIR")
+            return None
+        settings = self._settings
+        return await plan(path, mode, provider, state=settings.state, workers=settings.workers)
+
+    async def ready(
+        self, owner: Owner, path: str, mode: str, provider: SandboxProvider, limit: int | None
+    ) -> Placed:
+        """The workspace for a start; made if it is not there yet.
+
+        Args:
+            path: the folder that the worker was spawned for, "" for none.
+            mode: how to work on it.
+            limit: bytes of disk that the worker may use, None for any number.
+
+        Raises:
+            NotFound: the person's folder has gone.
+            JobFailed, GitFailed, InvalidInput: it cannot be made.
+        """
+        root = self._root(owner.uid)
+        if not path:
+            return Placed(root / "workspace")
+        worker = self._worker(owner, provider)
+        held = self.held(owner.uid)
+        if held is None or not held.begun:
+            settings = self._settings
+            planned = await plan(
+                path, mode, provider, state=settings.state, workers=settings.workers
+            )
+            async with self._alone(owner.uid):
+                await asyncio.to_thread(_clear, root)  # of a start that was killed
+                await begin(worker, planned, limit)
+        async with self._alone(owner.uid):
+            return await self._placed(worker, Held.load(worker.root) or Held(path, mode))
+
+    async def _placed(self, worker: Worker, held: Held) -> Placed:
+        root = worker.root
+        desk = await desk_of(worker, held)
+        if not held.own:
+            await asyncio.to_thread(_note_covered, held, desk, root)
+            return Placed(desk.workspace, (), desk.covered)
+        await relink(worker, held, desk)
+        (root / EMPTY).touch()
+        return Placed(desk.workspace, borrowed(desk.objects, root / EMPTY, desk.workspace))
+
+    async def bring(self, owner: Owner, provider: SandboxProvider) -> Held:
+        """Bring back what the worker has done up to now; its branch in the person's repository has it then.
+
+        Raises:
+            NotFound: the person's folder has gone, or the worker works on none.
+            Conflict: a person is on its branch.
+            JobFailed, GitFailed: it cannot be brought back as it is.
+        """
+        async with self._alone(owner.uid):
+            held = self.held(owner.uid)
+            if held is None or not held.begun:
+                raise NotFound(
+                    f"@{owner.nick} works on no folder of yours",
+                    remedy="spawn it with one: postroom spawn TEMPLATE --workspace DIR",
+                )
+            return await bring(self._worker(owner, provider), held)
+
+    def _worker(self, owner: Owner, provider: SandboxProvider) -> Worker:
+        return Worker(owner.uid, owner.nick, self._root(owner.uid), provider, self._monitor)
+
+    def store(self, uid: str, held: Held) -> Git:
+        """Git on the repository that gets the work."""
+        return Git(store_of(self._root(uid), held))
+
+    def ended(self, uid: str) -> None:
+        """Tidy the person's folder after the end of a worker that wrote it itself."""
+        held = self.held(uid)
+        if held is not None and held.mode == DIRECT:
+            covers.uncover(Path(held.path))
+
+    async def forget(self, uid: str) -> None:
+        """Delete the refs and the record of a removed worker; its branch and its folder stay."""
+        held = self.held(uid)
+        if held is None:
+            return
+        self.ended(uid)
+        async with self._alone(uid):
+            try:
+                if held.top:
+                    await branches.forget(Path(held.top), uid)
+            except PostroomError as error:
+                log.warning("the refs of %s stay in %s: %s", uid, held.top, error)
+            (self._root(uid) / FILE).unlink(missing_ok=True)
+        self._locks.pop(uid, None)
+
+
+def _note_covered(held: Held, desk: Desk, root: Path) -> None:
+    held.after(covered=covers.marks(desk.workspace, desk.covered)).save(root)
+
+
+def _clear(root: Path) -> None:
+    for name in ("workspace", "changes.git", "git"):
+        delete(root / name)

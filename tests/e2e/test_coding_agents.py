@@ -1,0 +1,142 @@
+"""A coding agent behind the wall of a real post room: seen, asked for, answered, and in one session over crashes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import PostRoom, gone, until
+from tests.e2e.processes import Process, below, sidecar_of
+
+CODER = Path(__file__).resolve().parents[1] / "fakes" / "coder.py"
+
+TEMPLATE = """
+[worker]
+name = "{name}"
+[workstation]
+command = ["python3", "/opt/agent/coder.py"]
+adapter = "claude"
+files = ["coder.py"]
+instructions = false
+[sidecar]
+"""
+
+
+def coder(room: PostRoom, name: str, rules: str = "") -> None:
+    """A worker with the scripted agent."""
+    text = TEMPLATE.format(name=name) + rules
+    room.run("spawn", room.template(text, name, coder=CODER.read_text()))
+
+
+def delegate(room: PostRoom, name: str, text: str) -> str:
+    """A task for the worker; its id."""
+    return room.json("delegate", f"@{name}", text)["id"]
+
+
+def ended(room: PostRoom, task: str, state: str = "completed") -> dict[str, Any]:
+    """The task once it is in that state."""
+    until(lambda: room.json("task", "show", task)["state"] == state)
+    return room.json("task", "show", task)
+
+
+def events(room: PostRoom, name: str) -> list[dict[str, Any]]:
+    """All events of the worker."""
+    with room.client() as client:
+        return client._get(f"/v1/workers/@{name}/sdk-events?limit=500")["events"]
+
+
+def pending(room: PostRoom) -> dict[str, Any]:
+    """The one approval that waits, once there is one."""
+    with room.client() as client:
+        (found,) = until(lambda: client._get("/v1/approvals")["approvals"])
+    return found
+
+
+def decide(room: PostRoom, asked: dict[str, Any], decision: str) -> None:
+    """Answer an approval."""
+    body = {"type": "control_response", "id": asked["id"], "decision": decision, "channel": "api"}
+    with room.client() as client:
+        client._post(f"/v1/workers/{asked['worker']['uid']}/control", body)
+
+
+def agent_of(room: PostRoom, name: str) -> Process:
+    """The process of the scripted agent."""
+    found = [p for p in below(room.worker(name)["pid"]) if "coder.py" in p.command]
+    return found[-1]
+
+
+def in_order(found: list[dict[str, Any]]) -> list[str]:
+    """Kinds of a worker's events but for texts, once each where the sidecar has told them twice."""
+    return [event["type"] for event in found if event["type"] not in {"text", "wall"}]
+
+
+@pytest.mark.requirement("coding-approval-asked-once")
+def test_people_see_and_answer_what_a_coding_agent_behind_the_wall_asks(shared: PostRoom):
+    coder(shared, "asker")
+    task = delegate(shared, "asker", "RUN:[printf asked]")
+    asked = pending(shared)
+    assert (asked["tool"], asked["task"]) == ("Bash", task)
+    decide(shared, asked, "allowed")
+
+    assert ended(shared, task)["artifacts"][0]["text"] == "ran: asked"
+    kinds = ["started", "tool_call", "control_request", "control_response"]
+    kinds += ["tool_result", "usage", "result"]
+    until(lambda: in_order(events(shared, "asker")) == kinds)
+
+
+@pytest.mark.requirement("coding-session-survives-sigkill")
+def test_the_same_session_goes_on_after_sigkill_of_the_agent_and_of_the_sidecar_in_mid_turn(
+    shared: PostRoom,
+):
+    coder(shared, "phoenix", "autonomous = true")
+    task = delegate(shared, "phoenix", "RUN:[touch begun] WAIT:[go] RECALL")
+    workspace = Path(shared.state / "workers" / shared.worker("phoenix")["uid"] / "workspace")
+    until((workspace / "begun").exists)
+    (workspace / "begun").unlink()
+    agent_of(shared, "phoenix").kill()
+    until((workspace / "begun").exists)
+    (workspace / "begun").unlink()
+    sidecar = sidecar_of(shared.worker("phoenix")["pid"])
+    assert sidecar is not None
+    sidecar.kill()
+    until(lambda: shared.worker("phoenix")["state"] != "working")
+    shared.run("restart", "@phoenix")
+    until((workspace / "begun").exists)
+    (workspace / "go").touch()
+
+    done = ended(shared, task)
+    assert done["artifacts"][0]["text"].endswith("has 3 prompts")
+    sessions = {e["session"] for e in events(shared, "phoenix") if e["type"] == "started"}
+    assert len(sessions) == 1
+
+
+@pytest.mark.requirement("coding-events-outlast-the-plane")
+def test_no_event_is_lost_or_doubled_by_a_sigkill_of_the_post_room_in_mid_turn(room: PostRoom):
+    room.up()
+    coder(room, "writer", "autonomous = true")
+    task = delegate(room, "writer", "EVENTS:[500] WAIT:[go] EVENTS:[500]")
+    uid = room.worker("writer")["uid"]
+    until(lambda: any(e["type"] == "text" for e in events(room, "writer")))
+    os.kill(room.server["pid"], signal.SIGKILL)
+    until(lambda: gone(room.server["pid"]))
+    (room.state / "workers" / uid / "workspace" / "go").touch()
+    room.up()
+    ended(room, task)
+
+    def texts() -> list[str]:
+        with room.client() as client:
+            pages, after = [], 0
+            while after is not None:
+                page = client._get(f"/v1/workers/{uid}/sdk-events?limit=500&after_id={after}")
+                pages += page["events"]
+                after = page["next"]
+        return [e["text"] for e in pages if e["type"] == "text" and e["text"].startswith("event")]
+
+    wanted = [f"event {n}" for n in range(500)] * 2
+    until(lambda: texts()[-1000:] == wanted)
+    before = texts()[:-1000]
+    assert before == [f"event {n}" for n in range(len(before))]

@@ -1,0 +1,143 @@
+"""What the fake model does: read from the last text of the user. Pure.
+
+    RUN:[command]          a call of the agent's shell tool
+    EDIT:[file]=[text]     a call of its tool that writes a file (the path as the agent wants it: absolute for some)
+    ASK:[question|a|b]     a call of its tool that asks the user, where it has one; else the question as text
+    THINK:[text]           thoughts before the next step
+    SAY:[text]             a text; the turn ends with the last one
+    SLOW                   the next step waits until the test lets it go (`FakeModel.go`)
+    FAIL  FAIL:[401]       HTTP 500, or that status, each time
+
+Several are done in their order: each waits for the result of the tool call before it. A text without one of them is
+answered `Hello from the fake model.`, and a turn of steps ends with `All done. <result of its last call>`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+HELLO = "Hello from the fake model."
+_WORD = re.compile(
+    r"EDIT:\[(?P<file>[^\]]*)\]=\[(?P<text>[^\]]*)\]"
+    r"|(?P<word>RUN|ASK|THINK|SAY|FAIL):\[(?P<of>[^\]]*)\]"
+    r"|\b(?P<bare>FAIL|SLOW)\b",
+)
+_KEPT = 2000
+"""Characters of a tool's result in the last text."""
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """What a request has of it, whatever the dialect.
+
+    Attributes:
+        user: the last text of the user.
+        results: texts of the results of tool calls since then.
+        tools: names of the tools that the model may call.
+    """
+
+    user: str
+    results: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Say:
+    """A text; nothing follows."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """A call of the shell tool."""
+
+    command: str
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A call of the tool that writes a file."""
+
+    file: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A call of the tool that asks the user."""
+
+    question: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fail:
+    """The service fails with an HTTP status."""
+
+    status: int
+
+
+Deed = Say | Run | Edit | Ask | Fail
+
+
+@dataclass(frozen=True)
+class Step:
+    """One answer of the model.
+
+    Attributes:
+        thought: said before it, "" for nothing.
+        slow: it waits until the test lets it go.
+    """
+
+    deed: Deed
+    thought: str = ""
+    slow: bool = False
+
+
+def next_step(conversation: Conversation) -> Step:
+    """The answer to a request."""
+    steps = _steps(conversation.user)
+    done = len(conversation.results)
+    if not conversation.tools:
+        # A side errand of the agent, such as a title for the session.
+        return Step(Say("A title"))
+    if done < len(steps):
+        return steps[done]
+    if not steps:
+        return Step(Say(HELLO))
+    last = conversation.results[-1] if conversation.results else ""
+    return Step(Say(f"All done. {last[:_KEPT]}".rstrip()))
+
+
+def _steps(text: str) -> list[Step]:
+    steps: list[Step] = []
+    thought, slow = "", False
+    for word in _WORD.finditer(text):
+        if word["bare"] == "SLOW":
+            slow = True
+        elif word["word"] == "THINK":
+            thought = word["of"]
+        else:
+            steps.append(Step(_deed(word), thought, slow))
+            thought, slow = "", False
+    if slow or thought:
+        steps.append(Step(Say(HELLO), thought, slow))
+    return steps
+
+
+def _deed(word: re.Match[str]) -> Deed:
+    if word["file"] is not None:
+        return Edit(word["file"], word["text"])
+    if word["bare"]:
+        return Fail(500)
+    of = word["of"]
+    if word["word"] == "RUN":
+        return Run(of)
+    if word["word"] == "FAIL":
+        return Fail(int(of))
+    if word["word"] == "SAY":
+        return Say(of)
+    question, *options = of.split("|")
+    return Ask(question, tuple(options))

@@ -1,0 +1,85 @@
+"""A worker on a person's repository, by the commands of the person."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import PostRoom, until
+from tests.workspaces.bench import git, repository
+
+SHELL = """
+[worker]
+name = "{name}"
+[workstation]
+command = ["sh", "-e"]
+adapter = "text"
+"""
+"""Runs each request as a shell script in its workspace."""
+
+
+def spawn(room: PostRoom, name: str, *words: str) -> None:
+    room.run("spawn", room.template(SHELL.format(name=name), name), *words)
+
+
+def task(room: PostRoom, name: str, script: str) -> str:
+    said = room.call("delegate", name, script, "--wait", "--timeout", "35", "--json").stdout
+    last = json.loads(said.splitlines()[-1])
+    assert last["state"] == "completed", last["status_text"]
+    return str(last["id"])
+
+
+@pytest.mark.requirement("workspace-branch")
+def test_a_task_comes_back_as_a_branch_that_a_person_looks_at_and_merges(
+    room: PostRoom, tmp_path: Path
+):
+    app = repository(tmp_path / "app")
+    (app / "draft").write_text("not committed")
+    spawn(room, "coder", "--workspace", str(app))
+    assert "on branch postroom/coder of" in room.stderr
+    assert "1 uncommitted change is not taken: commit first, or --as copy" in room.stderr
+    done = task(room, "coder", "echo two >> a.txt; git commit -qam second; echo new > b.txt")
+    until(lambda: git(app, "branch", "--list", "postroom/coder"))
+    diff = room.run("diff", "@coder")
+    assert "+two" in diff
+    assert "b.txt" in diff
+    assert "2 files changed, 2 commits" in room.stderr
+    assert "b.txt" not in room.run("diff", "coder", "a.txt")
+    assert "2 files changed" in room.run("diff", "coder", "--stat")
+    assert room.run("task", "apply", done) == "git merge postroom/coder\n"
+    assert git(app, "log", "--format=%s") == "first"
+    room.run("task", "apply", done, "--merge")
+    assert (app / "a.txt").read_text() == "one\ntwo\n"
+    assert (app / "b.txt").read_text() == "new\n"
+    shown = room.worker("coder")["workspace"]
+    assert (shown["mode"], shown["branch"]) == ("worktree", "postroom/coder")
+
+
+@pytest.mark.requirement("workspace-kept")
+def test_what_was_not_committed_is_on_the_branch_when_the_worker_is_removed_with_its_files(
+    room: PostRoom, tmp_path: Path
+):
+    app = repository(tmp_path / "app")
+    spawn(room, "leaver", "-w", str(app))
+    task(room, "leaver", "echo draft > draft.txt")
+    room.run("remove", "leaver", "--purge", status=5)
+    room.run("remove", "leaver", "--purge", "--yes")
+    assert git(app, "show", "postroom/leaver:draft.txt") == "draft"
+    assert git(app, "for-each-ref", "refs/postroom") == ""
+
+
+def test_a_folder_that_has_gone_is_an_alert_and_an_error_that_says_so(
+    room: PostRoom, tmp_path: Path
+):
+    app = repository(tmp_path / "app")
+    spawn(room, "orphan", "-w", str(app))
+    app.rename(tmp_path / "elsewhere")
+    room.run("diff", "orphan", status=4)
+    room.run("stop", "orphan")
+    assert "is gone, or no repository any more" in room.run("alerts")
+    room.run("restart", "orphan", status=4)
+    (tmp_path / "elsewhere").rename(app)
+    room.run("restart", "orphan")
+    room.run("diff", "orphan")

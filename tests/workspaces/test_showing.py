@@ -1,0 +1,102 @@
+"""What a person sees of a worker's work, and takes over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from postroom.errors import Conflict, PostroomError
+from postroom.workers.workspaces import showing
+from postroom.workers.workspaces.showing import difference, merge
+from tests.workspaces.bench import Bench, Who, git, repository
+
+pytestmark = pytest.mark.anyio
+
+
+async def _done(bench: Bench, app: Path) -> None:
+    await bench.work(await bench.begin(app), "echo two >> a.txt; git commit -qam second")
+
+
+def _dirty(app: Path) -> None:
+    (app / "a.txt").write_text("mine\n")
+
+
+def _conflicting(app: Path) -> None:
+    _dirty(app)
+    git(app, "commit", "-qam", "mine")
+
+
+def _filtered(app: Path) -> None:
+    git(app, "config", "filter.own.smudge", "./smudge.sh")
+
+
+def _merging(app: Path) -> None:
+    (app / ".git" / "MERGE_HEAD").write_text(git(app, "rev-parse", "HEAD") + "\n")
+
+
+@pytest.mark.parametrize("prepare", [_dirty, _conflicting, _filtered, _merging])
+async def test_a_merge_that_needs_a_person_is_left_to_them_and_changes_nothing(
+    bench: Bench, tmp_path: Path, prepare: object
+):
+    app = repository(tmp_path / "app")
+    await _done(bench, app)
+    assert callable(prepare)
+    prepare(app)
+    before = (git(app, "rev-parse", "HEAD"), (app / "a.txt").read_text())
+    held = await bench.bring()
+    with pytest.raises(Conflict) as refused:
+        await merge(bench.spaces.store(Who().uid, held), held)
+    assert refused.value.remedy
+    assert (git(app, "rev-parse", "HEAD"), (app / "a.txt").read_text()) == before
+
+
+async def test_a_merge_runs_no_hook_that_the_branch_could_have_changed(
+    bench: Bench, tmp_path: Path
+):
+    app = repository(tmp_path / "app")
+    git(app, "config", "core.hooksPath", "hooks")
+    hook = "mkdir hooks; for h in post-merge pre-merge-commit commit-msg post-checkout; do"
+    script = f"printf '#!/bin/sh\\ntouch {tmp_path}/canary\\n' > hooks/$h; chmod +x hooks/$h; done"
+    await bench.work(await bench.begin(app), f"{hook} {script}")
+    held = await bench.bring()
+    await merge(bench.spaces.store(Who().uid, held), held)
+    assert (app / "hooks" / "post-merge").exists()
+    assert not (tmp_path / "canary").exists()
+    git(app, "commit", "-q", "--allow-empty", "-m", "x")
+    assert (tmp_path / "canary").exists()  # the hooks are good ones
+
+
+async def test_a_diff_is_bounded_and_takes_paths_as_they_stand(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    app = repository(tmp_path / "app")
+    placed = await bench.begin(app)
+    await bench.work(placed, "seq 9999 > many.txt; echo x > '*.txt'; echo y > --output=z")
+    held = await bench.bring()
+    store = bench.spaces.store(Who().uid, held)
+    assert (await difference(store, held, ["*.txt"])).files == 1
+    assert (await difference(store, held, ["--output=z"])).files == 1
+    with pytest.raises(PostroomError):
+        await difference(store, held, ["../outside"])
+    monkeypatch.setattr(showing, "MOST_TEXT", 1000)
+    found = await difference(store, held)
+    assert (found.cut, len(found.text), found.files) == (True, 1000, 3)
+
+
+async def test_a_branch_that_a_person_is_on_does_not_move_and_the_work_is_not_lost(
+    bench: Bench, tmp_path: Path
+):
+    app = repository(tmp_path / "app")
+    await _done(bench, app)
+    await bench.bring()
+    git(app, "switch", "-q", "postroom/coder")
+    placed = await bench.spaces.ready(Who(), str(app), "worktree", bench.provider, None)
+    await bench.work(placed, "echo three >> a.txt; git commit -qam third")
+    with pytest.raises(Conflict, match="checked out"):
+        await bench.bring()
+    assert (app / "a.txt").read_text() == "one\ntwo\n"
+    assert git(app, "status", "--porcelain") == ""
+    git(app, "switch", "-q", "main")
+    await bench.bring()
+    assert git(app, "log", "-1", "--format=%s", "postroom/coder") == "third"
