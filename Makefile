@@ -12,6 +12,9 @@ INSTALL := $(BIN)/python tools/install.py
 # The tests of a file share servers, so one worker runs them all; tests/conftest.py says how many workers, in what order.
 # A test that failed is repeated once, at once; tests/conftest.py lists it, and bounds their number.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --reruns 1
+# pytest-timeout cannot end a test whose process waits outside Python, or swallows its signal: this ends the process,
+# with the stacks of its threads and the test's name, and the others go on.
+NO_HANG := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 
 # Each of the thousand processes of a test run would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -51,7 +54,7 @@ lint: setup ## format check, ruff, types, import layers, docs/promises.md
 	$(BIN)/python -m tools.promises --check
 
 test: lint ## lint, then the tests that take seconds
-	$(PYTEST)
+	$(PYTEST) $(NO_HANG)
 
 test-full: lint ## lint, then every test, the slow ones too
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) -m "slow or not slow"

@@ -17,9 +17,9 @@ import click
 import pytest
 
 from postroom.cli.approvals import belonging
-from postroom.cli.approvals.lines import details
-from postroom.cli.attach.inputs import exact_rows, input_rows, visible
 from postroom.errors import Conflict, Forbidden, PinRequired, PinWrong, problem
+from postroom.lines.approvals import details
+from postroom.lines.inputs import exact_rows, input_rows, visible
 from postroom_a2a.times import format_time
 from tests.cli.conftest import Run
 from tests.cli.terminal import Terminal
@@ -324,7 +324,7 @@ def test_no_character_that_hides_or_moves_text_reaches_a_person(hidden: str):
     asked = approval(
         title=text, reason=text, tool=text, input={"command": text, "file_path": text, "x": [text]}
     )
-    lines = list(map(click.unstyle, details(asked, 0.0)))
+    lines = list(map(click.unstyle, details(asked, 0.0, None)))
     assert all(hidden not in line for line in lines)
     # That something is hidden in a command is said.
     assert f"  $ {visible(text)}" in lines

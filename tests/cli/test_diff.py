@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from postroom.cli.status import _workers
+from postroom.lines.status import _workers
 from tests.cli.conftest import Run
 from tests.client.standin import Standin, worker
 

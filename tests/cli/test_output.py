@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.cli.output import Cell, ago, block, columns, print_table, table
+from postroom.cli.output import print_table
 from postroom.cli.waiting import said_if_slow
+from postroom.lines.words import Cell, ago, block, columns, table
 from tests.cli.terminal import ANSI
 
 

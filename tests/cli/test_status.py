@@ -157,7 +157,7 @@ def test_no_line_of_status_is_wider_than_the_terminal(
 
 
 def columns_of(line: str) -> int:
-    from postroom.cli.output import columns
+    from postroom.lines.words import columns
 
     return columns(line)
 

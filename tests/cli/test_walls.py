@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from postroom.cli import status
 from postroom.cli.commands import spawn
+from postroom.lines import status
 from tests.cli.conftest import Run
 from tests.client.standin import Standin, worker
 

@@ -15,10 +15,10 @@ import click
 
 from postroom.cli.arguments import text_argument
 from postroom.cli.options import Decorated
-from postroom.cli.output import size_of
 from postroom.cli.waiting import SLOW
 from postroom.client.files import media_type_for
 from postroom.errors import InvalidInput, MessageTooLarge
+from postroom.lines.words import size_of
 from postroom.protocol.limits import MAX_ENVELOPE_BYTES
 from postroom.protocol.parts import file_name
 from postroom_a2a import strict_json

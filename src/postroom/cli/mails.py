@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.output import address, clock, print_json
-from postroom.cli.parts import body_lines, part_lines
+from postroom.cli.output import print_json
 from postroom.cli.saving import Saver
-from postroom.cli.tasks.lines import short
+from postroom.lines.parts import body_lines, part_lines
+from postroom.lines.tasks import short
+from postroom.lines.words import address, clock
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

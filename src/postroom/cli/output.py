@@ -1,67 +1,20 @@
-"""Output of commands: JSON, tables, times, colours. Text of agents passes through here before it is printed."""
+"""What commands print: JSON, tables for the width of the terminal."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import sys
-import time
-import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import click
 
-from postroom_a2a.text import one_line, printable
-from postroom_a2a.times import parse_time
-
-NARROWEST = 12
-"""Columns that the long columns of a table keep while the table fits."""
+from postroom.lines.words import Cell, table
 
 
 def print_json(value: object) -> None:
     """Print `value` as JSON, in ASCII, so that no character of it can act on a terminal."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=True))
-
-
-LEAST = 5
-"""Columns that they keep so that the others, ids and numbers, stay whole."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """Text in a table; `colour` is one of click's, or None."""
-
-    text: str
-    colour: str | None = None
-    bold: bool = False
-    dim: bool = False
-
-    def padded(self, width: int) -> str:
-        """The text, safe and styled, padded to `width` columns."""
-        text = shortened(one_line(self.text), width)
-        filling = " " * (width - columns(text))
-        if not (self.colour or self.bold or self.dim):
-            return text + filling
-        styled = click.style(text, fg=self.colour, bold=self.bold or None, dim=self.dim or None)
-        return styled + filling
-
-
-def columns(text: str) -> int:
-    """Terminal columns of `text`."""
-    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    combining = sum(unicodedata.combining(c) > 0 for c in text)
-    return len(text) + wide - combining
-
-
-def shortened(text: str, width: int) -> str:
-    """`text`, its end replaced by an ellipsis if it takes more than `width` columns."""
-    if columns(text) <= width:
-        return text
-    while text and columns(text) >= width:
-        text = text[:-1]
-    return text + "…"
 
 
 def terminal_width() -> int | None:
@@ -78,97 +31,9 @@ def error_width() -> int | None:
     return max(1, shutil.get_terminal_size().columns)
 
 
-def fitted(text: str, width: int | None) -> str:
-    """`text` on one line of at most `width` columns; None for no limit."""
-    line = one_line(text)
-    return line if width is None else shortened(line, width)
-
-
 def print_table(
     head: Sequence[str], rows: Iterable[Sequence[Cell]], *, cut: Sequence[str] = ()
 ) -> None:
     """Print rows under a head, as `table` makes them, for the output's terminal."""
     for line in table(head, rows, cut=cut, width=terminal_width()):
         click.echo(line)
-
-
-def table(
-    head: Sequence[str],
-    rows: Iterable[Sequence[Cell]],
-    *,
-    cut: Sequence[str] = (),
-    width: int | None,
-) -> list[str]:
-    """Rows under a head, each column as wide as its widest cell.
-
-    Args:
-        rows: a cell for each title.
-        cut: titles of columns that are narrowed before the others, the widest first.
-        width: available columns, None for no limit.
-    """
-    lines = [[Cell(title, dim=True) for title in head], *rows]
-    widths = [
-        max(columns(one_line(cell.text)) for cell in column) for column in zip(*lines, strict=True)
-    ]
-    if width is not None:
-        room = max(0, width - 2 * (len(widths) - 1))
-        first = [head.index(title) for title in cut]
-        for among, least in ((first, NARROWEST), (first, LEAST), (range(len(widths)), 1)):
-            _narrow(widths, among, room, least)
-    return [
-        "  ".join(cell.padded(size) for cell, size in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
-
-
-def _narrow(widths: list[int], among: Sequence[int], room: int, least: int) -> None:
-    """Narrow the widest of the columns `among` until all fit into `room` or each has only `least`."""
-    while sum(widths) > room and among:
-        widest = max(among, key=lambda number: widths[number])
-        if widths[widest] <= least:
-            return
-        widths[widest] -= 1
-
-
-def ago(then: str | None, now: float) -> str:
-    """`3 s ago` for an RFC 3339 time; `unknown` for None."""
-    return "unknown" if then is None else f"{span(now - parse_time(then))} ago"
-
-
-def span(seconds: float) -> str:
-    """A length of time in its largest unit, such as `3 s` or `12 min`."""
-    whole = max(0, int(seconds))
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if whole >= size:
-            return f"{whole // size} {unit}"
-    return f"{whole} s"
-
-
-def size_of(size: int | None) -> str:
-    """`4.8 MB` for a number of bytes; `unknown size` for None."""
-    if size is None:
-        return "unknown size"
-    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if size >= unit:
-            return f"{size / unit:.1f} {name}"
-    return f"{size} bytes"
-
-
-def clock(at: str, now: float) -> str:
-    """Local time of day of an RFC 3339 time, with the date unless it is today's."""
-    then = time.localtime(parse_time(at))
-    same_day = then[:3] == time.localtime(now)[:3]
-    return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M", then)
-
-
-def address(party: Any) -> str:
-    """`@nick` of a party, or its uid where it has no nick; a text stays as it is."""
-    if not isinstance(party, dict):
-        return one_line(str(party), 80)
-    return one_line(f"@{party['nick']}" if party.get("nick") else str(party.get("uid", "?")), 80)
-
-
-def block(prefix: str, text: str) -> str:
-    """`text` after `prefix`, with indented further lines, so that no text can forge the line of another."""
-    first, *rest = printable(text).strip("\n").split("\n")
-    return "\n".join([f"{prefix}{first}", *(f"    | {line}" for line in rest)])

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.output import size_of
-from postroom.cli.parts import Holder, Part, is_blob, part_line, sized
 from postroom.cli.waiting import said_if_slow
 from postroom.client.files import whole_file
 from postroom.errors import Conflict, EnvironmentFault
+from postroom.lines.parts import Holder, Part, is_blob, part_line, sized
+from postroom.lines.words import size_of
 from postroom.protocol.parts import (
     DATA,
     FILE,

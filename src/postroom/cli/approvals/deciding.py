@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.approvals.belonging import refuse_agents
-from postroom.cli.approvals.lines import details, outcome
 from postroom.cli.options import connect
-from postroom.cli.output import address, print_json
+from postroom.cli.output import print_json, terminal_width
 from postroom.cli.root import report
-from postroom.cli.tasks.lines import short
 from postroom.errors import Conflict, InvalidInput, PinRequired, PinWrong, PostroomError
+from postroom.lines.approvals import details, outcome
+from postroom.lines.tasks import short
+from postroom.lines.words import address
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
@@ -84,7 +85,7 @@ def _decide(
     quiet: bool,
 ) -> Approval:
     now = time.time()
-    for line in () if quiet else details(approval, now):
+    for line in () if quiet else details(approval, now, terminal_width()):
         click.echo(line)
     if approval["state"] != "pending":
         raise Conflict(f"{short(approval['id'])} is settled: {outcome(approval, now)}")

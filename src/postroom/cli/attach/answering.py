@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from postroom.cli.attach.events import request_rows
-from postroom.cli.output import address
-from postroom.cli.tasks.lines import short
+from postroom.lines.events import request_rows
+from postroom.lines.tasks import short
+from postroom.lines.words import address
 from postroom.protocol.approvals import Decision
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.cli.approvals.deciding import Ask
-    from postroom.cli.attach.rows import Row
     from postroom.client.http import Client
+    from postroom.lines.rows import Row
     from postroom.protocol.shapes import Approval
 
 

@@ -16,12 +16,9 @@ import click
 from postroom.cli.approvals.deciding import asked as asked_here
 from postroom.cli.approvals.deciding import edited
 from postroom.cli.attach.answering import Answering
-from postroom.cli.attach.events import EventRows, request_rows
-from postroom.cli.attach.rows import Row, Style, painted
 from postroom.cli.chat.sources import Broken, CutLine, EndOfInput, Line, Sources
-from postroom.cli.output import address, terminal_width
+from postroom.cli.output import terminal_width
 from postroom.cli.root import report
-from postroom.cli.tasks.lines import short
 from postroom.client.stream import Event
 from postroom.errors import (
     CallerError,
@@ -32,6 +29,10 @@ from postroom.errors import (
     PostroomError,
     Refused,
 )
+from postroom.lines.events import EventRows, request_rows
+from postroom.lines.rows import Row, Style, painted
+from postroom.lines.tasks import short
+from postroom.lines.words import address
 from postroom.protocol.approvals import Decision
 from postroom.protocol.events import EventKind
 from postroom_a2a.text import one_line

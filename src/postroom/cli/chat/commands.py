@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.attach.answering import Answering
-from postroom.cli.attach.rows import painted
-from postroom.cli.chat.activity import hint_of
 from postroom.cli.output import terminal_width
-from postroom.cli.tasks.lines import short
 from postroom.errors import InvalidInput, NotFound
+from postroom.lines.activity import hint_of
+from postroom.lines.rows import painted
+from postroom.lines.tasks import short
 
 if TYPE_CHECKING:
     from postroom.cli.approvals.deciding import Ask

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from postroom.cli.chat.activity import line_of
 from postroom.cli.chat.commands import Commands
 from postroom.cli.chat.screen import Screen
 from postroom.cli.chat.sources import CANONICAL, Broken, CutLine, EndOfInput, Item, Line, Sources
 from postroom.cli.chat.targets import ChatTarget
+from postroom.cli.output import terminal_width
 from postroom.cli.root import report
 from postroom.cli.waiting import check
 from postroom.client.http import Client
 from postroom.client.stream import Event
 from postroom.errors import CallerError, MessageTooLarge, PostroomError, Refused
+from postroom.lines.activity import line_of
 from postroom.protocol.shapes import Mail, Milestone
 
 if TYPE_CHECKING:
@@ -155,14 +156,14 @@ class Conversation:
 
     def _happened(self, record: Any) -> None:
         """Print what happened beside the posts, and how to answer what is asked."""
-        self._screen.happened(line_of(record))
+        self._screen.happened(line_of(record, terminal_width()))
         if self._typed:
             self._commands.offer(record, self._screen.happened)
 
     def _show(self, record: Any) -> None:
         """Print a record; a message to the person then counts as seen."""
         if "what" in record:
-            self._screen.happened(line_of(record))
+            self._screen.happened(line_of(record, terminal_width()))
             return
         if not self._screen.show(record) or not self._screen.is_to_me(record):
             return

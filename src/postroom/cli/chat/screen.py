@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from postroom.cli.output import block, clock, columns, shortened
-from postroom.cli.parts import body_lines, gist, part_lines
+from postroom.lines.parts import body_lines, gist, part_lines
+from postroom.lines.words import block, clock, columns, shortened
 from postroom.protocol.receipts import RANK, State, is_final
 from postroom_a2a.text import one_line
 

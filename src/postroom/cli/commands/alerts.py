@@ -7,7 +7,8 @@ import time
 import click
 
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import clock, print_json
+from postroom.cli.output import print_json
+from postroom.lines.words import clock
 from postroom_a2a.text import one_line
 
 
@@ -28,7 +29,7 @@ def command(context: click.Context, ended: bool, as_json: bool) -> None:
     if not alerts:
         click.echo("no alerts")
         return
-    from postroom.cli.status import alert_line
+    from postroom.lines.status import alert_line
 
     now = time.time()
     for alert in sorted(alerts, key=lambda alert: alert["at"]):

@@ -6,16 +6,10 @@ import time
 
 import click
 
-from postroom.cli.approvals.lines import (
-    HISTORY_HEAD,
-    PENDING_HEAD,
-    details,
-    history_rows,
-    pending_row,
-)
 from postroom.cli.completion import agents, approvals
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import print_json, print_table
+from postroom.cli.output import print_json, print_table, terminal_width
+from postroom.lines.approvals import HISTORY_HEAD, PENDING_HEAD, details, history_rows, pending_row
 from postroom.protocol.limits import MAX_PAGE
 
 EXAMPLES = """\b
@@ -54,7 +48,7 @@ def command(ref: str, history: bool, worker: str, limit: int, as_json: bool) -> 
             if as_json:
                 print_json(one)
             else:
-                click.echo("\n".join(details(one, now)))
+                click.echo("\n".join(details(one, now, terminal_width())))
             return
         state = "all" if history else "pending"
         found = client.approvals(state=state, worker=worker, limit=limit)

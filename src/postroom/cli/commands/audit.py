@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import Cell, clock, columns, shortened
-from postroom.cli.tasks.lines import short
 from postroom.errors import PostroomError
+from postroom.lines.tasks import short
+from postroom.lines.words import Cell, clock, columns, shortened
 from postroom.protocol.audit import API, DENIED, SERVER
 from postroom.protocol.limits import MAX_LINES
 from postroom_a2a.text import one_line

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import Cell, ago, print_json, print_table, size_of
+from postroom.cli.output import print_json, print_table
 from postroom.client.files import media_type_for, whole_file
+from postroom.lines.words import Cell, ago, size_of
 from postroom.protocol.blobs import sha256_of
 from postroom.protocol.limits import MAX_PAGE
 

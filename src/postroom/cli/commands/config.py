@@ -11,9 +11,10 @@ import click
 
 from postroom.cli.completion import settings
 from postroom.cli.options import json_option, state_folder, state_option
-from postroom.cli.output import Cell, print_json, print_table
+from postroom.cli.output import print_json, print_table
 from postroom.cli.settings_file import change_file
 from postroom.errors import EnvironmentFault, InvalidInput, NotFound, NotRunning
+from postroom.lines.words import Cell
 
 if TYPE_CHECKING:
     from postroom.settings.option import Option

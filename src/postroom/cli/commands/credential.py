@@ -8,8 +8,9 @@ import sys
 import click
 
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import Cell, print_json, print_table
+from postroom.cli.output import print_json, print_table
 from postroom.errors import InvalidInput
+from postroom.lines.words import Cell
 from postroom_a2a.text import one_line
 
 EXAMPLES = """\b

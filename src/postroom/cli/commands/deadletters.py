@@ -7,9 +7,10 @@ import time
 import click
 
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import Cell, address, ago, print_json, print_table
-from postroom.cli.parts import body_lines, gist
-from postroom.cli.tasks.lines import short
+from postroom.cli.output import print_json, print_table
+from postroom.lines.parts import body_lines, gist
+from postroom.lines.tasks import short
+from postroom.lines.words import Cell, address, ago
 from postroom_a2a.text import one_line
 
 HEAD = ("ID", "MESSAGE", "FROM", "TO", "REASON", "TRIES", "WHEN", "TEXT")

@@ -10,9 +10,10 @@ import click
 from postroom.cli.completion import agents
 from postroom.cli.content import Given, content_options, said, talk_options, upload_parts
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import address, print_json
+from postroom.cli.output import print_json
 from postroom.cli.tasks.following import events_option, follow, timeout_option
-from postroom.cli.tasks.lines import accepted_line, short
+from postroom.lines.tasks import accepted_line, short
+from postroom.lines.words import address
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

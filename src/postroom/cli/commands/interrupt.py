@@ -6,7 +6,8 @@ import click
 
 from postroom.cli.completion import agents
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import address, print_json
+from postroom.cli.output import print_json
+from postroom.lines.words import address
 
 
 @click.command("interrupt")

@@ -10,7 +10,8 @@ import click
 
 from postroom.cli.keying import COLOURS, expires_option, say_key, scopes_option
 from postroom.cli.options import chosen_login, connect, json_option, state_option
-from postroom.cli.output import Cell, ago, print_json, print_table, span
+from postroom.cli.output import print_json, print_table
+from postroom.lines.words import Cell, ago, span
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 

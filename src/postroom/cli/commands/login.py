@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.options import json_option
-from postroom.cli.output import Cell, print_json, print_table
+from postroom.cli.output import print_json, print_table
 from postroom.errors import InvalidInput, NotFound, StateUnwritable
+from postroom.lines.words import Cell
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

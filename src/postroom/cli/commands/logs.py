@@ -10,7 +10,8 @@ import click
 
 from postroom.cli.completion import agents
 from postroom.cli.options import chosen_org, connect, json_option, state_folder, state_option
-from postroom.cli.output import clock, print_json, terminal_width
+from postroom.cli.output import print_json, terminal_width
+from postroom.lines.words import clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import address, clock, print_json
-from postroom.cli.parts import body_lines
-from postroom.cli.tasks.lines import short
+from postroom.cli.output import print_json
+from postroom.lines.parts import body_lines
+from postroom.lines.tasks import short
+from postroom.lines.words import address, clock
 from postroom.protocol.limits import MAX_PAGE
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import click
 from postroom.cli.approvals.belonging import refuse_agents
 from postroom.cli.approvals.deciding import Pin, asked
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import print_json, span
+from postroom.cli.output import print_json
+from postroom.lines.words import span
 from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:

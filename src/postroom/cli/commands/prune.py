@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import Cell, ago, print_json, print_table
+from postroom.cli.output import print_json, print_table
+from postroom.lines.words import Cell, ago
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

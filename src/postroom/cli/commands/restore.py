@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from postroom.cli.options import json_option, state_folder, state_option
-from postroom.cli.output import ago, print_json
+from postroom.cli.output import print_json
 from postroom.cli.passphrase import passphrase_from, passphrase_option
+from postroom.lines.words import ago
 from postroom_a2a.times import format_time
 
 

@@ -35,7 +35,7 @@ def command(wide: bool, watch: bool, as_json: bool) -> None:
     down; in a pipe each picture is printed behind the one before.
     """
     with connect() as client:
-        from postroom.cli.status import status_lines
+        from postroom.lines.status import status_lines
 
         def picture() -> list[str]:
             status = client.status()

@@ -11,23 +11,16 @@ import click
 from postroom.cli.completion import agents, tasks
 from postroom.cli.content import Given, content_options, said, upload_parts
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import address, block, clock, print_json, print_table
-from postroom.cli.parts import body_lines, fetch_lines, part_lines
+from postroom.cli.output import print_json, print_table
 from postroom.cli.saving import Saver, force_option, out_option
 from postroom.cli.tasks.following import events_option, follow, timeout_option
-from postroom.cli.tasks.lines import (
-    HEAD,
-    Updates,
-    answer_hint,
-    colour_of,
-    is_question,
-    row,
-    short,
-)
-from postroom.cli.usage import NOTHING, usage_line
 from postroom.cli.waiting import said_if_slow
 from postroom.cli.workspaces import tell_left
 from postroom.errors import RequestTimeout
+from postroom.lines.parts import body_lines, fetch_lines, part_lines
+from postroom.lines.tasks import HEAD, Updates, answer_hint, colour_of, is_question, row, short
+from postroom.lines.usage import NOTHING, usage_line
+from postroom.lines.words import address, block, clock
 from postroom.protocol.limits import MAX_PAGE
 from postroom.protocol.modes import DIRECT
 from postroom_a2a.task_state import TaskState

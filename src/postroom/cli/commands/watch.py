@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import address, clock, shortened
-from postroom.cli.parts import gist
-from postroom.cli.status import FAILED
-from postroom.cli.tasks.lines import Updates, short
+from postroom.lines.parts import gist
+from postroom.lines.status import FAILED
+from postroom.lines.tasks import Updates, short
+from postroom.lines.words import address, clock, shortened
 from postroom_a2a.text import one_line
 from postroom_a2a.times import format_time
 

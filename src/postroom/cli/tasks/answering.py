@@ -8,9 +8,9 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Self
 
-from postroom.cli.tasks.lines import short
 from postroom.cli.unseen import unseen
 from postroom.errors import Conflict, InvalidInput, PostroomError
+from postroom.lines.tasks import short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

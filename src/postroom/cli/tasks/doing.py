@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.cli.attach.events import EventRows
-from postroom.cli.attach.rows import painted
 from postroom.cli.output import error_width
-from postroom.cli.tasks.lines import short
 from postroom.errors import Forbidden, NotFound, PostroomError
+from postroom.lines.events import EventRows
+from postroom.lines.rows import painted
+from postroom.lines.tasks import short
 from postroom.protocol.events import EventKind
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from postroom.cli.options import Decorated
-from postroom.cli.output import address, block
 from postroom.cli.parts import print_content
 from postroom.cli.tasks.answering import Answers, has_person
-from postroom.cli.tasks.lines import Updates, answer_hint, colour_of, is_question, short
 from postroom.errors import NotRunning, RequestTimeout
+from postroom.lines.tasks import Updates, answer_hint, colour_of, is_question, short
+from postroom.lines.words import address, block
 from postroom.protocol.tasks import EXIT_CODES
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.text import one_line

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from postroom.cli.attach.inputs import changes, command, diff_rows, input_rows, subject, visible
-from postroom.cli.attach.rows import Row, Span, Style, lines_of
+from postroom.lines.inputs import changes, command, diff_rows, input_rows, subject, visible
+from postroom.lines.rows import Row, Span, Style, lines_of
 from postroom.protocol.events import EventKind
 from postroom.protocol.limits import SHORT_ID
 

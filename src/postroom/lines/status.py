@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.approvals.lines import what
-from postroom.cli.output import Cell, address, ago, clock, columns, fitted, table
-from postroom.cli.tasks.lines import answer_hint, colour_of, is_question, run_time, short
-from postroom.cli.usage import NOTHING, usage_cell
+from postroom.lines.approvals import what
+from postroom.lines.tasks import answer_hint, colour_of, is_question, run_time, short
+from postroom.lines.usage import NOTHING, usage_cell
+from postroom.lines.words import Cell, address, ago, clock, columns, fitted, table
 from postroom.protocol.modes import DIRECT
 from postroom.settings import DEFAULT_ORG
 from postroom_a2a.text import one_line

@@ -6,14 +6,14 @@ of an agent gets into a row by `Span` alone, which makes it harmless.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 import click
 
-from postroom.cli.output import columns, shortened
+from postroom.lines.words import columns, shortened
 from postroom_a2a.text import printable
 
 TAB = 4
@@ -103,19 +103,29 @@ def lines_of(text: str) -> list[str]:
     return text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
 
 
-def painted(row: Row, width: int | None) -> list[str]:
+Line = tuple[int, tuple[Span, ...]]
+"""A line of a terminal: the columns of its indent, and its pieces."""
+
+
+def broken(row: Row, width: int | None) -> list[Line]:
     """A row as lines of at most `width` columns; None for no limit."""
     if width is None or columns(row.text) <= width:
-        return [_painted(row.spans, row.indent)]
+        return [(row.indent, row.spans)]
     if not row.wraps:
         indent = min(row.indent, max(0, width - LEAST))
-        return [_painted(_cut(row.spans, width - indent), indent)]
+        return [(indent, _cut(row.spans, width - indent))]
     hang = min(max(row.indent, HANG), max(0, width - LEAST))
     first, *rest = _wrapped(row.spans, width - hang)
-    return [_painted(first, min(row.indent, hang)), *(_painted(line, hang) for line in rest)]
+    return [(min(row.indent, hang), first), *((hang, line) for line in rest)]
 
 
-def _painted(spans: Iterable[Span], indent: int) -> str:
+def painted(row: Row, width: int | None) -> list[str]:
+    """The same with the styles of the line mode."""
+    return [_painted(line) for line in broken(row, width)]
+
+
+def _painted(line: Line) -> str:
+    indent, spans = line
     return " " * indent + "".join(map(paint, spans)) if any(s.text for s in spans) else ""
 
 

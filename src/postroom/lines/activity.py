@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.output import address, clock, fitted, terminal_width
-from postroom.cli.tasks.lines import colour_of, short
+from postroom.lines.tasks import colour_of, short
+from postroom.lines.words import address, clock, fitted
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -21,13 +21,12 @@ _COLOURS = {"asks": "yellow", "approval": "yellow", "failed": "red"}
 _DECIDED = {"allowed": "green", "edited": "green", "denied": "red", "expired": "red"}
 
 
-def line_of(record: Activity) -> str:
-    """One line: when, who, what, and the text."""
+def line_of(record: Activity, width: int | None) -> str:
+    """One line of at most `width` columns, None for no limit: when, who, what, and the text."""
     when = click.style(clock(record["at"], time.time()), dim=True)
     said, colour = _said(record)
     text = one_line(record["text"], SHOWN)
     line = f"· {address(record['worker'])} {said}{f': {text}' if text else ''}"
-    width = terminal_width()
     room = None if width is None else max(20, width - len(clock(record["at"], time.time())) - 1)
     shown = fitted(line, room)
     return f"{when} {click.style(shown, fg=colour, dim=not colour or None)}"

@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from postroom.cli.output import Cell, address, ago, clock, span, terminal_width
-from postroom.cli.tasks.lines import short
+from postroom.lines.tasks import short
+from postroom.lines.words import Cell, address, ago, clock, span
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:
-    from postroom.cli.attach.rows import Row
+    from postroom.lines.rows import Row
     from postroom.protocol.shapes import Approval, ApprovalAnswer
 
 PENDING_HEAD = ("ID", "WORKER", "ASKED", "TOOL", "WHAT", "EXPIRES")
@@ -101,18 +101,18 @@ def outcome(approval: Approval, now: float) -> str:
     return f"{state} by {decider(answer)} at {clock(answer['at'], now)} over {one_line(answer['channel'], 40)}{why}"
 
 
-def details(approval: Approval, now: float) -> Iterator[str]:
-    """All that a person has to know before they decide, as lines of the terminal."""
-    from postroom.cli.attach.rows import painted
+def details(approval: Approval, now: float, width: int | None) -> Iterator[str]:
+    """All that a person has to know before they decide, as lines of at most `width` columns, None for no limit."""
+    from postroom.lines.rows import painted
 
-    width = terminal_width()
-    for row in _detailed(approval, now):
+    for row in detail_rows(approval, now):
         yield from painted(row, width)
 
 
-def _detailed(approval: Approval, now: float) -> Iterator[Row]:
-    from postroom.cli.attach.inputs import input_rows, visible
-    from postroom.cli.attach.rows import Row, Style
+def detail_rows(approval: Approval, now: float) -> Iterator[Row]:
+    """The same as rows."""
+    from postroom.lines.inputs import input_rows, visible
+    from postroom.lines.rows import Row, Style
 
     task = f" for task {short(approval['task'])}" if approval["task"] else ""
     asks = "asks" if approval["kind"] == "question" else f"asks to use {visible(approval['tool'])}"

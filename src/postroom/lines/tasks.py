@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.output import Cell, address, block, clock, span
-from postroom.cli.parts import part_lines
+from postroom.lines.parts import part_lines
+from postroom.lines.words import Cell, address, block, clock, span
 from postroom.protocol.limits import SHORT_ID
 from postroom_a2a.task_state import INTERRUPTED, TaskState
 from postroom_a2a.text import one_line

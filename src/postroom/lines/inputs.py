@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from postroom.cli.attach.rows import Row, Style
+from postroom.lines.rows import Row, Style
 
 MOST_COMPARED = 2000
 """Lines of both sides of a change that are compared; beyond that all of both are shown, since that takes too long."""
