@@ -1,0 +1,111 @@
+"""The application: its layout, its keys, and what goes from part to part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.widgets import Footer, Static
+
+from postroom.tui.calls import Calls
+from postroom.tui.news import Chosen, Said, Snapshot, Target
+from postroom.tui.sidebar.pane import Sidebar
+from postroom.tui.talk.pane import Talk
+from postroom.tui.typing.line import TypingLine
+from postroom.tui.worker.pane import WorkerPane
+
+if TYPE_CHECKING:
+    from postroom.client.http import Client
+    from postroom.tui.room import Room
+
+
+class PostroomApp(App[int]):
+    """The screen.
+
+    Args:
+        client: of the post room; the screen does not close it.
+        start: what is shown first, None for the first project.
+        needs: open the first dialog at once, as `postroom approvals` does.
+    """
+
+    CSS_PATH = "screen.tcss"
+    TITLE = "postroom"
+    # Narrow: one pane at a time. Normal: the left, and one of the others. Wide: all three.
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 (as Textual declares it)
+        (0, "-narrow"),
+        (60, "-normal"),
+        (120, "-wide"),
+    ]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("1", "look('sidebar')", "rooms"),
+        Binding("2", "look('talk')", "talk"),
+        Binding("3", "look('worker')", "worker"),
+        Binding("i", "type", "type"),
+        Binding("q", "quit", "leave"),
+    ]
+
+    def __init__(self, client: Client, *, start: Target | None = None, needs: bool = False) -> None:
+        super().__init__()
+        self.client = client
+        self.calls = Calls()
+        self.room: Room | None = None
+        self._start, self._needs = start, needs
+
+    def compose(self) -> ComposeResult:
+        """The panes."""
+        with Horizontal(id="panes"):
+            yield Sidebar(id="sidebar")
+            yield Talk(id="talk")
+            yield WorkerPane(id="worker")
+        yield Static(id="said", markup=False)
+        yield TypingLine(id="typing", placeholder="type a message, or / for commands")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Show what was asked for."""
+        self.look("sidebar")
+        if self._start is not None:
+            self.post_message(Chosen(self._start))
+
+    def look(self, pane: str) -> None:
+        """Show a pane (`sidebar`, `talk`, `worker`), where not all fit, and focus it."""
+        for name in ("sidebar", "talk", "worker"):
+            self.screen.set_class(name == pane, f"-{name}")
+        self.query_one(f"#{pane}").focus()
+
+    def action_look(self, pane: str) -> None:
+        """The same by a key."""
+        self.look(pane)
+
+    def action_type(self) -> None:
+        """Type."""
+        self.query_one(TypingLine).focus()
+
+    def on_chosen(self, event: Chosen) -> None:
+        """Show it in the middle, and a worker on the right."""
+        self.query_one(Talk).show(event.target)
+        if not event.target.is_project:
+            self.query_one(WorkerPane).show(event.target)
+
+    def on_snapshot(self, event: Snapshot) -> None:
+        """Keep the newest state."""
+        self.room = event.room
+
+    def on_said(self, event: Said) -> None:
+        """Show it above the line."""
+        said = self.query_one("#said", Static)
+        said.update(event.text)
+        said.set_class(event.bad, "-bad")
+
+    def on_unmount(self) -> None:
+        """Let go of what runs."""
+        self.calls.close()
+
+
+def run(connect: Callable[[], Client], *, start: Target | None = None, needs: bool = False) -> int:
+    """Open the screen until the person leaves; returns the exit status."""
+    with connect() as client:
+        return PostroomApp(client, start=start, needs=needs).run() or 0

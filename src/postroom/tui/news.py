@@ -1,0 +1,86 @@
+"""What the parts of the screen tell each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual.message import Message
+
+if TYPE_CHECKING:
+    from postroom.client.stream import Event
+    from postroom.tui.room import Room
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is looked at: a project (`name` without #) or an agent (`name` is its nick, `uid` its id)."""
+
+    name: str
+    uid: str = ""
+
+    @property
+    def is_project(self) -> bool:
+        """Whether it is a project."""
+        return not self.uid
+
+    def __str__(self) -> str:
+        """`#project` or `@nick`."""
+        return f"#{self.name}" if self.is_project else f"@{self.name}"
+
+
+class Chosen(Message):
+    """The person looks at something else now: the middle and the right show it."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__()
+        self.target = target
+
+
+class NeedChosen(Message):
+    """The person wants to answer one thing that needs them: `id` of an approval or of a task, "" for the first."""
+
+    def __init__(self, id_: str = "") -> None:
+        super().__init__()
+        self.id = id_
+
+
+class Snapshot(Message):
+    """The state of the whole post room has changed."""
+
+    def __init__(self, room: Room) -> None:
+        super().__init__()
+        self.room = room
+
+
+class Happened(Message):
+    """Events of the whole post room, the oldest first (`Client.follow_everything`)."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        super().__init__()
+        self.events = events
+
+
+class Away(Message):
+    """The post room has gone (`away`), or is there again."""
+
+    def __init__(self, away: bool, why: str = "") -> None:
+        super().__init__()
+        self.away, self.why = away, why
+
+
+class Typed(Message):
+    """A line was typed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
+class Said(Message):
+    """Something to tell the person in the line above the input: what was done, or an error (`bad`)."""
+
+    def __init__(self, text: str, *, bad: bool = False) -> None:
+        super().__init__()
+        self.text, self.bad = text, bad

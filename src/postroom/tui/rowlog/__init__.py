@@ -1,0 +1,1 @@
+"""Rows of text by the hundred thousand: scrolled, folded, searched, copied."""

@@ -1,0 +1,1 @@
+"""The left: what needs the person, projects, workers."""

@@ -1,0 +1,1 @@
+"""The line below: history, completion, commands."""

@@ -1,0 +1,1 @@
+"""The right: what the agent of the chosen worker does."""
