@@ -13,8 +13,8 @@ INSTALL := $(BIN)/python tools/install.py
 # A test that failed is repeated once, at once; tests/conftest.py lists it, and bounds their number.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --reruns 1
 # pytest-timeout cannot end a test whose process waits outside Python, or swallows its signal: this ends the process,
-# with the stacks of its threads and the test's name, and the others go on.
-NO_HANG := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
+# with the stacks of its threads and the test's name. Another process goes on there and repeats the test.
+NO_HANG := --max-worker-restart 3 -o faulthandler_timeout=200 -o faulthandler_exit_on_timeout=true
 
 # Each of the thousand processes of a test run would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE

@@ -64,6 +64,23 @@ def postgres() -> Generator[PostgresServer]:
         yield server
 
 
+AGAIN = 5.0
+"""Seconds after which a test that is over its time is interrupted once more."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer() -> Generator[None, object, object]:
+    """Interrupt a test that is over its time until it ends, and not only once.
+
+    asyncio keeps what is raised in a callback or in a task for itself, and so it may swallow the first interruption.
+    """
+    done = yield
+    left, _ = signal.getitimer(signal.ITIMER_REAL)
+    if left:
+        signal.setitimer(signal.ITIMER_REAL, left, AGAIN)
+    return done
+
+
 class SkippedPromises:
     """Fails a CI run in which a test of a promise, or a whole module, was skipped."""
 
@@ -102,6 +119,12 @@ class RepeatedTests:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.outcome == "rerun":
             self.nodeids.append(report.nodeid)
+
+    @pytest.hookimpl(optionalhook=True, trylast=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
+        # pytest-xdist gives the rest of the file to another worker, this test too.
+        if crashitem not in self.nodeids:
+            report.outcome = "rerun"  # ty: ignore[invalid-assignment]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if len(self.nodeids) > MOST_REPEATED:
