@@ -1,0 +1,85 @@
+"""What a person does to a worker from anywhere in the screen: stop, restart, interrupt.
+
+Each function returns at once; what came of it is said above the line where one types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from postroom.errors import PostroomError
+from postroom.lines.tasks import short
+from postroom.tui.news import Said
+from postroom.tui.worker.confirming import Confirm
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import Worker
+    from postroom.tui.app import PostroomApp
+    from postroom.tui.news import Target
+
+QUOTED = 60
+"""Characters of a task in the sentence of a dialog."""
+
+
+def worker_of(app: PostroomApp, target: Target) -> Worker | None:
+    """The worker in the newest state of the post room, None if it has none of that id."""
+    workers = app.room.status["workers"] if app.room is not None else []
+    return next((worker for worker in workers if worker["uid"] == target.uid), None)
+
+
+def stop(app: PostroomApp, target: Target) -> None:
+    """Stop a worker, after a question."""
+    sentence = (
+        f"Its program is ended now; its inbox keeps what comes. {_task(app, target)}"
+        " It stays stopped until: postroom restart, or the key r."
+    )
+    _asked(app, f"stop {target}", sentence, partial(app.client.stop, target.uid), "stopped")
+
+
+def restart(app: PostroomApp, target: Target) -> None:
+    """Stop and start a worker with the template that it has, after a question."""
+    nick = one_line(target.name)
+    sentence = (
+        f"Its program is ended and started anew with the template that it has. {_task(app, target)}"
+        f" (Template changed? postroom restart {nick})"
+    )
+    _asked(app, f"restart {target}", sentence, partial(app.client.restart, target.uid), "restarted")
+
+
+def interrupt(app: PostroomApp, target: Target, reason: str = "") -> None:
+    """Tell a worker's agent to end its turn; what it has done stays."""
+    said = f"{one_line(str(target))} is told to end its turn, if it is in one"
+    sent = partial(app.client.interrupt, target.uid, reason=reason, channel="attach")
+    app.run_worker(_do(app, sent, said))
+
+
+def _asked(app: PostroomApp, title: str, sentence: str, done: Callable[[], Any], word: str) -> None:
+    who = one_line(title.rpartition(" ")[2])
+
+    def answered(wanted: bool | None) -> None:
+        if wanted:
+            app.run_worker(_do(app, done, f"{word} {who}"))
+
+    app.push_screen(Confirm(title, sentence), answered)
+
+
+async def _do(app: PostroomApp, done: Callable[[], Any], said: str) -> None:
+    """Do it in a thread, and say what came of it."""
+    try:
+        await app.calls.run(done)
+    except PostroomError as error:
+        app.post_message(Said(error.message, bad=True))
+    else:
+        app.post_message(Said(said))
+
+
+def _task(app: PostroomApp, target: Target) -> str:
+    """What becomes of its task."""
+    worker = worker_of(app, target)
+    task = worker.get("task") if worker else None
+    if not task:
+        return "Open tasks wait for it."
+    return f'Its task {short(task["id"])} "{one_line(task["text"], QUOTED)}" goes on when it runs again.'

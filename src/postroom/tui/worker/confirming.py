@@ -1,0 +1,49 @@
+"""A dialog that says what will happen, and does it at one key."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from postroom_a2a.text import one_line
+
+
+class Confirm(ModalScreen[bool]):
+    """True if the person wants it.
+
+    Args:
+        title: what is to be done, such as `stop @coder`.
+        sentence: what will happen.
+    """
+
+    DEFAULT_CSS = """
+    Confirm { align: center middle; }
+    Confirm > Vertical { width: 70; max-width: 96%; height: auto; max-height: 90%; }
+    Confirm > Vertical { border: round $warning; padding: 0 1; }
+    Confirm Static { height: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "yes"),
+        Binding("n,escape,q", "answer(False)", "no"),
+    ]
+
+    def __init__(self, title: str, sentence: str) -> None:
+        super().__init__()
+        self._title, self._sentence = one_line(title), one_line(sentence)
+
+    def compose(self) -> ComposeResult:
+        """The question and its keys."""
+        with Vertical():
+            yield Static(Text(f"{self._title}?", style="bold"), markup=False)
+            yield Static(Text(self._sentence), markup=False)
+            yield Static(Text("y: yes   n or Esc: no", style="dim"), markup=False)
+
+    def action_answer(self, wanted: bool) -> None:
+        """Go, with the answer."""
+        self.dismiss(wanted)
