@@ -1,111 +1,15 @@
-"""A control plane as `postroom` finds it, with workers that a test drives by hand."""
+"""A room for all tests of this folder."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
-import subprocess
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator
 
 import pytest
 
-from postroom.projection.changes import APPROVALS
-from tests.cli.conftest import command, environment
-from tests.cli.terminal import Terminal
-from tests.control.taskroom import KEY, SECONDS, Hand, TaskRoom, emptied, task_room
-
-T = TypeVar("T")
-
-REQUEST = "ab12cd34ab12cd34"
-COMMAND = "make deploy TARGET=\u202eprod && echo done"
-
-
-@dataclass
-class Doing:
-    """A worker whose sidecar reports what its agent does."""
-
-    room: TaskRoom
-    hand: Hand
-    state: Path
-    next: int = 1
-    stored: list[int] = field(default_factory=list)
-
-    @property
-    def uid(self) -> str:
-        return self.hand.uid
-
-    async def report(self, *events: dict[str, Any]) -> None:
-        """As the sidecar; folded on return."""
-        done = await self.room.parts.events.append(self.uid, events, "run", self.next)
-        self.next = done.next
-        self.stored += done.ids
-        await self.room.parts.fold.reached("EVENTS", done.at, SECONDS)
-
-    async def asks(self, request: str = REQUEST, **more: Any) -> None:
-        said = {"type": "control_request", "request": request, "kind": "tool", "tool": "Bash"}
-        await self.report({**said, "title": "", "input": {"command": COMMAND}, **more})
-
-    async def approval(self, request: str = REQUEST) -> dict[str, Any]:
-        query = {"worker": self.uid}
-        return (await self.room.api.get(f"/v1/approvals/{request}", params=query)).json()
-
-    async def decided(self, request: str = REQUEST) -> dict[str, Any]:
-        """The approval once it is settled."""
-        found = await self.room.parts.changes.until(
-            APPROVALS,
-            lambda: self.approval(request),
-            lambda one: one["state"] != "pending",
-            SECONDS,
-        )
-        assert found["state"] != "pending"
-        return found
-
-    async def decide(self, decision: str, channel: str = "cli", pin: str = "") -> None:
-        """Answer elsewhere."""
-        answer = {"type": "control_response", "id": REQUEST, "decision": decision}
-        done = await self.room.api.post(
-            f"/v1/workers/{self.uid}/control", json=answer | {"channel": channel, "pin": pin}
-        )
-        assert done.status_code == 200, done.text
-
-    def terminal(self, *words: str, columns: int = 80, **more: str) -> Terminal:
-        return Terminal(*words, "--state", str(self.state), columns=columns, **more)
-
-
-def piped(*words: str) -> subprocess.Popen[str]:
-    """`postroom` between two pipes."""
-    return subprocess.Popen(
-        command(*words),
-        env=environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-async def away(work: Callable[[], T]) -> T:
-    """Wait for a blocking piece of work while the room goes on."""
-    return await asyncio.to_thread(work)
+from tests.control.taskroom import TaskRoom, task_room
 
 
 @pytest.fixture(scope="package")
 async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[TaskRoom]:
     async with task_room(tmp_path_factory.mktemp("room")) as room:
         yield room
-
-
-@asynccontextmanager
-async def working(shared: TaskRoom, folder: Path, project: str = "") -> AsyncGenerator[Doing]:
-    """A worker `coder` that runs."""
-    record = {"url": f"http://{shared.site.host}", "pid": os.getpid(), "token": KEY}
-    file = folder / "server.json"
-    file.touch(0o600)
-    file.write_text(json.dumps(record))
-    async with emptied(shared) as room:
-        hand = await room.worker("coder", projects=(project,) if project else ())
-        yield Doing(room, hand, folder)

@@ -13,8 +13,8 @@ import pytest
 from postroom.cli.unseen import unseen
 from postroom.identity import pins
 from postroom_a2a.task_state import TaskState
-from tests.attach.conftest import Doing, away, working
 from tests.cli.terminal import Terminal
+from tests.control.doing import Doing, away, working
 from tests.control.taskroom import TaskRoom
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ from postroom.cli.attach.session import Session, View
 from postroom.client.http import Client
 from postroom.projection.changes import MAIL
 from postroom_a2a.task_state import TaskState
-from tests.attach.conftest import REQUEST, away, piped, working
 from tests.cli.conftest import LIMIT
+from tests.control.doing import REQUEST, away, piped, working
 from tests.control.taskroom import SECONDS, TaskRoom
 
 pytestmark = pytest.mark.anyio

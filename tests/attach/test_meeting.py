@@ -11,7 +11,7 @@ from postroom.control import terminals
 from postroom.control.terminals import OpenTerminal
 from postroom.protocol.principal import USUAL_SCOPES, Principal
 from postroom.protocol.terminals import FrameKind, frame
-from tests.attach.conftest import away, working
+from tests.control.doing import away, working
 from tests.control.taskroom import TaskRoom
 
 pytestmark = pytest.mark.anyio

@@ -1,0 +1,92 @@
+"""What all tests of the screen use: a real control plane with workers driven by hand, and the screen on it.
+
+async def test_it(shared: TaskRoom, tmp_path: Path):
+    async with working(shared, tmp_path) as coder, app_on(coder, size=(80, 24)) as pilot:
+        await coder.asks()
+        await until(pilot, lambda: "make deploy" in screen_text(pilot.app))
+
+`shared` stands for the whole run, and every test finds it empty but for its owner. `working` has the one worker
+`coder`; `emptied(shared)` and `doing(room, folder, "nick")` make more. A test that stops the server takes `task_room`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from textual.app import App
+from textual.css.query import NoMatches
+from textual.pilot import Pilot
+
+from postroom.client.http import Client
+from postroom.tui.app import PostroomApp
+from tests.control.doing import Doing, announced, working
+from tests.control.taskroom import SECONDS, TaskRoom, emptied, task_room
+
+__all__ = ["Doing", "announced", "app_on", "doing", "emptied", "screen_text", "until", "working"]
+
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="package")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[TaskRoom]:
+    async with task_room(tmp_path_factory.mktemp("room")) as room:
+        yield room
+
+
+@pytest.fixture(autouse=True)
+def _plain_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a terminal of a newcomer, whatever the terminal of the tests is."""
+    for name in ("NO_COLOR", "POSTROOM_NO_TUI", "TEXTUAL", "COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+
+
+async def doing(
+    room: TaskRoom, folder: Path, nick: str, *projects: str, start: bool = True
+) -> Doing:
+    """One more worker whose agent a test drives; the room is announced in `folder`, too."""
+    hand = await room.worker(nick, start=start, projects=projects)
+    return Doing(room, hand, announced(room, folder))
+
+
+@asynccontextmanager
+async def app_on(
+    where: Doing | Path, *, size: tuple[int, int] = (80, 24), **arguments: Any
+) -> AsyncGenerator[Pilot[int]]:
+    """The screen, of `size` columns and lines, on the room of a worker or of a state folder.
+
+    Args:
+        arguments: of `PostroomApp`.
+    """
+    state = where if isinstance(where, Path) else where.state
+    with Client.at(state, "") as client:
+        app = PostroomApp(client, **arguments)
+        async with app.run_test(size=size) as pilot:
+            yield pilot
+
+
+async def until(pilot: Pilot[Any], condition: Callable[[], T], seconds: float = SECONDS) -> T:
+    """What `condition` returns once it is true; it is asked again whenever the screen has done something.
+
+    A widget that is not there yet (`NoMatches`) counts as false.
+    """
+    ends = time.monotonic() + seconds
+    while True:
+        await pilot.pause(0.01)
+        try:
+            found = condition()
+        except NoMatches:
+            found = None
+        if found:
+            return found
+        assert time.monotonic() < ends, "not in time; the screen shows:\n" + screen_text(pilot.app)
+
+
+def screen_text(app: App[Any]) -> str:
+    """What is shown, a dialog too: one line of text for each line of the screen, without blanks at its end."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join(strip.text.rstrip() for strip in strips)
