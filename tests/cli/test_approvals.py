@@ -16,7 +16,7 @@ from typing import Any
 import click
 import pytest
 
-from postroom.cli.approvals import belonging
+from postroom.client import belonging
 from postroom.errors import Conflict, Forbidden, PinRequired, PinWrong, problem
 from postroom.lines.approvals import details
 from postroom.lines.inputs import exact_rows, input_rows, visible

@@ -60,7 +60,7 @@ class ApprovalCalls(Calls):
 
         Args:
             decision: `allowed`, `denied` or `edited`, the last one with `input`.
-            channel: `cli`, `attach`, `chat` or `api`.
+            channel: `cli`, `attach`, `chat`, `screen` or `api`.
             pin: of the caller, if they have set one.
 
         Raises:

@@ -221,7 +221,7 @@ class ControlBody(Body):
     decision: Literal["", "allowed", "denied", "edited"] = ""
     input: dict[str, Any] | None = None
     reason: Annotated[str, Field(max_length=MAX_REASON)] = ""
-    channel: Literal["cli", "attach", "chat", "api"] = "api"
+    channel: Literal["cli", "attach", "chat", "screen", "api"] = "api"
     pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from postroom.errors import InvalidInput
 from postroom.lines.rows import Row, Style
 
 MOST_COMPARED = 2000
@@ -161,6 +162,17 @@ def _style_of(line: str) -> Style:
     if line.startswith("+"):
         return Style.ADDED
     return Style.REMOVED if line.startswith("-") else Style.DIM
+
+
+def read_input(text: str) -> dict[str, Any]:
+    """An input that a person has written as JSON; raises InvalidInput, which names the place of a mistake."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidInput(f"the input is no JSON: {error}; nothing was decided") from error
+    if not isinstance(value, dict):
+        raise InvalidInput("the input is no JSON object; nothing was decided")
+    return value
 
 
 def input_rows(given: Mapping[str, Any], *, indent: int = 2) -> Iterator[Row]:

@@ -42,7 +42,7 @@ BY_PEOPLE = frozenset({Decision.ALLOWED, Decision.DENIED, Decision.EDITED})
 DEFAULTS = ("deny", "allow")
 """What an approval that nobody answered in time counts as; the first where the template says nothing."""
 
-PEOPLE_CHANNELS = ("cli", "attach", "chat", "api")
+PEOPLE_CHANNELS = ("cli", "attach", "chat", "screen", "api")
 """The ways by which a person's decision comes, as the person's program names itself."""
 
 POLICY, AGENT, CLOCK, ROOM = "policy", "agent", "clock", "room"

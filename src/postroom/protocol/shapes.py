@@ -447,8 +447,8 @@ class Alert(TypedDict):
 class ApprovalAnswer(TypedDict):
     """An answer to an approval: `id` of its event, `by` null where the channel decided itself, `input` if edited.
 
-    `channel` is `cli`, `attach`, `chat` or `api` of a person, `policy` of the template, `agent` of an agent that no
-    longer asks, `clock` of an expiry, or `room` of a post room that withdraws what nobody waits for any more.
+    `channel` is `cli`, `attach`, `chat`, `screen` or `api` of a person, `policy` of the template, `agent` of an agent
+    that no longer asks, `clock` of an expiry, or `room` of a post room that withdraws what nobody waits for any more.
     """
 
     id: int

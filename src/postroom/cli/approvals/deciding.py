@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.cli.approvals.belonging import refuse_agents
 from postroom.cli.options import connect
 from postroom.cli.output import print_json, terminal_width
 from postroom.cli.root import report
-from postroom.errors import Conflict, InvalidInput, PinRequired, PinWrong, PostroomError
+from postroom.client.answering import Pin
+from postroom.client.belonging import refuse_agents
+from postroom.errors import Conflict, InvalidInput, PostroomError
 from postroom.lines.approvals import details, outcome
+from postroom.lines.inputs import read_input
 from postroom.lines.tasks import short
 from postroom.lines.words import address
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.protocol.shapes import Approval
-
-TRIES = 3
-"""Times that one command asks for the PIN."""
 
 Input = Callable[["Approval"], dict[str, Any] | None]
 """The input to give in place of the agent's; None to leave it as it is."""
@@ -57,7 +56,7 @@ def decide(
         PostroomError: the last error of an answer; the others are printed.
     """
     refuse_agents(command)
-    pin = Pin(pin_file)
+    pin = pin_of(pin_file)
     done: list[Approval] = []
     errors: list[PostroomError] = []
     with connect() as client:
@@ -109,49 +108,16 @@ def _decide(
     return answered
 
 
-Ask = Callable[[str], str]
-"""Has the person type a line behind a mark, unseen; "" if they do not."""
-
-
 def _typed(mark: str) -> str:
     """As `asked`; "" where nobody can be asked."""
     return asked(mark) if sys.stdin.isatty() else ""
 
 
-class Pin:
-    """The PIN of the person at the terminal: from a file, or asked for when it is needed, once for all calls.
-
-    Args:
-        ask: for a person whose input is read elsewhere.
-        remedy: of the error where nobody can be asked.
-    """
-
-    def __init__(
-        self, file: str | None = None, ask: Ask = _typed, *, remedy: str = "--pin-file FILE"
-    ) -> None:
-        self._known = _first_line(file) if file is not None else ""
-        self._ask = ask if file is None else None
-        self._remedy = remedy
-
-    def used(self, call: Callable[[str], Any]) -> Any:
-        """What `call` returns with the PIN; asks for it where the control plane does.
-
-        Raises:
-            PinRequired: nobody can be asked.
-            PinWrong, PinPaused: it is not this one.
-        """
-        for _ in range(TRIES):
-            try:
-                return call(self._known)
-            except (PinRequired, PinWrong) as error:
-                if self._ask is None:
-                    raise
-                if isinstance(error, PinWrong):
-                    report(error)  # it says how many tries are left
-                self._known = self._ask("PIN")
-                if not self._known:
-                    raise PinRequired(error.message, remedy=self._remedy) from error
-        return call(self._known)
+def pin_of(file: str | None = None) -> Pin:
+    """The PIN of the person at the terminal: from a file, or asked for when it is needed."""
+    if file is not None:
+        return Pin(_first_line(file), remedy="--pin-file FILE", report=report)
+    return Pin(ask=_typed, remedy="--pin-file FILE", report=report)
 
 
 def asked(what: str, *, twice: bool = False) -> str:
@@ -181,17 +147,6 @@ def edited(approval: Approval) -> dict[str, Any] | None:
         return None
     value = read_input(after)
     return None if value == approval["input"] else value
-
-
-def read_input(text: str) -> dict[str, Any]:
-    """An input that is JSON; raises InvalidInput."""
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise InvalidInput(f"the input is no JSON: {error}; nothing was decided") from error
-    if not isinstance(value, dict):
-        raise InvalidInput("the input is no JSON object; nothing was decided")
-    return value
 
 
 def _first_line(file: str) -> str:

@@ -15,10 +15,10 @@ import click
 
 from postroom.cli.approvals.deciding import asked as asked_here
 from postroom.cli.approvals.deciding import edited
-from postroom.cli.attach.answering import Answering
 from postroom.cli.chat.sources import Broken, CutLine, EndOfInput, Line, Sources
 from postroom.cli.output import terminal_width
 from postroom.cli.root import report
+from postroom.client.answering import Answering
 from postroom.client.stream import Event
 from postroom.errors import (
     CallerError,
@@ -144,7 +144,7 @@ class Session:
         self._follow = follow
         self._descriptor = descriptor
         self._prompt = prompt
-        self._answering = Answering(client, channel="attach")
+        self._answering = Answering(client, channel="attach", report=report)
         self._open: OrderedDict[str, None] = OrderedDict()
         self._after = 0
         self._said_open = ""

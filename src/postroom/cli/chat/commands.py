@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.cli.attach.answering import Answering
 from postroom.cli.output import terminal_width
+from postroom.cli.root import report
+from postroom.client.answering import Answering
 from postroom.errors import InvalidInput, NotFound
 from postroom.lines.activity import hint_of
 from postroom.lines.rows import painted
 from postroom.lines.tasks import short
 
 if TYPE_CHECKING:
-    from postroom.cli.approvals.deciding import Ask
+    from postroom.client.answering import Ask
     from postroom.client.http import Client
 
 Say = Callable[[str], None]
@@ -29,7 +30,7 @@ class Commands:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._answering = Answering(client, channel="chat")
+        self._answering = Answering(client, channel="chat", report=report)
         self._offered: dict[str, str] = {}
 
     def ask_by(self, ask: Ask) -> None:

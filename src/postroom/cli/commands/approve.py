@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from postroom.cli.approvals.deciding import Input, decide, edited, pin_file_option, read_input
+from postroom.cli.approvals.deciding import Input, decide, edited, pin_file_option
 from postroom.cli.completion import agents, approvals
 from postroom.cli.options import json_option, state_option
 from postroom.errors import InvalidInput
+from postroom.lines.inputs import read_input
 
 EXAMPLES = """\b
 Examples:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.approvals.belonging import refuse_agents
-from postroom.cli.approvals.deciding import Pin, asked
+from postroom.cli.approvals.deciding import asked, pin_of
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
+from postroom.client.belonging import refuse_agents
 from postroom.lines.words import span
 from postroom_a2a.times import parse_time
 
@@ -36,7 +36,7 @@ def set_(as_json: bool) -> None:
     with connect() as client:
         had = client.pin()["set"]
         new = asked("New PIN", twice=True)
-        pin = Pin(None).used(lambda known: client.set_pin(new, known))
+        pin = pin_of().used(lambda known: client.set_pin(new, known))
     _said(
         pin,
         "replaced your PIN" if had else "set your PIN: every decision needs it from now on",
@@ -52,7 +52,7 @@ def clear(as_json: bool) -> None:
     refuse_agents("pin")
     with connect() as client:
         before = client.pin()
-        pin = Pin(None).used(lambda known: client.set_pin("", known)) if before["set"] else before
+        pin = pin_of().used(lambda known: client.set_pin("", known)) if before["set"] else before
     _said(pin, "removed your PIN" if before["set"] else "you have no PIN", as_json=as_json)
 
 

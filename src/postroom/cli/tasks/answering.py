@@ -88,10 +88,10 @@ class Answers:
 
     def _decide(self, decision: str, reason: str) -> None:
         """Answer what was asked first."""
-        from postroom.cli.attach.answering import Answering
         from postroom.cli.root import report
+        from postroom.client.answering import Answering
 
-        answering = Answering(self._client, channel="cli", ask=self._unseen)
+        answering = Answering(self._client, channel="cli", report=report, ask=self._unseen)
         request, worker = next(iter(self._requests.items()))
         try:
             answering.settle(worker, request, decision, reason)

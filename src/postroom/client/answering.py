@@ -1,0 +1,155 @@
+"""Answers of a person to what an agent asks, given where it is shown, and the PIN that they may demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from postroom.errors import PinRequired, PinWrong, PostroomError
+from postroom.lines.events import request_rows
+from postroom.lines.tasks import short
+from postroom.lines.words import address
+from postroom.protocol.approvals import Decision
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.client.http import Client
+    from postroom.lines.rows import Row
+    from postroom.protocol.shapes import Approval
+
+TRIES = 3
+"""Times that one decision asks for the PIN."""
+
+Ask = Callable[[str], str]
+"""Has the person type a line behind a mark, unseen; "" if they do not."""
+
+Report = Callable[[PostroomError], None]
+"""Shows the person an error after which it goes on."""
+
+
+class Tries:
+    """How often a person is asked for the PIN of one decision."""
+
+    def __init__(self) -> None:
+        self._left = TRIES
+
+    def again(self, error: PinRequired | PinWrong) -> str:
+        """What to say before the person is asked once more, "" for nothing; raises `error` where it was enough."""
+        if not self._left:
+            raise error
+        self._left -= 1
+        return error.message if isinstance(error, PinWrong) else ""
+
+
+class Pin:
+    """The PIN of a person: known, or asked for when it is needed, once for all calls.
+
+    Args:
+        known: "" for none yet.
+        ask: None where nobody can be asked.
+        remedy: of the error when nothing was typed.
+        report: shows that a PIN was wrong, and how many tries are left.
+    """
+
+    def __init__(
+        self, known: str = "", ask: Ask | None = None, *, remedy: str, report: Report
+    ) -> None:
+        self._known = known
+        self._ask = ask
+        self._remedy = remedy
+        self._report = report
+
+    def used(self, call: Callable[[str], Any]) -> Any:
+        """What `call` returns with the PIN; asks for it where the control plane does.
+
+        Raises:
+            PinRequired: nobody can be asked.
+            PinWrong, PinPaused: it is not this one.
+        """
+        tries = Tries()
+        while True:
+            try:
+                return call(self._known)
+            except (PinRequired, PinWrong) as error:
+                if self._ask is None:
+                    raise
+                if tries.again(error):
+                    self._report(error)
+                self._known = self._ask("PIN")
+                if not self._known:
+                    raise PinRequired(error.message, remedy=self._remedy) from error
+
+
+class Answering:
+    """Shows approvals and answers them over one channel.
+
+    Args:
+        report: shows that a PIN was wrong.
+
+    Attributes:
+        ask: has the person type their PIN, when it is demanded: each time, since a session may last for days; None
+            where nobody is there.
+    """
+
+    def __init__(
+        self, client: Client, *, channel: str, report: Report, ask: Ask | None = None
+    ) -> None:
+        self._client = client
+        self._channel = channel
+        self._report = report
+        self.ask = ask
+
+    def rows(self, asked: Approval) -> Sequence[Row]:
+        """What is asked, whole."""
+        return request_rows(address(asked["worker"]), asked)
+
+    def decide(
+        self,
+        asked: Approval,
+        decision: str,
+        reason: str = "",
+        given: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Answer; returns what is to be said of it.
+
+        Raises:
+            Conflict: it is settled; the message says by whom.
+            PinRequired: a PIN is demanded, and nobody types one.
+            PinWrong, PinPaused: it is not this one.
+        """
+        done = self.settle(asked["worker"]["uid"], asked["id"], decision, reason, given)
+        return f"{one_line(done['state'])} {short(asked['id'])}"
+
+    def settle(
+        self,
+        worker: str,
+        request: str,
+        decision: str,
+        reason: str = "",
+        given: Mapping[str, Any] | None = None,
+    ) -> Approval:
+        """As `decide`, for what is known by its id."""
+
+        def send(pin: str) -> Approval:
+            return self._client.control(
+                worker,
+                request,
+                decision,
+                channel=self._channel,
+                reason=reason,
+                input=given,
+                pin=pin,
+            )
+
+        if self.ask is None:
+            return send("")
+        remedy = f"postroom approve {short(request)}"
+        return Pin(ask=self.ask, remedy=remedy, report=self._report).used(send)
+
+    def say(self, asked: Approval, text: str) -> str:
+        """Answer a question of an agent with words."""
+        task = asked["task"]
+        if task:
+            self._client.answer_task(task, text)
+            return f"answered {short(task)}"
+        return self.decide(asked, Decision.EDITED.value, given={"text": text})
