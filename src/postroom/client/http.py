@@ -461,6 +461,17 @@ class Client(
             self.transport, {}, after="", path="/v1/events", retry=FOR_EVER, away=away
         )
 
+    def follow_inbox(
+        self, *, after: int = 0, away: Callable[[bool], None] = lambda _: None
+    ) -> EventStream:
+        """New messages to the operator (`mail`) after the stream sequence `after`; else as `follow_everything`."""
+        from postroom.client.stream import FOR_EVER, EventStream
+
+        path = "/v1/inbox/stream"
+        return EventStream(
+            self.transport, {}, after=str(after), path=path, retry=FOR_EVER, away=away
+        )
+
     # ── dead letters ─────────────────────────────────────────────────────────────────────────────
 
     def alerts(self, *, ended: bool = False) -> list[Alert]:

@@ -149,16 +149,19 @@ def cut_line(line: str, width: int) -> str:
     return start + fitted(line, max(0, width - len(start)))
 
 
-def _alerts(status: Status, now: float, width: int | None) -> list[str]:
+def told_alerts(status: Status) -> list[Alert]:
+    """The alerts that say something new: what is answered needs nobody, and failed workers are listed themselves."""
     failed = {worker["nick"] for worker in status["workers"] if broken(worker)}
-    # Approvals, open questions and failed workers are listed above; what is answered needs nobody.
-    told = [
+    return [
         alert
         for alert in status["alerts"]
         if alert["kind"] not in NEEDS
         and not (alert["kind"] in FAILURES and alert["nick"] in failed)
     ]
-    return [_labelled("alert", alert_line(alert, now), width) for alert in told]
+
+
+def _alerts(status: Status, now: float, width: int | None) -> list[str]:
+    return [_labelled("alert", alert_line(alert, now), width) for alert in told_alerts(status)]
 
 
 def _workers(workers: list[Worker], now: float, width: int | None, *, wide: bool) -> list[str]:
@@ -171,7 +174,7 @@ def _workers(workers: list[Worker], now: float, width: int | None, *, wide: bool
         if wide and any(worker.get("usage", NOTHING) != NOTHING for worker in workers)
         else ()
     )
-    ordered = sorted(workers, key=_urgency)
+    ordered = sorted(workers, key=urgency)
     rows = [
         [
             *_row(worker, now),
@@ -186,7 +189,7 @@ def _workers(workers: list[Worker], now: float, width: int | None, *, wide: bool
     return table(head, rows, cut=("LAST", *walls, *places, "NICK"), width=width)
 
 
-def _urgency(worker: Worker) -> tuple[int, str]:
+def urgency(worker: Worker) -> tuple[int, str]:
     """Sorts workers that need a person first, and those that ended on purpose last."""
     if broken(worker):
         return (1 if worker["state"] == "stalled" else 0), worker["nick"]

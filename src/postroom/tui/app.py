@@ -11,6 +11,7 @@ from textual.containers import Horizontal
 from textual.widgets import Footer, Static
 
 from postroom.tui.calls import Calls
+from postroom.tui.link import Link
 from postroom.tui.news import Chosen, Said, Snapshot, Target
 from postroom.tui.sidebar.pane import Sidebar
 from postroom.tui.talk.pane import Talk
@@ -51,6 +52,7 @@ class PostroomApp(App[int]):
         super().__init__()
         self.client = client
         self.calls = Calls()
+        self.link: Link | None = None
         self.room: Room | None = None
         self._start, self._needs = start, needs
 
@@ -69,6 +71,8 @@ class PostroomApp(App[int]):
         self.look("sidebar")
         if self._start is not None:
             self.post_message(Chosen(self._start))
+        self.link = Link(self)
+        self.link.start()
 
     def look(self, pane: str) -> None:
         """Show a pane (`sidebar`, `talk`, `worker`), where not all fit, and focus it."""
@@ -102,6 +106,8 @@ class PostroomApp(App[int]):
 
     def on_unmount(self) -> None:
         """Let go of what runs."""
+        if self.link is not None:
+            self.link.close()
         self.calls.close()
 
 

@@ -46,24 +46,24 @@ class NeedChosen(Message):
         self.id = id_
 
 
-class Snapshot(Message):
-    """The state of the whole post room has changed."""
+class Snapshot(Message, bubble=False):
+    """The state of the whole post room has changed. The link gives it to each part that has `on_snapshot`."""
 
     def __init__(self, room: Room) -> None:
         super().__init__()
         self.room = room
 
 
-class Happened(Message):
-    """Events of the whole post room, the oldest first (`Client.follow_everything`)."""
+class Happened(Message, bubble=False):
+    """Events of the whole post room, the oldest first; to each part that has `on_happened`."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         super().__init__()
         self.events = events
 
 
-class Away(Message):
-    """The post room has gone (`away`), or is there again."""
+class Away(Message, bubble=False):
+    """The post room has gone (`away`), or is there again; to each part that has `on_away`."""
 
     def __init__(self, away: bool, why: str = "") -> None:
         super().__init__()

@@ -2,21 +2,225 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from postroom.lines.approvals import what
+from postroom.lines.status import FAILED, broken, told_alerts, urgency
+from postroom_a2a.text import one_line
+from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:
-    from postroom.protocol.shapes import Status
+    from postroom.protocol.shapes import Alert, Approval, Listed, Me, Status, Task, Worker
+
+SAID = 300
+"""Characters of a need's text."""
+
+
+class NeedKind(Enum):
+    """Why a person is needed, in the order in which the needs are listed."""
+
+    APPROVAL = "approval"
+    QUESTION = "question"
+    FAILED = "failed"
+    STALLED = "stalled"
+    ALERT = "alert"
+    MAIL = "mail"
+    DEAD = "dead letters"
 
 
 @dataclass(frozen=True, slots=True)
+class Need:
+    """One thing that needs a person.
+
+    Attributes:
+        id: of the approval, of the task, of the alert; the uid of the worker that has failed; "" for mail and dead
+            letters, which are counted together.
+        worker, nick: uid and nick of the worker, "" for none.
+        text: on one line, harmless.
+        since: when it was asked for, in seconds since the epoch; 0 where that is not known.
+        expires: when it is decided without a person; None for never.
+        record: the approval, the task, the worker or the alert.
+    """
+
+    kind: NeedKind
+    id: str
+    worker: str
+    nick: str
+    text: str
+    since: float = 0.0
+    expires: float | None = None
+    record: Any = None
+
+    @property
+    def key(self) -> str:
+        """Names it as long as it stands; an approval's id is the agent's own word, so the worker belongs to it."""
+        return f"{self.kind.value}/{self.worker}/{self.id}"
+
+    @property
+    def who(self) -> str:
+        """`@nick`, "" where it is of no worker."""
+        return f"@{one_line(self.nick, 64)}" if self.nick else ""
+
+
+@dataclass(frozen=True)
 class Room:
     """A snapshot.
 
     Attributes:
         status: the post room's answer.
         projects: names, sorted.
+        pending: all pending approvals, the oldest first; None: those of `status` are all.
+        agents: those that have no worker: people, and agents that run elsewhere.
     """
 
     status: Status
     projects: tuple[str, ...] = ()
+    pending: tuple[Approval, ...] | None = None
+    agents: tuple[Listed, ...] = ()
+
+    @property
+    def me(self) -> Me:
+        """Who looks at it."""
+        return self.status["me"]
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the workers are not shown to this person, who does not operate."""
+        return "pid" not in self.status["server"]
+
+    @property
+    def approvals(self) -> Sequence[Approval]:
+        """The pending approvals, the oldest first."""
+        return self.status.get("approvals", []) if self.pending is None else self.pending
+
+    @property
+    def questions(self) -> Sequence[Task]:
+        """The tasks that wait for an answer."""
+        return self.status.get("attention", [])
+
+    @cached_property
+    def workers(self) -> tuple[Worker, ...]:
+        """Those that need a person first, those that ended on purpose last."""
+        return tuple(sorted(self.status["workers"], key=urgency))
+
+    @cached_property
+    def needs(self) -> tuple[Need, ...]:
+        """What needs a person: by kind, the oldest first."""
+        order = {kind: place for place, kind in enumerate(NeedKind)}
+        return tuple(sorted(_needs(self), key=lambda need: (order[need.kind], need.since)))
+
+    def workers_of(self, project: str) -> list[Worker]:
+        """The workers of a project, in the order of `workers`; "" for those of none."""
+        return [worker for worker in self.workers if worker["project"] == project]
+
+    def worker(self, ref: str) -> Worker | None:
+        """The worker of that uid or nick, also with `@`; None for none."""
+        name = ref.removeprefix("@")
+        by_uid = self._by_uid.get(name)
+        return by_uid if by_uid is not None else self._by_nick.get(name)
+
+    def agent(self, ref: str) -> Listed | None:
+        """The same among those that have no worker."""
+        name = ref.removeprefix("@")
+        found = [one for one in self.agents if name in (one["uid"], one["nick"])]
+        return found[0] if found else None
+
+    def uid(self, ref: str) -> str:
+        """The uid of an agent of that uid or nick, "" for one that is not known."""
+        found = self.worker(ref) or self.agent(ref)
+        return found["uid"] if found is not None else ""
+
+    def approval(self, ref: str, worker: str = "") -> Approval | None:
+        """The pending approval whose id is or begins so, if it is the only one; `worker` is the uid of its worker."""
+        return _only([a for a in self.approvals if worker in ("", a["worker"]["uid"])], ref)
+
+    def question(self, ref: str) -> Task | None:
+        """The task that waits for an answer, the same way."""
+        return _only(self.questions, ref)
+
+    @cached_property
+    def _by_uid(self) -> dict[str, Worker]:
+        return {worker["uid"]: worker for worker in self.status["workers"]}
+
+    @cached_property
+    def _by_nick(self) -> dict[str, Worker]:
+        return {worker["nick"]: worker for worker in self.status["workers"]}
+
+
+def _only(records: Sequence[Any], ref: str) -> Any:
+    """The record of that id, else the only one whose id begins so."""
+    exact = [record for record in records if record["id"] == ref]
+    found = exact or [record for record in records if ref and record["id"].startswith(ref)]
+    return found[0] if len(found) == 1 else None
+
+
+def _needs(room: Room) -> Iterator[Need]:
+    yield from map(_approval, room.approvals)
+    yield from map(_question, room.questions)
+    yield from (_failure(worker) for worker in room.workers if broken(worker))
+    yield from map(_alert, told_alerts(room.status))
+    if unread := room.status.get("inbox", 0):
+        yield Need(NeedKind.MAIL, "", "", "", f"{unread} unread to you")
+    if dead := room.status["deadletters"]:
+        yield Need(NeedKind.DEAD, "", "", "", str(dead))
+
+
+def _approval(approval: Approval) -> Need:
+    who, expires = approval["worker"], approval["expires_at"]
+    asks = one_line(approval["title"], SAID) if approval["kind"] == "question" else ""
+    return Need(
+        NeedKind.APPROVAL,
+        approval["id"],
+        who["uid"],
+        who["nick"],
+        asks or f"{one_line(approval['tool'], 80)}: {what(approval)}",
+        parse_time(approval["asked_at"]),
+        None if expires is None else parse_time(expires),
+        approval,
+    )
+
+
+def _question(task: Task) -> Need:
+    who = task["worker"]
+    return Need(
+        NeedKind.QUESTION,
+        task["id"],
+        who["uid"],
+        who["nick"],
+        one_line(task["detail"] or task["status_text"] or task["state"], SAID),
+        parse_time(task["updated_at"]),
+        record=task,
+    )
+
+
+def _failure(worker: Worker) -> Need:
+    kind = NeedKind.STALLED if worker["state"] == "stalled" else NeedKind.FAILED
+    said = FAILED.get(worker["state"], "does not run")
+    detail = one_line(worker["detail"], SAID)
+    seen = worker["last_seen"]
+    return Need(
+        kind,
+        worker["uid"],
+        worker["uid"],
+        worker["nick"],
+        f"{said}: {detail}" if detail else said,
+        parse_time(seen) if seen else 0.0,
+        record=worker,
+    )
+
+
+def _alert(alert: Alert) -> Need:
+    who = alert["who"]
+    return Need(
+        NeedKind.ALERT,
+        str(alert["id"]),
+        who["uid"] if who else "",
+        alert["nick"],
+        one_line(alert["text"], SAID),
+        parse_time(alert["at"]),
+        record=alert,
+    )

@@ -1,0 +1,192 @@
+"""The screen's link to the post room: what happens there, its state, and whether it is there at all.
+
+    /v1/events ── Following ──▶ Happened ──▶ the parts
+                      └─ stale ──▶ status, projects, agents ──▶ Snapshot ──▶ the parts
+
+The state is fetched when something has happened, never more than twice a second, and never while nothing happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from postroom.errors import (
+    BusDisconnected,
+    EnvironmentFault,
+    Forbidden,
+    NotRunning,
+    PeerError,
+    PostroomError,
+    Unauthorized,
+)
+from postroom.protocol.limits import MAX_PAGE
+from postroom.tui.following import Following, Source
+from postroom.tui.news import Away, Happened, Said, Snapshot
+from postroom.tui.room import Room
+
+if TYPE_CHECKING:
+    from textual.dom import DOMNode
+    from textual.message import Message
+
+    from postroom.client.http import Client
+    from postroom.protocol.shapes import Approval, Listed, Status
+    from postroom.tui.app import PostroomApp
+
+PAUSE = 0.5
+"""Seconds between two snapshots: each makes the post room look at every worker."""
+
+AGAIN = 10.0
+"""Seconds until a snapshot that failed is tried again, if nothing happens before that."""
+
+SHOWN = 20
+"""Approvals that an answer of the status has at most."""
+
+AGENTS_LAST = 5.0
+"""Seconds for which the list of the agents that are no workers counts as fresh."""
+
+_LOST = (NotRunning, PeerError, BusDisconnected)
+
+
+class Link:
+    """Follows everything and keeps `app.room` fresh, from `start` to `close`, both on the event loop.
+
+    Attributes:
+        away: since when the post room is gone, in seconds since the epoch; None while it is there.
+    """
+
+    def __init__(self, app: PostroomApp) -> None:
+        self._app = app
+        self._client = app.client
+        self.away: float | None = None
+        self._stale = asyncio.Event()
+        self._following: Following | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._again: asyncio.TimerHandle | None = None
+        self._agents: tuple[float, tuple[Listed, ...]] = (0.0, ())
+
+    def start(self) -> None:
+        """Begin."""
+        self._follow(self._client.follow_everything)
+        self._keeping = asyncio.create_task(self._keep(), name="snapshots")
+        self.refresh()
+
+    def close(self) -> None:
+        """End; nothing is posted any more."""
+        if self._following is not None:
+            self._following.close()
+        if self._keeping is not None:
+            self._keeping.cancel()
+        if self._again is not None:
+            self._again.cancel()
+
+    def refresh(self) -> None:
+        """Fetch the state soon: something was done that the post room tells nobody, such as reading a message."""
+        self._stale.set()
+
+    # ── what happens ──
+
+    def _follow(self, stream: Callable[..., Source]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def away(gone: bool) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended: so has the screen
+                loop.call_soon_threadsafe(self._went, gone)
+
+        self._following = Following(
+            lambda: stream(away=away), self._take, self._ended, name="everything"
+        )
+
+    def _take(self, events: Sequence[Any]) -> None:
+        happened = [event for event in events if event.kind != "open"]
+        if happened:
+            self._tell(lambda: Happened(happened))
+        self.refresh()
+
+    def _ended(self, error: PostroomError | None) -> None:
+        """The stream goes on for ever unless the post room refuses."""
+        if isinstance(error, Forbidden) and not isinstance(error, Unauthorized):
+            # Who does not operate is told of their own messages alone.
+            self._follow(self._client.follow_inbox)
+            return
+        why = error.message if error is not None else "the post room has ended the stream"
+        self._went(True, why)
+        self._app.post_message(Said(why, bad=True))
+
+    def _went(self, gone: bool, why: str = "") -> None:
+        self.away = (self.away or time.time()) if gone else None
+        self._tell(lambda: Away(gone, why))
+        if not gone:
+            self.refresh()
+
+    # ── the state ──
+
+    async def _keep(self) -> None:
+        """Fetch the state whenever it is stale; what happens meanwhile makes it stale again."""
+        while True:
+            await self._stale.wait()
+            self._stale.clear()
+            if self._again is not None:
+                self._again.cancel()
+            try:
+                room = await self._app.calls.run(self._fetch)
+            except PostroomError as error:
+                self._failed(error)
+            else:
+                self._tell(lambda room=room: Snapshot(room))
+            await asyncio.sleep(PAUSE)
+
+    def _failed(self, error: PostroomError) -> None:
+        # The stream notices a post room that has gone, and says when it is back.
+        if not isinstance(error, _LOST) and type(error) is not EnvironmentFault:
+            self._app.post_message(Said(str(error), bad=True))
+        self._again = asyncio.get_running_loop().call_later(AGAIN, self.refresh)
+
+    def _fetch(self) -> Room:
+        client = self._client
+        status = client.status()
+        projects = {name for w in status["workers"] if (name := w["project"])}
+        return Room(
+            status,
+            tuple(sorted(projects | set(client.projects()))),
+            pending(client, status),
+            self._elsewhere(),
+        )
+
+    def _elsewhere(self) -> tuple[Listed, ...]:
+        fetched, agents = self._agents
+        if not fetched or time.monotonic() - fetched > AGENTS_LAST:
+            found = [*self._client.agents(kind="external"), *self._client.agents(kind="human")]
+            agents = tuple(found)
+            self._agents = time.monotonic(), agents
+        return agents
+
+    # ── the parts ──
+
+    def _tell(self, message: Callable[[], Message]) -> None:
+        """Give a message to the application and each part that takes it."""
+        handler = message().handler_name
+        for node in self._nodes():
+            if hasattr(node, handler):
+                node.post_message(message())
+
+    def _nodes(self) -> Iterator[DOMNode]:
+        yield self._app
+        for screen in self._app.screen_stack:
+            yield screen
+            yield from screen.walk_children()
+
+
+def pending(client: Client, status: Status) -> tuple[Approval, ...] | None:
+    """All pending approvals, the oldest first; None where the status has all."""
+    if len(status.get("approvals", [])) < SHOWN:
+        return None
+    found: list[Approval] = []
+    while page := client.approvals(limit=MAX_PAGE, before=found[-1]["seq"] if found else 0):
+        found += page
+        if len(page) < MAX_PAGE:
+            break
+    return tuple(reversed(found))
