@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from postroom.errors import PinRequired, PinWrong, PostroomError
-from postroom.lines.events import request_rows
+from postroom.lines.event_parts import request_rows
 from postroom.lines.tasks import short
 from postroom.lines.words import address
 from postroom.protocol.approvals import Decision

@@ -29,7 +29,8 @@ from postroom.errors import (
     PostroomError,
     Refused,
 )
-from postroom.lines.events import EventRows, request_rows
+from postroom.lines.event_parts import request_rows
+from postroom.lines.events import EventRows
 from postroom.lines.rows import Row, Style, painted
 from postroom.lines.tasks import short
 from postroom.lines.words import address
