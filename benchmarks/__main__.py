@@ -23,6 +23,7 @@ NAMES = (
     "plane",
     "adapters",
     "events",
+    "screen",
 )
 """Each is the module of that name here, with a function `run(sheet, *, quick)`.
 

@@ -72,15 +72,16 @@ def run(sheet: Sheet, *, quick: bool) -> None:
 async def _measure(sheet: Sheet, plan: Plan) -> None:
     with scratch_folder() as folder:
         async with AsyncExitStack() as stack:
-            server, trust = await _server(folder, stack)
-            plane = await stack.enter_async_context(_plane(folder, server.url, plan.workers))
+            server, trust = await server_of(folder, stack)
+            plane = await stack.enter_async_context(plane_of(folder, server.url, plan.workers))
             await _latency(sheet, plan, plane, await connected(server.url, trust, stack))
             await _many(sheet, plan, plane)
     for text in NOTES:
         sheet.note(text)
 
 
-async def _server(folder: Path, stack: AsyncExitStack) -> tuple[EmbeddedServer, Trust]:
+async def server_of(folder: Path, stack: AsyncExitStack) -> tuple[EmbeddedServer, Trust]:
+    """A nats-server for the control plane, and its keys."""
     trust = Trust.load_or_create(folder / "keys")
     config = ServerConfig(
         folder=folder / "nats",
@@ -117,7 +118,8 @@ def _free_port() -> int:
 
 
 @asynccontextmanager
-async def _plane(folder: Path, url: str, workers: int) -> AsyncGenerator[Plane]:
+async def plane_of(folder: Path, url: str, workers: int) -> AsyncGenerator[Plane]:
+    """A control plane in a process of its own."""
     port, door = _free_port(), _free_port()
     words = (str(folder), url, str(port), str(door), str(workers))
     process = await asyncio.create_subprocess_exec(
@@ -258,7 +260,7 @@ async def _many(sheet: Sheet, plan: Plan, plane: Plane) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(watch())
         for uid in plane.workers:
-            tasks.create_task(_worker(plane, uid, counted, found))
+            tasks.create_task(make_events(plane, uid, counted, found))
             tasks.create_task(_client(plane, uid, counted, found))
     took = time.perf_counter() - begun
     sheet.add("many: events that came", [found.came / took], "/s")
@@ -273,7 +275,7 @@ async def _many(sheet: Sheet, plan: Plan, plane: Plane) -> None:
     sheet.add("many: growth", [(resident[-1] - resident[0]) / MIB], "MiB")
 
 
-async def _worker(plane: Plane, uid: str, count: int, found: Many) -> None:
+async def make_events(plane: Plane, uid: str, count: int, found: Many) -> None:
     """Make `count` events, one each `INTERVAL`; report what has gathered."""
     run, first = f"many-{os.getpid()}", 1
     begun = time.perf_counter()
