@@ -61,10 +61,15 @@ def paint(span: Span) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of a row: printable, without an end of line or a tab, whatever it was made with."""
+    """A piece of a row: printable, without an end of line or a tab, whatever it was made with.
+
+    Attributes:
+        who: uid of the agent whose name it is, "" for anything else; a screen shows each in its colour.
+    """
 
     text: str
     style: Style = Style.PLAIN
+    who: str = ""
 
     def __post_init__(self) -> None:
         if not self.text.isascii() or not self.text.isprintable():
@@ -138,7 +143,7 @@ def _cut(spans: tuple[Span, ...], room: int) -> tuple[Span, ...]:
             kept.append(span)
             room -= columns(span.text)
             continue
-        kept.append(Span(shortened(f"{span.text}…", room), span.style))
+        kept.append(Span(shortened(f"{span.text}…", room), span.style, span.who))
         break
     return tuple(kept)
 
@@ -152,7 +157,7 @@ def _wrapped(spans: tuple[Span, ...], room: int) -> list[tuple[Span, ...]]:
             if columns(word.rstrip(" ")) > left and lines[-1]:
                 lines.append([])
                 left = room
-            lines[-1].append(Span(word, span.style))
+            lines[-1].append(Span(word, span.style, span.who))
             left -= columns(word)
     return [_joined(line) for line in lines]
 
@@ -161,10 +166,14 @@ def _joined(line: list[Span]) -> tuple[Span, ...]:
     """A line with its words of one style in one piece, and no spaces at its end."""
     found: list[Span] = []
     for span in line:
-        joins = bool(found) and found[-1].style is span.style
-        found.append(Span(found.pop().text + span.text, span.style) if joins else span)
+        last = found[-1] if found else None
+        if last is not None and (last.style, last.who) == (span.style, span.who):
+            found[-1] = Span(last.text + span.text, span.style, span.who)
+        else:
+            found.append(span)
     if found:
-        found[-1] = Span(found[-1].text.rstrip(" "), found[-1].style)
+        last = found[-1]
+        found[-1] = Span(last.text.rstrip(" "), last.style, last.who)
     return tuple(found)
 
 

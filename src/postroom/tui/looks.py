@@ -7,7 +7,7 @@ import os
 
 from rich.style import Style as RichStyle
 
-from postroom.lines.rows import Style
+from postroom.lines.rows import Span, Style
 
 LOOKS: dict[Style, RichStyle] = {
     Style.PLAIN: RichStyle(),
@@ -41,3 +41,9 @@ def colours() -> bool:
 def nick_colour(uid: str) -> str:
     """The colour of an agent, the same in every session."""
     return _NICKS[hashlib.sha256(uid.encode()).digest()[0] % len(_NICKS)]
+
+
+def look_of(span: Span) -> RichStyle:
+    """How a piece of a row looks; a name has the colour of its agent."""
+    look = LOOKS[span.style]
+    return look + RichStyle(color=nick_colour(span.who)) if span.who else look

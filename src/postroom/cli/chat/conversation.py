@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from postroom.cli.chat.commands import Commands
 from postroom.cli.chat.screen import Screen
 from postroom.cli.chat.sources import CANONICAL, Broken, CutLine, EndOfInput, Item, Line, Sources
-from postroom.cli.chat.targets import ChatTarget
 from postroom.cli.output import terminal_width
 from postroom.cli.root import report
 from postroom.cli.waiting import check
 from postroom.client.http import Client
 from postroom.client.stream import Event
+from postroom.client.targets import ChatTarget
 from postroom.errors import CallerError, MessageTooLarge, PostroomError, Refused
 from postroom.lines.activity import line_of
 from postroom.protocol.shapes import Mail, Milestone

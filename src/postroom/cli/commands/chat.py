@@ -64,7 +64,7 @@ def command(
         raise click.UsageError("a project's feed has no receipts to wait for")
     from postroom.cli.chat.conversation import Conversation, Ending
     from postroom.cli.chat.screen import Screen
-    from postroom.cli.chat.targets import ActivityTarget, AgentTarget, ProjectTarget
+    from postroom.client.targets import ActivityTarget, AgentTarget, ProjectTarget
 
     typed = sys.stdin is not None and sys.stdin.isatty()
     on_screen = sys.stdout.isatty()
