@@ -34,8 +34,7 @@ def asks(request: str, **more: Any) -> dict[str, Any]:
 
 async def report(room: TaskRoom, hand: Hand, *events: dict[str, Any]) -> None:
     """As the sidecar reports; folded on return."""
-    done = await room.parts.events.append(hand.uid, events, "run", 1)
-    await room.parts.fold.reached("EVENTS", done.at, SECONDS)
+    await report_more(room, hand, 1, *events)
 
 
 async def fail(room: TaskRoom, hand: Hand) -> None:
@@ -108,6 +107,32 @@ async def test_what_happened_in_a_project_is_read_from_what_is_stored(shared: Ta
         newest = (await room.api.get(events_of("blue"), params={"limit": 2})).json()
         assert [shown(event) for event in newest["events"]] == ALL[-2:]
         assert newest["after"] == found["after"]
+
+
+async def test_what_happened_earlier_is_read_page_by_page_each_thing_once(shared: TaskRoom):
+    async with emptied(shared) as room:
+        await all_of_it(room, "violet")
+        policy = {"type": "control_response", "decision": "allowed", "channel": "policy"}
+        bob = await room.worker("bob2", projects=("violet",))
+        for number in range(5):  # read, and not shown
+            request = f"ab12cd34ab12cd4{number}"
+            by = {"request": request, "by": {"rule": "*"}}
+            await report_more(room, bob, 2 * number + 1, asks(request), policy | by)
+        pages: list[list[tuple[str, str]]] = []
+        before: str | None = ""
+        while before is not None:
+            query = {"limit": 2, "before": before}
+            page = (await room.api.get(events_of("violet"), params=query)).json()
+            await post(room, "violet", "later")  # is in no earlier page
+            pages.insert(0, [shown(event) for event in page["events"]])
+            before = page["next"]
+        assert [len(page) for page in pages[1:]] == [2] * (len(pages) - 1)
+        assert sum(pages, []) == [*ALL, ("joined", "")]
+
+
+async def report_more(room: TaskRoom, hand: Hand, first: int, *events: dict[str, Any]) -> None:
+    done = await room.parts.events.append(hand.uid, events, "run", first)
+    await room.parts.fold.reached("EVENTS", done.at, SECONDS)
 
 
 @pytest.mark.requirement("project-activity")

@@ -22,7 +22,7 @@ from postroom.client.calls import (
 )
 from postroom.client.keys import KeyCalls
 from postroom.client.locate import ServerAddress, locate
-from postroom.client.rules import Locate
+from postroom.client.rules import Locate, Query
 from postroom.client.transport import Transport
 from postroom.client.workspaces import WorkspaceCalls
 from postroom.errors import PostroomError
@@ -48,6 +48,13 @@ if TYPE_CHECKING:
         Worker,
         WorkerEvent,
     )
+
+Away = Callable[[bool], None]
+"""Called with True when the post room has gone, and with False when it is back."""
+
+
+def _nobody(away: bool) -> None:
+    del away
 
 
 class Client(
@@ -382,9 +389,10 @@ class Client(
         """The names of all projects."""
         return self._get("/v1/projects")["projects"]
 
-    def posts(self, project: str, *, limit: int = 50) -> list[Post]:
+    def posts(self, project: str, *, limit: int = 50, before: int | None = None) -> list[Post]:
         """The newest entries of a project's feed, oldest first."""
-        return self._get(f"/v1/projects/{name_of(project)}/posts", {"limit": limit})["posts"]
+        query = {"limit": limit} | given(before=before)
+        return self._get(f"/v1/projects/{name_of(project)}/posts", query)["posts"]
 
     def post(
         self,
@@ -400,28 +408,46 @@ class Client(
         body = said(text, parts, subject, thread) | {"key": key or new_key()}
         return self._post_keyed(f"/v1/projects/{name_of(project)}/posts", body)
 
-    def follow_project(self, project: str, *, after: int = 0) -> EventStream:
-        """New posts of a project's feed after the stream sequence `after`."""
-        from postroom.client.stream import EventStream
+    def follow_project(
+        self, project: str, *, after: int = 0, for_ever: bool = False, away: Away = _nobody
+    ) -> EventStream:
+        """New posts of a project's feed after the stream sequence `after`; the rest as in `events`."""
+        return self._follow({"project": name_of(project)}, str(after), for_ever, away)
 
-        return EventStream(self.transport, {"project": name_of(project)}, after=str(after))
+    def project_events(self, project: str, *, limit: int = 50, before: str = "") -> ProjectEvents:
+        """The newest posts of a project and what happened beside them, oldest first, and where what comes begins.
 
-    def project_events(self, project: str, *, limit: int = 50) -> ProjectEvents:
-        """The newest posts of a project and what happened beside them, oldest first, and where what comes begins."""
-        return self._get(f"/v1/projects/{name_of(project)}/events", {"limit": limit})
+        `before` is the `next` of another answer, "" for the newest.
+        """
+        query = {"limit": limit} | given(before=before)
+        return self._get(f"/v1/projects/{name_of(project)}/events", query)
 
-    def follow_project_events(self, project: str, *, after: str) -> EventStream:
-        """New posts of a project (`post`) and what happens beside them (`activity`), past the cursor `after`."""
-        from postroom.client.stream import EventStream
+    def follow_project_events(
+        self, project: str, *, after: str, for_ever: bool = False, away: Away = _nobody
+    ) -> EventStream:
+        """New posts of a project (`post`) and what happens beside them (`activity`), past the cursor `after`.
 
+        The rest as in `events`.
+        """
         path = f"/v1/projects/{name_of(project)}/events/stream"
-        return EventStream(self.transport, {}, after=after, path=path)
+        return self._follow({}, after, for_ever, away, path)
 
-    def follow_chat(self, ref: str, *, after: int = 0) -> EventStream:
-        """New messages between the operator and an agent after the stream sequence `after`."""
-        from postroom.client.stream import EventStream
+    def follow_chat(
+        self, ref: str, *, after: int = 0, for_ever: bool = False, away: Away = _nobody
+    ) -> EventStream:
+        """New messages between the operator and an agent after the stream sequence `after`, and receipts.
 
-        return EventStream(self.transport, {"chat": name_of(ref)}, after=str(after))
+        The rest as in `events`.
+        """
+        return self._follow({"chat": name_of(ref)}, str(after), for_ever, away)
+
+    def _follow(
+        self, topic: Query, after: str, for_ever: bool, away: Away, path: str = "/v1/stream"
+    ) -> EventStream:
+        from postroom.client.stream import FOR_EVER, RECONNECT, EventStream
+
+        retry = FOR_EVER if for_ever else RECONNECT
+        return EventStream(self.transport, topic, after=after, path=path, retry=retry, away=away)
 
     # ── announcements ────────────────────────────────────────────────────────────────────────────
 

@@ -189,6 +189,11 @@ class EventStream:
         self._closed, self.connected = self._link.closed, self._link.connected
         self._response: httpx2.Response | None = None
 
+    @property
+    def after(self) -> str:
+        """Id of the last known record: where another stream can go on."""
+        return self._after
+
     def __iter__(self) -> Iterator[Event]:
         """The events, until the last one or `close`.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import math
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
@@ -46,9 +47,13 @@ POLICY = "policy"
 """Channel of what a worker's template decides: that happens with each call of a tool, and concerns nobody."""
 
 
+ROUNDS = 8
+"""Pages of each source that one answer may take: what a template decides is read, and not shown."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProjectCursor:
-    """The position of a reader: a number in each source."""
+    """The position of a reader: a number in each source. Forwards it reads past them, backwards what is below."""
 
     posts: int = 0
     tasks: int = 0
@@ -64,8 +69,12 @@ class ProjectCursor:
     def parse(cls, text: str) -> ProjectCursor:
         """Read the cursor that a reader gave back."""
         if re.fullmatch(r"\d{1,18}(-\d{1,18}){4}", text, re.ASCII) is None:
-            raise InvalidInput("`after` is not a cursor of this stream", remedy="leave it out")
+            raise InvalidInput("that is not a cursor of this stream", remedy="leave it out")
         return cls(*map(int, text.split("-")))
+
+
+_END = ProjectCursor(*[10**18 - 1] * 5)
+"""Behind everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +93,58 @@ class Happening:
         return f"id: {cursor}\nevent: {self.kind}\ndata: {data}\n\n"
 
 
-async def newest(parts: Parts, project: str, limit: int) -> answers.ProjectEvents:
-    """The newest posts and happenings of a project, and where what comes then begins."""
+async def newest(
+    parts: Parts, project: str, limit: int, before: ProjectCursor | None = None
+) -> answers.ProjectEvents:
+    """The newest posts and happenings of a project, or those `before`, and where what comes then begins."""
 
-    def find(store: Store) -> tuple[list[Happening], ProjectCursor]:
-        found = list(_merged(store, project, None, limit))
+    def find(store: Store) -> tuple[list[Happening], ProjectCursor, ProjectCursor | None]:
         behind = _present(store, project)
-        for one in found:
-            behind = _behind(behind, one)
-        return [one for one in found if one.record is not None][-limit:], behind
+        end = before
+        if end is None:
+            # What comes while the reader pages back is not older.
+            for one in _merged(store, project, None, 1):
+                behind = _behind(behind, one)
+            end = ProjectCursor(*(number + 1 for number in astuple(behind)))
+        found, older = _older(store, project, end, limit)
+        return found, behind, older
 
-    found, cursor = await parts.database.read(find)
+    found, cursor, older = await parts.database.read(find)
     shown: list[Any] = [{"post": None, "activity": None, one.kind: one.record} for one in found]
-    return {"events": shown, "after": str(cursor)}
+    return {"events": shown, "after": str(cursor), "next": str(older) if older else None}
+
+
+def _older(
+    store: Store, project: str, end: ProjectCursor, limit: int
+) -> tuple[list[Happening], ProjectCursor | None]:
+    """The newest `limit` below `end`, and the end of those before them, None if there are none."""
+    shown: list[Happening] = []
+    older: ProjectCursor | None = end
+    for _ in range(ROUNDS):
+        if older is None or len(shown) == limit:
+            break
+        found, older = _page(store, project, older, limit - len(shown))
+        shown = found + shown
+    return shown, older
+
+
+def _page(
+    store: Store, project: str, end: ProjectCursor, limit: int
+) -> tuple[list[Happening], ProjectCursor | None]:
+    """At most `limit` below `end`, and the end of what is before them."""
+    pages = [list(_in_order(found)) for found in _sources(store, project, None, limit, end)]
+    full = [page[0].at for page in pages if len(page) >= limit]
+    # Before the oldest of a full page that source may have more, which has to come in between.
+    since = max(full, default=-math.inf)
+    passed = [one for one in heapq.merge(*pages, key=lambda one: one.at) if one.at >= since]
+    kept: list[Happening] = []
+    while passed and len(kept) < limit:
+        one = passed.pop()
+        end = replace(end, **{one.source: min(one.number, getattr(end, one.source))})
+        if one.record is not None:
+            kept.append(one)
+    more = bool(full) or bool(passed)
+    return kept[::-1], end if more else None
 
 
 async def follow(parts: Parts, project: str, after: ProjectCursor | None) -> AsyncIterator[str]:
@@ -168,15 +216,19 @@ def _merged(
     store: Store, project: str, cursor: ProjectCursor | None, limit: int
 ) -> Iterator[Happening]:
     """What has happened past `cursor`, or the newest for None, by time; each source stays in its own order."""
-    of = store.activity.members(project)
-    found = (
-        _posts(store, project, cursor, limit),
-        *(
-            read(store, of, getattr(cursor, source) if cursor else None, limit)
-            for source, read in _READ.items()
-        ),
-    )
+    found = _sources(store, project, cursor, limit, _END)
     return heapq.merge(*map(_in_order, found), key=lambda one: one.at)
+
+
+def _sources(
+    store: Store, project: str, cursor: ProjectCursor | None, limit: int, end: ProjectCursor
+) -> Iterator[list[Happening]]:
+    """What each source has past `cursor`, or the newest for None, and below `end`."""
+    of = store.activity.members(project)
+    yield _posts(store, project, cursor, limit, end.posts)
+    for source, read in _READ.items():
+        after = getattr(cursor, source) if cursor else None
+        yield read(store, of, after, limit, getattr(end, source))
 
 
 def _in_order(found: Sequence[Happening]) -> Iterator[Happening]:
@@ -185,16 +237,20 @@ def _in_order(found: Sequence[Happening]) -> Iterator[Happening]:
     return (replace(one, at=at) for one, at in zip(found, times, strict=True))
 
 
-def _posts(store: Store, project: str, cursor: ProjectCursor | None, limit: int) -> list[Happening]:
+def _posts(
+    store: Store, project: str, cursor: ProjectCursor | None, limit: int, before: int
+) -> list[Happening]:
     after = 0 if cursor is None else cursor.posts or -1  # 0 would be the newest
-    rows = store.records.project_posts(project, limit=limit, after=after)
+    rows = store.records.project_posts(project, limit=limit, after=after, before=before)
     return [
         Happening(row.at, "posts", row.seq, "post", post.as_json())
         for row, post in zip(rows, mail_views.posts(store, rows), strict=True)
     ]
 
 
-def _members(store: Store, of: Sequence[str], after: int | None, limit: int) -> list[Happening]:
+def _members(
+    store: Store, of: Sequence[str], after: int | None, limit: int, before: int
+) -> list[Happening]:
     return [
         _happening(
             one.number / 1_000_000,
@@ -203,12 +259,14 @@ def _members(store: Store, of: Sequence[str], after: int | None, limit: int) -> 
             "joined" if one.joined else "left",
             Party(one.uid, one.nick, one.kind),
         )
-        for one in store.activity.came_or_went(of, after, limit)
+        for one in store.activity.came_or_went(of, after, limit, before)
     ]
 
 
-def _failures(store: Store, of: Sequence[str], after: int | None, limit: int) -> list[Happening]:
-    rows = store.activity.failures(of, after, limit)
+def _failures(
+    store: Store, of: Sequence[str], after: int | None, limit: int, before: int
+) -> list[Happening]:
+    rows = store.activity.failures(of, after, limit, before)
     known = store.agents.parties(row.who for row in rows)
     return [
         _happening(row.at, "failures", row.number, "failed", known[row.who], text=row.text)
@@ -216,8 +274,10 @@ def _failures(store: Store, of: Sequence[str], after: int | None, limit: int) ->
     ]
 
 
-def _tasks(store: Store, of: Sequence[str], after: int | None, limit: int) -> list[Happening]:
-    rows = store.activity.of_tasks(of, after, limit)
+def _tasks(
+    store: Store, of: Sequence[str], after: int | None, limit: int, before: int
+) -> list[Happening]:
+    rows = store.activity.of_tasks(of, after, limit, before)
     heads = {head.id: head for head in store.tasks.heads_by_ids({row.task for row in rows})}
     known = store.agents.parties(uid for h in heads.values() for uid in (h.worker, h.requester))
     found = []
@@ -250,8 +310,10 @@ def _what(row: TaskEventRow) -> str:
     return "asks" if row.state in INTERRUPTED else "ended"
 
 
-def _requests(store: Store, of: Sequence[str], after: int | None, limit: int) -> list[Happening]:
-    rows = store.activity.requests(of, after, limit)
+def _requests(
+    store: Store, of: Sequence[str], after: int | None, limit: int, before: int
+) -> list[Happening]:
+    rows = store.activity.requests(of, after, limit, before)
     said = [(json.loads(row.asked), json.loads(row.answered or "{}")) for row in rows]
     people = {row.worker for row in rows} | {_uid(answer) for _, answer in said}
     known = store.agents.parties(people - {""})
@@ -316,7 +378,7 @@ def _happening(
     return Happening(at, source, number, "activity", record)
 
 
-Reader = Callable[[Store, Sequence[str], int | None, int], list[Happening]]
+Reader = Callable[[Store, Sequence[str], int | None, int, int], list[Happening]]
 
 _READ: dict[str, Reader] = {
     "tasks": _tasks,
@@ -324,4 +386,4 @@ _READ: dict[str, Reader] = {
     "failures": _failures,
     "members": _members,
 }
-"""What reads each source but the posts: those among the agents past a number, or the newest for None."""
+"""What reads each source but the posts: those among the agents past a number, or the newest for None, below another."""

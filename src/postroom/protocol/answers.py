@@ -63,10 +63,14 @@ class ProjectEvent(TypedDict):
 
 
 class ProjectEvents(TypedDict):
-    """The newest posts and what happened beside them, the oldest first; what comes then begins past `after`."""
+    """The newest posts and what happened beside them, the oldest first; what comes then begins past `after`.
+
+    `next` is the `before` of the earlier ones, null if there are none.
+    """
 
     events: list[ProjectEvent]
     after: str
+    next: str | None
 
 
 class Approvals(TypedDict):

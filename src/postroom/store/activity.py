@@ -1,6 +1,7 @@
 """What happens in a project beside its posts, found in the rows that are there: nothing is written for it.
 
-Each method gives what came past a number of one source, oldest first, or with `after` None the newest of all.
+Each method gives what came past a number of one source, oldest first, or with `after` None the newest of all, or those
+below the number `before`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ FAILURES = ("worker-not-started", "worker-ended", "worker-limit")
 """Kinds of the alerts about a worker that has failed."""
 
 _MICROS = 1_000_000
+
+_END = 2**62
+"""Above each number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,9 @@ class ActivityStore:
         found = select(memberships.c.uid).where(memberships.c.project == project)
         return self._session.column(found)
 
-    def came_or_went(self, of: Collection[str], after: int | None, limit: int) -> list[CameOrWent]:
+    def came_or_went(
+        self, of: Collection[str], after: int | None, limit: int, before: int = _END
+    ) -> list[CameOrWent]:
         """Those among `of` that joined or left."""
         past = (after or 0) / _MICROS
         wanted = select(
@@ -96,12 +102,14 @@ class ActivityStore:
             CameOrWent(number, uid, nick, kind, joined)
             for uid, nick, kind, came, went in self._session.rows(wanted)
             for joined, at in ((True, came), (False, went))
-            if at is not None and (number := int(at * _MICROS)) > (after or 0)
+            if at is not None and (after or 0) < (number := int(at * _MICROS)) < before
         ]
         found.sort(key=lambda one: one.number)
         return found[:limit] if after is not None else found[-limit:]
 
-    def of_tasks(self, of: Collection[str], after: int | None, limit: int) -> list[TaskEventRow]:
+    def of_tasks(
+        self, of: Collection[str], after: int | None, limit: int, before: int = _END
+    ) -> list[TaskEventRow]:
         """Of the tasks of those workers: that it was taken, asks, or has ended."""
         earlier = a2a_task_events.alias("earlier")
         began = ~exists().where(
@@ -114,9 +122,11 @@ class ActivityStore:
             a2a_task_events.c.state != TaskState.SUBMITTED.value,
             or_(a2a_task_events.c.state != TaskState.WORKING.value, began),
         )
-        return self._found(TaskEventRow, wanted, a2a_task_events.c.seq, after, limit)
+        return self._found(TaskEventRow, wanted, a2a_task_events.c.seq, after, limit, before)
 
-    def requests(self, of: Collection[str], after: int | None, limit: int) -> list[RequestRow]:
+    def requests(
+        self, of: Collection[str], after: int | None, limit: int, before: int = _END
+    ) -> list[RequestRow]:
         """What those workers ask to be allowed, and how that was decided."""
         both = _asked.outerjoin(_settles, _settles.c.id == _asked.c.settled)
         found: list[RequestRow] = []
@@ -136,16 +146,18 @@ class ActivityStore:
                 .where(_asked.c.settled.is_not(None), _asked.c.worker.in_(of))
                 .where(said.c.id.is_not(None))
             )
-            found += self._found(RequestRow, wanted, said.c.id, after, limit)
+            found += self._found(RequestRow, wanted, said.c.id, after, limit, before)
         found.sort(key=lambda row: row.number)
         return found[:limit] if after is not None else found[-limit:]
 
-    def failures(self, of: Collection[str], after: int | None, limit: int) -> list[FailureRow]:
+    def failures(
+        self, of: Collection[str], after: int | None, limit: int, before: int = _END
+    ) -> list[FailureRow]:
         """Those workers that have failed."""
         wanted = select(alerts.c.seq, alerts.c.who, alerts.c.text, alerts.c.at).where(
             alerts.c.who.in_(of), alerts.c.kind.in_(FAILURES)
         )
-        return self._found(FailureRow, wanted, alerts.c.seq, after, limit)
+        return self._found(FailureRow, wanted, alerts.c.seq, after, limit, before)
 
     def _found(
         self,
@@ -154,9 +166,10 @@ class ActivityStore:
         number: ColumnElement[int],
         after: int | None,
         limit: int,
+        before: int,
     ) -> list[Any]:
         if after is None:
-            newest = wanted.order_by(number.desc()).limit(page(limit))
+            newest = wanted.where(number < before).order_by(number.desc()).limit(page(limit))
             return self._session.all(shape, newest)[::-1]
         past = wanted.where(number > after).order_by(number).limit(page(limit))
         return self._session.all(shape, past)

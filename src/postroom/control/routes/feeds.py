@@ -38,6 +38,9 @@ EVENTS = {
 
 OfProject = Annotated[str, Query(description="The name of a project.")]
 Cursor = Annotated[str, Query(description="The `id:` of the last event that was read.")]
+Earlier = Annotated[
+    str, Query(description="Only what is older: the `next` of another page; the newest without it.")
+]
 
 
 def router(parts: Parts) -> Routes:
@@ -62,12 +65,15 @@ def router(parts: Parts) -> Routes:
 
     @routes.get("/projects/{project}/events")
     @needs(Scope.OPERATE)
-    async def happened(project: ProjectRef, limit: Limit = 50) -> answers.ProjectEvents:
+    async def happened(
+        project: ProjectRef, limit: Limit = 50, before: Earlier = ""
+    ) -> answers.ProjectEvents:
         """Read the newest posts of a project and what happened beside them, oldest first.
 
         Who joined and left, took a task, asked and ended, what was to be approved, and what failed.
         """
-        return await project_events.newest(parts, check_name(project, "project"), limit)
+        end = project_events.ProjectCursor.parse(before) if before else None
+        return await project_events.newest(parts, check_name(project, "project"), limit, end)
 
     @routes.get("/projects/{project}/events/stream")
     @needs(Scope.OPERATE)
