@@ -84,11 +84,3 @@ class Said(Message):
     def __init__(self, text: str, *, bad: bool = False) -> None:
         super().__init__()
         self.text, self.bad = text, bad
-
-
-class Unsent(Message):
-    """A text that could not be sent: the typing line takes it back."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text = text
