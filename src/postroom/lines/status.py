@@ -196,28 +196,39 @@ def urgency(worker: Worker) -> tuple[int, str]:
     return (3 if worker["state"] in ("stopped", "exited") else 2), worker["nick"]
 
 
-def _row(worker: Worker, now: float) -> list[Cell]:
+def state_word(worker: Worker) -> str:
+    """Its state as people read it: `asks` for one that waits for an answer."""
     task = worker.get("task")
-    state = (
-        "asks" if task and is_question(task["state"]) and not broken(worker) else worker["state"]
-    )
+    asks = task is not None and is_question(task["state"]) and not broken(worker)
+    return "asks" if asks else worker["state"]
+
+
+def last_word(worker: Worker) -> str:
+    """What it said last, or what it is at: "" for one without a task that has nothing to tell."""
+    detail, task = one_line(worker["detail"] or "", 300), worker.get("task")
+    if task is None or (broken(worker) and detail):
+        return detail
+    again = f"attempt {task['attempt']}: " if task["attempt"] > 1 else ""
+    said = one_line(task.get("status_text", "")) or f'"{one_line(task["text"])}"'
+    return again + said
+
+
+def _row(worker: Worker, now: float) -> list[Cell]:
+    task, state = worker.get("task"), state_word(worker)
     colour = "yellow" if state == "asks" else COLOURS.get(state)
     shown = [
         Cell(f"@{worker['nick']}"),
         Cell(state, colour, bold=broken(worker) or state == "asks", dim=state == "stopped"),
     ]
-    detail = one_line(worker["detail"] or "", 300)
     more = worker.get("open_tasks", 0) - (1 if task else 0)
     waiting = f"+{more}" if more > 0 else ""
     if task is None:
-        return [*shown, Cell(waiting or "-", dim=not waiting), Cell(""), Cell(detail)]
-    again = f"attempt {task['attempt']}: " if task["attempt"] > 1 else ""
-    said = one_line(task.get("status_text", "")) or f'"{one_line(task["text"])}"'
+        return [*shown, Cell(waiting or "-", dim=not waiting), Cell(""), Cell(last_word(worker))]
     return [
         *shown,
         Cell(f"{short(task['id'])} {waiting}".rstrip(), colour_of(task["state"])),
         Cell(run_time(task, now)),
-        Cell(detail if broken(worker) and detail else again + said),
+        Cell(last_word(worker)),
     ]
 
 

@@ -42,6 +42,8 @@ class Cell:
 
 def columns(text: str) -> int:
     """Terminal columns of `text`."""
+    if text.isascii():
+        return len(text)
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     combining = sum(unicodedata.combining(c) > 0 for c in text)
     return len(text) + wide - combining

@@ -13,6 +13,7 @@ from textual.widgets import Footer, Static
 from postroom.tui.calls import Calls
 from postroom.tui.link import Link
 from postroom.tui.news import Chosen, Said, Snapshot, Target
+from postroom.tui.sidebar.head import Head
 from postroom.tui.sidebar.pane import Sidebar
 from postroom.tui.talk.pane import Talk
 from postroom.tui.typing.line import TypingLine
@@ -58,6 +59,7 @@ class PostroomApp(App[int]):
 
     def compose(self) -> ComposeResult:
         """The panes."""
+        yield Head(id="head")
         with Horizontal(id="panes"):
             yield Sidebar(id="sidebar")
             yield Talk(id="talk")
@@ -90,6 +92,7 @@ class PostroomApp(App[int]):
 
     def on_chosen(self, event: Chosen) -> None:
         """Show it in the middle, and a worker on the right."""
+        self.query_one(Sidebar).show(event.target)
         self.query_one(Talk).show(event.target)
         if not event.target.is_project:
             self.query_one(WorkerPane).show(event.target)

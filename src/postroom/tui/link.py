@@ -154,6 +154,7 @@ class Link:
             tuple(sorted(projects | set(client.projects()))),
             pending(client, status),
             self._elsewhere(),
+            tuple(client.inbox(limit=MAX_PAGE)) if status.get("inbox") else (),
         )
 
     def _elsewhere(self) -> tuple[Listed, ...]:

@@ -9,12 +9,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from postroom.lines.approvals import what
+from postroom.lines.parts import gist
 from postroom.lines.status import FAILED, broken, told_alerts, urgency
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:
-    from postroom.protocol.shapes import Alert, Approval, Listed, Me, Status, Task, Worker
+    from postroom.protocol.shapes import Alert, Approval, Listed, Mail, Me, Status, Task, Worker
 
 SAID = 300
 """Characters of a need's text."""
@@ -37,13 +38,13 @@ class Need:
     """One thing that needs a person.
 
     Attributes:
-        id: of the approval, of the task, of the alert; the uid of the worker that has failed; "" for mail and dead
-            letters, which are counted together.
-        worker, nick: uid and nick of the worker, "" for none.
+        id: of the approval, of the task, of the alert; the uid of the worker that has failed, or of who has sent
+            unread messages; "" for dead letters, which are counted together.
+        worker, nick: uid and nick of the worker or of the sender, "" for none.
         text: on one line, harmless.
         since: when it was asked for, in seconds since the epoch; 0 where that is not known.
         expires: when it is decided without a person; None for never.
-        record: the approval, the task, the worker or the alert.
+        record: the approval, the task, the worker, the alert, or the sender's oldest unread message.
     """
 
     kind: NeedKind
@@ -75,12 +76,14 @@ class Room:
         projects: names, sorted.
         pending: all pending approvals, the oldest first; None: those of `status` are all.
         agents: those that have no worker: people, and agents that run elsewhere.
+        unread: the oldest unread messages to this person.
     """
 
     status: Status
     projects: tuple[str, ...] = ()
     pending: tuple[Approval, ...] | None = None
     agents: tuple[Listed, ...] = ()
+    unread: tuple[Mail, ...] = ()
 
     @property
     def me(self) -> Me:
@@ -163,10 +166,23 @@ def _needs(room: Room) -> Iterator[Need]:
     yield from map(_question, room.questions)
     yield from (_failure(worker) for worker in room.workers if broken(worker))
     yield from map(_alert, told_alerts(room.status))
-    if unread := room.status.get("inbox", 0):
-        yield Need(NeedKind.MAIL, "", "", "", f"{unread} unread to you")
+    yield from _mails(room)
     if dead := room.status["deadletters"]:
-        yield Need(NeedKind.DEAD, "", "", "", str(dead))
+        yield Need(NeedKind.DEAD, "", "", "", f"{dead} dead letter{'s' if dead > 1 else ''}")
+
+
+def _mails(room: Room) -> Iterator[Need]:
+    """Unread messages, one need for each sender."""
+    senders: dict[str, list[Mail]] = {}
+    for mail in room.unread:
+        senders.setdefault(mail["from"]["uid"], []).append(mail)
+    for uid, mails in senders.items():
+        first, count = mails[0], f"({len(mails)}) " if len(mails) > 1 else ""
+        said = f"{count}{gist(first)}"
+        nick, at = first["from"]["nick"], parse_time(first["sent_at"])
+        yield Need(NeedKind.MAIL, uid, uid, nick, said, at, record=first)
+    if not senders and (unread := room.status.get("inbox", 0)):
+        yield Need(NeedKind.MAIL, "", "", "", f"{unread} unread to you")
 
 
 def _approval(approval: Approval) -> Need:

@@ -1,14 +1,246 @@
-"""The pane."""
+"""The pane: a list that draws only the rows that have changed, and keeps its selection on the same thing."""
 
 from __future__ import annotations
 
-from textual.containers import Vertical
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar
 
-from postroom.tui.news import Target
+from rich.segment import Segment
+from rich.style import Style as RichStyle
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from postroom.lines.tasks import short
+from postroom.tui.looks import LOOKS
+from postroom.tui.news import Chosen, Happened, NeedChosen, Said, Snapshot, Target
+from postroom.tui.room import Need, NeedKind, Room
+from postroom.tui.sidebar.items import Item, items
+from postroom.tui.worker import acts
+
+if TYPE_CHECKING:
+    from textual import events
+
+    from postroom.tui.app import PostroomApp
+
+AGEING = 30.0
+"""Seconds after which ages are written anew."""
 
 
-class Sidebar(Vertical):
-    """What needs the person, projects, workers; sends Chosen and NeedChosen."""
+class Sidebar(ScrollView, can_focus=True):
+    """What needs the person, projects, workers, others; sends Chosen and NeedChosen."""
+
+    app: PostroomApp
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"sidebar--cursor"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "up", show=False),
+        Binding("down,j", "move(1)", "down", show=False),
+        Binding("pageup", "move(-10)", "page up", show=False),
+        Binding("pagedown", "move(10)", "page down", show=False),
+        Binding("home,g", "move(-10000)", "first", show=False),
+        Binding("end,G", "move(10000)", "last", show=False),
+        Binding("enter", "open", "open"),
+        Binding("s", "act('stop')", "stop"),
+        Binding("r", "act('restart')", "restart"),
+        Binding("x", "act('interrupt')", "interrupt"),
+    ]
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (as Textual calls it)
+        super().__init__(id=id)
+        self._state: Room | None = None
+        self._items: list[Item] = []
+        self._at = -1
+        self._new: Counter[str] = Counter()
+        self._shown = ""
+
+    # ── what is told ──
+
+    def on_mount(self) -> None:
+        """Ages grow by themselves."""
+        self.set_interval(AGEING, self._make)
+
+    def on_resize(self) -> None:
+        """Rows are as wide as the pane."""
+        self._make()
+
+    def on_snapshot(self, event: Snapshot) -> None:
+        """Show the new state; the first one also chooses what is shown."""
+        first, self._state = self._state is None, event.room
+        self._make()
+        if first and not self._shown and (target := first_target(event.room)) is not None:
+            self.post_message(Chosen(target))
+
+    def on_happened(self, event: Happened) -> None:
+        """Count what is new; the state that follows shows it."""
+        me = self._state.me["uid"] if self._state is not None else ""
+        for one in event.events:
+            sender = one.data.get("from") or {}
+            if one.kind == "post" and sender.get("uid") != me:
+                self._count(f"#{one.data['project']}")
+            elif one.kind == "mail":
+                self._count(sender.get("uid", ""))
+
+    def _count(self, key: str) -> None:
+        if key != self._shown:
+            self._new[key] += 1
 
     def show(self, target: Target) -> None:
-        """Show another one."""
+        """Mark what is looked at; nothing is new there any more."""
+        self._shown = str(target) if target.is_project else target.uid
+        self._new.pop(self._shown, None)
+        self._make()
+
+    # ── drawing ──
+
+    def _make(self) -> None:
+        """Make the rows, draw those that differ; the selection stays on the same thing, at the same height."""
+        if self._state is None:
+            return
+        width = self.scrollable_content_region.width
+        before, old = self._items, self._at
+        key = before[old].key if 0 <= old < len(before) else ""
+        self._items = items(self._state, width, time.time(), self._new, self._shown)
+        self._at = self._place(key, old)
+        self.virtual_size = Size(width, len(self._items))
+        if 0 <= old != self._at and key and self._items[self._at].key == key:
+            self.scroll_to(y=self.scroll_offset.y + self._at - old, animate=False)
+        for y in range(max(len(before), len(self._items))):
+            same = y < len(before) and y < len(self._items) and before[y] == self._items[y]
+            if not same or (y in (old, self._at) and old != self._at):
+                self.refresh_line(y)
+
+    def _place(self, key: str, near: int) -> int:
+        """Where the row of `key` is now, else the selectable one nearest to where it was; -1 for none."""
+        able = [place for place, item in enumerate(self._items) if item.chosen]
+        there = [place for place in able if key and self._items[place].key == key]
+        return there[0] if there else min(able, key=lambda place: abs(place - near), default=-1)
+
+    def render_line(self, y: int) -> Strip:
+        """One row of the terminal."""
+        place, width = y + self.scroll_offset.y, self.size.width
+        base = self.rich_style
+        if place >= len(self._items):
+            return Strip.blank(width, base)
+        if place == self._at:
+            strong = RichStyle(reverse=True) if self.has_focus else RichStyle(underline=True)
+            base += strong
+        segments = [
+            Segment(span.text, base + LOOKS[span.style]) for span in self._items[place].spans
+        ]
+        return Strip(segments).adjust_cell_length(width, base)
+
+    def on_focus(self) -> None:
+        """The selection looks another way."""
+        self.refresh_line(self._at)
+
+    def on_blur(self) -> None:
+        """The selection looks another way."""
+        self.refresh_line(self._at)
+
+    # ── moving ──
+
+    def action_move(self, rows: int) -> None:
+        """Select a row further up or down."""
+        able = [place for place, item in enumerate(self._items) if item.chosen]
+        if not able:
+            return
+        now = able.index(self._at) if self._at in able else 0
+        self._select(able[max(0, min(len(able) - 1, now + rows))])
+
+    def _select(self, place: int) -> None:
+        old, self._at = self._at, place
+        self.refresh_line(old)
+        self.refresh_line(place)
+        top, height = self.scroll_offset.y, self.scrollable_content_region.height
+        # The head of the first part is seen, too, when its first row is selected.
+        wanted = 0 if place <= 1 else place
+        if wanted < top or place >= top + height:
+            self.scroll_to(y=wanted if wanted < top else place - height + 1, animate=False)
+        self.refresh_bindings()
+
+    def on_click(self, event: events.Click) -> None:
+        """Open what is clicked."""
+        place = event.y + self.scroll_offset.y
+        if 0 <= place < len(self._items) and self._items[place].chosen:
+            self._select(place)
+            self.action_open()
+
+    # ── acting ──
+
+    @property
+    def selected(self) -> Item | None:
+        """The selected row."""
+        return self._items[self._at] if 0 <= self._at < len(self._items) else None
+
+    def target(self) -> Target | None:
+        """The project or agent of the selected row, also of one that needs the person."""
+        item = self.selected
+        if item is None:
+            return None
+        if item.need is not None:
+            return Target(item.need.nick, item.need.worker) if item.need.worker else None
+        return Target(item.name, item.uid)
+
+    def action_open(self) -> None:
+        """Look at what is selected, or answer it."""
+        item, target = self.selected, self.target()
+        if item is not None and item.need is not None:
+            self._open_need(item.need, target)
+        elif target is not None:
+            self._choose(target)
+
+    def _choose(self, target: Target) -> None:
+        self.post_message(Chosen(target))
+        if self.screen.has_class("-narrow"):
+            self.app.look("talk")
+
+    def _open_need(self, need: Need, target: Target | None) -> None:
+        if need.kind in (NeedKind.APPROVAL, NeedKind.QUESTION):
+            self.post_message(NeedChosen(need.id))
+            return
+        if target is not None:
+            self._choose(target)
+        if said := advice(need):
+            self.post_message(Said(said))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """The keys of workers are there where a worker is selected."""
+        if action != "act":
+            return True
+        target = self.target()
+        room = self._state
+        return bool(target and room and target.uid and room.worker(target.uid))
+
+    def action_act(self, act: str) -> None:
+        """Stop, restart or interrupt the worker."""
+        target = self.target()
+        if target is not None:
+            {"stop": acts.stop, "restart": acts.restart, "interrupt": acts.interrupt}[act](
+                self.app, target
+            )
+
+
+def advice(need: Need) -> str:
+    """What a person does about something that no dialog answers."""
+    match need.kind:
+        case NeedKind.FAILED | NeedKind.STALLED:
+            return f"{need.who} {need.text}; r restarts it, postroom logs {need.nick} shows more"
+        case NeedKind.ALERT:
+            return f"{need.text}; done: postroom alerts clear {short(need.id)}"
+        case NeedKind.DEAD:
+            return f"{need.text}: postroom deadletters list"
+        case NeedKind.MAIL if not need.worker:
+            return f"{need.text}: postroom inbox"
+    return ""
+
+
+def first_target(room: Room) -> Target | None:
+    """What is shown at the start: the project of what needs the person first, else the first project."""
+    for need in room.needs:
+        worker = room.worker(need.worker)
+        if worker is not None and worker["project"] in room.projects:
+            return Target(worker["project"])
+    return Target(room.projects[0]) if room.projects else None

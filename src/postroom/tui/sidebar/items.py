@@ -1,0 +1,217 @@
+"""The rows of the sidebar, made of a snapshot: what needs the person, projects, workers, others. Pure; no Textual."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from postroom.lines.rows import Span, Style
+from postroom.lines.status import broken, last_word, state_word
+from postroom.lines.words import columns, shortened
+from postroom.tui.room import Need, NeedKind, Room
+from postroom_a2a.text import one_line
+from postroom_a2a.times import parse_time
+
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import Listed, Worker
+
+MARKS: dict[NeedKind, tuple[str, Style]] = {
+    NeedKind.APPROVAL: ("!", Style.ASKS),
+    NeedKind.QUESTION: ("?", Style.ASKS),
+    NeedKind.FAILED: ("x", Style.BAD),
+    NeedKind.STALLED: ("~", Style.BAD),
+    NeedKind.ALERT: ("*", Style.BAD),
+    NeedKind.MAIL: ("m", Style.TOOL),
+    NeedKind.DEAD: ("+", Style.BAD),
+}
+"""The first column of a need, so that kinds differ without colours, too."""
+
+STATES: dict[str, Style] = {
+    "failed": Style.BAD,
+    "stalled": Style.BAD,
+    "unknown": Style.BAD,
+    "asks": Style.ASKS,
+    "starting": Style.TOOL,
+    "working": Style.GOOD,
+    "idle": Style.GOOD,
+    "stopped": Style.DIM,
+    "exited": Style.DIM,
+}
+
+STATE_COLUMNS = 8
+ROOMY = 50
+"""Columns from which on a worker's nick and text have more room."""
+
+WELCOME = (
+    "Nobody is here yet.",
+    "/spawn FILE.toml starts a worker",
+    "(in a shell: postroom spawn)",
+    "? shows all keys",
+)
+
+HIDDEN = "workers: not shown to you"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One row.
+
+    Attributes:
+        key: names what it shows, as long as that is there.
+        spans: what is written, padded to the width.
+        name, uid: of the project (`uid` "") or of the agent that it stands for; "" for neither.
+        need: what needs the person, in the first part of the list.
+        chosen: it can be selected.
+    """
+
+    key: str
+    spans: tuple[Span, ...]
+    name: str = ""
+    uid: str = ""
+    need: Need | None = field(default=None, compare=False)
+
+    @property
+    def chosen(self) -> bool:
+        """Whether it can be selected."""
+        return bool(self.name) or self.need is not None
+
+
+def items(
+    room: Room, width: int, now: float, new: Mapping[str, int], shown: str = ""
+) -> list[Item]:
+    """The rows from top to bottom.
+
+    Args:
+        width: columns of a row.
+        now: seconds since the epoch.
+        new: posts of a project, or messages of an agent, since the person looked at it last: by `#project` or uid.
+        shown: what the person looks at: `#project` or a uid.
+    """
+    maker = _Maker(width, now, new, shown)
+    return [*maker.needs(room), *maker.projects(room), *maker.others(room)]
+
+
+def age(since: float, now: float) -> str:
+    """How long ago, in at most three columns: `<1m`, `12m`, `3h`, `40d`; "" for 0, which is unknown."""
+    if not since:
+        return ""
+    seconds = max(0, int(now - since))
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{min(99, seconds // size)}{unit}"
+    return "<1m"
+
+
+class _Maker:
+    def __init__(self, width: int, now: float, new: Mapping[str, int], shown: str) -> None:
+        self._width = width
+        self._now = now
+        self._new = new
+        self._shown = shown
+
+    def needs(self, room: Room) -> Iterator[Item]:
+        found = room.needs
+        if not found:
+            return
+        yield self._head(f"needs you ({len(found)})", Style.ASKS)
+        for need in found:
+            mark, style = MARKS[need.kind]
+            who = f"{need.who} " if need.who else ""
+            left = (Span(f"{mark} ", style), Span(who, Style.STRONG), Span(need.text))
+            until = age(need.since, self._now)
+            yield Item(need.key, self._line(left, Span(until, Style.DIM)), need=need)
+        yield self._text("")
+
+    def projects(self, room: Room) -> Iterator[Item]:
+        for project in room.projects:
+            yield self._project(project)
+            yield from map(self._worker, room.workers_of(project))
+        known = set(room.projects)
+        loose = [worker for worker in room.workers if worker["project"] not in known]
+        if loose:
+            yield self._head("in no project")
+            yield from map(self._worker, loose)
+        if room.hidden:
+            yield self._text(HIDDEN)
+        elif not room.workers:
+            yield from map(self._text, WELCOME if not room.projects else WELCOME[1:])
+
+    def others(self, room: Room) -> Iterator[Item]:
+        away = [one for one in room.agents if one["kind"] != "human"]
+        people = [one for one in room.agents if one["kind"] == "human"]
+        for title, agents in (("elsewhere", away), ("people", people)):
+            if agents:
+                yield self._head(title)
+                ordered = sorted(agents, key=lambda one: (not one["online"], one["nick"]))
+                yield from (self._agent(one, room.me["uid"]) for one in ordered)
+
+    def _head(self, text: str, style: Style = Style.DIM) -> Item:
+        return Item(f"head/{text.partition(' (')[0]}", self._line((Span(text, style),)))
+
+    def _text(self, text: str) -> Item:
+        return Item(f"text/{text}", self._line((Span(text, Style.DIM),)))
+
+    def _project(self, project: str) -> Item:
+        name = f"#{one_line(project)}"
+        style = Style.STRONG if self._new.get(f"#{project}") or self._shown == name else Style.TOOL
+        left = (Span(self._mark(name)), Span(name, style))
+        return Item(f"project/{project}", self._line(left, self._count(name)), project)
+
+    def _worker(self, worker: Worker) -> Item:
+        state = state_word(worker)
+        style = STATES.get(state, Style.PLAIN)
+        task = worker.get("task")
+        began = task.get("started_at") if task else None
+        since = parse_time(began) if began else 0.0
+        uid, nick = worker["uid"], f"@{one_line(worker['nick'])}"
+        most = 20 if self._width >= ROOMY else max(6, self._width - STATE_COLUMNS - 7)
+        nick = shortened(nick, most)
+        padded = nick + " " * (most - columns(nick)) if self._width >= ROOMY else nick
+        said = last_word(worker) if task or broken(worker) else ""
+        left = (
+            Span(f" {self._mark(uid)}"),
+            Span(
+                f"{padded} ",
+                Style.STRONG if self._new.get(uid) or self._shown == uid else Style.PLAIN,
+            ),
+            Span(f"{state:<{STATE_COLUMNS}} " if self._width >= ROOMY else f"{state} ", style),
+            Span(said, Style.DIM),
+        )
+        count = self._count(uid)
+        right = Span(f"{count.text} {age(since, self._now)}".strip(), count.style)
+        return Item(f"agent/{uid}", self._line(left, right), worker["nick"], uid)
+
+    def _agent(self, agent: Listed, me: str) -> Item:
+        uid, here = agent["uid"], agent["online"]
+        if uid == me:
+            spans = (Span("  "), Span(f"@{one_line(agent['nick'])} (you)", Style.DIM))
+            return Item(f"text/{uid}", self._line(spans))
+        left = (
+            Span(f" {self._mark(uid)}"),
+            Span(f"@{one_line(agent['nick'])} "),
+            Span("here" if here else "away", Style.GOOD if here else Style.DIM),
+        )
+        return Item(f"agent/{uid}", self._line(left, self._count(uid)), agent["nick"], uid)
+
+    def _mark(self, key: str) -> str:
+        return ">" if key == self._shown else " "
+
+    def _count(self, key: str) -> Span:
+        """What is new there."""
+        count = self._new.get(key, 0)
+        return Span(f"({min(count, 999)})" if count else "", Style.ASKS)
+
+    def _line(self, left: tuple[Span, ...], right: Span | None = None) -> tuple[Span, ...]:
+        """The pieces cut and padded to the width, `right` at the end."""
+        end = right.text if right is not None else ""
+        room = max(0, self._width - (columns(end) + 1 if end else 0))
+        spans: list[Span] = []
+        for span in left:
+            text = shortened(span.text, room) if room > 0 else ""
+            if text:
+                spans.append(Span(text, span.style))
+            room -= columns(text)
+        if end and right is not None:
+            spans += [Span(" " * (room + 1)), right]
+        return tuple(spans)

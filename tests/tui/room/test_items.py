@@ -1,0 +1,214 @@
+"""What needs a person, and the rows of the sidebar, for any state and any width."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from postroom.lines.words import columns
+from postroom.tui.room import NeedKind, Room
+from postroom.tui.sidebar.items import age, items
+from postroom.tui.sidebar.pane import first_target
+
+NOW = 1_767_225_600.0
+AT = "2026-01-01T00:00:00.000Z"
+
+HOSTILE = "\x1b[31mred\x1b]0;title\x07 \u202eright\u2066 [bold]a\u200bb\u0301 中文字 \n\t end"
+
+texts = st.one_of(st.text(max_size=40), st.just(HOSTILE))
+nicks = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,20}", fullmatch=True)
+
+
+def worker(nick: str = "coder", state: str = "idle", **more: Any) -> Any:
+    return {
+        "uid": f"uid-{nick}",
+        "nick": nick,
+        "project": "web",
+        "state": state,
+        "desired": "running",
+        "detail": "",
+        "last_seen": AT,
+        "unread": 0,
+        "task": None,
+    } | more
+
+
+def party(nick: str) -> Any:
+    return {"uid": f"uid-{nick}", "nick": nick, "kind": "worker"}
+
+
+def approval(id_: str, at: str = AT, nick: str = "coder", **more: Any) -> Any:
+    return {
+        "id": id_,
+        "seq": 1,
+        "worker": party(nick),
+        "kind": "tool",
+        "tool": "Bash",
+        "title": "",
+        "input": {"command": "make deploy"},
+        "asked_at": at,
+        "expires_at": None,
+    } | more
+
+
+def question(id_: str, text: str = "which?", nick: str = "coder") -> Any:
+    said = {"detail": text, "status_text": "", "state": "input-required"}
+    return {"id": id_, "worker": party(nick), "updated_at": AT, **said}
+
+
+def alert(id_: int, kind: str, text: str = "odd", nick: str = "") -> Any:
+    who = party(nick) if nick else None
+    return {"id": id_, "at": AT, "kind": kind, "text": text, "nick": nick, "who": who}
+
+
+def status(**more: Any) -> Any:
+    return {
+        "org": "default",
+        "me": {"uid": "uid-maria", "nick": "maria"},
+        "server": {"url": "http://127.0.0.1:7130", "pid": 1},
+        "workers": [],
+        "approvals": [],
+        "attention": [],
+        "alerts": [],
+        "deadletters": 0,
+        "inbox": 0,
+    } | more
+
+
+def test_needs_are_listed_by_kind_and_the_oldest_first():
+    later = "2026-01-01T00:05:00.000Z"
+    room = Room(
+        status(
+            workers=[worker("bob", "failed"), worker("eve", "stalled"), worker()],
+            approvals=[approval("bb11", later), approval("aa11")],
+            attention=[question("cc11")],
+            alerts=[alert(1, "rejected")],
+            deadletters=2,
+            inbox=1,
+        ),
+    )
+    found = [(need.kind, need.id) for need in room.needs]
+    assert found == [
+        (NeedKind.APPROVAL, "aa11"),
+        (NeedKind.APPROVAL, "bb11"),
+        (NeedKind.QUESTION, "cc11"),
+        (NeedKind.FAILED, "uid-bob"),
+        (NeedKind.STALLED, "uid-eve"),
+        (NeedKind.ALERT, "1"),
+        (NeedKind.MAIL, ""),
+        (NeedKind.DEAD, ""),
+    ]
+
+
+def test_an_alert_that_says_what_the_list_says_already_is_no_second_need():
+    room = Room(
+        status(
+            workers=[worker("bob", "failed")],
+            alerts=[
+                alert(1, "approval"),
+                alert(2, "input-required"),
+                alert(3, "worker-ended", nick="bob"),
+            ],
+        )
+    )
+    assert [need.kind for need in room.needs] == [NeedKind.FAILED]
+
+
+def test_a_record_is_found_by_the_beginning_of_its_id_if_that_is_of_one_alone():
+    room = Room(
+        status(approvals=[approval("ab12cd"), approval("ab99")], attention=[question("77")])
+    )
+    assert room.approval("ab12") == room.approvals[0]
+    assert room.approval("ab") is None
+    assert room.approval("ab99") == room.approvals[1]
+    assert room.question("77") == room.questions[0]
+    assert room.question("") is None
+
+
+def test_the_screen_begins_with_the_project_of_what_needs_the_person_first():
+    calm = Room(status(workers=[worker("bob", project="api")]), ("api", "web"))
+    asked = Room(
+        status(workers=[worker("bob", project="api"), worker()], approvals=[approval("aa11")]),
+        ("api", "web"),
+    )
+    assert str(first_target(calm)) == "#api"
+    assert str(first_target(asked)) == "#web"
+    assert first_target(Room(status())) is None
+
+
+def test_ages_take_three_columns():
+    assert [age(NOW - s, NOW) for s in (0, 59, 60, 3599, 3600, 86400, 86400 * 365)] == [
+        "<1m",
+        "<1m",
+        "1m",
+        "59m",
+        "1h",
+        "1d",
+        "99d",
+    ]
+    assert age(0, NOW) == ""
+    assert age(NOW + 100, NOW) == "<1m"
+
+
+@st.composite
+def rooms(draw: st.DrawFn) -> Room:
+    named = draw(st.lists(nicks, max_size=6, unique=True))
+    states = st.sampled_from(("idle", "working", "failed", "stalled", "stopped", "starting", "odd"))
+    tasks = st.one_of(
+        st.none(),
+        st.builds(
+            lambda text, state: {
+                "id": "aa" * 16,
+                "state": state,
+                "text": text,
+                "attempt": 1,
+                "status_text": text,
+                "started_at": AT,
+            },
+            texts,
+            st.sampled_from(("working", "input-required")),
+        ),
+    )
+    workers = [
+        worker(nick, draw(states), detail=draw(texts), task=draw(tasks), project=draw(nicks))
+        for nick in named
+    ]
+    people = [
+        {"uid": f"p-{nick}", "nick": nick, "kind": kind, "online": True}
+        for nick, kind in draw(
+            st.lists(
+                st.tuples(nicks, st.sampled_from(("human", "external"))),
+                max_size=3,
+                unique_by=lambda one: one[0],
+            )
+        )
+    ]
+    asked = draw(st.lists(texts, max_size=3))
+    return Room(
+        status(
+            workers=workers,
+            approvals=[approval(f"a{n}", input={"command": text}) for n, text in enumerate(asked)],
+            attention=[question(f"b{n}", text) for n, text in enumerate(asked)],
+            alerts=[alert(n, "odd", text) for n, text in enumerate(asked)],
+        ),
+        tuple(sorted(set(draw(st.lists(nicks, max_size=3))))),
+        agents=tuple(people),  # ty: ignore[invalid-argument-type]
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(rooms(), st.integers(8, 130))
+def test_every_row_fits_its_width_and_names_one_thing_and_is_harmless(room: Room, width: int):
+    found = items(room, width, NOW, {"#web": 3}, "#web")
+    for item in found:
+        text = "".join(span.text for span in item.spans)
+        assert columns(text) <= width
+        assert text.isprintable()
+        assert not set(text) & set("\x1b\u202e\u2066\u200b")
+    keys = [item.key for item in found if item.chosen]
+    assert len(keys) == len(set(keys))
+    assert sum(item.need is not None for item in found) == len(room.needs)
+    shown = {item.uid for item in found if item.uid}
+    assert {one["uid"] for one in room.workers} <= shown

@@ -1,0 +1,106 @@
+"""The left pane, with a real control plane."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from postroom.projection.changes import Change
+from postroom.tui.app import PostroomApp
+from postroom.tui.news import Chosen, NeedChosen
+from postroom.tui.sidebar.pane import Sidebar
+from tests.control.doing import REQUEST
+from tests.control.taskroom import TaskRoom
+from tests.tui.conftest import app_on, doing, screen_text, until, working
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the sidebar sends."""
+    said: list[str] = []
+    send = Sidebar.post_message
+
+    def noted(self: Sidebar, message: object) -> bool:
+        if isinstance(message, Chosen):
+            said.append(str(message.target))
+        if isinstance(message, NeedChosen):
+            said.append(f"need {message.id}")
+        return send(self, message)  # ty: ignore[invalid-argument-type]
+
+    monkeypatch.setattr(Sidebar, "post_message", noted)
+    return said
+
+
+def key(app: object) -> str:
+    assert isinstance(app, PostroomApp)
+    selected = app.query_one(Sidebar).selected
+    return selected.key if selected else ""
+
+
+def row_of(app: object, text: str) -> int:
+    assert isinstance(app, PostroomApp)
+    return next((y for y, line in enumerate(screen_text(app).splitlines()) if text in line), -1)
+
+
+@pytest.mark.parametrize("size", [(40, 20), (80, 24)], ids=str)
+async def test_what_needs_the_person_stands_first_and_enter_opens_it(
+    shared: TaskRoom, tmp_path: Path, told: list[str], size: tuple[int, int]
+):
+    async with working(shared, tmp_path) as coder, app_on(coder, size=size) as pilot:
+        await coder.asks()
+        await until(pilot, lambda: "needs you (1)" in screen_text(pilot.app))
+        lines = screen_text(pilot.app).splitlines()
+        assert "1 needs you" in lines[0]
+        assert row_of(pilot.app, "needs you (1)") < row_of(pilot.app, "! @coder")
+        assert row_of(pilot.app, "! @coder") < row_of(pilot.app, "#main")
+        await pilot.press("home", "enter")
+        await until(pilot, lambda: f"need {REQUEST}" in told)
+
+
+async def test_the_selection_stays_on_a_worker_when_rows_come_and_go_above_it(
+    shared: TaskRoom, tmp_path: Path, told: list[str]
+):
+    async with working(shared, tmp_path) as coder, app_on(coder, size=(80, 24)) as pilot:
+        other = await doing(shared, tmp_path, "reviewer")
+        shared.parts.changes.publish([Change("worker", 0)])
+        await until(pilot, lambda: "@reviewer" in screen_text(pilot.app))
+        chosen = f"agent/{other.uid}"
+        for _ in range(5):
+            if key(pilot.app) != chosen:
+                await pilot.press("down")
+        assert key(pilot.app) == chosen
+        await coder.asks()
+        await until(pilot, lambda: "needs you (1)" in screen_text(pilot.app))
+        assert key(pilot.app) == chosen
+        await pilot.press("enter")
+        await until(pilot, lambda: told[-1] == "@reviewer")
+
+
+async def test_a_click_opens_what_is_clicked(shared: TaskRoom, tmp_path: Path, told: list[str]):
+    async with working(shared, tmp_path) as coder, app_on(coder, size=(80, 24)) as pilot:
+        await until(pilot, lambda: "@coder" in screen_text(pilot.app))
+        await pilot.click(offset=(5, row_of(pilot.app, "  @coder")))
+        await until(pilot, lambda: told[-1] == "@coder")
+        assert key(pilot.app) == f"agent/{coder.uid}"
+
+
+async def test_posts_that_were_not_looked_at_are_counted_until_one_looks(
+    shared: TaskRoom, tmp_path: Path
+):
+    async with working(shared, tmp_path) as coder, app_on(coder, size=(80, 24)) as pilot:
+        await until(pilot, lambda: ">#main" in screen_text(pilot.app))
+        office = shared.parts.office
+        await office.post(coder.uid, "beside", "one")
+        await office.post(coder.uid, "beside", "two")
+        await until(
+            pilot,
+            lambda: "(2)" in screen_text(pilot.app).splitlines()[row_of(pilot.app, "#beside")],
+        )
+        await pilot.click(offset=(5, row_of(pilot.app, "#beside")))
+        await until(
+            pilot,
+            lambda: ">#beside" in screen_text(pilot.app) and "(2)" not in screen_text(pilot.app),
+        )
