@@ -6,13 +6,17 @@ of an agent gets into a row by `Span` alone, which makes it harmless.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import groupby
 from typing import Any
 
 import click
 
+from postroom.lines.cells import steady
 from postroom.lines.words import columns, shortened
 from postroom_a2a.text import printable
 
@@ -74,7 +78,11 @@ class Span:
     def __post_init__(self) -> None:
         if not self.text.isascii() or not self.text.isprintable():
             flat = printable(self.text).replace("\n", " ").expandtabs(TAB)
-            object.__setattr__(self, "text", flat)
+            object.__setattr__(self, "text", steady(flat))
+
+    def part(self, text: str) -> Span:
+        """Another text in the same look."""
+        return Span(text, self.style, self.who)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +114,10 @@ class Row:
 def lines_of(text: str) -> list[str]:
     """The lines of an agent's text, without empty ones at its end; all three ends of line count."""
     return text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
+
+
+_WORD = re.compile(r"[^ ]+ *| +")
+"""A word with the spaces behind it; spaces at the beginning are one, too."""
 
 
 Line = tuple[int, tuple[Span, ...]]
@@ -143,7 +155,7 @@ def _cut(spans: tuple[Span, ...], room: int) -> tuple[Span, ...]:
             kept.append(span)
             room -= columns(span.text)
             continue
-        kept.append(Span(shortened(f"{span.text}…", room), span.style, span.who))
+        kept.append(span.part(shortened(f"{span.text}…", room)))
         break
     return tuple(kept)
 
@@ -157,36 +169,39 @@ def _wrapped(spans: tuple[Span, ...], room: int) -> list[tuple[Span, ...]]:
             if columns(word.rstrip(" ")) > left and lines[-1]:
                 lines.append([])
                 left = room
-            lines[-1].append(Span(word, span.style, span.who))
+            lines[-1].append(span.part(word))
             left -= columns(word)
     return [_joined(line) for line in lines]
 
 
 def _joined(line: list[Span]) -> tuple[Span, ...]:
-    """A line with its words of one style in one piece, and no spaces at its end."""
-    found: list[Span] = []
-    for span in line:
-        last = found[-1] if found else None
-        if last is not None and (last.style, last.who) == (span.style, span.who):
-            found[-1] = Span(last.text + span.text, span.style, span.who)
-        else:
-            found.append(span)
+    """A line with its words of one look in one piece, and no spaces at its end."""
+    found = [
+        span.part("".join(each.text for each in (span, *rest)))
+        for _, (span, *rest) in groupby(line, key=lambda span: (span.style, span.who))
+    ]
     if found:
-        last = found[-1]
-        found[-1] = Span(last.text.rstrip(" "), last.style, last.who)
+        found[-1] = found[-1].part(found[-1].text.rstrip(" "))
     return tuple(found)
 
 
 def _words(text: str, room: int) -> Iterator[str]:
     """Words with the spaces behind them; one that is wider than `room` comes in pieces."""
-    word, width = "", 0
-    for char in text:
-        size = columns(char)
-        begins = bool(word) and word[-1] == " " and char != " "
-        if begins or width + size > room:
+    for word in _WORD.findall(text):
+        if columns(word) <= room:
             yield word
-            word, width = "", 0
-        word += char
+        else:
+            yield from _pieces(word, room)
+
+
+def _pieces(word: str, room: int) -> Iterator[str]:
+    """A word in pieces of at most `room` columns; a mark stays with its character."""
+    piece, width = "", 0
+    for char in word:
+        size = columns(char)
+        if width + size > room and piece and unicodedata.category(char) != "Mc":
+            yield piece
+            piece, width = "", 0
+        piece += char
         width += size
-    if word:
-        yield word
+    yield piece

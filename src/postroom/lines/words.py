@@ -6,6 +6,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import click
@@ -42,11 +43,15 @@ class Cell:
 
 def columns(text: str) -> int:
     """Terminal columns of `text`."""
-    if text.isascii():
-        return len(text)
-    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    combining = sum(unicodedata.combining(c) > 0 for c in text)
-    return len(text) + wide - combining
+    return len(text) if text.isascii() else sum(map(_columns_of, text))
+
+
+@lru_cache(maxsize=8192)
+def _columns_of(char: str) -> int:
+    """Columns of one character: none for a mark that stands over another one."""
+    if unicodedata.category(char) in {"Mn", "Me"}:
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
 def shortened(text: str, width: int) -> str:

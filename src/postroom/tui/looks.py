@@ -1,9 +1,15 @@
-"""How styles of rows, nicks and states look in the terminal: in a light and a dark theme, and without colours."""
+"""How styles of rows, nicks and states look in the terminal: on dark and on light ground, and without colours.
+
+The colours are of the fixed part of the 256 colours, of a middle brightness: each is read as well on black as on white,
+so that nothing needs to know which of them the terminal has. Where colours are unwanted (https://no-color.org), bold,
+dim and underlined text tell apart what they told.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+from functools import lru_cache
 
 from rich.style import Style as RichStyle
 
@@ -13,37 +19,53 @@ LOOKS: dict[Style, RichStyle] = {
     Style.PLAIN: RichStyle(),
     Style.DIM: RichStyle(dim=True),
     Style.STRONG: RichStyle(bold=True),
-    Style.TOOL: RichStyle(color="cyan"),
-    Style.GOOD: RichStyle(color="green"),
-    Style.BAD: RichStyle(color="red"),
-    Style.ASKS: RichStyle(color="yellow", bold=True),
-    Style.ADDED: RichStyle(color="green"),
-    Style.REMOVED: RichStyle(color="red"),
+    Style.TOOL: RichStyle(color="color(31)"),
+    Style.GOOD: RichStyle(color="color(28)"),
+    Style.BAD: RichStyle(color="color(160)"),
+    Style.ASKS: RichStyle(color="color(136)", bold=True),
+    Style.ADDED: RichStyle(color="color(28)"),
+    Style.REMOVED: RichStyle(color="color(160)"),
 }
 
-_NICKS = (
-    "cyan",
-    "magenta",
-    "green",
-    "yellow",
-    "blue",
-    "bright_cyan",
-    "bright_magenta",
-    "bright_green",
-)
+COLOURLESS: dict[Style, RichStyle] = {
+    Style.PLAIN: RichStyle(),
+    Style.DIM: RichStyle(dim=True),
+    Style.STRONG: RichStyle(bold=True),
+    Style.TOOL: RichStyle(underline=True),
+    Style.GOOD: RichStyle(),
+    Style.BAD: RichStyle(bold=True, underline=True),
+    Style.ASKS: RichStyle(bold=True, reverse=True),
+    Style.ADDED: RichStyle(bold=True),
+    Style.REMOVED: RichStyle(dim=True),
+}
+
+LINK = RichStyle(underline=True)
+FOUND = RichStyle(reverse=True)
+FOUND_HERE = RichStyle(reverse=True, bold=True, underline=True)
+
+NICKS = tuple(f"color({n})" for n in (31, 163, 28, 166, 33, 134, 136, 168, 30, 98, 130, 100))
+"""Colours of agents, neighbours far from each other."""
 
 
 def colours() -> bool:
-    """Whether colours are wanted (https://no-color.org)."""
+    """Whether colours are wanted. Ask before the application is made: Textual takes the variable away."""
     return not os.environ.get("NO_COLOR")
 
 
 def nick_colour(uid: str) -> str:
     """The colour of an agent, the same in every session."""
-    return _NICKS[hashlib.sha256(uid.encode()).digest()[0] % len(_NICKS)]
+    return NICKS[hashlib.sha256(uid.encode()).digest()[0] % len(NICKS)]
 
 
-def look_of(span: Span) -> RichStyle:
+def look_of(span: Span, *, colours: bool = True) -> RichStyle:
     """How a piece of a row looks; a name has the colour of its agent."""
-    look = LOOKS[span.style]
-    return look + RichStyle(color=nick_colour(span.who)) if span.who else look
+    return _look(span.style, span.who, colours)
+
+
+@lru_cache(maxsize=4096)
+def _look(style: Style, who: str, colours: bool) -> RichStyle:
+    if not who:
+        return (LOOKS if colours else COLOURLESS)[style]
+    if not colours:
+        return COLOURLESS[style] + RichStyle(bold=True)
+    return LOOKS[style] + RichStyle(color=nick_colour(who), bold=True)

@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import ClassVar, NamedTuple
 
+from rich.segment import Segment
+from rich.style import Style as RichStyle
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.widget import Widget
 
-from postroom.lines.rows import Row
+from postroom.lines.rows import Span
+from postroom.tui.news import Said
+from postroom.tui.rowlog.choose import choose
+from postroom.tui.rowlog.drawn import Drawing, segments, width_of
+from postroom.tui.rowlog.findline import FindLine
+from postroom.tui.rowlog.kept import MOST, Block, Kept, Rows, content
+from postroom.tui.rowlog.links import Link, links
+from postroom.tui.rowlog.taken import selected_text, text_of
 
-MOST = 100_000
-"""Rows that are kept."""
+__all__ = ["MOST", "Block", "RowLog"]
+
+GUTTER = 1
+"""Columns at the left for the cursor and the mark of a fold: no row reaches them."""
+
+SETTLES = 4
+"""Times that heights near the screen are counted again, since counted ones bring others near."""
 
 
-@dataclass(slots=True)
-class Block:
-    """Rows that belong together: a message, a stretch of text, a call of a tool.
+class Anchor(NamedTuple):
+    """A line that stays where it is on the screen: of a block, its row and line, and the line on the screen."""
 
-    Attributes:
-        key: names it, so that it can be replaced; "" for one that never is.
-        folds: only the first row is shown while it is folded.
-    """
-
-    rows: Sequence[Row]
-    key: str = ""
-    folds: bool = False
-    folded: bool = False
+    kept: Kept
+    row: int
+    sub: int
+    behind: int
+    shown: int
 
 
 class RowLog(ScrollView, can_focus=True):
@@ -34,18 +51,541 @@ class RowLog(ScrollView, can_focus=True):
     Text of agents gets in by `Row` alone, which makes it harmless; no markup is ever read.
     """
 
+    DEFAULT_CSS = """
+    RowLog {
+        height: 1fr;
+        overflow-x: hidden;
+        overflow-y: scroll;
+        scrollbar-size-vertical: 1;
+    }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "cursor(-1)", "up", show=False),
+        Binding("down,j", "cursor(1)", "down", show=False),
+        Binding("pageup", "page(-1)", "page up", show=False),
+        Binding("pagedown", "page(1)", "page down", show=False),
+        Binding("home,g", "first", "top", show=False),
+        Binding("end,G", "last", "end", show=False),
+        Binding("space", "fold", "fold"),
+        Binding("enter", "enter", "open", show=False),
+        Binding("f", "find", "find"),
+        Binding("comma,f3", "again(True)", "earlier", key_display=","),
+        Binding("full_stop,shift+f3", "again(False)", "later", key_display="."),
+        Binding("c", "copy", "copy"),
+        Binding("o", "open", "open link"),
+    ]
+
+    class AtTop(Message):
+        """The person has scrolled to the top, and wants older blocks (`put_before`)."""
+
+        def __init__(self, log: RowLog) -> None:
+            super().__init__()
+            self.log = log
+
+        @property
+        def control(self) -> RowLog:
+            """The log."""
+            return self.log
+
+    class Opened(Message):
+        """The person wants what a block is about: Enter, or a double click; not for a block that folds.
+
+        Attributes:
+            key: of the block.
+        """
+
+        def __init__(self, log: RowLog, key: str) -> None:
+            super().__init__()
+            self.log, self.key = log, key
+
+        @property
+        def control(self) -> RowLog:
+            """The log."""
+            return self.log
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self._rows = Rows()
+        self._follows = True
+        self._new = 0
+        self._moving = False
+        self._cursor: Kept | None = None
+        self._sought = ""
+        self._found: int | None = None
+
+    # -- what the panes do ---------------------------------------------------------------------------------
+
     def put(self, blocks: Sequence[Block]) -> None:
         """Append blocks; one whose key is there already takes the place of that one."""
+        rows = self._rows
+        before = len(rows) + rows.dropped
+        with self._held() as moved:
+            changed = rows.put(blocks)
+            if not self._follows:
+                self._new += max(0, len(rows) + rows.dropped - before)
+            moved.append(changed)
 
     def put_before(self, blocks: Sequence[Block]) -> None:
         """Put older blocks at the top; what the person sees stays where it is."""
+        with self._held():
+            self._rows.put_before(blocks)
 
     def clear(self) -> None:
         """Forget everything."""
+        self._rows = Rows()
+        self._follows, self._new = True, 0
+        self._cursor = self._found = None
+        with self._held():
+            self._rows.resize(self._width)
 
     def find(self, text: str, *, backwards: bool = True) -> bool:
-        """Go to the next row that has `text`, whatever its case; False if there is none."""
-        raise NotImplementedError
+        """Go to the next row that has `text`, whatever its case; False if there is none.
 
-    class Top:
-        """The person has scrolled to the top, and wants older blocks."""
+        It goes on from the row that was found last, or from what is seen; it does not begin again at the other end.
+        All that is seen of `text` is marked; "" takes the marks away.
+        """
+        sought = Span(text).text.lower()
+        if sought != self._sought:
+            self._sought, self._found = sought, None
+            self.refresh_bindings()
+            self.refresh()
+        index = self._next(sought, backwards) if sought else None
+        if index is None:
+            return False
+        self._found = index + self._rows.dropped
+        self._reveal(index)
+        return True
+
+    @property
+    def follows(self) -> bool:
+        """Whether it shows its end, and goes on doing so."""
+        return self._follows
+
+    at_end = follows
+
+    def go_to(self, key: str) -> bool:
+        """Scroll to the block of this key, and put the cursor there; False if there is none."""
+        kept = self._rows.named(key)
+        if kept is None:
+            return False
+        self._reveal(self._rows.start(kept))
+        return True
+
+    @property
+    def current(self) -> str:
+        """The key of the block under the cursor, or ""."""
+        kept = self._seen_cursor()
+        return kept.key if kept else ""
+
+    @property
+    def row_count(self) -> int:
+        """Rows that are kept."""
+        return len(self._rows)
+
+    # -- places --------------------------------------------------------------------------------------------
+
+    @property
+    def _height(self) -> int:
+        return self.scrollable_content_region.height
+
+    @property
+    def _width(self) -> int:
+        return max(0, self.scrollable_content_region.width - GUTTER)
+
+    @property
+    def _top(self) -> int:
+        return round(self.scroll_y)
+
+    def _anchor(self, shown: int) -> Anchor | None:
+        """What stands in a line of the screen."""
+        rows = self._rows
+        line = min(self._top + shown, rows.lines - 1)
+        if line < 0:
+            return None
+        index, sub = rows.at(line)
+        kept = rows.owners[index]
+        behind = rows.height(index) - sub
+        return Anchor(kept, index - rows.start(kept), sub, behind, line - self._top)
+
+    def _top_for(self, anchor: Anchor) -> int:
+        """The line that is at the top when an anchor is where it was."""
+        rows = self._rows
+        if not rows.holds(anchor.kept):
+            return 0
+        index = rows.start(anchor.kept) + min(anchor.row, anchor.kept.count - 1)
+        # At the top of the screen the end of a row stays, since the person reads upwards into it.
+        height = rows.height(index)
+        sub = anchor.sub if anchor.shown else height - anchor.behind
+        return rows.line(index) + min(max(0, sub), max(0, height - 1)) - anchor.shown
+
+    @contextmanager
+    def _held(self, *, below: bool = False) -> Generator[list[int]]:
+        """Change the rows, and leave in its place what is seen: the first line, or the last one (`below`)."""
+        anchor = None if self._follows else self._anchor(self._height - 1 if below else 0)
+        changed: list[int] = []
+        yield changed
+        self._settle(anchor)
+        self._draw(changed[0] if changed else 0)
+
+    def _settle(self, anchor: Anchor | None) -> None:
+        """Count the heights of what is seen, and scroll to the end, or to where the anchor is in its place."""
+        rows, height = self._rows, self._height
+        for _ in range(SETTLES):
+            line = rows.lines if anchor is None else self._top_for(anchor)
+            top = max(0, min(line, rows.lines - height))
+            if not rows.measure(top - 1, top + height):
+                break
+        self._scroll(top)
+
+    def _scroll(self, top: int) -> None:
+        """Tell Textual how many lines there are, without laying out the screen, and where they are seen."""
+        size = Size(self._width + GUTTER, self._rows.lines)
+        self._moving = True
+        try:
+            if size != self.virtual_size:
+                self.set_reactive(Widget.virtual_size, size)
+                self._scroll_update(size)
+            self.scroll_target_y = self.scroll_y = top
+        finally:
+            self._moving = False
+
+    def _draw(self, changed: int) -> None:
+        """Draw anew, only the mark at the bottom if all that has changed is below the screen."""
+        rows, height = self._rows, self._height
+        below = changed > 0 and rows.line(min(changed, len(rows) - 1)) >= self._top + height
+        if below and not self._follows:
+            self.refresh(Region(0, height - 1, self.size.width, 1))
+        else:
+            self.refresh()
+
+    # -- what the person does ------------------------------------------------------------------------------
+
+    def on_resize(self, _event: events.Resize) -> None:
+        """Lay the rows out anew if there is another width."""
+        with self._held():
+            if self._width != self._rows.width and self._width:
+                self._rows.resize(self._width)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Follow the end again once it is reached; count heights that were estimated until now."""
+        super().watch_scroll_y(old_value, new_value)
+        if self._moving or not self.is_mounted:
+            return
+        self._follows = new_value >= self.max_scroll_y
+        if self._follows:
+            self._new = 0
+        up = new_value < old_value
+        self._settle(self._anchor(self._height - 1 if up else 0))
+        self.refresh()
+        if up and self._top == 0:
+            self.post_message(self.AtTop(self))
+
+    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        at_top = self._top == 0
+        super()._on_mouse_scroll_up(event)
+        if at_top:
+            event.stop()
+            self.post_message(self.AtTop(self))
+
+    def _go(self, top: int) -> None:
+        """Scroll so that a line is the first, as a person does."""
+        if self._top == 0 and top < 0:
+            self.post_message(self.AtTop(self))
+        self.scroll_to(y=max(0, min(top, self.max_scroll_y)), animate=False)
+
+    def action_page(self, pages: int) -> None:
+        """A page up or down; a line of the last one stays."""
+        self._go(self._top + pages * max(1, self._height - 1))
+        self._cursor_near()
+
+    def action_first(self) -> None:
+        """To the top."""
+        self._go(-1 if self._top == 0 else 0)
+        self._cursor = self._rows.owners[0] if len(self._rows) else None
+        self.refresh()
+
+    def action_last(self) -> None:
+        """To the end, and follow it."""
+        self._cursor, self._follows, self._new = None, True, 0
+        self._settle(None)
+        self.refresh()
+
+    def action_cursor(self, step: int) -> None:
+        """To the block above or below; where that begins beyond the screen, a line up or down."""
+        rows = self._rows
+        if not rows.lines:
+            self._go(-1)
+            return
+        target = self._neighbour(step)
+        line = rows.line(rows.start(target)) if target else None
+        if line is None or not self._top - 1 <= line <= self._top + self._height:
+            if line is None and step > 0:
+                self.action_last()
+            else:
+                self._go(self._top + step)
+            return
+        self._cursor = target
+        if step < 0:
+            self._follows = False
+        if line < self._top:
+            self._go(line)
+        elif line >= self._top + self._height:
+            self._go(line - self._height + 1)
+        self.refresh()
+
+    def _neighbour(self, step: int) -> Kept | None:
+        """The block that is next to the cursor and is shown; None at the ends."""
+        rows = self._rows
+        cursor = self._seen_cursor()
+        if cursor is None:
+            edge = self._top + (self._height - 1 if step < 0 else 0)
+            kept = rows.owners[rows.at(min(edge, rows.lines - 1))[0]]
+            if step < 0 or rows.line(rows.start(kept)) >= self._top:
+                return kept
+            cursor = kept
+        index = rows.start(cursor)
+        while (
+            0 <= (index := index - 1 if step < 0 else index + rows.owners[index].count) < len(rows)
+        ):
+            index = rows.start(rows.owners[index])
+            if rows.height(index):
+                return rows.owners[index]
+        return None
+
+    def _seen_cursor(self) -> Kept | None:
+        """The block under the cursor if any of it is on the screen."""
+        kept = self._cursor
+        if kept is None or not self._rows.holds(kept):
+            return None
+        first = self._rows.start(kept)
+        last = first + kept.count - 1
+        above = self._rows.line(last) + self._rows.height(last) <= self._top
+        return None if above or self._rows.line(first) >= self._top + self._height else kept
+
+    def _cursor_near(self) -> None:
+        """Take the cursor along when the screen has moved on without it."""
+        if self._cursor is not None and self._seen_cursor() is None and len(self._rows):
+            self._cursor = self._rows.owners[self._rows.at(self._top)[0]]
+            self.refresh()
+
+    def _subject(self) -> Kept | None:
+        """The block that a key is about: under the cursor, or the last that is seen."""
+        if not self._rows.lines:
+            return None
+        line = min(self._top + self._height, self._rows.lines) - 1
+        return self._seen_cursor() or self._rows.owners[self._rows.at(line)[0]]
+
+    def action_fold(self) -> None:
+        """Fold or unfold the block under the cursor."""
+        kept = self._seen_cursor()
+        if kept is None:
+            kept = self._cursor = self._subject()
+        if kept is not None:
+            self._fold(kept)
+
+    def action_enter(self) -> None:
+        """Fold the block under the cursor, or open what it is about."""
+        kept = self._seen_cursor()
+        if kept is None or kept.folds:
+            self.action_fold()
+        elif kept.key:
+            self.post_message(self.Opened(self, kept.key))
+
+    def _fold(self, kept: Kept) -> None:
+        if not kept.folds or kept.count < 2:
+            self.refresh()
+            return
+        self._follows = self._follows and kept is self._rows.owners[-1]
+        with self._held():
+            self._rows.fold(kept, not kept.folded)
+
+    def on_click(self, event: events.Click) -> None:
+        """A link opens, a head folds, the mark at the bottom goes to the end; twice opens a block."""
+        meta = event.style.meta
+        if event.chain > 1:
+            if event.chain == 2 and self._seen_cursor() is not None:
+                self.action_enter()
+            return
+        if self.text_selection is not None:
+            return
+        if isinstance(link := meta.get("link"), Link):
+            choose(self.app, [link])
+        elif meta.get("below"):
+            self.action_last()
+        elif (kept := self._block_at(event.y)) is not None:
+            self._cursor = kept
+            if meta.get("head"):
+                self._fold(kept)
+            self.refresh()
+
+    def _block_at(self, shown: int) -> Kept | None:
+        """The block in a line of the screen."""
+        line = self._top + shown
+        return self._rows.owners[self._rows.at(line)[0]] if line < self._rows.lines else None
+
+    # -- search, copy, links -------------------------------------------------------------------------------
+
+    def action_find(self) -> None:
+        """Open the line for what is searched for."""
+        if isinstance(self.parent, Widget):
+            FindLine.open(self)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The next match needs a first one."""
+        return bool(self._sought) if action == "again" else super().check_action(action, parameters)
+
+    def action_again(self, backwards: bool) -> None:
+        """To the next match."""
+        self.search(self._sought, backwards=backwards)
+
+    def search(self, text: str, *, backwards: bool = True) -> None:
+        """Find, and say so if there is nothing."""
+        if not self.find(text, backwards=backwards) and text:
+            where = "above" if backwards else "below"
+            self.post_message(Said(f"nothing {where} has “{Span(text).text}”"))
+
+    def _next(self, sought: str, backwards: bool) -> int | None:
+        """The next row with a text, whatever is folded."""
+        rows = self._rows
+        if not rows.lines:
+            return None
+        if self._found is not None:
+            at = self._found - rows.dropped
+        elif backwards:
+            at = rows.at(min(self._top + self._height, rows.lines) - 1)[0] + 1
+        else:
+            at = rows.at(self._top)[0] - 1
+        ahead = (
+            range(min(at, len(rows)) - 1, -1, -1)
+            if backwards
+            else range(max(-1, at) + 1, len(rows))
+        )
+        return next((i for i in ahead if sought in content(rows.rows[i]).lower()), None)
+
+    def _reveal(self, index: int) -> None:
+        """Unfold what a row is in, and scroll until it is seen."""
+        rows = self._rows
+        kept = rows.owners[index]
+        self._follows = False
+        self._cursor = kept
+        if kept.folded and index > rows.start(kept):
+            rows.fold(kept, folded=False)
+        for _ in range(SETTLES):
+            line = rows.line(index)
+            near = self._top <= line < self._top + self._height - 1
+            top = self._top if near else line - self._height // 2
+            top = max(0, min(top, rows.lines - self._height))
+            if not rows.measure(top, top + self._height):
+                break
+        self._scroll(top)
+        self.refresh()
+
+    def action_copy(self) -> None:
+        """Copy what is selected, or the block under the cursor."""
+        text = self.screen.get_selected_text()
+        if not text:
+            kept = self._subject()
+            text = "" if kept is None else text_of(self._rows, kept)
+        if text:
+            self.app.copy_to_clipboard(text)
+            self.post_message(Said(f"copied {text.count(chr(10)) + 1} rows"))
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The rows that are selected, without what only the screen has."""
+        return selected_text(self._rows, selection), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:  # noqa: ARG002
+        """Draw it."""
+        self.refresh()
+
+    def text_select_all(self) -> None:
+        """A double click selects nothing: a log is too long to be selected as a whole."""
+
+    def action_open(self) -> None:
+        """Open the link of the block under the cursor; with several, choose."""
+        kept = self._subject()
+        if kept is None:
+            return
+        start = self._rows.start(kept)
+        rows = self._rows.rows[start : start + kept.count]
+        found = {link.url: link for row in rows for link in links(content(row))}
+        if found:
+            choose(self.app, list(found.values()), ask=len(found) > 1)
+        else:
+            self.post_message(Said("no link here"))
+
+    # -- drawing -------------------------------------------------------------------------------------------
+
+    def render_line(self, y: int) -> Strip:
+        """A line of the screen."""
+        width, base = self.scrollable_content_region.width, self.rich_style
+        line = self._top + y
+        if line >= self._rows.lines:
+            return Strip.blank(width, base)
+        index, sub = self._rows.at(line)
+        drawn = self._drawn(index, sub, base)
+        below = self._below() if y == self._height - 1 else ""
+        room = width - len(below)
+        strip = Strip(drawn).adjust_cell_length(room, base)
+        if below:
+            mark = Segment(below, base + RichStyle(reverse=True, meta={"below": True}))
+            strip = Strip([*strip, mark], width)
+        return strip
+
+    def _below(self) -> str:
+        """The mark for what has come below the screen."""
+        return f" ↓ {self._new:,} new, G " if self._new and not self._follows else ""
+
+    def _drawn(self, index: int, sub: int, base: RichStyle) -> list[Segment]:
+        rows = self._rows
+        kept, wrapped = rows.owners[index], rows.wrapped(rows.rows[index])
+        sub = min(sub, len(wrapped.lines) - 1)
+        serial = index + rows.dropped
+        line = segments(wrapped, sub, serial, self._how(serial, base))
+        first = sub == 0 and (index == 0 or rows.owners[index - 1] is not kept)
+        drawn = [self._gutter(kept, first, base), *line]
+        if first and kept.folds:
+            meta = RichStyle.from_meta({"head": True})
+            drawn = [
+                s
+                if s.style and "link" in s.style.meta
+                else Segment(s.text, (s.style or base) + meta)
+                for s in drawn
+            ]
+        if kept.folded and sub == len(wrapped.lines) - 1:
+            hidden = Segment(
+                f" … {kept.count - 1:,} more", base + RichStyle(dim=True, meta={"head": True})
+            )
+            room = self._width + GUTTER - width_of([hidden])
+            if width_of(drawn) > room:
+                drawn = list(Strip(drawn).adjust_cell_length(room, base))
+            drawn.append(hidden)
+        return drawn
+
+    def _gutter(self, kept: Kept, first: bool, base: RichStyle) -> Segment:
+        """The cursor, and the mark of a fold."""
+        here = kept is self._cursor and self.has_focus
+        if first and kept.folds and kept.count > 1:
+            return Segment("▸" if kept.folded else "▾", base + RichStyle(bold=True, reverse=here))
+        return Segment("▌" if here else " ", base)
+
+    def _how(self, serial: int, base: RichStyle) -> Drawing:
+        selection = self.text_selection
+        selected = None if selection is None else selection.get_span(serial)
+        return Drawing(
+            base,
+            colours=not self.app.no_color,
+            sought=self._sought,
+            here=serial == self._found,
+            selected=selected,
+            selection=self.screen.get_component_rich_style("screen--selection"),
+        )
+
+    def on_focus(self) -> None:
+        """Show the cursor."""
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """Hide it."""
+        self.refresh()
