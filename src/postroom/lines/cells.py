@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 
 MARKS = 4
 """Marks that one character keeps; real words have no more."""
@@ -25,16 +26,31 @@ _DROPPED = re.compile(
 )
 
 
-def steady(text: str) -> str:
-    """`text` without what makes its width uncertain: sequences become their parts, towers of marks become short."""
+_SYLLABLES = re.compile("[\u1100-\u11ff]{2,}")
+_COMPOSED = re.compile(".[\u0300-\u036f\u3099\u309a]+|[\u1100-\u11ff]{2,}")
+"""What has a character of its own; others that look the same stay what they are."""
+
+
+def steady(text: str, other: Callable[[str], str] | None = None) -> str:
+    """`text` without what makes its width uncertain: sequences become their parts, towers of marks become short.
+
+    Args:
+        other: what stands in the place of a character that would go; None for nothing.
+    """
     if text.isascii():
         return text
-    parts = unicodedata.normalize("NFC", text).translate(_LETTERS)
-    parts = _DROPPED.sub("", parts)
+    if other is None:
+        text = text.translate(_LETTERS)
     kept: list[str] = []
     marks = MARKS  # a mark at the beginning would stand over what is not this text's
-    for char in parts:
+    for char in (_COMPOSED if other is None else _SYLLABLES).sub(_composed, text):
         marks = marks + 1 if unicodedata.category(char) in {"Mn", "Mc", "Me"} else 0
-        if marks <= MARKS:
+        if marks <= MARKS and ord(char) not in _LETTERS and not _DROPPED.match(char):
             kept.append(char)
+        elif other is not None:
+            kept.append(other(char))
     return "".join(kept)
+
+
+def _composed(found: re.Match[str]) -> str:
+    return unicodedata.normalize("NFC", found.group())

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from postroom.errors import InvalidInput
+from postroom.lines.cells import steady
 from postroom.lines.rows import Row, Style
 
 MOST_COMPARED = 2000
@@ -238,7 +239,8 @@ def visible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(char if _shows(char) else _named(ord(char)) for char in text)
+    shown = "".join(char if _shows(char) else _named(ord(char)) for char in text)
+    return steady(shown, lambda char: _named(ord(char)))
 
 
 def _shows(char: str) -> bool:
