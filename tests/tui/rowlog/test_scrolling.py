@@ -85,7 +85,9 @@ async def test_going_up_page_by_page_shows_every_row_once_though_heights_are_est
         assert names == [f"row{n}" for n in range(300 - len(names), 300)]
 
 
-async def test_the_oldest_blocks_go_when_there_are_too_many_rows(monkeypatch):
+async def test_the_oldest_blocks_go_when_there_are_too_many_rows(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setattr(kept, "MOST", 100)
     async with a_log(*many(90)) as (pilot, log):
         await pilot.press("pageup", "pageup")
