@@ -60,6 +60,11 @@ async def a_log(
         yield pilot, app.log_widget
 
 
+def of_app(log: RowLog) -> LogApp:
+    assert isinstance(log.app, LogApp)
+    return log.app
+
+
 def block(*texts: str, key: str = "", **more: Any) -> Block:
     """A block of rows that wrap; all but the first are indented."""
     rows = [Row.of(text, indent=2 * bool(n), wraps=True) for n, text in enumerate(texts)]

@@ -7,7 +7,7 @@ import pytest
 from postroom.lines.rows import Row
 from postroom.tui.rowlog import kept
 from postroom.tui.rowlog.log import Block, RowLog
-from tests.tui.rowlog.conftest import a_log, block, many, shown
+from tests.tui.rowlog.conftest import a_log, block, many, of_app, shown
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ async def test_older_rows_at_the_top_leave_what_is_seen_where_it_is():
     async with a_log(*many(50, 100)) as (pilot, log):
         await pilot.press("home")
         await pilot.pause()
-        assert [type(event) for event in pilot.app.told] == [RowLog.AtTop]
+        assert [type(event) for event in of_app(log).told] == [RowLog.AtTop]
         assert shown(log)[0] == "row 100"
         log.put_before(many(100))
         assert shown(log)[0] == "row 100"
