@@ -190,6 +190,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "task-events-shown": "Who waits for a task in a terminal sees what the agent does for it; a script sees the task alone.",
         "project-activity": "What happens in a project is told beside its posts, in order, once each, and nothing is written for it.",
     },
+    ("Screen", "docs/terminal.md#open-it"): {
+        "screen-opens": "In a terminal `postroom`, chat, attach and approvals open the screen on what they name; in a pipe, with --no-tui or without the extra they print lines.",
+    },
     ("Coding agents", "docs/architecture.md#terminals"): {
         "terminal-one-at-a-time": "A worker has one open terminal at a time, and a second person is told whose it is.",
         "terminal-through-gateway": "A terminal runs in the sandbox and passes the gateway, and who opened it is in the log and the audit log.",

@@ -51,9 +51,10 @@ def postroom(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Run:
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """Ours, without what a person's shell might add to the output."""
+    """Ours, without what a person's shell might add to the output, in the line mode wherever it runs."""
     kept = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "TERM", "POSTROOM_STATE"}}
-    return kept | {"PYTHONPATH": SOURCE, "TERM": "xterm", "COLUMNS": "100"} | changes
+    usual = {"PYTHONPATH": SOURCE, "TERM": "xterm", "COLUMNS": "100", "POSTROOM_NO_TUI": "1"}
+    return kept | usual | changes
 
 
 def command(*arguments: str) -> list[str]:

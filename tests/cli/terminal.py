@@ -23,12 +23,22 @@ class Terminal:
     """Runs `postroom` with `arguments` on a terminal of `columns`; use it in a `with` statement.
 
     Args:
+        screen: let the screen open; else it is the line mode.
         more: variables of its environment.
     """
 
-    def __init__(self, *arguments: str, columns: int = 80, **more: str) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        columns: int = 80,
+        lines: int = 30,
+        screen: bool = False,
+        **more: str,
+    ) -> None:
         self._fd, far = pty.openpty()
-        fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+        fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        if screen:
+            more = {"POSTROOM_NO_TUI": ""} | more
         env = {
             key: value for key, value in environment().items() if key not in {"COLUMNS", "LINES"}
         } | more

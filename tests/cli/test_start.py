@@ -33,6 +33,7 @@ HEAVY = {
     "ssl",
     "starlette",
     "structlog",
+    "textual",
     "uvicorn",
 }
 OWN = {
@@ -75,6 +76,12 @@ def test_help_loads_click_and_nothing_heavier(option: str):
     assert "status 0" in loaded
     assert not loaded & HEAVY
     assert {name for name in loaded if name.startswith("postroom")} == OWN
+
+
+def test_without_a_command_in_a_pipe_the_help_comes_and_no_screen_is_loaded():
+    loaded = modules()
+    assert "status 2" in loaded
+    assert not loaded & HEAVY
 
 
 def test_help_of_every_command_loads_nothing_heavy():

@@ -71,7 +71,7 @@ class Doing:
         )
         assert done.status_code == 200, done.text
 
-    def terminal(self, *words: str, columns: int = 80, **more: str) -> Terminal:
+    def terminal(self, *words: str, columns: int = 80, **more: Any) -> Terminal:
         return Terminal(*words, "--state", str(self.state), columns=columns, **more)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 _STATE = "postroom.state"
 _URL = "postroom.url"
 _ORG = "postroom.org"
+_NO_TUI = "postroom.no_tui"
+_NO_MOUSE = "postroom.no_mouse"
 
 Decorated = TypeVar("Decorated", bound="Callable[..., Any] | click.Command")
 
@@ -108,6 +111,43 @@ def state_option(
         return decorated
 
     return decorate
+
+
+def _refuse(key: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+    """A callback that keeps a flag once it is set, before or after the command's name."""
+
+    def keep(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.meta[key] = True
+
+    return keep
+
+
+def screen_options(decorated: Decorated) -> Decorated:
+    """`--no-tui` and `--no-mouse`, accepted before and after the command's name."""
+    for name, key, text in (
+        ("--no-mouse", _NO_MOUSE, "Leave the mouse to the terminal."),
+        (
+            "--no-tui",
+            _NO_TUI,
+            "Lines in place of the screen, for screen readers too.  [env var: POSTROOM_NO_TUI]",
+        ),
+    ):
+        decorated = click.option(
+            name, is_flag=True, expose_value=False, is_eager=True, callback=_refuse(key), help=text
+        )(decorated)
+    return decorated
+
+
+def screen_refused() -> bool:
+    """Whether `--no-tui` was given, or the environment says so."""
+    variable = os.environ.get("POSTROOM_NO_TUI", "")
+    return click.get_current_context().meta.get(_NO_TUI, False) or variable not in {"", "0"}
+
+
+def without_mouse() -> bool:
+    """Whether `--no-mouse` was given."""
+    return click.get_current_context().meta.get(_NO_MOUSE, False)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from postroom import __version__
-from postroom.cli.options import org_option, state_option
+from postroom.cli.options import org_option, screen_options, state_option
 from postroom.errors import EnvironmentFault, PostroomError, exit_code
 from postroom_a2a.text import one_line
 
@@ -109,7 +109,10 @@ SUMMARIES = {
     "admin": "Repair what belongs to a post room that is down.",
 }
 
-EPILOG = """\b
+EPILOG = """In a terminal `postroom` alone opens a screen of all that happens, and so do chat, attach, approvals
+and watch. Elsewhere, and with --no-tui, there are lines.
+
+\b
 Exit status:
    0  success                        8  the other side broke a rule
    1  any other error                9  no answer in time
@@ -161,9 +164,14 @@ class Root(LazyGroup):
             raise EnvironmentFault("there is no room for the output") from error
 
 
-def _configure(ctx: click.Context, **_: object) -> None:
+def _configure(ctx: click.Context, **_: object) -> int | None:
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         ctx.color = False
+    if ctx.invoked_subcommand is not None:
+        return None
+    from postroom.cli.screen import open_alone
+
+    return open_alone()
 
 
 root = Root(
@@ -171,6 +179,7 @@ root = Root(
     summaries=SUMMARIES,
     name="postroom",
     callback=click.pass_context(_configure),
+    invoke_without_command=True,
     help="The post room for AI agents: durable addresses, receipts that cannot lie.",
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -179,6 +188,7 @@ for _option in (
     click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s"),
     org_option(envvar="POSTROOM_ORG"),
     state_option(envvar="POSTROOM_STATE", urlvar="POSTROOM_URL", org=False),
+    screen_options,
 ):
     root = _option(root)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App, ComposeResult
@@ -114,7 +113,10 @@ class PostroomApp(App[int]):
         self.calls.close()
 
 
-def run(connect: Callable[[], Client], *, start: Target | None = None, needs: bool = False) -> int:
+def run(
+    client: Client, *, start: Target | None = None, needs: bool = False, mouse: bool = True
+) -> int:
     """Open the screen until the person leaves; returns the exit status."""
-    with connect() as client:
-        return PostroomApp(client, start=start, needs=needs).run() or 0
+    app = PostroomApp(client, start=start, needs=needs)
+    app.run(mouse=mouse)
+    return app.return_code or 0

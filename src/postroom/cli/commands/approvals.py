@@ -7,7 +7,7 @@ import time
 import click
 
 from postroom.cli.completion import agents, approvals
-from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.options import connect, json_option, screen_options, state_option
 from postroom.cli.output import print_json, print_table, terminal_width
 from postroom.lines.approvals import HISTORY_HEAD, PENDING_HEAD, details, history_rows, pending_row
 from postroom.protocol.limits import MAX_PAGE
@@ -35,12 +35,18 @@ Examples:
     help="The most approvals.",
 )
 @json_option
+@screen_options
 @state_option()
-def command(ref: str, history: bool, worker: str, limit: int, as_json: bool) -> None:
+def command(ref: str, history: bool, worker: str, limit: int, as_json: bool) -> int:
     """Show what agents ask before they act, or the approval ID with all that is to be done.
 
-    An ID may be cut short to 4 digits or more, as long as no other one begins so. `approve` and `deny` answer.
+    An ID may be cut short to 4 digits or more, as long as no other one begins so. `approve` and `deny` answer. In a
+    terminal, without an ID or an option, the screen opens on what waits for you, unless --no-tui is given.
     """
+    from postroom.cli.screen import open_screen, typed, wanted
+
+    if wanted() and not ref and not as_json and not typed("history", "worker", "limit"):
+        return open_screen(needs=True)
     now = time.time()
     with connect() as client:
         if ref:
@@ -49,7 +55,7 @@ def command(ref: str, history: bool, worker: str, limit: int, as_json: bool) -> 
                 print_json(one)
             else:
                 click.echo("\n".join(details(one, now, terminal_width())))
-            return
+            return 0
         state = "all" if history else "pending"
         found = client.approvals(state=state, worker=worker, limit=limit)
     if as_json:
@@ -62,3 +68,4 @@ def command(ref: str, history: bool, worker: str, limit: int, as_json: bool) -> 
     else:
         rows = [pending_row(approval, now) for approval in found]
         print_table(PENDING_HEAD, rows, cut=("WHAT", "TOOL", "WORKER"))
+    return 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.completion import agents
-from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.options import connect, json_option, screen_options, state_option
 from postroom.protocol.limits import MAX_PAGE
 from postroom_a2a.text import one_line
 
@@ -46,11 +46,13 @@ Examples:
 )
 @click.option("--raw", is_flag=True, help="Open a terminal in the worker's sandbox.")
 @json_option
+@screen_options
 @state_option()
 def command(ref: str, start: int | None, history: int, raw: bool, as_json: bool) -> int:
     """Show what the agent of the worker @NICK does, as it does it: text, tools, changes, usage.
 
-    In a terminal each line that you type goes to the worker as a message; what the agent asks is answered by `y`,
+    In a terminal the screen opens there, unless --no-tui or an option for lines is given. With --no-tui each line
+    that you type goes to the worker as a message; what the agent asks is answered by `y`,
     `n REASON` or `e` (edit), and `/interrupt` ends its turn. Leave with Ctrl-D or Ctrl-C: the worker goes on. In a
     pipe nothing is read. With --json each event is one line of JSON.
 
@@ -63,6 +65,11 @@ def command(ref: str, start: int | None, history: int, raw: bool, as_json: bool)
 
         with connect() as client:
             return run_raw(client, ref)
+    from postroom.cli.screen import open_screen, wanted
+    from postroom.cli.screen import typed as chosen
+
+    if wanted() and not as_json and not chosen("start", "history"):
+        return open_screen(f"@{ref.removeprefix('@')}")
     typed = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty() and not as_json
     edited = typed and os.environ.get("TERM", "dumb") != "dumb"
     with connect() as client, ExitStack() as stack:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.arguments import check_project, new_option
-from postroom.cli.options import connect, state_option
+from postroom.cli.options import connect, screen_options, state_option
 from postroom.cli.waiting import wait_options
 from postroom.protocol.limits import MAX_PAGE
 from postroom_a2a.text import one_line
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 )
 @click.option("--posts", is_flag=True, help="Of a project the posts alone, not what happens there.")
 @new_option
+@screen_options
 @state_option()
 def command(
     target: str,
@@ -48,27 +49,31 @@ def command(
     linger: float,
     posts: bool,
     new: bool,
-) -> None:
+) -> int:
     """Talk in '#PROJECT' or with @NICK: what you type is sent line by line, what comes is shown.
 
-    In a terminal lines are edited, with history, and `/file PATH` sends a file.
-    Leave with Ctrl-D or Ctrl-C. It works in a pipe too: each line of the input is sent, and is on disk
-    when the command ends. A message from an agent that is shown counts as seen; your next line answers it
-    if it expects a reply.
+    In a terminal the screen opens there, unless --no-tui or an option for lines is given. With --no-tui lines are
+    edited, with history, and `/file PATH` sends a file. Leave with Ctrl-D or Ctrl-C. It works in a pipe too: each
+    line of the input is sent, and is on disk when the command ends. A message from an agent that is shown counts as
+    seen; your next line answers it if it expects a reply.
 
-    Of a project it is also shown who joins, takes a task, asks, ends or fails, and what is to be approved. In a
-    terminal `/approve ID`, `/deny ID REASON` and `/answer TASK TEXT` answer there.
+    Of a project it is also shown who joins, takes a task, asks, ends or fails, and what is to be approved. There
+    `/approve ID`, `/deny ID REASON` and `/answer TASK TEXT` answer.
     """
     to_project = target.startswith("#")
     if milestone and to_project:
         raise click.UsageError("a project's feed has no receipts to wait for")
+    from postroom.cli.screen import open_screen, typed, wanted
+
+    if wanted() and not typed("history", "milestone", "timeout", "linger", "posts"):
+        return open_screen(target, new=new)
     from postroom.cli.chat.conversation import Conversation, Ending
     from postroom.cli.chat.screen import Screen
     from postroom.client.targets import ActivityTarget, AgentTarget, ProjectTarget
 
-    typed = sys.stdin is not None and sys.stdin.isatty()
+    by_person = sys.stdin is not None and sys.stdin.isatty()
     on_screen = sys.stdout.isatty()
-    edited = typed and on_screen and os.environ.get("TERM", "dumb") != "dumb"
+    edited = by_person and on_screen and os.environ.get("TERM", "dumb") != "dumb"
     with connect() as client, ExitStack() as stack:
         if to_project:
             check_project(client, target, new=new)
@@ -77,7 +82,7 @@ def command(
             other = (ProjectTarget if posts else ActivityTarget)(client, target)
         else:
             other = AgentTarget(client, target)
-        echoed = typed and on_screen and not edited
+        echoed = by_person and on_screen and not edited
         screen = Screen(me["uid"], echoed=echoed, receipts=on_screen, live=edited)
         prompt = None
         if edited:
@@ -86,11 +91,12 @@ def command(
             prompt = Prompt(screen.above, f"{one_line(target, 20)}> ")
             screen.changed = prompt.refresh
             stack.enter_context(patch_stdout(raw=True))
-        conversation = Conversation(client, other, screen, typed=typed, prompt=prompt)
+        conversation = Conversation(client, other, screen, typed=by_person, prompt=prompt)
         try:
             conversation.run(history, Ending(milestone, timeout, linger))
         except KeyboardInterrupt:
-            if not typed:
+            if not by_person:
                 raise
             if not edited:
                 click.echo()  # the terminal shows ^C; leaving so is normal
+    return 0
