@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.protocol.modes import COPY, DIRECT
+from postroom.lines import workspaces as lines_workspaces
+from postroom.lines.rows import Style
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -15,14 +16,9 @@ if TYPE_CHECKING:
 
 
 def place(workspace: Workspace) -> str:
-    """Where a worker works, such as `on branch postroom/coder of ~/src/app`; in red if it is the folder itself."""
-    path, branch = one_line(workspace["path"]), one_line(workspace["branch"])
-    if workspace["mode"] == DIRECT:
-        return click.style(f"in {path} itself", fg="red", bold=True)
-    copied = "on a copy" if workspace["mode"] == COPY else ""
-    if not branch:
-        return f"{copied or 'on a branch'} of {path}"
-    return f"{copied}{', ' if copied else ''}on branch {branch} of {path}"
+    """Where a worker works; in red if it is the folder itself."""
+    text, style = lines_workspaces.place(workspace)
+    return click.style(text, fg="red", bold=True) if style is Style.BAD else text
 
 
 def tell(worker: Worker) -> None:

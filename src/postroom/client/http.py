@@ -275,9 +275,10 @@ class Client(
         """Report what a worker's agent did; only the worker itself may, through the gateway."""
         self._post(f"/v1/workers/{name_of(uid)}/sdk-events", {"events": events})
 
-    def newest_events(self, ref: str, *, limit: int = 100) -> list[WorkerEvent]:
-        """The last that a worker's agent did, the oldest first."""
-        query = {"newest": "true", "limit": limit}
+    def newest_events(self, ref: str, *, limit: int = 100, before_id: int = 0) -> list[WorkerEvent]:
+        """The last that a worker's agent did, the oldest first; before the event `before_id` unless that is 0."""
+        query: dict[str, Any] = {"newest": "true", "limit": limit}
+        query |= given(before_id=before_id or None)
         return self._get(f"/v1/workers/{name_of(ref)}/sdk-events", query)["events"]
 
     def past_events(self, ref: str, *, after_id: int = 0, limit: int = 100) -> list[WorkerEvent]:

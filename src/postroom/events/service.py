@@ -132,9 +132,9 @@ class EventLog:
 
         return await self._database.read(find)
 
-    async def newest(self, worker: str, limit: int) -> list[EventRow]:
-        """The last events of a worker, oldest first."""
-        return await self._database.read(lambda store: store.events.newest(worker, limit))
+    async def newest(self, worker: str, limit: int, before: int = 0) -> list[EventRow]:
+        """The last events of a worker, oldest first; of those before the id `before` unless it is 0."""
+        return await self._database.read(lambda store: store.events.newest(worker, limit, before))
 
     async def usage_of_task(self, worker: str, task: str) -> Usage:
         """What a worker has used for one of its tasks."""

@@ -59,8 +59,13 @@ _LOOK: dict[Style, dict[str, Any]] = {
 
 def paint(span: Span) -> str:
     """The text of a piece in its style, for a terminal."""
-    look = _LOOK[span.style]
-    return click.style(span.text, **look) if look and span.text else span.text
+    return styled(span.text, span.style)
+
+
+def styled(text: str, style: Style) -> str:
+    """A text that is harmless already, in a style, for a terminal."""
+    look = _LOOK[style]
+    return click.style(text, **look) if look and text else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,9 @@ _SUMS = (
     func.coalesce(func.sum(sdk_events.c.cost), 0.0),
 )
 
+LAST = 2**63 - 1
+"""No event has a larger id."""
+
 _NEW = insert_new(sdk_events)
 _KNOWN = prepared(
     select(sdk_events.c.number).where(
@@ -84,7 +87,9 @@ _KNOWN = prepared(
 )
 _OF = select(*_ROW).where(sdk_events.c.worker == bindparam("worker")).limit(bindparam("most"))
 _PAST = prepared(_OF.where(sdk_events.c.id > bindparam("after")).order_by(sdk_events.c.id))
-_NEWEST = prepared(_OF.order_by(sdk_events.c.id.desc()))
+_NEWEST = prepared(
+    _OF.where(sdk_events.c.id < bindparam("before")).order_by(sdk_events.c.id.desc())
+)
 _LAST_ID = prepared(
     select(func.max(sdk_events.c.id)).where(sdk_events.c.worker == bindparam("worker"))
 )
@@ -136,9 +141,11 @@ class EventStore:
         """The first events of a worker past the id `after`, oldest first."""
         return self._session.all(EventRow, _PAST, worker=worker, after=after, most=page(limit))
 
-    def newest(self, worker: str, limit: int) -> list[EventRow]:
-        """The last events of a worker, oldest first."""
-        return self._session.all(EventRow, _NEWEST, worker=worker, most=page(limit))[::-1]
+    def newest(self, worker: str, limit: int, before: int = 0) -> list[EventRow]:
+        """The last events of a worker, oldest first; of those before the id `before` unless it is 0."""
+        before = before or LAST
+        found = self._session.all(EventRow, _NEWEST, worker=worker, before=before, most=page(limit))
+        return found[::-1]
 
     def last_id(self, worker: str) -> int:
         """The id of a worker's last event, 0 for none."""

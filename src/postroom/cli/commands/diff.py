@@ -12,12 +12,12 @@ from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
 from postroom.cli.waiting import said_if_slow
 from postroom.cli.workspaces import place, tell_left
+from postroom.lines.rows import styled
+from postroom.lines.workspaces import MORE, changed, diff_style
 from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:
     from postroom.protocol.shapes import Difference
-
-COLOURS = (("@@", "cyan"), ("+", "green"), ("-", "red"))
 
 
 @click.command("diff")
@@ -39,9 +39,9 @@ def command(nick: str, paths: tuple[str, ...], stat: bool, as_json: bool) -> Non
         return
     click.echo(_summary(found), err=True)
     tell_left(found["left"])
-    lines = [_coloured(line) for line in printable(found["text"]).split("\n")]
+    lines = [styled(line, diff_style(line)) for line in printable(found["text"]).split("\n")]
     if found["cut"]:
-        lines.append("... there is more: name a PATH, or look at the branch with git")
+        lines.append(MORE)
     text = "\n".join(lines).rstrip("\n")
     if text and sys.stdout.isatty():
         click.echo_via_pager(f"{text}\n")
@@ -50,16 +50,4 @@ def command(nick: str, paths: tuple[str, ...], stat: bool, as_json: bool) -> Non
 
 
 def _summary(found: Difference) -> str:
-    files = "1 file" if found["files"] == 1 else f"{found['files']} files"
-    commits = "1 commit" if found["commits"] == 1 else f"{found['commits']} commits"
-    changed = f"{files} changed, {commits}" if found["files"] else "nothing changed"
-    return f"@{one_line(found['worker'])} {place(found['workspace'])}: {changed}"
-
-
-def _coloured(line: str) -> str:
-    if line.startswith(("diff --git ", "--- ", "+++ ")):
-        return click.style(line, bold=True)
-    for start, colour in COLOURS:
-        if line.startswith(start):
-            return click.style(line, fg=colour)
-    return line
+    return f"@{one_line(found['worker'])} {place(found['workspace'])}: {changed(found)}"

@@ -17,10 +17,10 @@ from postroom.cli.tasks.following import events_option, follow, timeout_option
 from postroom.cli.waiting import said_if_slow
 from postroom.cli.workspaces import tell_left
 from postroom.errors import RequestTimeout
-from postroom.lines.parts import body_lines, fetch_lines, part_lines
-from postroom.lines.tasks import HEAD, Updates, answer_hint, colour_of, is_question, row, short
-from postroom.lines.usage import NOTHING, usage_line
-from postroom.lines.words import address, block, clock
+from postroom.lines.rows import painted
+from postroom.lines.task_rows import whole_rows
+from postroom.lines.tasks import HEAD, row, short
+from postroom.lines.words import address
 from postroom.protocol.limits import MAX_PAGE
 from postroom.protocol.modes import DIRECT
 from postroom_a2a.task_state import TaskState
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from postroom.client.http import Client
-    from postroom.protocol.shapes import Task, TaskEvent
+    from postroom.protocol.shapes import TaskEvent
 
 EXAMPLES = """\b
 Examples:
@@ -102,7 +102,9 @@ def show(ref: str, as_json: bool) -> None:
     if as_json:
         print_json(task | {"events": events})
     else:
-        _print(task, events, time.time())
+        for row_ in whole_rows(task, events, time.time()):
+            for line in painted(row_, None):
+                click.echo(line)
 
 
 @command.command("get", short_help="Save the results of a task as files.")
@@ -253,30 +255,3 @@ def _events(client: Client, task_id: str) -> Iterator[TaskEvent]:
         if len(page) < PAGE:
             return
         after = page[-1]["seq"]
-
-
-def _print(task: Task, events: list[TaskEvent], now: float) -> None:
-    state = one_line(task["state"])
-    click.echo(f"task {one_line(task['id'])} {click.style(state, fg=colour_of(state))}")
-    attempt = f", attempt {task['attempt']}" if task["attempt"] > 1 else ""
-    skill = f", skill {one_line(task['skill'], 80)}" if task["skill"] else ""
-    click.echo(f"{address(task['requester'])} to {address(task['worker'])}{skill}{attempt}")
-    click.echo(f"given {clock(task['created_at'], now)}, message {short(task['request'])}")
-    if task["detail"] and not (task["final"] or is_question(task["state"])):
-        click.echo(one_line(task["detail"], 300))
-    for line in body_lines(task):
-        click.echo(line)
-    if used := usage_line(task.get("usage", NOTHING)):
-        click.echo(used)
-    updates = Updates(task["worker"], now)
-    for event in events:
-        click.echo(updates.line(event))
-    for artifact in task.get("artifacts", []):
-        click.echo(f"artifact {one_line(artifact['name'] or artifact['id'], 60)}:")
-        lines = part_lines(artifact)
-        if artifact["text"] or not lines:
-            click.echo(block("    | ", artifact["text"]))
-        for line in [*lines, *fetch_lines(artifact)]:
-            click.echo(f"    {line}")
-    if is_question(task["state"]):
-        click.echo(f"answer it: {answer_hint(task['id'])}")

@@ -29,6 +29,15 @@ PAGE = 100
 
 Newest = Annotated[bool, Query(description="The last events, and nothing past a cursor.")]
 
+BeforeId = Annotated[
+    int,
+    Query(
+        ge=0,
+        le=MAX_SEQUENCE,
+        description="With `newest` only events before the one with this id; 0 for all.",
+    ),
+]
+
 LiveAfterId = Annotated[
     int,
     Query(ge=FROM_NOW, le=MAX_SEQUENCE, description="The same; -1 for those from now on."),
@@ -67,14 +76,19 @@ def router(parts: Parts) -> Routes:
     @needs(Scope.OPERATE)
     @fails(NotFound)
     async def past(
-        ref: AgentRef, after_id: AfterId = 0, limit: Limit = PAGE, newest: Newest = False
+        ref: AgentRef,
+        after_id: AfterId = 0,
+        limit: Limit = PAGE,
+        before_id: BeforeId = 0,
+        *,
+        newest: Newest = False,
     ) -> answers.WorkerEvents:
         """List what a worker's agent did, the oldest first.
 
-        From `after_id` on, or the last ones with `newest`.
+        From `after_id` on, or with `newest` the last ones, of those before `before_id` if it is given.
         """
         if newest:
-            last = await events.newest(await parts.uid_of(ref), limit)
+            last = await events.newest(await parts.uid_of(ref), limit, before_id)
             return {"events": [shown(row) for row in last], "next": None}
         found = await events.past(await parts.uid_of(ref), after_id, limit)
         last = next_page(found, limit, lambda row: row.id)

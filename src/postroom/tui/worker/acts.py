@@ -1,4 +1,4 @@
-"""What a person does to a worker from anywhere in the screen: stop, restart, interrupt.
+"""What a person does to a worker from anywhere in the screen: stop it, restart it, look at what it changed.
 
 Each function returns at once; what came of it is said above the line where one types.
 """
@@ -13,6 +13,8 @@ from postroom.errors import PostroomError
 from postroom.lines.tasks import short
 from postroom.tui.news import Said
 from postroom.tui.worker.confirming import Confirm
+from postroom.tui.worker.diff import diff_screen
+from postroom.tui.worker.tasks import task_screen
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -54,6 +56,28 @@ def interrupt(app: PostroomApp, target: Target, reason: str = "") -> None:
     said = f"{one_line(str(target))} is told to end its turn, if it is in one"
     sent = partial(app.client.interrupt, target.uid, reason=reason, channel="attach")
     app.run_worker(_do(app, sent, said))
+
+
+def remove(app: PostroomApp, target: Target) -> None:
+    """Remove a worker, after a question."""
+    worker = worker_of(app, target)
+    count = worker.get("open_tasks", 0) if worker else 0
+    tasks = f"Its {count} open task{'s' if count > 1 else ''} will fail. " if count else ""
+    sentence = (
+        f"It is stopped and has no address any more. {tasks}"
+        "The files of its workspace stay, and so does what it wrote."
+    )
+    _asked(app, f"remove {target}", sentence, partial(app.client.remove, target.uid), "removed")
+
+
+def open_diff(app: PostroomApp, target: Target) -> None:
+    """Show what a worker changed."""
+    app.push_screen(diff_screen(app.client, target.uid, one_line(str(target))))
+
+
+def open_task(app: PostroomApp, ref: str) -> None:
+    """Show a task, whole; `ref` is its id, or a beginning of that."""
+    app.push_screen(task_screen(app.client, ref))
 
 
 def _asked(app: PostroomApp, title: str, sentence: str, done: Callable[[], Any], word: str) -> None:

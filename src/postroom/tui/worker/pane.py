@@ -1,14 +1,269 @@
-"""The pane."""
+"""The pane: who a worker is and on what it works, above what its agent does."""
 
 from __future__ import annotations
 
-from textual.containers import Vertical
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from postroom.tui.news import Target
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.events import Resize
+from textual.message import Message
+from textual.timer import Timer
+from textual.widgets import Static
+
+from postroom.errors import Forbidden, NotFound, PostroomError
+from postroom.lines.rows import Row, Style
+from postroom.tui.news import Away, Said, Snapshot, Target
+from postroom.tui.rowlog.log import Block, RowLog
+from postroom.tui.worker import acts
+from postroom.tui.worker.feed import Feed
+from postroom.tui.worker.head import agent_rows, card_rows, worker_rows
+from postroom.tui.worker.showing import text_of
+from postroom.tui.worker.tasks import task_blocks
+
+if TYPE_CHECKING:
+    from postroom.tui.app import PostroomApp
+
+PAUSE = 0.15
+"""Seconds that the person rests on a worker before anything is fetched: who goes through a list asks for nothing."""
+
+LOW, LOWEST = 30, 18
+"""Lines of the pane below which its head has three rows, and one."""
+
+NO_EVENTS = "it reports no events: what is known are its tasks"
+
+
+class _Away(Message):
+    """A feed has lost the post room, or has it again. Posted from its thread."""
+
+    def __init__(self, feed: object, gone: bool) -> None:
+        super().__init__()
+        self.feed, self.gone = feed, gone
 
 
 class WorkerPane(Vertical):
     """What the agent of a worker does, its usage and its tasks."""
 
+    DEFAULT_CSS = """
+    WorkerPane > #worker-head { height: auto; padding: 0 1; border-bottom: solid $surface-lighten-2; }
+    WorkerPane > #worker-head { text-wrap: nowrap; text-overflow: ellipsis; }
+    WorkerPane > RowLog { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("s", "stop", "stop"),
+        Binding("r", "restart", "restart"),
+        Binding("x", "interrupt", "interrupt"),
+        Binding("d", "diff", "diff"),
+        Binding("t", "tree", "tasks"),
+    ]
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._target: Target | None = None
+        self._feed: Feed | None = None
+        self._resting: Timer | None = None
+        self._gone = ""
+        self._known: tuple[Any, ...] = ()
+
+    @property
+    def room_app(self) -> PostroomApp:
+        """The application, as what it is."""
+        return cast("PostroomApp", self.app)
+
+    @property
+    def target(self) -> Target | None:
+        """Whom it shows."""
+        return self._target
+
+    def compose(self) -> ComposeResult:
+        """The head and the log."""
+        yield Static("choose a worker on the left", id="worker-head", markup=False)
+        yield RowLog()
+
+    def focus(self, scroll_visible: bool = True) -> Self:
+        """Focus the log."""
+        self.query_one(RowLog).focus(scroll_visible)
+        return self
+
+    def on_mount(self) -> None:
+        """Let ages grow."""
+        self.set_interval(10.0, self._draw)
+
+    def on_unmount(self) -> None:
+        """Let go of what is followed."""
+        self._drop()
+
+    def on_resize(self, _: Resize) -> None:
+        """The head has as many rows as there is room for."""
+        self._draw()
+
+    # ── what is shown ──
+
     def show(self, target: Target) -> None:
         """Show another one."""
+        if target == self._target or target.is_project:
+            return
+        self._drop()
+        self._target, self._known = target, ()
+        self.query_one(RowLog).clear()
+        self._draw()
+        self._resting = self.set_timer(PAUSE, self._begin)
+
+    def _drop(self) -> None:
+        """What comes of the former one from now on is of no interest."""
+        if self._resting is not None:
+            self._resting.stop()
+        if self._feed is not None:
+            self._feed.close()
+        self._feed, self._gone = None, ""
+
+    def _begin(self) -> None:
+        target = self._target
+        if target is None:
+            return
+        feed: Feed | None = None
+
+        def away(gone: bool) -> None:
+            self.post_message(_Away(feed, gone))
+
+        feed = Feed(self.room_app, target, partial(self._put, target), self._ended, away)
+        self._feed = feed
+        self.run_worker(self._load(feed, target), exclusive=True, group="feed")
+
+    async def _load(self, feed: Feed, target: Target) -> None:
+        try:
+            await feed.begin()
+        except (NotFound, Forbidden) as error:
+            await self._without_events(target, error)
+        except PostroomError as error:
+            # `on_away` begins anew once the post room is there.
+            self._gone = error.message
+            self._draw()
+        else:
+            if feed.quiet:
+                self._quiet(NO_EVENTS)
+                await self._tasks(target)
+
+    async def _without_events(self, target: Target, error: PostroomError) -> None:
+        """An agent that is none of the post room's workers, or a person who may not see what they do."""
+        agent = None
+        try:
+            agent = await self.room_app.calls.run(partial(self.room_app.client.agent, target.uid))
+        except PostroomError:
+            self._quiet(error.message)  # its reason says why there is nothing of it
+            return
+        if self._target != target:
+            return
+        if isinstance(error, Forbidden):
+            self._quiet("what workers do is shown to who operates them (scope operate)")
+        self._put(target, [Block(list(card_rows(agent)), key="card")])
+        await self._tasks(target, requester=agent["kind"] == "human")
+
+    async def _tasks(self, target: Target, *, requester: bool = False) -> None:
+        """Its tasks, for one that has no events."""
+        found = partial(task_blocks, self.room_app.client, target.uid, requester=requester)
+        try:
+            blocks = await self.room_app.calls.run(found)
+        except PostroomError as error:
+            self._quiet(error.message)
+            return
+        self._put(target, blocks)
+
+    def _put(self, target: Target, blocks: Sequence[Block]) -> None:
+        if target == self._target and blocks:
+            self.query_one(RowLog).put(blocks)
+
+    def _quiet(self, text: str) -> None:
+        """A line of ours."""
+        self.query_one(RowLog).put([Block([Row.of(text, Style.DIM, wraps=True)])])
+
+    def _ended(self, error: PostroomError | None) -> None:
+        self._quiet(f"── no more comes: {error.message if error else 'the post room ended it'}")
+
+    async def on_row_log_top(self) -> None:
+        """Put older events above."""
+        if self._feed is not None and self._feed.begun:
+            self.run_worker(self._older(self._feed), group="older", exclusive=True)
+
+    async def _older(self, feed: Feed) -> None:
+        try:
+            blocks = await feed.older()
+        except PostroomError as error:
+            self.post_message(Said(error.message, bad=True))
+            return
+        if feed is self._feed and blocks:
+            self.query_one(RowLog).put_before(blocks)
+
+    # ── what happens ──
+
+    def on_snapshot(self, event: Snapshot) -> None:
+        """Draw the head anew; one without events has its tasks shown anew when they change."""
+        target = self._target
+        if target is None:
+            return
+        worker = event.room.worker(target.uid)
+        if worker is None and self._known and self._feed is not None and self._feed.begun:
+            self._feed.close()
+            self._feed = None
+            self._gone = "removed; what it did stays here"
+        known = (worker["state"], worker["open_tasks"], worker["task"]) if worker else ()
+        changed, self._known = self._known not in ((), known), known or self._known
+        if changed and self._feed is not None and (self._feed.quiet or not self._feed.begun):
+            self.run_worker(self._tasks(target), exclusive=True, group="feed")
+        self._draw()
+
+    def on_away(self, event: Away) -> None:
+        """Begin what could not begin while the post room was away."""
+        if not event.away and self._feed is not None and not self._feed.begun and self._gone:
+            self._gone = ""
+            self._begin()
+
+    def on__away(self, event: _Away) -> None:
+        """Say that what is shown may be old."""
+        if event.feed is self._feed:
+            self._gone = "the post room is away; connecting again" if event.gone else ""
+            self._draw()
+
+    def _draw(self) -> None:
+        """The head."""
+        target = self._target
+        if target is None or not self.is_mounted:
+            return
+        rows = self._head(target)
+        most = 1 if self.size.height < LOWEST else 3 if self.size.height < LOW else len(rows)
+        gone = [Row.of(self._gone, Style.ASKS)] if self._gone else []
+        self.query_one("#worker-head", Static).update(text_of([*rows[:most], *gone]))
+
+    def _head(self, target: Target) -> list[Row]:
+        room, now = self.room_app.room, time.time()
+        worker = room.worker(target.uid) if room else None
+        if worker is not None:
+            return worker_rows(worker, now)
+        agent = room.agent(target.uid) if room else None
+        return agent_rows(agent, now) if agent else [Row.of(str(target), Style.STRONG)]
+
+    # ── what the person does ──
+
+    def action_stop(self) -> None:
+        """Stop it, after a question."""
+        if self._target is not None:
+            acts.stop(self.room_app, self._target)
+
+    def action_restart(self) -> None:
+        """Restart it, after a question."""
+        if self._target is not None:
+            acts.restart(self.room_app, self._target)
+
+    def action_diff(self) -> None:
+        """Show what it changed."""
+        if self._target is not None:
+            acts.open_diff(self.room_app, self._target)
+
+    def action_interrupt(self) -> None:
+        """Interrupt its turn."""
+        if self._target is not None:
+            acts.interrupt(self.room_app, self._target)

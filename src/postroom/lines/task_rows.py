@@ -1,0 +1,94 @@
+"""A task as a person reads it, whole: its request, all that happened, its results. Agents' texts are made harmless."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from postroom.lines.parts import body_lines, fetch_lines, part_lines
+from postroom.lines.rows import Row, Span, Style, lines_of
+from postroom.lines.tasks import Updates, answer_hint, colour_of, is_question, run_time, short
+from postroom.lines.usage import NOTHING, usage_line
+from postroom.lines.words import address, clock
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import Artifact, Task, TaskEvent
+
+_STYLES = {"green": Style.GOOD, "yellow": Style.ASKS, "red": Style.BAD, None: Style.PLAIN}
+
+
+def state_style(state: str) -> Style:
+    """How the state of a task looks."""
+    return _STYLES.get(colour_of(state), Style.PLAIN)
+
+
+def whole_rows(task: Task, events: Iterable[TaskEvent], now: float) -> Iterator[Row]:
+    """All of it."""
+    state = Span(one_line(task["state"]), state_style(task["state"]))
+    yield Row((Span(f"task {one_line(task['id'])} "), state))
+    attempt = f", attempt {task['attempt']}" if task["attempt"] > 1 else ""
+    skill = f", skill {one_line(task['skill'], 80)}" if task["skill"] else ""
+    yield Row.of(f"{address(task['requester'])} to {address(task['worker'])}{skill}{attempt}")
+    yield Row.of(f"given {clock(task['created_at'], now)}, message {short(task['request'])}")
+    if task["detail"] and not (task["final"] or is_question(task["state"])):
+        yield Row.of(one_line(task["detail"], 300), wraps=True)
+    yield from _indented(body_lines(task))
+    if used := usage_line(task.get("usage", NOTHING)):
+        yield Row.of(used)
+    yield from update_rows(task, events, now)
+    for artifact in task.get("artifacts", []):
+        yield from _artifact(artifact)
+    if is_question(task["state"]):
+        yield Row.of(f"answer it: {answer_hint(task['id'])}")
+
+
+def short_rows(task: Task, events: Iterable[TaskEvent], now: float) -> Iterator[Row]:
+    """A row that says all in short, then all that happened."""
+    until = task["updated_at"] if task["final"] else ""
+    took = run_time(task, now, until)
+    yield Row(
+        (
+            Span(f"task {short(task['id'])} ", Style.STRONG),
+            Span(one_line(task["state"]), state_style(task["state"])),
+            Span(f" {took}" if took else "", Style.DIM),
+            Span(f" {address(task['requester'])} to {address(task['worker'])}: ", Style.DIM),
+            Span(one_line(task["text"], 300)),
+        ),
+        wraps=True,
+    )
+    yield from (Row(row.spans, row.indent + 2, row.wraps) for row in update_rows(task, events, now))
+
+
+def update_rows(task: Task, events: Iterable[TaskEvent], now: float) -> Iterator[Row]:
+    """All that happened to it."""
+    updates = Updates(task["worker"], now)
+    for event in events:
+        label, _, text = updates.parts(event)
+        head = (
+            Span(f"{clock(event['at'], now)} ", Style.DIM),
+            Span(label, state_style(event["state"])),
+        )
+        if not text.strip():
+            yield Row(head, wraps=True)
+            continue
+        first, *rest = lines_of(text.strip("\n"))
+        yield Row((*head, Span(f": {first}")), wraps=True)
+        yield from (Row.of(f"| {line}", indent=4, wraps=True) for line in rest)
+
+
+def _artifact(artifact: Artifact) -> Iterator[Row]:
+    yield Row.of(f"artifact {one_line(artifact['name'] or artifact['id'], 60)}:")
+    lines = part_lines(artifact)
+    if artifact["text"] or not lines:
+        for line in lines_of(artifact["text"].strip("\n")):
+            yield Row.of(f"| {line}", indent=4, wraps=True)
+    for line in (*lines, *fetch_lines(artifact)):
+        yield Row.of(line, indent=4, wraps=True)
+
+
+def _indented(lines: Iterable[str]) -> Iterator[Row]:
+    """Lines that are indented by four columns already, as rows."""
+    for several in lines:
+        for line in several.split("\n"):
+            yield Row.of(line.removeprefix("    "), indent=4, wraps=True)

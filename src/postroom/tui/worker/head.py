@@ -1,0 +1,115 @@
+"""The head of the pane: who it is, how it is, where and on what it works. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from postroom.lines.rows import Row, Span, Style
+from postroom.lines.status import WEAK, broken
+from postroom.lines.task_rows import state_style
+from postroom.lines.tasks import is_question, run_time, short
+from postroom.lines.usage import NOTHING, usage_cell
+from postroom.lines.words import ago
+from postroom.lines.workspaces import place
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import Current, Listed, Worker
+
+STATES = {
+    "failed": Style.BAD,
+    "stalled": Style.ASKS,
+    "unknown": Style.ASKS,
+    "asks": Style.ASKS,
+    "starting": Style.TOOL,
+    "working": Style.GOOD,
+    "idle": Style.GOOD,
+    "stopped": Style.DIM,
+}
+
+
+def worker_rows(worker: Worker, now: float) -> list[Row]:
+    """A worker; the first rows matter most."""
+    task = worker.get("task")
+    asks = bool(task and is_question(task["state"]) and not broken(worker))
+    state = "asks" if asks else worker["state"]
+    wall = one_line(str(worker["sandbox"].get("level", "")))
+    weak = f"sandbox {wall or 'unknown'}" if wall in WEAK else ""
+    template = one_line(worker["template"].rpartition("/")[2])
+    rows = [
+        Row(
+            (
+                Span(f"@{one_line(worker['nick'])} ", Style.STRONG),
+                Span(one_line(state), STATES.get(state, Style.PLAIN)),
+                Span(f"  {weak}" if weak else "", Style.BAD),
+                Span(f"  {template}" if template else "", Style.DIM),
+            )
+        )
+    ]
+    if worker["detail"]:
+        style = Style.BAD if broken(worker) else Style.DIM
+        rows.append(Row.of(one_line(worker["detail"], 300), style))
+    if task:
+        rows += _task(task, now)
+    return [*rows, *_place(worker), _figures(worker, now)]
+
+
+def agent_rows(agent: Listed, now: float) -> list[Row]:
+    """An agent that Postroom does not run, or a person."""
+    online = ("online", Style.GOOD) if agent["online"] else ("offline", Style.DIM)
+    kind = one_line(agent["kind"])
+    head = (
+        Span(f"@{one_line(agent['nick'])} ", Style.STRONG),
+        Span(*online),
+        Span(f"  {'person' if kind == 'human' else kind}", Style.DIM),
+    )
+    return [Row(head), Row.of(f"seen {ago(agent['seen_at'], now)}", Style.DIM)]
+
+
+def card_rows(agent: Listed) -> Iterator[Row]:
+    """What its card says."""
+    card = agent["card"]
+    if card is None:
+        return
+    if text := card.get("description"):
+        yield Row.of(one_line(str(text), 600), wraps=True)
+    for skill in card.get("skills") or ():
+        said = one_line(str(skill.get("description") or ""), 300)
+        name = one_line(str(skill.get("id") or skill.get("name") or "?"), 80)
+        what = f": {said}" if said and said != name else ""
+        yield Row((Span(f"skill {name}", Style.TOOL), Span(what)), indent=2, wraps=True)
+
+
+def _task(task: Current, now: float) -> Iterator[Row]:
+    took = run_time(task, now)
+    again = f", attempt {task['attempt']}" if task["attempt"] > 1 else ""
+    yield Row(
+        (
+            Span(f"task {short(task['id'])} "),
+            Span(one_line(task["state"]), state_style(task["state"])),
+            Span(f" {took}{again}: " if took or again else ": ", Style.DIM),
+            Span(one_line(task["text"], 300)),
+        )
+    )
+    if said := one_line(task.get("status_text", ""), 300):
+        yield Row.of(said, indent=2)
+
+
+def _place(worker: Worker) -> Iterator[Row]:
+    workspace = worker.get("workspace")
+    if workspace:
+        text, style = place(workspace)
+        yield Row.of(f"works {text}", Style.DIM if style is Style.PLAIN else style)
+
+
+def _figures(worker: Worker, now: float) -> Row:
+    used = usage_cell(worker.get("usage", NOTHING))
+    more = worker.get("open_tasks", 0) - (1 if worker.get("task") else 0)
+    words = [
+        f"used {used}" if used != "-" else "",
+        f"{worker['unread']} unread" if worker["unread"] else "",
+        f"{more} more task{'s' if more > 1 else ''}" if more > 0 else "",
+        f"seen {ago(worker['last_seen'], now)}" if worker["last_seen"] else "",
+    ]
+    return Row.of(" · ".join(word for word in words if word), Style.DIM)

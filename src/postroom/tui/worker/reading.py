@@ -1,0 +1,86 @@
+"""A screen with one long text that was fetched: a diff, a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
+from textual.widgets import Footer, Static
+
+from postroom.errors import PostroomError
+from postroom.lines.rows import Row, Style
+from postroom.tui.rowlog.log import Block, RowLog
+from postroom.tui.worker.showing import text_of
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.tui.app import PostroomApp
+
+Read = tuple[Sequence[Row], Sequence[Block]]
+"""What stands above the log, and in it."""
+
+
+class Reading(ModalScreen[None]):
+    """Shows what a call brings, over the whole terminal; Esc goes back.
+
+    Args:
+        title: what it is, at once.
+        read: fetches it; runs in a thread.
+    """
+
+    DEFAULT_CSS = """
+    Reading { background: $background; }
+    Reading > #reading-title, Reading > #reading-head { height: auto; padding: 0 1; }
+    Reading > #reading-head { max-height: 50%; border-bottom: solid $surface-lighten-2; }
+    Reading > RowLog { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "back", "back"),
+        Binding("ctrl+r", "again", "fetch again"),
+    ]
+
+    def __init__(self, title: str, read: Callable[[], Read]) -> None:
+        super().__init__()
+        self._title, self._read = one_line(title), read
+
+    def compose(self) -> ComposeResult:
+        """Title, head, text, keys."""
+        yield Static(Text(self._title, style="bold"), id="reading-title", markup=False)
+        yield Static("fetching ...", id="reading-head", markup=False)
+        yield RowLog()
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Fetch it."""
+        self.query_one(RowLog).focus()
+        self.action_again()
+
+    def action_again(self) -> None:
+        """Fetch it, also once more."""
+        self.run_worker(self._fetch(), exclusive=True)
+
+    def action_back(self) -> None:
+        """Go."""
+        self.dismiss(None)
+
+    async def _fetch(self) -> None:
+        head = self.query_one("#reading-head", Static)
+        try:
+            rows, blocks = await cast("PostroomApp", self.app).calls.run(self._read)
+        except PostroomError as error:
+            said = [Row.of(error.message, Style.BAD, wraps=True)]
+            if error.remedy:
+                said.append(Row.of(error.remedy, Style.DIM, wraps=True))
+            head.update(text_of(said))
+            return
+        head.update(text_of(rows))
+        head.display = bool(rows)
+        log = self.query_one(RowLog)
+        log.clear()
+        log.put(blocks)
+        # One begins at the beginning, unlike in what goes on.
+        log.call_after_refresh(log.scroll_home, animate=False)
