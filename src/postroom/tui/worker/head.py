@@ -105,11 +105,12 @@ def _place(worker: Worker) -> Iterator[Row]:
 
 def _figures(worker: Worker, now: float) -> Row:
     used = usage_cell(worker.get("usage", NOTHING))
-    more = worker.get("open_tasks", 0) - (1 if worker.get("task") else 0)
+    which = "more" if worker.get("task") else "open"
+    more = worker.get("open_tasks", 0) - (which == "more")
     words = [
         f"used {used}" if used != "-" else "",
         f"{worker['unread']} unread" if worker["unread"] else "",
-        f"{more} more task{'s' if more > 1 else ''}" if more > 0 else "",
+        f"{more} {which} task{'s' if more > 1 else ''}" if more > 0 else "",
         f"seen {ago(worker['last_seen'], now)}" if worker["last_seen"] else "",
     ]
     return Row.of(" · ".join(word for word in words if word), Style.DIM)

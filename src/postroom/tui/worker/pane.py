@@ -137,29 +137,30 @@ class WorkerPane(Vertical):
     async def _load(self, feed: Feed, target: Target) -> None:
         try:
             await feed.begin()
-        except (NotFound, Forbidden) as error:
-            await self._without_events(target, error)
+        except Forbidden:
+            self._quiet("what workers do is shown to who operates them (scope operate)")
+            await self._without_events(target)
+        except NotFound as error:
+            self._quiet(error.message)
         except PostroomError as error:
             # `on_away` begins anew once the post room is there.
             self._gone = error.message
             self._draw()
         else:
             if feed.quiet:
-                self._quiet(NO_EVENTS)
-                await self._tasks(target)
+                await self._without_events(target)
 
-    async def _without_events(self, target: Target, error: PostroomError) -> None:
-        """An agent that is none of the post room's workers, or a person who may not see what they do."""
-        agent = None
+    async def _without_events(self, target: Target) -> None:
+        """Its card and its tasks: it is no worker, or a worker that reports none, or one that is hidden."""
         try:
             agent = await self.room_app.calls.run(partial(self.room_app.client.agent, target.uid))
-        except PostroomError:
-            self._quiet(error.message)  # its reason says why there is nothing of it
+        except PostroomError as error:
+            self._quiet(error.message)
             return
         if self._target != target:
             return
-        if isinstance(error, Forbidden):
-            self._quiet("what workers do is shown to who operates them (scope operate)")
+        if agent["kind"] == "worker":
+            self._quiet(NO_EVENTS)
         self._put(target, [Block(list(card_rows(agent)), key="card")])
         await self._tasks(target, requester=agent["kind"] == "human")
 
@@ -184,7 +185,7 @@ class WorkerPane(Vertical):
     def _ended(self, error: PostroomError | None) -> None:
         self._quiet(f"── no more comes: {error.message if error else 'the post room ended it'}")
 
-    async def on_row_log_top(self) -> None:
+    def on_row_log_at_top(self) -> None:
         """Put older events above."""
         if self._feed is not None and self._feed.begun:
             self.run_worker(self._older(self._feed), group="older", exclusive=True)
