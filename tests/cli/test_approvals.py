@@ -23,7 +23,7 @@ from postroom.lines.inputs import exact_rows, input_rows, visible
 from postroom_a2a.times import format_time
 from tests.cli.conftest import Run
 from tests.cli.terminal import Terminal
-from tests.client.standin import Standin, status
+from tests.client.standin import Standin, status, worker
 
 ID = "7b1c5e2f90a4d3b86c0e1f2a3b4c5d6e"
 UID = "9f1c2b3a4d5e6f708192a3b4c5d6e7f8"
@@ -51,6 +51,16 @@ def approval(**more: Any) -> Any:
         "late": [],
     }
     return made | more
+
+
+def test_status_says_of_a_worker_that_waits_for_an_approval_that_it_asks(
+    postroom: Run, standin: Standin
+):
+    busy = [worker("coder", uid=UID, state="working"), worker("other", state="working")]
+    now(standin, "GET /v1/status", status(*busy, approvals=[approval()]))
+    lines = postroom("status").out.splitlines()
+    words = {line.split()[0]: line.split()[1] for line in lines if line.startswith("@")}
+    assert words == {"@coder": "asks", "@other": "working"}
 
 
 def settled(state: str, **more: Any) -> dict[str, Any]:

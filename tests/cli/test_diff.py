@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from postroom.lines.status import _workers
 from tests.cli.conftest import Run
-from tests.client.standin import Standin, worker
+from tests.client.standin import Standin, status, worker
 
 if TYPE_CHECKING:
-    from postroom.protocol.shapes import Worker
+    from postroom.protocol.shapes import Status
 
 APPLIED: dict[str, Any] = {
     "task": "a" * 32,
@@ -70,6 +70,7 @@ def test_a_folder_with_work_is_purged_only_when_a_person_says_so(postroom: Run, 
 
 def test_status_shows_in_red_who_writes_a_folder_itself():
     workspace = {"path": "/src/app", "mode": "direct", "branch": "", "notes": []}
-    lines = _workers([cast("Worker", worker(workspace=workspace))], 0.0, None, wide=False)
+    found = cast("Status", status(worker(workspace=workspace)))
+    lines = _workers(found, 0.0, None, wide=False)
     (line,) = [line for line in lines if "@bob" in line]
     assert "\x1b[31m\x1b[1mdirect /src/app" in line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -65,7 +66,7 @@ def status_lines(status: Status, now: float, *, width: int | None, wide: bool = 
         none = "workers: not shown to you" if hidden else "no workers"
         how = "postroom agents shows who is there" if hidden else "postroom spawn TEMPLATE"
         return [*lines, fitted(f"{none} ({how})", width)]
-    return lines + _workers(status["workers"], now, width, wide=wide)
+    return lines + _workers(status, now, width, wide=wide)
 
 
 def _room(status: Status, *, wide: bool) -> str:
@@ -164,7 +165,8 @@ def _alerts(status: Status, now: float, width: int | None) -> list[str]:
     return [_labelled("alert", alert_line(alert, now), width) for alert in told_alerts(status)]
 
 
-def _workers(workers: list[Worker], now: float, width: int | None, *, wide: bool) -> list[str]:
+def _workers(status: Status, now: float, width: int | None, *, wide: bool) -> list[str]:
+    workers, asks = status["workers"], asking(status.get("approvals", []))
     weak = any(worker["sandbox"].get("level") in WEAK for worker in workers)
     walls = ("SANDBOX",) if wide or weak else ()
     direct = any(_mode(worker) == DIRECT for worker in workers)
@@ -177,7 +179,7 @@ def _workers(workers: list[Worker], now: float, width: int | None, *, wide: bool
     ordered = sorted(workers, key=urgency)
     rows = [
         [
-            *_row(worker, now),
+            *_row(worker, now, asks),
             *([_wall(worker, wide=wide)] if walls else []),
             *([_place(worker)] if places else []),
             *(_plumbing(worker, now) if wide else []),
@@ -196,11 +198,20 @@ def urgency(worker: Worker) -> tuple[int, str]:
     return (3 if worker["state"] in ("stopped", "exited") else 2), worker["nick"]
 
 
-def state_word(worker: Worker) -> str:
-    """Its state as people read it: `asks` for one that waits for an answer."""
+def state_word(worker: Worker, asking: Container[str]) -> str:
+    """Its state as people read it: `asks` for one that waits for an answer.
+
+    Args:
+        asking: uids of the workers whose approvals are pending.
+    """
     task = worker.get("task")
-    asks = task is not None and is_question(task["state"]) and not broken(worker)
-    return "asks" if asks else worker["state"]
+    asks = worker["uid"] in asking or (task is not None and is_question(task["state"]))
+    return "asks" if asks and not broken(worker) else worker["state"]
+
+
+def asking(approvals: Iterable[Approval]) -> frozenset[str]:
+    """Uids of the workers that ask."""
+    return frozenset(approval["worker"]["uid"] for approval in approvals)
 
 
 def last_word(worker: Worker) -> str:
@@ -213,8 +224,8 @@ def last_word(worker: Worker) -> str:
     return again + said
 
 
-def _row(worker: Worker, now: float) -> list[Cell]:
-    task, state = worker.get("task"), state_word(worker)
+def _row(worker: Worker, now: float, asks: Container[str]) -> list[Cell]:
+    task, state = worker.get("task"), state_word(worker, asks)
     colour = "yellow" if state == "asks" else COLOURS.get(state)
     shown = [
         Cell(f"@{worker['nick']}"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from postroom.lines.approvals import what
 from postroom.lines.parts import gist
-from postroom.lines.status import FAILED, broken, told_alerts, urgency
+from postroom.lines.status import FAILED, asking, broken, told_alerts, urgency
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
@@ -99,6 +99,11 @@ class Room:
     def approvals(self) -> Sequence[Approval]:
         """The pending approvals, the oldest first."""
         return self.status.get("approvals", []) if self.pending is None else self.pending
+
+    @cached_property
+    def asking(self) -> frozenset[str]:
+        """Uids of the workers whose approvals are pending."""
+        return asking(self.approvals)
 
     @property
     def questions(self) -> Sequence[Task]:

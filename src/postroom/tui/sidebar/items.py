@@ -126,12 +126,12 @@ class _Maker:
     def projects(self, room: Room) -> Iterator[Item]:
         for project in room.projects:
             yield self._project(project)
-            yield from map(self._worker, room.workers_of(project))
+            yield from (self._worker(worker, room) for worker in room.workers_of(project))
         known = set(room.projects)
         loose = [worker for worker in room.workers if worker["project"] not in known]
         if loose:
             yield self._head("in no project")
-            yield from map(self._worker, loose)
+            yield from (self._worker(worker, room) for worker in loose)
         if room.hidden:
             yield self._text(HIDDEN)
         elif not room.workers:
@@ -158,8 +158,8 @@ class _Maker:
         left = (Span(self._mark(name)), Span(name, style))
         return Item(f"project/{project}", self._line(left, self._count(name)), project)
 
-    def _worker(self, worker: Worker) -> Item:
-        state = state_word(worker)
+    def _worker(self, worker: Worker, room: Room) -> Item:
+        state = state_word(worker, room.asking)
         style = STATES.get(state, Style.PLAIN)
         task = worker.get("task")
         began = task.get("started_at") if task else None
