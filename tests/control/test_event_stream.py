@@ -14,6 +14,7 @@ import pytest
 from postroom.control.task_trouble import watch_bus
 from postroom.projection.changes import Change
 from postroom_a2a.task_state import TaskState
+from tests.control.doing import REQUEST, Doing
 from tests.control.taskroom import SECONDS, TaskRoom, task_room
 
 pytestmark = pytest.mark.anyio
@@ -175,6 +176,69 @@ async def test_who_comes_back_is_told_what_happened_meanwhile_and_nothing_twice(
 
 async def test_a_cursor_that_is_none_is_refused(tmp_path: Path):
     async with task_room(tmp_path) as room:
-        for wrong in ("1", "a-b-c-d", "1-2-3-", "1-2-3-4-5", "9" * 19 + "-1-1-1"):
+        for wrong in ("1", "a-b-c-d", "1-2-3-", "1-2-3-4-5-6", "9" * 19 + "-1-1-1"):
             answer = await room.api.get("/v1/events", params={"after": wrong})
             assert answer.status_code == 422
+
+
+async def test_an_approval_is_told_when_it_is_asked_for_and_when_it_is_settled(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        coder = Doing(room, await room.worker("coder"), tmp_path)
+        async with listening(room, "/v1/events") as told:
+            await told.next("open")
+            await coder.asks()
+            asked = (await told.next("approval"))["record"]
+            after = told.after
+            await coder.decide("denied")
+            settled = (await told.next("approval"))["record"]
+        assert (asked["id"], asked["state"], asked["worker"]["nick"]) == (
+            REQUEST,
+            "pending",
+            "coder",
+        )
+        assert (settled["id"], settled["state"]) == (REQUEST, "denied")
+        assert settled["answer"]["by"]["nick"] == "maria"
+        async with listening(room, f"/v1/events?after={after}") as told:
+            assert (await told.next("approval"))["record"]["state"] == "denied"
+
+
+async def test_what_a_policy_allows_is_told_to_nobody(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        coder = Doing(room, await room.worker("coder"), tmp_path)
+        async with listening(room, "/v1/events") as told:
+            await told.next("open")
+            await coder.asks("ab12cd34ab12cd30")
+            await told.next("approval")
+            said = {"type": "control_response", "request": "ab12cd34ab12cd31"}
+            asks = {"type": "control_request", "request": "ab12cd34ab12cd31", "kind": "tool"}
+            decided = {**said, "decision": "allowed", "channel": "policy"}
+            await coder.report({**asks, "tool": "Read", "title": "", "input": {}}, decided)
+            await coder.asks("ab12cd34ab12cd32")
+            assert (await told.next("approval"))["record"]["id"] == "ab12cd34ab12cd32"
+
+
+async def test_a_cursor_of_an_earlier_version_goes_on_where_it_was(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        coder = Doing(room, await room.worker("coder"), tmp_path)
+        await coder.asks("ab12cd34ab12cd30")
+        await room.parts.office.post(coder.uid, "main", "one")
+        async with listening(room, "/v1/events?after=0-0-0-0") as told:
+            assert (await told.next("post"))["record"]["text"] == "one"
+            await coder.asks("ab12cd34ab12cd31")
+            assert (await told.next("approval"))["record"]["id"] == "ab12cd34ab12cd31"
+
+
+async def test_what_the_status_counts_is_told_as_it_changes_and_so_is_a_worker_that_is_removed(
+    tmp_path: Path,
+):
+    async with task_room(tmp_path) as room:
+        alice = await room.worker("alice")
+        async with listening(room, "/v1/events") as told:
+            await told.next("open")
+            sent = await room.parts.office.send(alice.uid, "@maria", "for you")
+            assert (await told.next("room"))["record"]["inbox"] == 1
+            await room.api.post(f"/v1/messages/{sent.id}/seen")
+            assert (await told.next("room"))["record"]["inbox"] == 0
+            await room.parts.workers.remove(alice.uid)
+            gone = (await told.next("worker"))["record"]
+            assert (gone["nick"], gone["state"]) == ("alice", "removed")

@@ -478,7 +478,7 @@ class Client(
         return EventStream(self.transport, {}, after=str(after), path=path, retry=FOR_EVER)
 
     def follow_everything(self, *, away: Callable[[bool], None] = lambda _: None) -> EventStream:
-        """New events: `task`, `update`, `mail` (to the operator), `post`, `alert` and `worker`.
+        """New events: `task`, `update`, `mail` (to the operator), `post`, `alert`, `approval`, `worker` and `room`.
 
         The stream waits for a post room that has ended; `away` is called when it has gone and when it is back.
         """

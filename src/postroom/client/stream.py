@@ -46,7 +46,7 @@ FOR_EVER = RetryPolicy(attempts=sys.maxsize, base=0.2, cap=5.0)
 """For a reader that must survive any outage of the post room."""
 
 _RECORDS = frozenset(
-    {"post", "activity", "mail", "announcement", "update", "task", "alert", "open"}
+    {"post", "activity", "mail", "announcement", "update", "task", "alert", "approval", "open"}
 )
 _LOST = (NotRunning, PeerError, Unauthorized, BusDisconnected)
 

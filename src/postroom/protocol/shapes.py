@@ -594,8 +594,21 @@ class Trouble(TypedDict):
     at: Time
 
 
+class RoomChange(TypedDict):
+    """What the status says beside workers and approvals, of the moment and not of the log.
+
+    `inbox` counts the caller's unread messages, `alerts` those that stand, 50 at most; `bus` is whether NATS answers.
+    """
+
+    inbox: int
+    deadletters: int
+    alerts: int
+    bus: bool
+    at: NotRequired[Time]
+
+
 class WorkerChange(TypedDict):
-    """The state of a worker, of the moment and not of the log."""
+    """The state of a worker, of the moment and not of the log; `removed` for one that is no more."""
 
     uid: str
     nick: str

@@ -159,6 +159,13 @@ _LATE = prepared(
 )
 _PENDING_AMONG = prepared(select(_asked.c.id).where(_PENDING, among(_asked.c.id, "ids")))
 _HEARD = (EventKind.CONTROL_RESPONSE.value, EventKind.INTERRUPT.value, EventKind.TERMINAL.value)
+_ABOUT = prepared(
+    select(_asked.c.id, _asked.c.worker, _asked.c.request)
+    .where(_asked.c.id > bindparam("after"))
+    .where(_asked.c.kind.in_((EventKind.CONTROL_REQUEST.value, EventKind.CONTROL_RESPONSE.value)))
+    .order_by(_asked.c.id)
+    .limit(bindparam("most"))
+)
 _settles = sdk_events.alias("settles")
 _SAID = prepared(
     select(_asked.c.id, _asked.c.kind, _asked.c.request, _asked.c.event, _asked.c.at)
@@ -235,6 +242,19 @@ class ApprovalStore:
     def pending_past(self, after: int) -> list[ApprovalRow]:
         """Pending approvals that events past `after` asked for, oldest first."""
         return self._session.all(ApprovalRow, _ALL_PENDING, after=after)
+
+    def news_past(self, after: int, limit: int) -> list[tuple[int, ApprovalRow | None]]:
+        """Events past `after` that ask or answer, oldest first, at most `limit`.
+
+        Each has its id, and the approval that it made or settled; None where it did neither, and where what it made is
+        settled, which a later event tells. It looks at every event past `after`, so a caller keeps that near the end.
+        """
+        found = []
+        for event, worker, request in self._session.rows(_ABOUT, after=after, most=page(limit)):
+            row = self.of(worker, request)
+            tells = row is not None and event == (row.settled or row.seq)
+            found.append((event, row if tells else None))
+        return found
 
     def pending_of_tasks(self, tasks: Collection[str]) -> list[ApprovalRow]:
         """Pending approvals that are for one of these tasks, as their workers say."""

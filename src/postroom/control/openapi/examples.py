@@ -92,6 +92,7 @@ VALUES: dict[str, Any] = {
     "RemovedOrg.name": "acme",
     "Requeued.id": MESSAGE,
     "Status.org": "default",
+    "RoomChange.bus": True,
     "Saved.orgs": ["acme", "default"],
     "Task.artifacts": [],
     "Task.id": TASK,

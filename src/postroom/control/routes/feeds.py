@@ -31,7 +31,9 @@ EVENTS = {
     "mail": shapes.Mail,
     "post": shapes.Post,
     "alert": shapes.Alert,
+    "approval": shapes.Approval,
     "worker": shapes.WorkerChange,
+    "room": shapes.RoomChange,
 }
 """The events of everything that happens, and the shape of the data of each."""
 
