@@ -364,6 +364,10 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "approval-never-hangs": "An approval that nobody answers expires with its default, and one that nobody waits for is withdrawn, also over restarts.",
         "approval-told-at-once": "A pending approval is an alert and stands first in `status`, with the commands that answer it, until it is settled.",
     },
+    ("Approvals", "docs/coding-agents.md#always-for-this-tool"): {
+        "policy-added-at-once": "A pattern that a person adds for one worker counts at once and over restarts and a changed template, never above what the template denies, until it is removed; who added it is shown.",
+        "policy-added-narrow": "A pattern that would allow every tool or every command of a shell cannot be added; the one that is proposed for a command allows that command alone.",
+    },
     ("Approvals", "docs/security.md#approvals-and-pins"): {
         "approval-pin-demanded": "Once a person has set a PIN, no decision in their name counts without it; wrong tries are few, also over restarts.",
         "approval-cli-refuses-agents": "The commands that decide refuse inside a worker or below a coding agent; that is a courtesy.",

@@ -79,6 +79,7 @@ def test_a_thought_is_dim_and_left_out_where_little_is_shown():
         {"type": "raw", "raw": HOSTILE},
         {"type": "started", "model": HOSTILE, "version": HOSTILE},
         {"type": "interrupt", "reason": HOSTILE, "by": {"nick": HOSTILE}},
+        {"type": "policy", "change": HOSTILE, "pattern": HOSTILE, "by": {"nick": HOSTILE}},
         {
             "type": "control_request",
             "tool": HOSTILE,
@@ -235,8 +236,18 @@ def test_a_decision_says_by_whom_and_over_which_channel():
     assert said(decision="denied", by=by, channel="cli", reason="no\nway") == [
         "  denied by @maria (cli): no"
     ]
-    assert said(decision="allowed", channel="policy") == ["  allowed by its template"]
+    assert said(decision="allowed", channel="policy") == ["  allowed by its policy"]
     assert said(decision="expired", channel="clock") == ["  expired, since nobody answered in time"]
+
+
+@pytest.mark.requirement("policy-added-at-once")
+def test_who_has_changed_what_the_agent_may_do_is_said_where_it_happened():
+    by = {"nick": "maria", "uid": "0" * 32}
+    changed = {"type": "policy", "by": by, "pattern": "Bash(npm *)"}
+    assert shown(changed | {"change": "added"}, changed | {"change": "removed"}) == [
+        "── allowed from now on by @maria: Bash(npm *)",
+        "── asked again by @maria: Bash(npm *)",
+    ]
 
 
 # ── what is asked for ────────────────────────────────────────────────────────────────────────────

@@ -88,6 +88,36 @@ def test_people_see_and_answer_what_a_coding_agent_behind_the_wall_asks(shared: 
     until(lambda: in_order(events(shared, "asker")) == kinds)
 
 
+@pytest.mark.requirement("policy-added-at-once")
+def test_what_a_person_allows_always_is_not_asked_again_also_after_a_restart_with_another_template(
+    shared: PostRoom,
+):
+    def done(text: str) -> str:
+        return ended(shared, delegate(shared, "always", text))["artifacts"][0]["text"]
+
+    coder(shared, "always")
+    task = delegate(shared, "always", "RUN:[printf same]")
+    asked = pending(shared)
+    said = shared.run("approve", asked["id"], "--always")
+    assert "does not ask for Bash(printf same) any more" in said
+    assert ended(shared, task)["artifacts"][0]["text"] == "ran: same"
+    assert done("RUN:[printf same]") == "ran: same"
+
+    changed = TEMPLATE.format(name="always") + 'auto_deny = ["Bash(*secret*)"]'
+    shared.run("policy", "@always", "--allow", "Bash(printf *)")
+    shared.template(changed, "always", coder=CODER.read_text())
+    shared.run("restart", "@always")
+    assert done("RUN:[printf same]") == "ran: same"
+    assert done("RUN:[printf secret]") == "denied: denied by Bash(*secret*)"
+    shown = shared.run("policy", "@always")
+    assert "kept by the post room" in shown
+
+    shared.run("policy", "@always", "--remove", "Bash(printf *)", "--remove", "Bash(printf same)")
+    task = delegate(shared, "always", "RUN:[printf same]")
+    decide(shared, pending(shared), "denied")
+    assert ended(shared, task)["artifacts"][0]["text"].startswith("denied")
+
+
 @pytest.mark.requirement("coding-session-survives-sigkill")
 def test_the_same_session_goes_on_after_sigkill_of_the_agent_and_of_the_sidecar_in_mid_turn(
     shared: PostRoom,

@@ -26,6 +26,7 @@ WORKER = WorkerRecord(
     created_at=1.0,
     files={"reader.py": "cHJpbnQoKQ=="},
     overrides={"folder": "/x"},
+    rules=[{"pattern": "Edit", "uid": "a" * 32, "nick": "ann", "kind": "human", "at": 1.5}],
 )
 
 
@@ -58,6 +59,17 @@ def test_what_a_worker_should_do_and_its_token_can_change(store: Store):
     begun = store.workers.worker_by_uid(BOB.uid)
     assert begun is not None
     assert (begun.begun_at, begun.exceeded) == (7.0, "")
+
+
+def test_a_new_template_leaves_what_people_have_added(store: Store):
+    store.workers.add_worker(WORKER)
+    store.workers.set_template(replace(WORKER, template="", rules=[]))
+    kept = store.workers.worker_by_uid(BOB.uid)
+    assert kept is not None
+    assert (kept.template, kept.rules) == ("", WORKER.rules)
+    assert store.workers.set_rules(BOB.uid, [])
+    assert [worker.rules for worker in store.workers.all_workers()] == [[]]
+    assert not store.workers.set_rules("f" * 32, WORKER.rules)
     store.workers.remove_worker(BOB.uid)
     assert store.workers.worker_by_uid(BOB.uid) is None
 

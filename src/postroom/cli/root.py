@@ -86,6 +86,7 @@ SUMMARIES = {
     "approvals": "Show what agents ask before they act, and who decided what.",
     "approve": "Allow what an agent asks, as it is or edited.",
     "deny": "Refuse what an agent asks.",
+    "policy": "Show and change what an agent may do without asking you.",
     "interrupt": "End the turn of a worker's agent.",
     "pin": "Have your decisions demand a PIN.",
     "receipt": "Show how far a message has come, or wait for it.",

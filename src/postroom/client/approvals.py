@@ -11,7 +11,7 @@ from postroom.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from postroom.protocol.shapes import Approval, Interrupt, Pin
+    from postroom.protocol.shapes import Approval, Interrupt, Pin, Policy
 
 APPROVAL_REF = re.compile(r"[0-9a-f]{4,64}")
 """An approval's id, or a beginning from which the server can find it."""
@@ -82,6 +82,38 @@ class ApprovalCalls(Calls):
         path = f"/v1/workers/{name_of(worker)}/control"
         # Not repeatable: a second one might end the next turn.
         return self._post(path, body)["interrupt"]
+
+    def policy(self, worker: str) -> Policy:
+        """What a worker's agent may do without asking."""
+        return self._get(f"/v1/workers/{name_of(worker)}/policy")
+
+    def allow_always(self, worker: str, pattern: str, pin: str = "") -> Policy:
+        """Have a worker's agent ask no more for what a pattern names; without effect where it is added already.
+
+        Args:
+            pattern: as templates have them (`protocol.patterns`).
+            pin: of the caller, if they have set one.
+
+        Raises:
+            InvalidInput: it is no pattern, or would allow every tool or every command.
+            Conflict: too many are added, or the worker asks nobody.
+            PinRequired, PinWrong, PinPaused: the PIN is missing, or wrong.
+        """
+        return self._policy("POST", worker, pattern, pin)
+
+    def forget_rule(self, worker: str, pattern: str, pin: str = "") -> Policy:
+        """Have a worker's agent ask again for what an added pattern names; without effect where it is not added.
+
+        Raises:
+            PinRequired, PinWrong, PinPaused: as `allow_always`.
+        """
+        return self._policy("DELETE", worker, pattern, pin)
+
+    def _policy(self, method: str, worker: str, pattern: str, pin: str) -> Policy:
+        body = {"pattern": pattern} | given(pin=pin)
+        path = f"/v1/workers/{name_of(worker)}/policy"
+        # A repeated try of a wrong PIN would count twice.
+        return self.transport.call(method, path, json=body, repeatable=not pin)
 
     def pin(self) -> Pin:
         """Whether the caller has a PIN."""

@@ -23,6 +23,7 @@ from postroom.errors import PostroomError, ServersBehind
 from postroom.events import fold as event_rules
 from postroom.events.approvals import Approvals
 from postroom.events.clerk import ApprovalClerk, ApprovalExpiry
+from postroom.events.policies import Policies
 from postroom.events.service import EventLog
 from postroom.identity.account_publisher import system_connection
 from postroom.identity.credential import Credential
@@ -117,6 +118,7 @@ class Base:
     task_clerk: TaskClerk
     approvals: Approvals
     approval_clerk: ApprovalClerk
+    policies: Policies
     pins: Pins
     retention: Retention
     space: Callable[[], None]
@@ -215,6 +217,7 @@ async def open_base(
         task_clerk=task_clerk,
         approvals=Approvals(events, database, changes, fold),
         approval_clerk=approval_clerk,
+        policies=Policies(events, database),
         pins=Pins(settings.pins_file),
         retention=retention,
         space=space,

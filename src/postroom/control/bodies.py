@@ -17,6 +17,7 @@ from postroom.protocol.limits import (
     MAX_PAGE,
     MAX_PARTS,
     MAX_PATH,
+    MAX_PATTERN,
     MAX_PIN,
     MAX_REASON,
     MAX_WAIT,
@@ -222,6 +223,13 @@ class ControlBody(Body):
     input: dict[str, Any] | None = None
     reason: Annotated[str, Field(max_length=MAX_REASON)] = ""
     channel: Literal["cli", "attach", "chat", "screen", "api"] = "api"
+    pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
+
+
+class PolicyBody(Body):
+    """`POST` and `DELETE /v1/workers/{ref}/policy`: a pattern as templates have them."""
+
+    pattern: Annotated[str, Field(min_length=1, max_length=4 * MAX_PATTERN)]
     pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
 
 

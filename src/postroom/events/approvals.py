@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -255,9 +255,15 @@ def control_response(
     return said | {key: value for key, value in more.items() if value}
 
 
-def record(row: SaidRow) -> shapes.ControlRecord:
-    """What a sidecar is given; shape of the API."""
+def record(row: SaidRow, rules: Sequence[str] = ()) -> shapes.ControlRecord:
+    """What a sidecar is given; shape of the API.
+
+    Args:
+        rules: the patterns that people have added, for a record of the policy.
+    """
     said = json.loads(row.event)
+    if row.kind == EventKind.POLICY:
+        said["rules"] = list(rules)
     return said | {"id": row.id, "at": format_time(row.at), "type": row.kind}
 
 

@@ -30,7 +30,9 @@ MOST_COST = 1e9
 """US dollars of one event that count."""
 
 _KINDS = frozenset(kind.value for kind in EventKind)
-_REPORTED = _KINDS - {EventKind.INTERRUPT.value, EventKind.TERMINAL.value}
+_REPORTED = _KINDS - {
+    kind.value for kind in (EventKind.INTERRUPT, EventKind.POLICY, EventKind.TERMINAL)
+}
 """What a sidecar may report: the others are acts of people, which the control plane alone knows."""
 
 

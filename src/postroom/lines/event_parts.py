@@ -23,7 +23,12 @@ CALLS = 256
 _TOKENS = ("input_tokens", "output_tokens")
 _ENDINGS = {"completed": Style.GOOD, "failed": Style.BAD, "interrupted": Style.ASKS}
 _STATUS = {"error": Style.BAD, "denied": Style.BAD, "interrupted": Style.ASKS}
-_OURS = (EventKind.CONTROL_RESPONSE, EventKind.INTERRUPT, EventKind.TERMINAL)
+_OURS = (
+    EventKind.CONTROL_RESPONSE,
+    EventKind.INTERRUPT,
+    EventKind.POLICY,
+    EventKind.TERMINAL,
+)
 """Kinds of events that the control plane stores."""
 
 _DECIDED = {"allowed": Style.GOOD, "edited": Style.GOOD, "denied": Style.BAD, "expired": Style.BAD}
@@ -179,7 +184,7 @@ def _by(event: Mapping[str, Any]) -> str:
     """By whom a decision was made."""
     match event.get("channel"):
         case "policy":
-            return " by its template"
+            return " by its policy"
         case "agent":
             return " by the agent itself"
         case "clock":
@@ -211,6 +216,11 @@ def other_rows(kind: str, event: Mapping[str, Any]) -> Iterator[Row]:
         case EventKind.INTERRUPT:
             reason = string(event.get("reason"))
             yield Row.of(f"── interrupted{_by(event)}{f': {reason}' if reason else ''}", Style.ASKS)
+        case EventKind.POLICY:
+            removed = event.get("change") == "removed"
+            said = "asked again" if removed else "allowed from now on"
+            pattern = visible(string(event.get("pattern")))
+            yield Row.of(f"── {said}{_by(event)}: {pattern}", Style.DIM, wraps=True)
         case EventKind.TERMINAL:
             yield Row.of(
                 f"── terminal {string(event.get('state')) or 'opened'}{_by(event)}", Style.DIM

@@ -12,6 +12,7 @@ An event is a JSON object. Its `type` is one of `EventKind`; the other fields de
     control_request  request, kind (`tool`, `question`), tool, title, input {}, call?, reason?, default, expires_at?
     control_response request, decision, by {}, channel, input? {}, reason?
     interrupt        by {}, channel, reason?
+    policy           by {}, change (`added`, `removed`), pattern: what the agent may do without asking from now on
     stalled          seconds; 0: it goes on
     wall             report, level
     raw              the line is in `raw`
@@ -62,6 +63,7 @@ class EventKind(StrEnum):
     CONTROL_REQUEST = "control_request"
     CONTROL_RESPONSE = "control_response"
     INTERRUPT = "interrupt"
+    POLICY = "policy"
     TERMINAL = "terminal"
     STALLED = "stalled"
     WALL = "wall"

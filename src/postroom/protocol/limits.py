@@ -76,6 +76,12 @@ MAX_PENDING_APPROVALS = 100
 MAX_EDITED_BYTES = 48 * _KIB
 """Bytes of the input that a person gives in place of the agent's: with its answer it is one event."""
 
+MAX_PATTERN = 250
+"""Characters of a pattern that a person adds for a worker: a longer text of an agent may have been cut."""
+
+MAX_PATTERNS = 200
+"""Patterns of one worker that people have added: each of them is tried for each use of a tool."""
+
 MIN_PIN = 4
 """Characters of the shortest PIN: the tries are few."""
 

@@ -490,7 +490,8 @@ ControlRecord = dict[str, Any]
 """What a worker's sidecar is told: `id` of the event, `at`, and by `type` the rest.
 
 `control_response` has `request` (the approval's id), `decision`, `by`, `channel`, and perhaps `input` and `reason`;
-`interrupt` has `by`, `channel` and `reason`.
+`interrupt` has `by`, `channel` and `reason`; `policy` has `by`, `change`, `pattern`, and `rules`: all patterns that
+people have added, as they are when this is read.
 """
 
 
@@ -503,6 +504,29 @@ class Interrupt(TypedDict):
     by: Party
     channel: str
     reason: str
+
+
+class AddedPattern(TypedDict):
+    """A pattern that a person has allowed for one worker from then on."""
+
+    pattern: str
+    by: Party
+    at: Time
+
+
+class Policy(TypedDict):
+    """What the agent of a worker may do, or may not do, without asking a person.
+
+    They count in this order: `auto_deny`, then `auto_approve`, both of the template that was read at `template` (""
+    where that is not known), then `added`, which the post room keeps. `autonomous`: what nothing names is not asked.
+    """
+
+    worker: Party
+    template: str
+    autonomous: bool
+    auto_deny: list[str]
+    auto_approve: list[str]
+    added: list[AddedPattern]
 
 
 class Pin(TypedDict):

@@ -158,7 +158,15 @@ _LATE = prepared(
     )
 )
 _PENDING_AMONG = prepared(select(_asked.c.id).where(_PENDING, among(_asked.c.id, "ids")))
-_HEARD = (EventKind.CONTROL_RESPONSE.value, EventKind.INTERRUPT.value, EventKind.TERMINAL.value)
+_HEARD = tuple(
+    kind.value
+    for kind in (
+        EventKind.CONTROL_RESPONSE,
+        EventKind.INTERRUPT,
+        EventKind.POLICY,
+        EventKind.TERMINAL,
+    )
+)
 _ABOUT = prepared(
     select(_asked.c.id, _asked.c.worker, _asked.c.request)
     .where(_asked.c.id > bindparam("after"))

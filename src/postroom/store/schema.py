@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import Integer as AnyInteger
 
-REVISION = "0013"
+REVISION = "0014"
 """The migration that leads to exactly these tables (a test compares them)."""
 
 Integer = AnyInteger().with_variant(BigInteger(), "postgresql")
@@ -111,6 +111,8 @@ workers = Table(
     Column("exceeded", Text, nullable=False, server_default=text("''")),
     Column("origin", Text, nullable=False, server_default=text("'{}'")),  # JSON
     _of_org(),
+    # JSON: patterns that people have allowed for this worker, each with who and when.
+    Column("rules", Text, nullable=False, server_default=text("'[]'")),
 )
 
 memberships = Table(

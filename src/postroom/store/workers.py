@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypedDict
 
 from sqlalchemy import bindparam, delete, insert, select, update
 
@@ -14,6 +15,16 @@ from postroom.store.session import Session, prepared, values_of
 RUNNING = "running"
 STOPPED = "stopped"
 REVOKED = "revoked"
+
+
+class AddedRule(TypedDict):
+    """A pattern (`protocol.patterns`) that a person has added; `at` in epoch seconds."""
+
+    pattern: str
+    uid: str
+    nick: str
+    kind: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +43,7 @@ class WorkerRecord:
             worker again.
         origin: `path` of the template, and the person's `name`, `project`, `sandbox`, `isolation`; `workspace` and
             `mode` where it works on a folder of the machine.
+        rules: what people allow it to do without asking them, the oldest first.
     """
 
     uid: str
@@ -47,6 +59,7 @@ class WorkerRecord:
     begun_at: float = 0.0
     exceeded: str = ""
     origin: dict[str, str] = field(default_factory=dict)
+    rules: list[AddedRule] = field(default_factory=list)
 
 
 _NAMES = [item.name for item in fields(WorkerRecord)]
@@ -55,7 +68,7 @@ _BY_UID = prepared(select(*_COLUMNS).where(workers.c.uid == bindparam("uid")))
 _BY_TOKEN = prepared(select(workers.c.uid).where(workers.c.token_sha256 == bindparam("token")))
 
 
-_DOCUMENTS = ("files", "overrides", "origin")
+_DOCUMENTS = ("files", "overrides", "origin", "rules")
 
 
 def _record(*row: Any) -> WorkerRecord:
@@ -107,6 +120,11 @@ class WorkerStore:
             "level": worker.level,
         }
         changed = update(workers).where(workers.c.uid == worker.uid).values(**values)
+        return self._session.run(changed) == 1
+
+    def set_rules(self, uid: str, rules: Sequence[AddedRule]) -> bool:
+        """Replace what people have added to its policy; False if the worker does not exist."""
+        changed = update(workers).where(workers.c.uid == uid).values(rules=json.dumps(rules))
         return self._session.run(changed) == 1
 
     def set_exceeded(self, uid: str, exceeded: str) -> bool:

@@ -7,7 +7,7 @@ import binascii
 import errno
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -150,6 +150,7 @@ class WorkerIdentity:
 
     Attributes:
         level: of the wall, as proven.
+        rules: patterns that people have added to the policy of its template.
     """
 
     uid: str
@@ -163,6 +164,7 @@ class WorkerIdentity:
     level: str
     card: Card
     run: str
+    rules: tuple[str, ...] = ()
 
 
 def card_of(agent: Agent, record: WorkerRecord, template: Template) -> Card:
@@ -324,20 +326,23 @@ def sidecar_config(
             "window": template.window,
             "feed": template.feed,
             "restart_limit": template.restart_limit,
-            "turns": _turns(template) if template.adapter not in LINE_ADAPTERS else {},
+            "turns": _turns(template, identity.rules)
+            if template.adapter not in LINE_ADAPTERS
+            else {},
         },
         "control_url": "http://postroom",
         "log_level": "info",
     }
 
 
-def _turns(template: Template) -> dict[str, Any]:
+def _turns(template: Template, rules: Sequence[str]) -> dict[str, Any]:
     """What the sidecar is told of the turns of a coding agent (`sidecar.turns.config`)."""
     return {
         "servers": [asdict(server) for server in template.servers],
         "instructions": template.instructions,
         "auto_approve": list(template.auto_approve),
         "auto_deny": list(template.auto_deny),
+        "rules": list(rules),
         "autonomous": template.autonomous,
         "approval_timeout": template.approval_timeout,
         "approval_default": template.approval_default,

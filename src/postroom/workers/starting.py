@@ -95,6 +95,10 @@ class Starter:
         projects = (record.project,)
         await self._parts.issuer.withdraw(agent.uid)
         credential = await self._parts.issuer.issue(agent.uid, projects)
+        # Not `record`: a person may have changed them since that was read. Of a later change the sidecar hears.
+        kept = await self._parts.database.read(
+            lambda store: store.workers.worker_by_uid(agent.uid) or record
+        )
         return WorkerIdentity(
             agent.uid,
             agent.nick,
@@ -107,4 +111,5 @@ class Starter:
             level.value,
             card,
             secrets.token_hex(16),
+            tuple(rule["pattern"] for rule in kept.rules),
         )

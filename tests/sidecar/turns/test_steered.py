@@ -93,6 +93,38 @@ async def test_the_policy_decides_without_people_and_says_so(home: WorkerRig, co
 
 
 @pytest.mark.requirement("coding-approval-asked-once")
+@pytest.mark.requirement("policy-added-at-once")
+async def test_a_pattern_that_is_added_or_removed_counts_for_the_next_thing_the_agent_wants(
+    home: WorkerRig, control: Control
+):
+    rules = {"rules": ["Bash(echo began)"], "auto_deny": ["Bash(*secret*)"]}
+    added = ["Bash(echo *)", "Bash"]
+    async with coding(home, **asking(control, **rules)):
+        assert await result(home, await home.request("RUN:[echo began]")) == ["ran: began"]
+
+        waits = await home.request("RUN:[echo waits]")
+        asked = await control.request(1)
+        await control.say(type="policy", change="added", pattern="Bash(echo *)", rules=added)
+        # What waits stays with the person, though it would not be asked now.
+        await control.decide(asked["request"], "denied", reason="not this one")
+        assert await result(home, waits) == ["denied: not this one"]
+
+        assert await result(home, await home.request("RUN:[echo yes; echo no]")) == ["ran: yes\nno"]
+        assert await result(home, await home.request("RUN:[echo secret]")) == [
+            "denied: denied by Bash(*secret*)"
+        ]
+        await control.say(type="policy", change="removed", pattern="Bash(echo *)", rules=[])
+        await control.say(type="policy", rules="Bash")
+        last = await home.request("RUN:[echo began]")
+        asked = await control.request(4)
+        await control.decide(asked["request"], "allowed")
+        assert await result(home, last) == ["ran: began"]
+
+    decided = [(e["decision"], e["by"]) for e in control.of("control_response")]
+    assert ("allowed", {"rule": "Bash(echo began)"}) in decided
+    assert ("allowed", {"rule": "Bash"}) in decided
+
+
 async def test_an_answer_that_came_while_the_agent_was_away_is_used_once_when_it_asks_again(
     home: WorkerRig, control: Control
 ):

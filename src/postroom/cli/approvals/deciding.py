@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from postroom.lines.approvals import details, outcome
 from postroom.lines.inputs import read_input
 from postroom.lines.tasks import short
 from postroom.lines.words import address
+from postroom.protocol.patterns import added, suggest
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
@@ -45,10 +47,14 @@ def decide(
     worker: str = "",
     reason: str = "",
     given: Input = lambda _: None,
+    always: str | None = None,
     pin_file: str | None = None,
     as_json: bool = False,
 ) -> None:
     """Show each approval, then answer it; go on with the others where one cannot be answered.
+
+    Args:
+        always: the pattern for which nobody is to be asked again, "" for one that fits; None for none.
 
     Raises:
         Forbidden: a coding agent seems to decide.
@@ -61,8 +67,11 @@ def decide(
     errors: list[PostroomError] = []
     with connect() as client:
         for approval in [client.approval(ref, worker=worker) for ref in dict.fromkeys(refs)]:
+            pattern = None if always is None else _pattern(approval, always)
             try:
                 done.append(_decide(client, approval, decision, reason, given, pin, quiet=as_json))
+                if pattern is not None:
+                    _allow(client, approval, pattern, pin, quiet=as_json)
             except PostroomError as error:
                 errors.append(error)
     if as_json:
@@ -71,6 +80,26 @@ def decide(
         report(error)
     if errors:
         raise errors[-1]
+
+
+def _pattern(approval: Approval, given: str) -> str:
+    """The pattern to add for an approval; raises InvalidInput where it is none, or none can be made."""
+    if made := added(given) if given else suggest(approval):
+        return made
+    raise InvalidInput(
+        f"no pattern allows {short(approval['id'])} and nothing else; nothing was decided",
+        remedy="leave --always out, or name a PATTERN",
+    )
+
+
+def _allow(client: Client, approval: Approval, pattern: str, pin: Pin, *, quiet: bool) -> None:
+    """Add the pattern, and say where it is kept."""
+    worker = approval["worker"]
+    pin.used(lambda known: client.allow_always(worker["uid"], pattern, known))
+    if not quiet:
+        name = address(worker)
+        click.echo(f"{name} does not ask for {pattern} any more; kept by the post room")
+        click.echo(f"  postroom policy {name} --remove {shlex.quote(pattern)}")
 
 
 def _decide(

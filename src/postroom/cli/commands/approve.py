@@ -14,6 +14,8 @@ EXAMPLES = """\b
 Examples:
   postroom approve 7b1c
   postroom approve 7b1c --edit
+  postroom approve 7b1c --always
+  postroom approve 7b1c --always 'Bash(make *)'
   postroom approve 7b1c --input '{"command": "make deploy --dry-run"}'
 """
 
@@ -22,6 +24,13 @@ Examples:
 @click.argument("refs", metavar="ID...", nargs=-1, required=True, shell_complete=approvals)
 @click.option("--edit", is_flag=True, help="Change the input in your editor (EDITOR) first.")
 @click.option("--input", "given", metavar="JSON", help="Allow this input in place of the agent's.")
+@click.option(
+    "--always",
+    is_flag=False,
+    flag_value="",
+    metavar="[PATTERN]",
+    help="Nor ask for such a thing again: for PATTERN, else for this very command.",
+)
 @click.option("--reason", metavar="TEXT", default="", help="Why; to a question it is the answer.")
 @click.option(
     "--worker", metavar="@NICK", default="", shell_complete=agents, help="Of this worker."
@@ -33,6 +42,7 @@ def command(
     refs: tuple[str, ...],
     edit: bool,
     given: str | None,
+    always: str | None,
     reason: str,
     worker: str,
     pin_file: str | None,
@@ -46,6 +56,10 @@ def command(
         raise InvalidInput("an edited input is for one approval", remedy="give one ID")
     if edit and given is not None:
         raise InvalidInput("--edit and --input give two inputs", remedy="leave one of them out")
+    if always is not None and (len(refs) > 1 or edit or given is not None):
+        raise InvalidInput(
+            "--always is for one approval, as the agent asks it", remedy="give one ID, and no input"
+        )
     chosen: Input = edited if edit else lambda _: None
     if given is not None:
         value = read_input(given)
@@ -60,6 +74,7 @@ def command(
         worker=worker,
         reason=reason,
         given=chosen,
+        always=always,
         pin_file=pin_file,
         as_json=as_json,
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from fastapi import Query
 
-from postroom.control.bodies import ControlBody, PinBody
+from postroom.control.bodies import ControlBody, PinBody, PolicyBody
 from postroom.control.described import STORING, fails
 from postroom.control.hot_routes import hot
 from postroom.control.in_flight import acted_on
@@ -35,7 +35,9 @@ from postroom.errors import (
 from postroom.events.approvals import Answer, record
 from postroom.protocol import answers, shapes
 from postroom.protocol.approvals import Decision
+from postroom.protocol.events import EventKind
 from postroom.protocol.limits import MAX_WAIT
+from postroom.protocol.patterns import added
 from postroom.protocol.principal import Scope
 from postroom.store.parties import Party
 
@@ -103,6 +105,50 @@ def router(parts: Parts) -> Routes:
         acted_on(about=view.row.id)
         return {"approval": view.as_json(), "interrupt": None}
 
+    @routes.get("/workers/{ref}/policy")
+    @needs(Scope.OPERATE)
+    @fails(NotFound)
+    async def policy(ref: AgentRef) -> shapes.Policy:
+        """Show what a worker's agent may do without asking.
+
+        By its template, and by what people have added, in the order in which it counts.
+        """
+        agent, _ = await parts.workers.record(ref)
+        return await parts.policies.show(agent)
+
+    @routes.post("/workers/{ref}/policy")
+    @needs(Scope.OPERATE)
+    @fails(NotFound, Conflict, *PIN, *STORING)
+    async def allow(ref: AgentRef, body: PolicyBody, me: Caller) -> shapes.Policy:
+        """Have a worker's agent ask no more for what a pattern names.
+
+        It counts at once and over each restart. What the template denies stays denied, and what waits already waits for
+        its answer. 400 for a pattern that would allow every tool or every command. 409 for a worker that asks nobody,
+        or if too many are added. A second one like it changes nothing. With a PIN set, it is needed.
+        """
+        agent, _ = await parts.workers.record(ref)
+        acted_on(worker=agent.uid)
+        if not await parts.workers.interactive(agent.uid):
+            raise Conflict(
+                f"@{agent.nick} asks nobody", remedy="give its template a [sidecar] table"
+            )
+        pattern = added(body.pattern)
+        await parts.pins.check(me.uid, body.pin.get_secret_value())
+        return await parts.policies.allow(agent, pattern, Party(me.uid, me.nick, me.kind))
+
+    @routes.delete("/workers/{ref}/policy")
+    @needs(Scope.OPERATE)
+    @fails(NotFound, *PIN, *STORING)
+    async def forget(ref: AgentRef, body: PolicyBody, me: Caller) -> shapes.Policy:
+        """Have a worker's agent ask again for what an added pattern names.
+
+        Those of its template stay. One that is not there changes nothing. With a PIN set, it is needed.
+        """
+        agent, _ = await parts.workers.record(ref)
+        acted_on(worker=agent.uid)
+        await parts.pins.check(me.uid, body.pin.get_secret_value())
+        return await parts.policies.forget(agent, body.pattern, Party(me.uid, me.nick, me.kind))
+
     @routes.get("/pin")
     @needs(Scope.OPERATE)
     async def pin(me: Caller) -> shapes.Pin:
@@ -135,13 +181,16 @@ def door_router(parts: Parts) -> Routes:
     ) -> answers.Control:
         """Read what is said to a worker's agent: answers to its approvals, interrupts.
 
-        Only the worker itself may, through its own door. Without anything past `after_id` it waits for up to `wait`
-        seconds.
+        Changes of its policy are said, too. Only the worker itself may, through its own door. Without anything past
+        `after_id` it waits for up to `wait` seconds.
         """
         itself(me, uid)
         found = await parts.approvals.said_to(uid, after_id, wait)
+        # As it is now, and not as each of the records left it: two people may have changed it at once.
+        changed = any(row.kind == EventKind.POLICY for row in found)
+        rules = await parts.policies.patterns(uid) if changed else []
         return {
-            "records": [record(row) for row in found],
+            "records": [record(row, rules) for row in found],
             "next": found[-1].id if found else after_id,
         }
 

@@ -13,12 +13,17 @@ from postroom.protocol.template import STALL_AFTER, McpServer
 
 @dataclass(frozen=True, slots=True)
 class TurnConfig:
-    """The keys of `protocol.template.Template` with the same names; `budget_usd` is a number, 0 for no bound."""
+    """The keys of `protocol.template.Template` with the same names; `budget_usd` is a number, 0 for no bound.
+
+    Attributes:
+        rules: patterns that people have added to `auto_approve`.
+    """
 
     servers: tuple[McpServer, ...] = ()
     instructions: bool = True
     auto_approve: tuple[str, ...] = ()
     auto_deny: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
     autonomous: bool = False
     approval_timeout: float = 0.0
     approval_default: str = DEFAULTS[0]
@@ -42,6 +47,7 @@ class TurnConfig:
             instructions=record.get("instructions", True) is True,
             auto_approve=tuple(map(str, record.get("auto_approve") or ())),
             auto_deny=tuple(map(str, record.get("auto_deny") or ())),
+            rules=tuple(map(str, record.get("rules") or ())),
             autonomous=record.get("autonomous") is True,
             approval_timeout=float(record.get("approval_timeout") or 0),
             approval_default=default,

@@ -61,8 +61,10 @@ def turn_program(config: SidecarConfig, around: Surroundings) -> tuple[TurnProgr
     """
     agent, turns = config.agent, config.agent.turns
     steering = Steering(StateFile(config.state / STEERING))
+    policy = Policy(turns.auto_approve, turns.auto_deny, turns.autonomous, turns.rules)
+    steering.allowed = policy.allow
     rules = Rules(
-        Policy(turns.auto_approve, turns.auto_deny, turns.autonomous),
+        policy,
         turns.approval_default,
         turns.approval_timeout,
         people=config.interactive,

@@ -1,8 +1,8 @@
-"""What people tell a running agent: answers and interrupts, as the control plane hands them on; kept over restarts.
+"""What people tell a running agent: answers, interrupts, what it may do; as the control plane hands them on.
 
-An answer may come while the agent does not run. So it is kept in a file with the place up to which the control plane's
-records were read, until the agent asks the same again. Each answer is used once: the number of answers that a request
-has used is a part of the next one's id.
+An answer may come while the agent does not run. So it is kept in a file, over restarts, with the place up to which the
+control plane's records were read, until the agent asks the same again. Each answer is used once: the number of answers
+that a request has used is a part of the next one's id.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Steering:
     Args:
         answered: called for each answer to an approval.
         interrupted: called for each interrupt.
+        allowed: called with the patterns that people have added, when that changes.
 
     Attributes:
         terminal: called for each record of a terminal; None where there are none.
@@ -50,6 +51,7 @@ class Steering:
             if isinstance(about, str)
         }
         self.answered: Callable[[str, Record], None] = lambda _approval, _record: None
+        self.allowed: Callable[[Sequence[str]], None] = lambda _patterns: None
         self.interrupted: Callable[[Record], None] = lambda _record: None
         self.terminal: Callable[[Record], Awaitable[None]] | None = None
 
@@ -61,6 +63,8 @@ class Steering:
                     self._answer(record)
                 case "interrupt":
                     self.interrupted(record)
+                case "policy" if isinstance(rules := record.get("rules"), list):
+                    self.allowed([rule for rule in rules if isinstance(rule, str)])
                 case "terminal" if self.terminal is not None:
                     await self.terminal(record)
         if after > self.after:

@@ -1,0 +1,186 @@
+"""Patterns of what a coding agent may do, or may not do, without asking a person. Pure.
+
+A pattern is `Tool`, which stands for every use of the tool, or `Tool(argument)`, where `*` stands for any text. The
+tool's name may have `*`, too (`mcp__github__*`). The argument is compared with one text of the tool's input: the
+command of a shell tool, else its path or URL, else its input as JSON.
+
+A pattern with an argument allows a shell command only if that is a single simple one. With a semicolon, `&`, `|`, `<`,
+`>`, a parenthesis, `$`, a backtick, a backslash, a line end or a control character in it, also between quotes, it could
+run more than the pattern names. A pattern that denies looks at the whole command and at each of its parts. It is no
+wall: a command can be written in more ways than patterns can name.
+
+Templates have patterns (`auto_approve`, `auto_deny`), and people add some for one worker (`added`): those are made with
+one key while a person is busy with something else, so what would allow everything is left to templates.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from postroom.errors import InvalidInput
+from postroom.protocol.limits import MAX_PATTERN
+from postroom_a2a.text import printable
+
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import Approval
+
+SHELLS = frozenset({"bash", "shell", "sh", "execute", "run_shell_command", "exec", "terminal"})
+"""Tools that take a shell command, in small letters."""
+
+_COMMANDS = ("command", "cmd", "script")
+_PLACES = ("file_path", "path", "notebook_path", "absolute_path", "filepath", "url", "pattern")
+_OPERATORS = re.compile(r"[;&|<>()$`\\\x00-\x1f\x7f\x85\u2028\u2029]")
+_PARTS = re.compile(r"[;&|\n\r()`{}]+|\$\(")
+_PATTERN = re.compile(r"(?P<tool>[^()\s]+)(?:\((?P<argument>.*)\))?", re.DOTALL)
+
+
+def approves(pattern: str, tool: str, given: Mapping[str, Any]) -> bool:
+    """Whether `pattern` allows the use of a tool with that input."""
+    named, argument = _split(pattern)
+    if not _like(named, tool):
+        return False
+    if argument is None:
+        return True
+    command = _command(tool, given)
+    if command is not None and _OPERATORS.search(command):
+        return False
+    return _like(argument, _argument(tool, given))
+
+
+def denies(pattern: str, tool: str, given: Mapping[str, Any]) -> bool:
+    """Whether `pattern` denies the use of a tool with that input."""
+    named, argument = _split(pattern)
+    if not _like(named, tool):
+        return False
+    if argument is None:
+        return True
+    said = _argument(tool, given)
+    parts = [part.strip() for part in _PARTS.split(said)] if _command(tool, given) else []
+    return any(_like(argument, text) for text in (said, *parts))
+
+
+def added(pattern: str) -> str:
+    """A pattern that a person adds for one worker, as it is kept.
+
+    Raises:
+        InvalidInput: it is no pattern, could match nothing, looks like another one, or would allow every tool or
+            every command of a shell.
+    """
+    text = pattern.strip(" ")
+    if len(text) > MAX_PATTERN:
+        raise InvalidInput(f"the pattern is over {MAX_PATTERN} characters", remedy="shorten it: *")
+    if printable(text) != text or any(c.isspace() and c != " " for c in text):
+        raise InvalidInput("the pattern has characters that are not shown, or another line")
+    found = _PATTERN.fullmatch(text)
+    if found is None:
+        raise InvalidInput(
+            f"{text!r} is no pattern", remedy="such as Edit, Bash(npm test) or Bash(npm test *)"
+        )
+    _check_width(text, found["tool"], found["argument"])
+    return text
+
+
+def _check_width(pattern: str, tool: str, argument: str | None) -> None:
+    template = "whoever wants that writes it in the template: auto_approve, or autonomous = true"
+    if not tool.strip("*"):
+        raise InvalidInput(f"{pattern!r} would allow every tool", remedy=template)
+    if not any(_like(tool.lower(), shell) for shell in SHELLS):
+        return
+    command = "" if argument is None else argument.strip()
+    if not command or command.startswith("*"):
+        raise InvalidInput(
+            f"{pattern!r} does not begin with the command that it allows",
+            remedy=f"such as {tool}(npm test *); {template}",
+        )
+    if operator := _OPERATORS.search(command):
+        raise InvalidInput(
+            f"{pattern!r} allows nothing: a command with {operator[0]!r} in it is always asked",
+            remedy="name the plain command",
+        )
+
+
+def suggest(approval: Approval) -> str:
+    """The pattern with which a person would no longer be asked such a thing; "" where there is none.
+
+    It allows what is asked, and of a shell nothing but this very command. Of a tool that fetches it allows the same
+    host, of any other each use.
+    """
+    tool, given = approval["tool"], approval["input"]
+    if approval["kind"] == "question" or "*" in tool:
+        return ""
+    said = _argument(tool, given)
+    # There is no way to write a star that stands for itself.
+    made = [] if "*" in said else [f"{tool}({said})"]
+    if _command(tool, given) is None:
+        made = [*_of_host(tool, said), *made] if said == given.get("url") else [tool]
+    return next((each for each in made if _fits(each, tool, given)), "")
+
+
+def _of_host(tool: str, url: str) -> list[str]:
+    """The pattern for all of the host that a URL names; [] where that cannot be told."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:
+        return []
+    if not host or parts.scheme not in ("http", "https") or "@" in parts.netloc or "*" in host:
+        return []
+    return [f"{tool}({parts.scheme}://{parts.netloc}/*)"]
+
+
+def _fits(pattern: str, tool: str, given: Mapping[str, Any]) -> bool:
+    try:
+        return added(pattern) == pattern and approves(pattern, tool, given)
+    except InvalidInput:
+        return False
+
+
+def _argument(tool: str, given: Mapping[str, Any]) -> str:
+    """The text of the input that a pattern is compared with."""
+    command = _command(tool, given)
+    if command is not None:
+        return command
+    for name in _PLACES:
+        if isinstance(said := given.get(name), str):
+            return said
+    return json.dumps(dict(given), ensure_ascii=False, sort_keys=True, default=str)
+
+
+def _command(tool: str, given: Mapping[str, Any]) -> str | None:
+    """The shell command in the input, None for another tool. A list of words is no shell's, but reads like one."""
+    for name in _COMMANDS:
+        said = given.get(name)
+        if isinstance(said, str):
+            return said.strip()
+        if isinstance(said, list):
+            return " ".join(map(str, said)).strip()
+    return "" if tool.lower() in SHELLS else None
+
+
+@lru_cache(maxsize=1024)
+def _split(pattern: str) -> tuple[str, str | None]:
+    found = _PATTERN.fullmatch(pattern.strip())
+    # What is no pattern stands for itself, and so for no tool.
+    return (found["tool"], found["argument"]) if found else (pattern, None)
+
+
+def _like(pattern: str, text: str) -> bool:
+    """Whether `text` is as `pattern` says, in a time that grows with both and no faster: agents choose the text."""
+    first, *more = pattern.split("*")
+    if not more:
+        return pattern == text
+    *between, last = more
+    if not text.startswith(first):
+        return False
+    at = len(first)
+    for piece in between:
+        at = text.find(piece, at)
+        if at < 0:
+            return False
+        at += len(piece)
+    return text.endswith(last) and at + len(last) <= len(text)
