@@ -24,6 +24,7 @@ from textual.pilot import Pilot
 
 from postroom.client.http import Client
 from postroom.tui.app import PostroomApp
+from postroom.tui.needs.bar import NeedsBar
 from tests.control.doing import Doing, announced, working
 from tests.control.taskroom import SECONDS, TaskRoom, emptied, task_room
 
@@ -55,18 +56,21 @@ async def doing(
 
 @asynccontextmanager
 async def app_on(
-    where: Doing | Path, *, size: tuple[int, int] = (80, 24), **arguments: Any
+    where: Doing | Path, *, size: tuple[int, int] = (80, 24), opens: bool = False, **arguments: Any
 ) -> AsyncGenerator[Pilot[int]]:
     """The screen, of `size` columns and lines, on the room of a worker or of a state folder.
 
     Args:
+        opens: dialogs about what needs the person open by themselves, as they do outside of tests.
         arguments: of `PostroomApp`.
     """
     state = where if isinstance(where, Path) else where.state
     with Client.at(state, "") as client:
         app = PostroomApp(client, **arguments)
-        async with app.run_test(size=size) as pilot:
-            yield pilot
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(NeedsBar, "by_itself", opens)
+            async with app.run_test(size=size) as pilot:
+                yield pilot
 
 
 async def until(pilot: Pilot[Any], condition: Callable[[], T], seconds: float = SECONDS) -> T:

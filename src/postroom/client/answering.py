@@ -27,6 +27,10 @@ Report = Callable[[PostroomError], None]
 """Shows the person an error after which it goes on."""
 
 
+def _quiet(error: PostroomError) -> None:
+    """Nobody is asked, so there is nothing to show."""
+
+
 class Tries:
     """How often a person is asked for the PIN of one decision."""
 
@@ -92,7 +96,7 @@ class Answering:
     """
 
     def __init__(
-        self, client: Client, *, channel: str, report: Report, ask: Ask | None = None
+        self, client: Client, *, channel: str, report: Report = _quiet, ask: Ask | None = None
     ) -> None:
         self._client = client
         self._channel = channel
@@ -109,15 +113,19 @@ class Answering:
         decision: str,
         reason: str = "",
         given: Mapping[str, Any] | None = None,
+        pin: str = "",
     ) -> str:
         """Answer; returns what is to be said of it.
+
+        Args:
+            pin: used where nobody is there to type one.
 
         Raises:
             Conflict: it is settled; the message says by whom.
             PinRequired: a PIN is demanded, and nobody types one.
             PinWrong, PinPaused: it is not this one.
         """
-        done = self.settle(asked["worker"]["uid"], asked["id"], decision, reason, given)
+        done = self.settle(asked["worker"]["uid"], asked["id"], decision, reason, given, pin)
         return f"{one_line(done['state'])} {short(asked['id'])}"
 
     def settle(
@@ -127,6 +135,7 @@ class Answering:
         decision: str,
         reason: str = "",
         given: Mapping[str, Any] | None = None,
+        pin: str = "",
     ) -> Approval:
         """As `decide`, for what is known by its id."""
 
@@ -142,14 +151,14 @@ class Answering:
             )
 
         if self.ask is None:
-            return send("")
+            return send(pin)
         remedy = f"postroom approve {short(request)}"
         return Pin(ask=self.ask, remedy=remedy, report=self._report).used(send)
 
-    def say(self, asked: Approval, text: str) -> str:
+    def say(self, asked: Approval, text: str, pin: str = "") -> str:
         """Answer a question of an agent with words."""
         task = asked["task"]
         if task:
             self._client.answer_task(task, text)
             return f"answered {short(task)}"
-        return self.decide(asked, Decision.EDITED.value, given={"text": text})
+        return self.decide(asked, Decision.EDITED.value, given={"text": text}, pin=pin)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from postroom.lines.inputs import visible
 from postroom.lines.tasks import short
 from postroom.lines.words import Cell, address, ago, clock, span
 from postroom_a2a.text import one_line
@@ -101,6 +102,43 @@ def outcome(approval: Approval, now: float) -> str:
     return f"{state} by {decider(answer)} at {clock(answer['at'], now)} over {one_line(answer['channel'], 40)}{why}"
 
 
+def ending(approval: Approval) -> str:
+    """How it came that it waits no more: `allowed by @maria over cli (why)`."""
+    answer = approval["answer"]
+    name = address(approval["worker"])
+    channel = answer["channel"] if answer is not None else ""
+    if answer is None or approval["state"] == "pending":
+        return one_line(approval["state"], 40)
+    match channel:
+        case "policy":
+            return f"{one_line(approval['state'], 40)} by the rules of {name}"
+        case "agent":
+            return f"withdrawn: {name} no longer asks"
+        case "room":
+            return f"withdrawn: what {name} asked it for has ended"
+        case "clock":
+            return f"expired, which counts as {one_line(approval['default'], 40)}"
+    why = f" ({one_line(answer['reason'], 300)})" if answer["reason"] else ""
+    return (
+        f"{one_line(approval['state'], 40)} by {decider(answer)} over {one_line(channel, 40)}{why}"
+    )
+
+
+def explained(pattern: str, nick: str) -> str:
+    """What a pattern of tools will allow, in a sentence (`protocol.patterns`).
+
+    Args:
+        nick: of the worker, as people address it.
+    """
+    tool, _, argument = pattern.strip().partition("(")
+    tool, argument = visible(tool.strip()), visible(argument.removesuffix(")"))
+    if not argument:
+        return f"From now on {nick} uses {tool} without asking, whatever for."
+    if "*" in argument:
+        return f"From now on {nick} uses {tool} without asking where it fits {argument} (* is any text)."
+    return f"From now on {nick} uses {tool} without asking for exactly this: {argument}"
+
+
 def details(approval: Approval, now: float, width: int | None) -> Iterator[str]:
     """All that a person has to know before they decide, as lines of at most `width` columns, None for no limit."""
     from postroom.lines.rows import painted
@@ -111,7 +149,7 @@ def details(approval: Approval, now: float, width: int | None) -> Iterator[str]:
 
 def detail_rows(approval: Approval, now: float) -> Iterator[Row]:
     """The same as rows."""
-    from postroom.lines.inputs import input_rows, visible
+    from postroom.lines.inputs import input_rows
     from postroom.lines.rows import Row, Style
 
     task = f" for task {short(approval['task'])}" if approval["task"] else ""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
+from textual.events import Event, Key, Paste
 from textual.widgets import Footer, Static
 
 from postroom.tui.calls import Calls
 from postroom.tui.link import Link
-from postroom.tui.news import Chosen, Said, Snapshot, Target
+from postroom.tui.needs.bar import NeedsBar
+from postroom.tui.news import Chosen, NeedChosen, Said, Snapshot, Target
 from postroom.tui.sidebar.head import Head
 from postroom.tui.sidebar.pane import Sidebar
 from postroom.tui.talk.pane import Talk
@@ -45,6 +48,8 @@ class PostroomApp(App[int]):
         Binding("2", "look('talk')", "talk"),
         Binding("3", "look('worker')", "worker"),
         Binding("i", "type", "type"),
+        Binding("n", "next_need", "needs you"),
+        Binding("ctrl+n", "next_need", show=False, priority=True),
         Binding("q", "quit", "leave"),
     ]
 
@@ -54,6 +59,8 @@ class PostroomApp(App[int]):
         self.calls = Calls()
         self.link: Link | None = None
         self.room: Room | None = None
+        # When a key was last pressed: no dialog opens by itself right after it.
+        self.pressed_at = 0.0
         self._start, self._needs = start, needs
 
     def compose(self) -> ComposeResult:
@@ -63,6 +70,7 @@ class PostroomApp(App[int]):
             yield Sidebar(id="sidebar")
             yield Talk(id="talk")
             yield WorkerPane(id="worker")
+        yield NeedsBar(id="needs-bar", at_once=self._needs)
         yield Static(id="said", markup=False)
         yield TypingLine(id="typing", placeholder="type a message, or / for commands")
         yield Footer()
@@ -88,6 +96,20 @@ class PostroomApp(App[int]):
     def action_type(self) -> None:
         """Type."""
         self.query_one(TypingLine).focus()
+
+    def action_next_need(self) -> None:
+        """Open what needs the person next."""
+        self.query_one(NeedsBar).show_need()
+
+    async def on_event(self, event: Event) -> None:
+        """Note when a key was pressed."""
+        if isinstance(event, Key | Paste):
+            self.pressed_at = time.monotonic()
+        await super().on_event(event)
+
+    def on_need_chosen(self, event: NeedChosen) -> None:
+        """Open it."""
+        self.query_one(NeedsBar).show_need(event.id)
 
     def on_chosen(self, event: Chosen) -> None:
         """Show it in the middle, and a worker on the right."""

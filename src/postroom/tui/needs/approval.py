@@ -1,0 +1,294 @@
+"""The dialog about an approval: exactly what is to be allowed, and each answer by one key."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import work
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import Input, Static, TextArea
+
+from postroom.client.answering import Answering
+from postroom.client.belonging import refuse_agents
+from postroom.errors import Conflict, InvalidInput, NotFound, PostroomError
+from postroom.lines.approvals import detail_rows, ending, explained
+from postroom.lines.inputs import read_input
+from postroom.lines.rows import Row, Style
+from postroom.lines.tasks import short
+from postroom.lines.words import address
+from postroom.protocol.approvals import Decision
+from postroom.tui.needs.always import added, allow_always, suggest
+from postroom.tui.needs.dialog import Move, NeedDialog, Phase, expires_in
+from postroom.tui.needs.keys import Key, Keys
+from postroom.tui.needs.pin import with_pin
+from postroom.tui.needs.queue import line_of
+from postroom.tui.needs.rows import RowsView
+
+if TYPE_CHECKING:
+    from postroom.client.http import Client
+    from postroom.protocol.shapes import Approval, Task
+    from postroom.tui.room import Need
+
+CHANNEL = "screen"
+
+_ASK = (
+    Key("y", "allow", "allow"),
+    Key("d", "deny", "deny"),
+    Key("e", "edit", "edit"),
+    Key("a", "always", "always"),
+    Key("esc", "later", "back"),
+    Key("]", "next", "following"),
+    Key("[", "previous", "previous"),
+)
+
+
+class ApprovalDialog(NeedDialog):
+    """Asks a person about one approval."""
+
+    DEFAULT_CSS = """
+    ApprovalDialog #edited { height: 10; }
+    ApprovalDialog.-narrow #edited { height: 6; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "allow", "allow"),
+        Binding("d", "deny", "deny"),
+        Binding("e", "edit", "edit"),
+        Binding("a", "always", "always"),
+        Binding("ctrl+s", "send_edited", "allow as edited"),
+    ]
+    PHASES: ClassVar[dict[str, frozenset[Phase]]] = NeedDialog.PHASES | {
+        **dict.fromkeys(("allow", "deny", "edit", "always"), frozenset({Phase.ASK})),
+        "send_edited": frozenset({Phase.EDIT}),
+        "send_line": frozenset({Phase.DENY, Phase.ALWAYS}),
+    }
+
+    def __init__(
+        self, need: Need, place: Callable[[], tuple[int, int]], *, by_itself: bool
+    ) -> None:
+        super().__init__(need, place, by_itself=by_itself)
+        self._asked: Approval | None = None
+
+    def more(self) -> Iterable[Widget]:
+        """The lines to type in, and the keys of each phase."""
+        yield Input(
+            placeholder="why? (enter for no reason)",
+            id="reason",
+            classes="phase -deny",
+            compact=True,
+        )
+        yield TextArea(id="edited", classes="phase -edit", tab_behavior="focus", compact=True)
+        yield Input(id="pattern", classes="phase -always", compact=True)
+        yield Static(id="explained", classes="phase -always", markup=False)
+        yield Keys(_ASK, classes="phase -ask")
+        back = Key("esc", "back", "back")
+        for phase, key in (
+            (Phase.DENY, Key("enter", "deny", "send_line")),
+            (Phase.EDIT, Key("ctrl-s", "allow this", "send_edited")),
+            (Phase.ALWAYS, Key("enter", "allow always", "send_line")),
+        ):
+            yield Keys((key, back), classes=f"phase {phase.value}")
+
+    def on_mount(self) -> None:
+        """No cursor blinks."""
+        for line in self.query(Input):
+            line.cursor_blink = False
+        self.query_one(TextArea).cursor_blink = False
+
+    # ── reading ──
+
+    @work(exclusive=True, group="read")
+    async def read(self) -> None:
+        """See `NeedDialog`: the record as the post room has it."""
+        client, need = self.post.client, self.need
+        try:
+            asked, task = await self.post.calls.run(lambda: _read(client, need))
+        except NotFound:
+            self.over(f"{self.need.who} asks no more")
+            return
+        except PostroomError as error:
+            if self._asked is None:
+                self.over(whole(error), "bad")
+            else:
+                self.say(whole(error), "bad")
+            return
+        if self.phase in (Phase.BUSY, Phase.OVER):
+            return
+        if asked["state"] != Decision.PENDING:
+            if self._asked is None:
+                self._show(asked, task)
+            self.over(ending(asked))
+        elif self._asked is None:
+            self._show(asked, task)
+
+    def _show(self, asked: Approval, task: Task | None) -> None:
+        self._asked = asked
+        # When it expires is said below, where it counts down.
+        shown: Any = {**asked, "expires_at": None}
+        rows = list(detail_rows(shown, time.time()))
+        if task is not None:
+            about = f"task {short(task['id'])} of {address(task['requester'])}: {task['text']}"
+            rows.append(Row.of(about, Style.DIM, indent=2, wraps=True))
+        self.query_one("#key-always").display = bool(suggest(asked))
+        self.show_rows(rows, lambda: expires_in(self.need, asked["default"]))
+
+    # ── keys ──
+
+    def action_allow(self) -> None:
+        """Allow it as it stands."""
+        self._answer(Decision.ALLOWED)
+
+    def action_deny(self) -> None:
+        """Ask for a reason."""
+        self._type("#reason", Phase.DENY)
+
+    def action_edit(self) -> None:
+        """Have the input edited; characters that do not show are written as escapes."""
+        if self._asked is None:
+            return
+        area = self.query_one(TextArea)
+        area.load_text(json.dumps(self._asked["input"], indent=2, ensure_ascii=True))
+        self.enter(Phase.EDIT)
+        area.focus()
+
+    def action_always(self) -> None:
+        """Propose a pattern."""
+        if self._asked is None:
+            return
+        if pattern := suggest(self._asked):
+            self.query_one("#pattern", Input).value = pattern
+            self._type("#pattern", Phase.ALWAYS)
+        else:
+            self.say("no pattern can name this exactly: it is asked each time", "bad")
+
+    def _type(self, line: str, phase: Phase) -> None:
+        self.say("")
+        self.enter(phase)
+        self.query_one(line).focus()
+
+    def action_back(self) -> None:
+        """Back to the question, or leave it for later."""
+        if self.phase in (Phase.DENY, Phase.EDIT, Phase.ALWAYS):
+            self.back()
+        else:
+            super().action_back()
+
+    def back(self, said: str = "") -> None:
+        """To the question; `said` is an error."""
+        self.enter(Phase.ASK)
+        self.say(said, "bad")
+        self.query_one(RowsView).focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Say what the pattern will allow."""
+        if event.input.id == "pattern" and self._asked is not None:
+            said = explained(event.value, address(self._asked["worker"]))
+            self.query_one("#explained", Static).update(said)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """The line is done."""
+        event.stop()
+        self.action_send_line()
+
+    def action_send_line(self) -> None:
+        """Deny with that reason, or write that pattern."""
+        if self.phase is Phase.DENY:
+            self._answer(Decision.DENIED, reason=self.query_one("#reason", Input).value.strip())
+        elif self.phase is Phase.ALWAYS:
+            try:
+                pattern = added(self.query_one("#pattern", Input).value)
+            except InvalidInput as error:
+                self.say(whole(error), "bad")
+                return
+            self._answer(Decision.ALLOWED, always=pattern)
+
+    def action_send_edited(self) -> None:
+        """Allow what was edited; what did not change is allowed as it was."""
+        if self._asked is None:
+            return
+        try:
+            given = read_input(self.query_one(TextArea).text)
+        except InvalidInput as error:
+            self.say(whole(error), "bad")
+            return
+        if given == self._asked["input"]:
+            self._answer(Decision.ALLOWED)
+        else:
+            self._answer(Decision.EDITED, given=given)
+
+    # ── answering ──
+
+    @work(exclusive=True, group="answer")
+    async def _answer(
+        self,
+        decision: Decision,
+        *,
+        reason: str = "",
+        given: Mapping[str, Any] | None = None,
+        always: str = "",
+    ) -> None:
+        asked = self._asked
+        if asked is None:
+            return
+        self.enter(Phase.BUSY)
+        self.say("…")
+        client, used = self.post.client, [""]
+
+        def send(pin: str) -> str:
+            refuse_agents("approve")
+            used[0] = pin
+            answering = Answering(client, channel=CHANNEL)
+            return answering.decide(asked, decision.value, reason, given, pin)
+
+        try:
+            said = await with_pin(self.post, send)
+        except Conflict:
+            await self._too_late(asked)
+        except PostroomError as error:
+            self.back(whole(error))
+        else:
+            if always:
+                await self._keep(asked, always, used[0])
+            else:
+                self.done(f"{said}: {line_of(self.need)}")
+
+    async def _too_late(self, asked: Approval) -> None:
+        """Say who was first."""
+        client = self.post.client
+        uid, request = asked["worker"]["uid"], asked["id"]
+        try:
+            now = await self.post.calls.run(lambda: client.approval(request, worker=uid))
+        except PostroomError as error:
+            self.over(f"too late: {error.message}", "bad")
+        else:
+            self.over(f"your answer came too late: {ending(now)}", "bad")
+
+    async def _keep(self, asked: Approval, pattern: str, pin: str) -> None:
+        """Write the pattern, now that the request itself is allowed."""
+        client, worker = self.post.client, asked["worker"]
+        try:
+            kept = await self.post.calls.run(lambda: allow_always(client, worker, pattern, pin))
+        except PostroomError as error:
+            said = f"allowed this once; the rule was not written: {whole(error)}"
+            self.over(said, "bad", move=Move.DONE, stays=True)
+            return
+        said = f"allowed, and from now on: {pattern}\n{kept}"
+        self.over(said, "good", move=Move.DONE, stays=True)
+
+
+def _read(client: Client, need: Need) -> tuple[Approval, Task | None]:
+    asked = client.approval(need.id, worker=need.worker)
+    if not asked["task"]:
+        return asked, None
+    try:
+        return asked, client.task(asked["task"])
+    except NotFound:
+        return asked, None
+
+
+def whole(error: PostroomError) -> str:
+    """An error, and what to do."""
+    return f"{error.message} ({error.remedy})" if error.remedy else error.message

@@ -1,0 +1,139 @@
+"""The line that says what waits for the person, and what opens the dialogs about it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, cast
+
+from textual.widgets import Input, Static, TextArea
+
+from postroom.tui.needs.approval import ApprovalDialog
+from postroom.tui.needs.dialog import Move, NeedDialog
+from postroom.tui.needs.question import QuestionDialog
+from postroom.tui.needs.queue import Queue, answerable, is_question, line_of
+from postroom.tui.news import Said
+
+if TYPE_CHECKING:
+    from postroom.tui.app import PostroomApp
+    from postroom.tui.news import Snapshot
+    from postroom.tui.room import Need
+
+QUIET = 0.7
+"""Seconds without a key after which a dialog may open by itself."""
+
+
+class NeedsBar(Static):
+    """One line while something waits; a click or ctrl-n opens it.
+
+    Args:
+        at_once: the person came for this: the first opens at once, or they are told that nothing waits.
+
+    Attributes:
+        by_itself: dialogs open without a key, while that disturbs nobody.
+    """
+
+    by_itself = True
+
+    DEFAULT_CSS = """
+    NeedsBar { height: 1; background: $warning; color: $text; text-style: bold; padding: 0 1; text-overflow: ellipsis;
+        text-wrap: nowrap; }
+    """
+
+    def __init__(self, *, at_once: bool = False, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, markup=False)
+        self.queue = Queue()
+        self._at_once = at_once
+        self._wanted: str | None = None
+        self._dialog: NeedDialog | None = None
+
+    @property
+    def post(self) -> PostroomApp:
+        """The application."""
+        return cast("PostroomApp", self.app)
+
+    def on_mount(self) -> None:
+        """Nothing waits yet."""
+        self.display = False
+
+    def on_snapshot(self, event: Snapshot) -> None:
+        """Show what waits now; what is new may open by itself."""
+        new = self.queue.take(answerable(event.room.needs))
+        self._say()
+        dialog = self._dialog
+        if dialog is not None:
+            dialog.tell()
+            if dialog.need not in self.queue:
+                dialog.read()
+        elif self._at_once:
+            self._at_once = False
+            self.show_need()
+        elif new and self._may_open():
+            self._open(self.queue.beside(None, 1, time.time()), by_itself=True)
+
+    def _may_open(self) -> bool:
+        """Whether the person does nothing that a dialog would disturb."""
+        app = self.post
+        typing = isinstance(app.focused, Input | TextArea)
+        quiet = time.monotonic() - app.pressed_at >= QUIET
+        return (
+            self.by_itself
+            and len(app.screen_stack) == 1
+            and app.focused is not None
+            and not typing
+            and quiet
+        )
+
+    def show_need(self, id_: str = "") -> None:
+        """Open the need with that id, or with an id that begins so; with "" the first, or the next one."""
+        now = time.time()
+        if self._dialog is not None:
+            if self._dialog.check_action("following", ()):
+                self._dialog.action_following()
+            return
+        if len(self.post.screen_stack) > 1:
+            return
+        need = self.queue.find(id_) if id_ else self.queue.beside(None, 1, now)
+        if need is None:
+            said = "that waits for no answer any more" if id_ else "nothing waits for you"
+            self.post.post_message(Said(said))
+        self._open(need)
+
+    def on_click(self) -> None:
+        """Open the first."""
+        self.show_need()
+
+    def _open(self, need: Need | None, *, by_itself: bool = False) -> None:
+        if need is None:
+            return
+        kind = QuestionDialog if is_question(need) else ApprovalDialog
+        dialog = kind(need, lambda: self.queue.place(need, time.time()), by_itself=by_itself)
+        self._dialog = dialog
+        self.post.push_screen(dialog, lambda move: self._ended(need, move))
+
+    def _ended(self, need: Need, move: Move | None) -> None:
+        """Go on with the next one where the person answers, and leave them alone otherwise."""
+        self._dialog = None
+        now = time.time()
+        match move:
+            case Move.DONE:
+                after = self.queue.beside(need, 1, now)
+                self.queue.answered(need)
+                self._open(
+                    after if after is not None and after in self.queue else None, by_itself=True
+                )
+            case Move.NEXT:
+                self._open(self.queue.beside(need, 1, now))
+            case Move.BACK:
+                self._open(self.queue.beside(need, -1, now))
+        self._say()
+        if self.post.link is not None and move in (Move.DONE, Move.GONE):
+            self.post.link.refresh()
+
+    def _say(self) -> None:
+        """Say what is first."""
+        first = self.queue.beside(None, 1, time.time())
+        self.display = first is not None
+        if first is not None:
+            waiting = len(self.queue)
+            count = f"{waiting} wait · " if waiting > 1 else ""
+            self.update(f"{count}{line_of(first)} (ctrl-n)")

@@ -1,0 +1,278 @@
+"""What the dialogs about one need have in common: the box, the guard against stray keys, how it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.events import Key as KeyPressed
+from textual.events import Resize
+from textual.screen import ModalScreen
+from textual.widget import Widget
+from textual.widgets import Static
+
+from postroom.lines.words import span
+from postroom.tui.needs.queue import line_of
+from postroom.tui.needs.rows import RowsView
+from postroom.tui.news import Said
+
+if TYPE_CHECKING:
+    from postroom.lines.rows import Row
+    from postroom.tui.app import PostroomApp
+    from postroom.tui.room import Need
+
+GUARD = 0.4
+"""Seconds for which no key counts in a dialog that has opened by itself."""
+
+SHOWN = 2.0
+"""Seconds for which the end of a need is shown."""
+
+
+class Move(Enum):
+    """How a dialog ends."""
+
+    DONE = "done"
+    """It was answered here: the next one may come."""
+
+    GONE = "gone"
+    """It was answered elsewhere, or waits no more."""
+
+    LATER = "later"
+    NEXT = "next"
+    BACK = "back"
+
+
+class Phase(Enum):
+    """What the dialog waits for; its value is a class of the box."""
+
+    READING = "-reading"
+    ASK = "-ask"
+    DENY = "-deny"
+    EDIT = "-edit"
+    ALWAYS = "-always"
+    BUSY = "-busy"
+    OVER = "-over"
+
+
+class Below(Vertical):
+    """What stands below the rows; they leave it the room that it needs."""
+
+    DEFAULT_CSS = "Below { height: auto; }"
+
+    def on_resize(self, _: Resize) -> None:
+        """It may have become higher."""
+        if isinstance(self.screen, NeedDialog):
+            self.screen.fit()
+
+
+class NeedDialog(ModalScreen[Move]):
+    """Shows one need.
+
+    Args:
+        place: which one it is, and of how many.
+        by_itself: it opens without the person's doing, so that keys do not count at once.
+    """
+
+    DEFAULT_CSS = """
+    NeedDialog { align: center middle; }
+    NeedDialog #box {
+        width: 92%; max-width: 110; height: auto; max-height: 100%;
+        border: round $warning; padding: 0 1; background: $surface;
+    }
+    NeedDialog.-narrow #box { width: 100%; }
+    NeedDialog #info { height: auto; color: $text-muted; }
+    NeedDialog #said { height: auto; }
+    NeedDialog #said.-bad { color: $text-error; }
+    NeedDialog #said.-good { color: $text-success; }
+    NeedDialog .phase { display: none; }
+    NeedDialog Input, NeedDialog TextArea { padding: 0 1; background: $boost; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "later"),
+        Binding("left,left_square_bracket", "previous", "previous"),
+        Binding("right,right_square_bracket,n", "following", "next"),
+    ]
+    PHASES: ClassVar[dict[str, frozenset[Phase]]] = {
+        "previous": frozenset({Phase.READING, Phase.ASK}),
+        "following": frozenset({Phase.READING, Phase.ASK}),
+    }
+    """In which phases an action is taken; all others are taken in each but the last two."""
+
+    def __init__(
+        self, need: Need, place: Callable[[], tuple[int, int]], *, by_itself: bool
+    ) -> None:
+        super().__init__()
+        self.need = need
+        self.phase = Phase.READING
+        self._place = place
+        self._guarded_until = time.monotonic() + GUARD if by_itself else 0.0
+        self._by_itself = by_itself
+        self._left: Callable[[], str] = lambda: ""
+        self._move = Move.GONE
+
+    @property
+    def post(self) -> PostroomApp:
+        """The application."""
+        return cast("PostroomApp", self.app)
+
+    # ── what it shows ──
+
+    def compose(self) -> ComposeResult:
+        """The rows, what is said of them, and what the dialog has beside."""
+        with Vertical(id="box"):
+            yield RowsView(id="rows")
+            with Below(id="below"):
+                yield Static(id="info", markup=False)
+                yield Static(id="said", markup=False)
+                yield from self.more()
+
+    def more(self) -> Iterable[Widget]:
+        """Widgets below the rows; those of class `phase` show in the phases that they have as a class."""
+        return ()
+
+    def on_mount(self) -> None:
+        """Read what the post room has."""
+        self.tell()
+        self.say(line_of(self.need))
+        self.query_one(RowsView).focus()
+        self.watch(self.query_one(RowsView), "scroll_y", self.tell_more, init=False)
+        self.read()
+
+    def read(self) -> None:
+        """Start to read the whole record; it is called again when it may have changed."""
+        raise NotImplementedError
+
+    def enter(self, phase: Phase) -> None:
+        """Wait for something else, and show what belongs to it."""
+        self.phase = phase
+        for widget in self.query(".phase"):
+            widget.display = widget.has_class(phase.value)
+
+    def show_rows(self, rows: Sequence[Row], left: Callable[[], str] = lambda: "") -> None:
+        """Show what is asked; keys count from now on, or a moment later.
+
+        Args:
+            left: says when it expires.
+        """
+        self._left = left
+        self.query_one(RowsView).show(rows)
+        self.say("")
+        if self._by_itself:
+            self._guarded_until = time.monotonic() + GUARD
+        self.enter(Phase.ASK)
+        self.tell()
+        if left():
+            self.set_interval(1.0, self.tell)
+
+    def tell(self) -> None:
+        """Say anew which one it is, and when it expires."""
+        number, of = self._place()
+        box = self.query_one("#box")
+        box.border_title = "needs you" + (f" · {number} of {of}" if number else "")
+        for key in self.query("#key-following, #key-previous"):
+            key.display = of > 1
+        self.tell_more()
+
+    def tell_more(self) -> None:
+        """Say how much stands below what is seen, and when it expires."""
+        below = self.query_one(RowsView).hidden_below
+        more = f"↓ {below} more line{'s' if below > 1 else ''}" if below else ""
+        left = self._left() if self.phase is not Phase.OVER else ""
+        info = self.query_one("#info", Static)
+        info.update("   ".join(each for each in (more, left) if each))
+        info.display = bool(more or left)
+
+    def say(self, text: str, kind: str = "") -> None:
+        """Say something below the rows; `kind` is `bad`, `good` or ""."""
+        said = self.query_one("#said", Static)
+        said.update(text)
+        said.display = bool(text)
+        said.set_class(kind == "bad", "-bad")
+        said.set_class(kind == "good", "-good")
+
+    def on_resize(self, _: Resize) -> None:
+        """Use the room there is."""
+        self.fit()
+
+    def fit(self) -> None:
+        """Leave the rows what the rest does not take."""
+        below = self.query_one(Below).outer_size.height
+        rows = self.query_one(RowsView)
+        rows.styles.max_height = max(3, self.size.height - below - 2)
+        self.call_after_refresh(self.tell_more)
+
+    # ── keys ──
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """Whether a key counts now."""
+        if action in ("following", "previous") and self._place()[1] < 2:
+            return False
+        if self.phase in (Phase.BUSY, Phase.OVER):
+            return action not in self.PHASES and action != "back"
+        if self.guarded and (action in self.PHASES or action == "back"):
+            return False
+        return self.phase in self.PHASES.get(action, frozenset(Phase))
+
+    @property
+    def guarded(self) -> bool:
+        """Whether a key may be meant for something else: the dialog has just opened by itself."""
+        return time.monotonic() < self._guarded_until
+
+    def on_key(self, event: KeyPressed) -> None:
+        """Any key ends what only says how it ended."""
+        if self.phase is Phase.OVER and not self.guarded:
+            event.stop()
+            event.prevent_default()
+            self._go(self._move)
+
+    def action_back(self) -> None:
+        """Leave it for later."""
+        self._go(Move.LATER)
+
+    def action_following(self) -> None:
+        """Another one."""
+        self._go(Move.NEXT)
+
+    def action_previous(self) -> None:
+        """The one before."""
+        self._go(Move.BACK)
+
+    # ── the end ──
+
+    def over(
+        self, text: str, kind: str = "", *, move: Move = Move.GONE, stays: bool = False
+    ) -> None:
+        """Say how it ended, and go: after a moment, or with `stays` at the next key."""
+        if self.phase is Phase.OVER:
+            return
+        self._move = move
+        # A key may be on its way that was to answer.
+        self._guarded_until = time.monotonic() + GUARD
+        self.query_one(RowsView).focus()
+        self.enter(Phase.OVER)
+        self.say(f"{text}   (any key)", kind)
+        self.tell()
+        if not stays:
+            self.set_timer(SHOWN, lambda: self._go(move))
+
+    def done(self, said: str) -> None:
+        """It was answered here: tell that, and go."""
+        self.post.post_message(Said(said))
+        self._go(Move.DONE)
+
+    def _go(self, move: Move) -> None:
+        if self.is_current:
+            self.dismiss(move)
+
+
+def expires_in(need: Need, default: str) -> str:
+    """When a need expires, and what that counts as; "" for never."""
+    if need.expires is None:
+        return ""
+    left = need.expires - time.time()
+    return f"expires in {span(left)}, which counts as {default}"

@@ -1,0 +1,302 @@
+"""The dialog about a question: of a task, or of an agent in the turn for a message."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual import work
+from textual.binding import Binding, BindingType
+from textual.events import Key as KeyPressed
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import OptionList, TextArea
+from textual.widgets.option_list import Option
+
+from postroom.client.answering import Answering
+from postroom.client.belonging import refuse_agents
+from postroom.errors import Conflict, NotFound, PostroomError
+from postroom.lines.approvals import ending
+from postroom.lines.inputs import visible
+from postroom.lines.questions import Choice, choices_in, choices_of
+from postroom.lines.rows import Row, Span, Style, lines_of
+from postroom.lines.tasks import Updates, is_question, short
+from postroom.lines.words import address, clock
+from postroom.protocol.approvals import Decision
+from postroom.tui.needs.approval import CHANNEL, whole
+from postroom.tui.needs.dialog import NeedDialog, Phase, expires_in
+from postroom.tui.needs.keys import Key, Keys
+from postroom.tui.needs.pin import with_pin
+from postroom.tui.needs.rows import RowsView
+from postroom.tui.room import NeedKind
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.client.http import Client
+    from postroom.protocol.shapes import Approval, Task, TaskEvent
+    from postroom.tui.room import Need
+
+UPDATES = 5
+"""Changes of the task that stand above its question."""
+
+PAGE, PAGES = 200, 5
+"""Changes of a task in one answer, and answers that are read for the last ones."""
+
+_KEYS = (
+    Key("enter", "send", "send"),
+    Key("ctrl-j", "new line", "new_line"),
+    Key("esc", "later", "back"),
+    Key("alt-→", "next", "following"),
+)
+
+
+class AnswerLine(TextArea):
+    """Some lines of text: Enter sends, shift-enter or ctrl-j begins another."""
+
+    class Submitted(Message):
+        """The answer is there."""
+
+    async def _on_key(self, event: KeyPressed) -> None:
+        if event.key == "enter":
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.Submitted())
+            return
+        if event.key in ("shift+enter", "ctrl+j"):
+            event.stop()
+            event.prevent_default()
+            self.insert("\n")
+            return
+        await super()._on_key(event)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What the post room has of a question.
+
+    Attributes:
+        over: how it ended, "" while it waits.
+        seq: of the record that asks.
+    """
+
+    rows: Sequence[Row]
+    choices: Sequence[Choice]
+    over: str
+    seq: int
+    default: str = ""
+    asked: Approval | None = None
+
+
+class QuestionDialog(NeedDialog):
+    """Asks a person for words."""
+
+    DEFAULT_CSS = """
+    QuestionDialog OptionList { height: auto; max-height: 8; margin-top: 1; }
+    QuestionDialog.-narrow OptionList { max-height: 5; }
+    QuestionDialog AnswerLine { height: 3; margin-top: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("alt+right,ctrl+right", "following", "next"),
+        Binding("alt+left,ctrl+left", "previous", "previous"),
+        *(Binding(str(number), f"choose({number})", show=False) for number in range(1, 10)),
+    ]
+    PHASES: ClassVar[dict[str, frozenset[Phase]]] = NeedDialog.PHASES | {
+        **dict.fromkeys(("send", "new_line", "choose"), frozenset({Phase.ASK})),
+    }
+
+    def __init__(
+        self, need: Need, place: Callable[[], tuple[int, int]], *, by_itself: bool
+    ) -> None:
+        super().__init__(need, place, by_itself=by_itself)
+        self._question: _Question | None = None
+
+    def more(self) -> Iterable[Widget]:
+        """What may be chosen, and a text."""
+        yield OptionList(id="choices", classes="phase -ask", markup=False, compact=True)
+        yield AnswerLine(
+            id="answer",
+            classes="phase -ask",
+            tab_behavior="focus",
+            placeholder="your answer",
+            compact=True,
+        )
+        yield Keys(_KEYS, classes="phase -ask")
+
+    def on_mount(self) -> None:
+        """No cursor blinks."""
+        self.query_one(AnswerLine).cursor_blink = False
+
+    # ── reading ──
+
+    @work(exclusive=True, group="read")
+    async def read(self) -> None:
+        """See `NeedDialog`."""
+        client, need = self.post.client, self.need
+        try:
+            found = await self.post.calls.run(lambda: _read(client, need))
+        except NotFound:
+            self.over(f"{need.who} asks no more")
+            return
+        except PostroomError as error:
+            if self._question is None:
+                self.over(whole(error), "bad")
+            else:
+                self.say(whole(error), "bad")
+            return
+        if self.phase in (Phase.BUSY, Phase.OVER):
+            return
+        if self._question is None:
+            self._show(found)
+        if found.over:
+            self.over(found.over)
+        elif self._question is not None and found.seq != self._question.seq:
+            self._again(found)
+
+    def _show(self, found: _Question) -> None:
+        self._question = found
+        choices = self.query_one(OptionList)
+        choices.clear_options()
+        for number, choice in enumerate(found.choices, 1):
+            about = f"  {one_line(visible(choice.about), 200)}" if choice.about else ""
+            prompt = Text(f"{number} {one_line(visible(choice.label), 200)}")
+            prompt.append(about, "dim")
+            choices.add_option(Option(prompt))
+        self.show_rows(found.rows, lambda: expires_in(self.need, found.default))
+        choices.display = bool(found.choices)
+        (choices if found.choices else self.query_one(AnswerLine)).focus()
+        if not found.over:
+            self.query_one(RowsView).scroll_end(animate=False)
+
+    def _again(self, found: _Question) -> None:
+        """It asks something else now: what was typed stays, and was not sent."""
+        self._show(found)
+        self.say("it asks something else now; nothing was sent", "bad")
+
+    # ── answering ──
+
+    def on_answer_line_submitted(self, _: AnswerLine.Submitted) -> None:
+        """Send what was typed."""
+        if self.check_action("send", ()):
+            self.action_send()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Send what was chosen."""
+        if self.check_action("choose", ()):
+            self.action_choose(event.option_index + 1)
+
+    def action_choose(self, number: int) -> None:
+        """Send a choice, from 1."""
+        if self._question is not None and number <= len(self._question.choices):
+            self._send(self._question.choices[number - 1].label)
+
+    def action_send(self) -> None:
+        """Send the text, or the choice that is marked if there is no text."""
+        text = self.query_one(AnswerLine).text.strip()
+        marked = self.query_one(OptionList).highlighted
+        if text:
+            self._send(text)
+        elif marked is not None and self.query_one(OptionList).has_focus:
+            self.action_choose(marked + 1)
+        else:
+            self.query_one(AnswerLine).focus()
+            self.say("type the answer first", "bad")
+
+    def action_new_line(self) -> None:
+        """Begin another line."""
+        line = self.query_one(AnswerLine)
+        line.insert("\n")
+        line.focus()
+
+    @work(exclusive=True, group="answer")
+    async def _send(self, text: str) -> None:
+        asked = self._question
+        if asked is None:
+            return
+        client, need = self.post.client, self.need
+        self.enter(Phase.BUSY)
+        self.say("…")
+        try:
+            found = await self.post.calls.run(lambda: _read(client, need))
+            if found.over:
+                self.over(f"your answer came too late: {found.over}", "bad")
+            elif found.seq != asked.seq:
+                self._again(found)
+            elif asked.asked is None:
+                await self.post.calls.run(lambda: client.answer_task(need.id, text))
+                self.done(f"answered {short(need.id)} of {need.who}")
+            else:
+                await self._say(asked.asked, text)
+        except Conflict as error:
+            self.over(f"your answer came too late: {error.message}", "bad")
+        except PostroomError as error:
+            self.enter(Phase.ASK)
+            self.query_one(OptionList).display = bool(asked.choices)
+            self.say(whole(error), "bad")
+
+    async def _say(self, asked: Approval, text: str) -> None:
+        """Answer what is asked in the turn for a message."""
+        client = self.post.client
+
+        def send(pin: str) -> str:
+            refuse_agents("approve")
+            answering = Answering(client, channel=CHANNEL)
+            given = {"text": text}
+            return answering.decide(asked, Decision.EDITED.value, given=given, pin=pin)
+
+        await with_pin(self.post, send)
+        self.done(f"answered {short(asked['id'])} of {self.need.who}")
+
+
+def _read(client: Client, need: Need) -> _Question:
+    now = time.time()
+    if need.kind is NeedKind.QUESTION:
+        task = client.task(need.id)
+        return _of_task(task, _last_events(client, need.id), now)
+    asked = client.approval(need.id, worker=need.worker)
+    over = "" if asked["state"] == Decision.PENDING else ending(asked)
+    rows = [_asks(address(asked["worker"]), ""), *_text(asked["title"])]
+    if asked["reason"]:
+        rows.append(Row.of(f"why: {visible(asked['reason'])}", Style.DIM, indent=2, wraps=True))
+    choices = choices_of(asked["input"])
+    return _Question(rows, choices, over, asked["seq"], asked["default"], asked)
+
+
+def _of_task(task: Task, events: Sequence[TaskEvent], now: float) -> _Question:
+    over = "" if is_question(task["state"]) else f"it waits no more: the task is {task['state']}"
+    reason = " to be let in" if task["state"] == "auth-required" else ""
+    about = f"task {short(task['id'])} of {address(task['requester'])}: {task['text']}"
+    rows = [Row.of(about, Style.STRONG, wraps=True), *_updates(task, events, now)]
+    rows += [_asks(address(task["worker"]), reason), *_text(task["status_text"])]
+    return _Question(rows, choices_in(task["status_text"]), over, task["seq"])
+
+
+def _updates(task: Task, events: Sequence[TaskEvent], now: float) -> Iterator[Row]:
+    updates = Updates(task["worker"], now)
+    # The last one is the question itself.
+    said = [(event, *updates.parts(event)) for event in events if event["seq"] != task["seq"]]
+    for event, label, _, text in said[-UPDATES:]:
+        first = lines_of(text)[0] if text.strip() else ""
+        line = f"{clock(event['at'], now)} {label}{f': {first}' if first else ''}"
+        yield Row.of(line, Style.DIM, indent=2, wraps=True)
+
+
+def _asks(name: str, reason: str) -> Row:
+    return Row((Span(f"{name} asks{reason}:", Style.ASKS),), wraps=True)
+
+
+def _text(text: str) -> Iterator[Row]:
+    for line in lines_of(text):
+        yield Row.of(visible(line), indent=2, wraps=True)
+
+
+def _last_events(client: Client, task: str) -> list[TaskEvent]:
+    found: list[TaskEvent] = []
+    for _ in range(PAGES):
+        page = client.task_events(task, after=found[-1]["seq"] if found else 0, limit=PAGE)
+        found = [*found, *page][-UPDATES - 1 :]
+        if len(page) < PAGE:
+            break
+    return found
