@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from postroom.tui import app as application
+from postroom.tui import running as application
 from postroom.tui.news import Target
 from tests.cli.conftest import SOURCE, spawned
 from tests.cli.terminal import Terminal

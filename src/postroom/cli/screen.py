@@ -73,7 +73,7 @@ def open_screen(start: str = "", *, needs: bool = False, new: bool = False) -> i
     """
     with connect() as client:
         target = _target(client, start, new=new)
-        from postroom.tui.app import run
+        from postroom.tui.running import run
 
         return run(client, start=target, needs=needs, mouse=not without_mouse())
 

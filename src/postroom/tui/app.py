@@ -5,25 +5,45 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import events, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.events import Event, Key, Paste
 from textual.widgets import Footer, Static
+from textual.worker import WorkerFailed
 
+from postroom.errors import PostroomError
 from postroom.tui.calls import Calls
 from postroom.tui.link import Link
 from postroom.tui.needs.bar import NeedsBar
-from postroom.tui.news import Chosen, NeedChosen, Said, Snapshot, Target
+from postroom.tui.news import Chosen, NeedChosen, Said, Snapshot, Target, Typed, Unsent, trouble
 from postroom.tui.sidebar.head import Head
 from postroom.tui.sidebar.pane import Sidebar
 from postroom.tui.talk.pane import Talk
-from postroom.tui.typing.line import TypingLine
+from postroom.tui.typing.completing import Known, known_of, no_paths, paths
+from postroom.tui.typing.doing import Doing
+from postroom.tui.typing.line import Offer, TypingLine
+from postroom.tui.typing.said import SaidLine
 from postroom.tui.worker.pane import WorkerPane
 
 if TYPE_CHECKING:
+    from textual.command import Provider
+
     from postroom.client.http import Client
     from postroom.tui.room import Room
+    from postroom.tui.typing.commands import Command, Plain
+    from postroom.tui.typing.history import History
+
+PANES = ("sidebar", "talk", "worker")
+
+LEAST = (30, 8)
+"""Columns and lines below which nothing useful fits."""
+
+
+def _palette() -> type[Provider]:
+    from postroom.tui.typing.palette import Palette
+
+    return Palette
 
 
 class PostroomApp(App[int]):
@@ -33,6 +53,11 @@ class PostroomApp(App[int]):
         client: of the post room; the screen does not close it.
         start: what is shown first, None for the first project.
         needs: open the first dialog at once, as `postroom approvals` does.
+        history: what the person has typed before; None for nothing, and nothing is kept.
+
+    Attributes:
+        target: what is looked at, None for nothing yet.
+        failure: the exception that ended the screen, None for none.
     """
 
     CSS_PATH = "screen.tcss"
@@ -43,36 +68,66 @@ class PostroomApp(App[int]):
         (60, "-normal"),
         (120, "-wide"),
     ]
+    COMMANDS = {_palette}  # noqa: RUF012 (as Textual declares it)
+    COMMAND_PALETTE_DISPLAY = "^p"
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark", "help", "help", key_display="?"),
+        Binding("i", "type", "type"),
+        Binding("slash", "type('/')", "command", key_display="/"),
         Binding("1", "look('sidebar')", "rooms"),
         Binding("2", "look('talk')", "talk"),
         Binding("3", "look('worker')", "worker"),
-        Binding("i", "type", "type"),
         Binding("n", "next_need", "needs you"),
         Binding("ctrl+n", "next_need", show=False, priority=True),
+        Binding("escape", "list", "back", show=False),
+        Binding("ctrl+l", "log", "what was said", show=False),
         Binding("q", "quit", "leave"),
+        Binding("ctrl+q", "quit", "leave", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", "to the shell", show=False, priority=True),
     ]
 
-    def __init__(self, client: Client, *, start: Target | None = None, needs: bool = False) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        start: Target | None = None,
+        needs: bool = False,
+        history: History | None = None,
+    ) -> None:
         super().__init__()
         self.client = client
         self.calls = Calls()
         self.link: Link | None = None
         self.room: Room | None = None
+        self.target: Target | None = None
         # When a key was last pressed: no dialog opens by itself right after it.
         self.pressed_at = 0.0
-        self._start, self._needs = start, needs
+        self.failure: Exception | None = None
+        self.animation_level = "none"
+        self._start, self._needs, self._history = start, needs, history
+        self._doing = Doing(self)
+        self._from = "sidebar"
+        self._templates: tuple[str, ...] = ()
 
     def compose(self) -> ComposeResult:
-        """The panes."""
+        """The panes, and below them what is said, the line and the keys."""
         yield Head(id="head")
         with Horizontal(id="panes"):
             yield Sidebar(id="sidebar")
             yield Talk(id="talk")
             yield WorkerPane(id="worker")
         yield NeedsBar(id="needs-bar", at_once=self._needs)
-        yield Static(id="said", markup=False)
-        yield TypingLine(id="typing", placeholder="type a message, or / for commands")
+        yield SaidLine(id="said")
+        yield Offer(id="offer")
+        with Horizontal(id="entry"):
+            yield Static(">", id="mark", markup=False)
+            yield TypingLine(
+                id="typing",
+                placeholder="type a message, or / for commands",
+                known=self._known,
+                history=self._history,
+            )
+        yield Static(f"postroom needs {LEAST[0]}x{LEAST[1]}", id="tiny", markup=False)
         yield Footer()
 
     def on_mount(self) -> None:
@@ -83,62 +138,169 @@ class PostroomApp(App[int]):
         self.link = Link(self)
         self.link.start()
 
-    def look(self, pane: str) -> None:
-        """Show a pane (`sidebar`, `talk`, `worker`), where not all fit, and focus it."""
-        for name in ("sidebar", "talk", "worker"):
-            self.screen.set_class(name == pane, f"-{name}")
-        self.query_one(f"#{pane}").focus()
-
-    def action_look(self, pane: str) -> None:
-        """The same by a key."""
-        self.look(pane)
-
-    def action_type(self) -> None:
-        """Type."""
-        self.query_one(TypingLine).focus()
-
-    def action_next_need(self) -> None:
-        """Open what needs the person next."""
-        self.query_one(NeedsBar).show_need()
-
-    async def on_event(self, event: Event) -> None:
-        """Note when a key was pressed."""
-        if isinstance(event, Key | Paste):
-            self.pressed_at = time.monotonic()
-        await super().on_event(event)
-
-    def on_need_chosen(self, event: NeedChosen) -> None:
-        """Open it."""
-        self.query_one(NeedsBar).show_need(event.id)
-
-    def on_chosen(self, event: Chosen) -> None:
-        """Show it in the middle, and a worker on the right."""
-        self.query_one(Sidebar).show(event.target)
-        self.query_one(Talk).show(event.target)
-        if not event.target.is_project:
-            self.query_one(WorkerPane).show(event.target)
-
-    def on_snapshot(self, event: Snapshot) -> None:
-        """Keep the newest state."""
-        self.room = event.room
-
-    def on_said(self, event: Said) -> None:
-        """Show it above the line."""
-        said = self.query_one("#said", Static)
-        said.update(event.text)
-        said.set_class(event.bad, "-bad")
-
     def on_unmount(self) -> None:
         """Let go of what runs."""
         if self.link is not None:
             self.link.close()
         self.calls.close()
 
+    # ── panes ────────────────────────────────────────────────────────────────────────────────────
 
-def run(
-    client: Client, *, start: Target | None = None, needs: bool = False, mouse: bool = True
-) -> int:
-    """Open the screen until the person leaves; returns the exit status."""
-    app = PostroomApp(client, start=start, needs=needs)
-    app.run(mouse=mouse)
-    return app.return_code or 0
+    def look(self, pane: str, *, focus: bool = True) -> None:
+        """Show a pane (`sidebar`, `talk`, `worker`), where not all fit, and focus it."""
+        base = self.screen_stack[0]
+        for name in PANES:
+            base.set_class(name == pane, f"-{name}")
+        if pane != "sidebar":
+            # Beside the left pane there is room for one: the last one that was looked at.
+            base.set_class(pane == "worker", "-beside-worker")
+        self._from = pane
+        if focus:
+            self._focus(pane)
+
+    def _focus(self, pane: str) -> None:
+        """Give the keys to a pane, or to the first of its widgets that takes them."""
+        widget = self.screen_stack[0].query_one(f"#{pane}")
+        if widget.can_focus:
+            widget.focus()
+            return
+        inner = (each for each in widget.query("*") if each.focusable)
+        found = next(inner, None)
+        if found is not None:
+            found.focus()
+        elif isinstance(self.focused, TypingLine):
+            self.set_focus(None)
+
+    def action_look(self, pane: str) -> None:
+        """The same by a key."""
+        self.look(pane)
+
+    def action_list(self) -> None:
+        """From the line to the pane before it, from there to the list."""
+        self.look("sidebar")
+
+    def action_next_need(self) -> None:
+        """Open what needs the person next."""
+        self.screen_stack[0].query_one(NeedsBar).show_need()
+
+    def on_need_chosen(self, event: NeedChosen) -> None:
+        """Open it."""
+        self.screen_stack[0].query_one(NeedsBar).show_need(event.id)
+
+    def on_chosen(self, event: Chosen) -> None:
+        """Show it in the middle, and a worker on the right."""
+        by_itself = self.target is None and self._start is None
+        self.target = event.target
+        self.query_one(Sidebar).show(event.target)
+        self.query_one(Talk).show(event.target)
+        if not event.target.is_project:
+            self.query_one(WorkerPane).show(event.target)
+        self.query_one("#mark", Static).update(f"{event.target}>")
+        # Who types goes on typing; what the screen chose at its start is nobody's wish to leave the list.
+        if not by_itself:
+            self.look("talk", focus=not isinstance(self.focused, TypingLine))
+
+    def on_snapshot(self, event: Snapshot) -> None:
+        """Keep the newest state."""
+        self.room = event.room
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Say so in one line where nothing useful fits."""
+        columns, lines = event.size
+        self.screen_stack[0].set_class(columns < LEAST[0] or lines < LEAST[1], "-too-small")
+
+    # ── the line ─────────────────────────────────────────────────────────────────────────────────
+
+    def action_type(self, text: str = "") -> None:
+        """Type."""
+        line = self.query_one(TypingLine)
+        line.focus()
+        if text and not line.text:
+            line.insert(text)
+
+    def begin(self, text: str) -> None:
+        """Type a command whose beginning stands there."""
+        line = self.screen_stack[0].query_one(TypingLine)
+        line.focus()
+        line.begin(text)
+
+    def on_typing_line_left(self, _: TypingLine.Left) -> None:
+        """Back to where the person was."""
+        self._focus(self._from)
+
+    def on_typed(self, event: Typed) -> None:
+        """Do what was typed; what cannot be done stays in the line."""
+        line = self.query_one(TypingLine)
+        try:
+            meant = self._doing.check(event.text)
+        except PostroomError as error:
+            self.on_said(trouble(error))
+            return
+        line.take()
+        line.keep(event.text)
+        self._carry_out(meant, event.text)
+
+    @work(group="typed", exit_on_error=True)
+    async def _carry_out(self, meant: Command | Plain, text: str) -> None:
+        try:
+            await self._doing.do(meant)
+        except PostroomError as error:
+            self.on_said(trouble(error))
+            self.query_one(TypingLine).give_back(text)
+
+    def on_unsent(self, event: Unsent) -> None:
+        """A text that was not sent goes back into the line."""
+        self.query_one(TypingLine).give_back(event.text)
+
+    def _known(self, with_paths: bool) -> Known:
+        if not self._templates:
+            from postroom.templates.shipped import names
+
+            self._templates = names()
+        return known_of(self.room, self._templates, paths if with_paths else no_paths)
+
+    def on_said(self, event: Said) -> None:
+        """Show it above the line."""
+        self.screen_stack[0].query_one(SaidLine).say(event.text, bad=event.bad)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Note when a key was pressed; it ends what was said."""
+        if isinstance(event, events.Key | events.Paste):
+            self.pressed_at = time.monotonic()
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            for said in self.screen_stack[0].query(SaidLine) if self.screen_stack else ():
+                said.seen()
+        await super().on_event(event)
+
+    # ── over the panes ───────────────────────────────────────────────────────────────────────────
+
+    def action_help(self) -> None:
+        """All keys and commands."""
+        from postroom.tui.typing.help import help_page
+
+        self.push_screen(help_page(self))
+
+    def action_log(self) -> None:
+        """What was said before."""
+        from postroom.tui.typing.help import log_page
+
+        self.push_screen(log_page(self.screen_stack[0].query_one(SaidLine).kept))
+
+    def action_help_quit(self) -> None:
+        """Ctrl-C ends nothing: who presses it may have meant a worker, or a text to copy."""
+        typing = isinstance(self.focused, TypingLine)
+        self.on_said(Said(f"to leave press {'ctrl-q' if typing else 'q'}; everything goes on"))
+
+    def _handle_exception(self, error: Exception) -> None:
+        """End, but for an error that a part could have expected; `failure` has it, the terminal gets no traceback."""
+        cause = error.error if isinstance(error, WorkerFailed) else error
+        if isinstance(error, WorkerFailed) and isinstance(cause, PostroomError):
+            self.post_message(trouble(cause))
+            return
+        if self.failure is None:
+            self.failure = cause if isinstance(cause, Exception) else error
+        self._return_code = 1
+        if self._exception is None:  # what Textual's rig for tests raises
+            self._exception = error
+            self._exception_event.set()
+        self._close_messages_no_wait()

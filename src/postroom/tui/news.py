@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 from textual.message import Message
 
+from postroom_a2a.text import one_line
+
 if TYPE_CHECKING:
     from postroom.client.stream import Event
+    from postroom.errors import PostroomError
     from postroom.tui.room import Room
 
 
@@ -84,3 +87,22 @@ class Said(Message):
     def __init__(self, text: str, *, bad: bool = False) -> None:
         super().__init__()
         self.text, self.bad = text, bad
+
+
+class Unsent(Message):
+    """A text was not sent: it goes back into the line."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
+def trouble(error: PostroomError, before: str = "") -> Said:
+    """An error and its remedy.
+
+    Args:
+        before: what was not done, such as `not sent`.
+    """
+    head = f"{before}: " if before else ""
+    remedy = f"\n  try: {one_line(error.remedy, 300)}" if error.remedy else ""
+    return Said(f"{head}{one_line(error.message, 300)}{remedy}", bad=True)

@@ -1,0 +1,255 @@
+"""Carries out what was typed: sends a text to where the person is, and does commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from postroom.errors import InvalidInput, PinRequired, PinWrong, PostroomError
+from postroom.lines.tasks import short
+from postroom.lines.words import address
+from postroom.tui.news import Chosen, NeedChosen, Said, Target, trouble
+from postroom.tui.typing.commands import Command, Plain, help_lines, parse
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from postroom.tui.app import PostroomApp
+
+CHANNEL = "screen"
+"""Where a decision was typed, as the record has it."""
+
+NAMED = 30
+"""Agents that `/who` names."""
+
+
+class Doing:
+    """What the lines of one screen do."""
+
+    def __init__(self, app: PostroomApp) -> None:
+        self._app = app
+        self._doing: dict[str, Callable[[Command], Awaitable[None]]] = {
+            "msg": self._msg,
+            "delegate": self._delegate,
+            "spawn": self._spawn,
+            "approve": self._decide,
+            "deny": self._decide,
+            "answer": self._answer,
+            "diff": self._act,
+            "interrupt": self._interrupt,
+            "stop": self._act,
+            "restart": self._act,
+            "remove": self._act,
+            "task": self._task,
+            "cancel": self._cancel,
+            "join": self._join,
+            "file": self._file,
+            "search": self._search,
+            "who": self._who,
+            "log": self._log,
+            "help": self._help,
+            "quit": self._quit,
+        }
+
+    def check(self, text: str) -> Command | Plain:
+        """What a line means.
+
+        Raises:
+            InvalidInput: it cannot be done as it stands.
+        """
+        meant = parse(text)
+        if isinstance(meant, Plain) and self._app.target is None:
+            raise InvalidInput(
+                "not sent: nobody is chosen yet",
+                remedy="choose a project or an agent on the left (Esc, then 1), or: /msg @nick TEXT",
+            )
+        return meant
+
+    async def do(self, meant: Command | Plain) -> None:
+        """Do it; what came of it is said.
+
+        Raises:
+            PostroomError: it was not done.
+        """
+        if isinstance(meant, Plain):
+            await self._send(meant.text)
+        else:
+            await self._doing[meant.verb.name](meant)
+
+    # ── helpers ──────────────────────────────────────────────────────────────────────────────────
+
+    async def _call(self, call: Callable[[], Any]) -> Any:
+        return await self._app.calls.run(call)
+
+    def _say(self, text: str, *, bad: bool = False) -> None:
+        self._app.post_message(Said(text, bad=bad))
+
+    async def _agent(self, command: Command) -> Target:
+        """The agent that a command names, else the one that is looked at."""
+        nick = command["who"].removeprefix("@")
+        if not nick:
+            target = self._app.target
+            if target is None or target.is_project:
+                raise InvalidInput(f"/{command.verb.name}: which agent?", remedy=command.verb.line)
+            return target
+        room = self._app.room
+        known = (room.worker(nick) or room.agent(nick)) if room is not None else None
+        if known is not None:
+            return Target(known["nick"], known["uid"])
+        found = await self._call(lambda: self._app.client.agent(nick))
+        return Target(found["nick"], found["uid"])
+
+    # ── saying something ─────────────────────────────────────────────────────────────────────────
+
+    async def _send(self, text: str, parts: Sequence[Mapping[str, Any]] = ()) -> None:
+        from postroom.tui.talk.pane import Talk
+
+        self._app.query_one(Talk).send(text, parts)  # ty: ignore[missing-attribute]
+
+    async def _msg(self, command: Command) -> None:
+        target = await self._agent(command)
+        if target == self._app.target:
+            await self._send(command["text"])
+            return
+        await self._call(lambda: self._app.client.send(f"@{target.name}", command["text"]))
+        self._say(f"sent to {one_line(str(target))}")
+
+    async def _delegate(self, command: Command) -> None:
+        skill, text = command["skill"], command["text"]
+        to = ""
+        if command["who"] or not skill:
+            to = f"@{(await self._agent(command)).name}"
+        task = await self._call(lambda: self._app.client.delegate(text, to=to, skill=skill))
+        self._say(f"{address(task['worker'])} has the task {short(task['id'])}")
+
+    async def _file(self, command: Command) -> None:
+        if self._app.target is None:
+            raise InvalidInput("not sent: nobody is chosen yet", remedy="/join #project")
+        path = Path(command["path"]).expanduser()
+        part = await self._call(lambda: self._upload(path))
+        await self._send(command["text"], [part])
+
+    def _upload(self, path: Path) -> dict[str, Any]:
+        from postroom.client.files import media_type_for
+
+        kind = media_type_for(str(path), "")
+        try:
+            with path.open("rb") as file:
+                url = self._app.client.put_blob(file, kind)
+        except OSError as error:
+            raise InvalidInput(
+                f"{one_line(str(path), 200)!r} cannot be read: {error.strerror}"
+            ) from error
+        return {"url": url, "mediaType": kind, "filename": path.name}
+
+    # ── what is asked ────────────────────────────────────────────────────────────────────────────
+
+    async def _decide(self, command: Command) -> None:
+        ref = command["id"]
+        if not ref:
+            self._app.post_message(NeedChosen())
+            return
+        client = self._app.client
+        decision = "allowed" if command.verb.name == "approve" else "denied"
+        asked = await self._call(lambda: client.approval(ref))
+        try:
+            done = await self._call(
+                lambda: client.control(
+                    asked["worker"]["uid"],
+                    asked["id"],
+                    decision,
+                    reason=command["text"],
+                    channel=CHANNEL,
+                )
+            )
+        except (PinRequired, PinWrong) as error:
+            self._app.post_message(trouble(error))
+            self._app.post_message(NeedChosen(asked["id"]))
+            return
+        self._say(f"{done['state']} {short(done['id'])} of {address(done['worker'])}")
+
+    async def _answer(self, command: Command) -> None:
+        ref, text = command["id"], command["text"]
+        task = await self._call(lambda: self._app.client.answer_task(ref, text))
+        self._say(f"{short(task['id'])} answered")
+
+    # ── workers ──────────────────────────────────────────────────────────────────────────────────
+
+    async def _act(self, command: Command) -> None:
+        from postroom.tui.worker import acts
+
+        target = await self._agent(command)
+        name = "open_diff" if command.verb.name == "diff" else command.verb.name
+        getattr(acts, name)(self._app, target)
+
+    async def _interrupt(self, command: Command) -> None:
+        from postroom.tui.worker import acts
+
+        acts.interrupt(self._app, await self._agent(command), command["text"])
+
+    async def _spawn(self, command: Command) -> None:
+        from postroom.tui.typing.spawning import spawn
+
+        self._say(f"starting {one_line(command['template'], 60)} ...")
+        said, target = await self._call(lambda: spawn(self._app.client, command))
+        self._say(said)
+        self._app.post_message(Chosen(target))
+
+    # ── tasks ────────────────────────────────────────────────────────────────────────────────────
+
+    async def _task(self, command: Command) -> None:
+        ref = command["id"]
+        task = await self._call(lambda: self._app.client.task(ref))
+        words = one_line(task["status_text"] or task["detail"] or "", 300)
+        head = f"{short(task['id'])} {task['state']}, {address(task['worker'])}"
+        self._say(f"{head}: {one_line(task['text'], 200)}\n  {words}".rstrip())
+
+    async def _cancel(self, command: Command) -> None:
+        ref, reason = command["id"], command["text"]
+        task = await self._call(lambda: self._app.client.cancel_task(ref, reason=reason))
+        self._say(f"{short(task['id'])} {one_line(task['state'])}")
+
+    # ── the screen ───────────────────────────────────────────────────────────────────────────────
+
+    async def _join(self, command: Command) -> None:
+        from postroom.protocol.ids import check_name
+
+        name = check_name(command["project"].removeprefix("#"), "project")
+        known = await self._call(self._app.client.projects)
+        self._app.post_message(Chosen(Target(name)))
+        if name not in known:
+            self._say(f"there is no #{name} yet: your first post makes it")
+
+    async def _search(self, command: Command) -> None:
+        from postroom.tui.talk.search import open_search  # ty: ignore[import-not-found]
+
+        open_search(self._app, command["text"])
+
+    async def _who(self, _: Command) -> None:
+        agents = await self._call(self._app.client.agents)
+        names = [f"@{one_line(each['nick'])} {each['state']}" for each in agents[:NAMED]]
+        more = f" and {len(agents) - NAMED} more" if len(agents) > NAMED else ""
+        self._say(", ".join(names) + more if names else "nobody is there")
+
+    async def _log(self, _: Command) -> None:
+        self._app.action_log()
+
+    async def _help(self, command: Command) -> None:
+        name = command["command"]
+        if name:
+            self._say("\n".join(f"{line}\n  {about}" for line, about in help_lines(name)))
+        else:
+            self._app.action_help()
+
+    async def _quit(self, _: Command) -> None:
+        await self._app.action_quit()
+
+
+async def carried_out(doing: Doing, meant: Command | Plain) -> PostroomError | None:
+    """Do it; returns the error if it was not done."""
+    try:
+        await doing.do(meant)
+    except PostroomError as error:
+        return error
+    return None

@@ -1,0 +1,165 @@
+"""Screens of text over the panes: all keys and commands, and what was said before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.table import Table
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from postroom.tui.typing.commands import help_lines
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from postroom.tui.app import PostroomApp
+
+Keys = Sequence[tuple[str, str]]
+"""A key or several as people read them, and what they do."""
+
+PLACES: tuple[tuple[str, Keys], ...] = (
+    (
+        "Everywhere",
+        (
+            ("1 2 3", "rooms, talk, worker"),
+            ("Tab", "the next of them"),
+            ("n", "what needs you; ctrl-n while you type"),
+            ("i", "type; / types a command"),
+            ("Esc", "back, close"),
+            ("ctrl-p", "all commands by name"),
+            ("ctrl-l", "what was said, again"),
+            ("?", "this help"),
+            ("q", "leave, all goes on; ctrl-q while you type"),
+            ("ctrl-z", "to the shell; fg comes back"),
+        ),
+    ),
+    (
+        "Rooms",
+        (
+            ("up down", "choose"),
+            ("Enter", "open"),
+        ),
+    ),
+    (
+        "Talk and worker",
+        (
+            ("up down", "scroll"),
+            ("PgUp PgDn", "by pages"),
+            ("End", "follow what comes"),
+            ("space", "fold, unfold"),
+            ("f", "find"),
+            ("c", "copy"),
+        ),
+    ),
+    (
+        "Worker",
+        (
+            ("s", "stop (asks)"),
+            ("r", "restart (asks)"),
+            ("x", "interrupt its turn"),
+            ("d", "what it changed"),
+            ("t", "its tasks"),
+        ),
+    ),
+    (
+        "What needs you",
+        (
+            ("y", "allow"),
+            ("d", "deny, with a reason"),
+            ("e", "edit, then allow"),
+            ("a", "always for this tool"),
+            ("Esc", "later"),
+        ),
+    ),
+    (
+        "The line",
+        (
+            ("Enter", "send"),
+            ("ctrl-j", "a new line in the text; alt-Enter, too"),
+            ("Tab", "complete; again, the next one"),
+            ("up down", "what you typed before"),
+            ("ctrl-r", "search in it for what stands here"),
+            ("//", "begins a text with /"),
+            ("Esc", "leave the line, the text stays"),
+        ),
+    ),
+)
+
+
+class Page(ModalScreen[None]):
+    """A titled text that scrolls; Esc, q or ? closes it."""
+
+    DEFAULT_CSS = """
+    Page { align: center middle; }
+    Page > Vertical {
+        width: 84; max-width: 100%; height: auto; max-height: 100%;
+        border: round $accent; background: $surface; border-title-align: left;
+    }
+    Page VerticalScroll { height: auto; max-height: 100%; padding: 0 1; scrollbar-size-vertical: 1; }
+    Page Static { height: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,enter", "dismiss", "close"),
+        Binding("j,down", "scroll(1)", "down", show=False),
+        Binding("k,up", "scroll(-1)", "up", show=False),
+    ]
+
+    def __init__(self, title: str, parts: Iterable[RenderableType]) -> None:
+        super().__init__()
+        self._title, self._parts = title, tuple(parts)
+
+    def compose(self) -> ComposeResult:
+        """The text in its frame."""
+        with Vertical() as frame:
+            frame.border_title = self._title
+            frame.border_subtitle = "Esc closes"
+            with VerticalScroll():
+                for part in self._parts:
+                    yield Static(part, markup=False)
+
+    def action_scroll(self, step: int) -> None:
+        """A row down or up."""
+        self.query_one(VerticalScroll).scroll_relative(y=step, animate=False)
+
+
+def help_page(app: PostroomApp) -> Page:
+    """All keys by place, and all commands."""
+    return Page("keys and commands", _help(app.size.width))
+
+
+def _help(width: int) -> Iterator[RenderableType]:
+    for place, keys in PLACES:
+        yield Text(place, style="bold")
+        yield _table(keys, 10)
+    yield Text("Commands", style="bold")
+    if width >= 70:
+        yield _table(tuple(help_lines()), 34)
+        return
+    for line, about in help_lines():
+        yield Text(line, style="cyan")
+        yield Text(f"  {about}", style="dim")
+
+
+def _table(rows: Keys, width: int) -> Table:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=width, style="cyan", overflow="fold")
+    table.add_column(overflow="fold")
+    for name, about in rows:
+        table.add_row(Text(f" {name}"), Text(about))
+    return table
+
+
+def log_page(said: Sequence[tuple[float, str, bool]]) -> Page:
+    """What was said before, the newest first."""
+    parts = [
+        Text(f"{time.strftime('%H:%M:%S', time.localtime(at))}  {text}", style="red" if bad else "")
+        for at, text, bad in reversed(said)
+    ]
+    return Page("what was said", parts or [Text("nothing yet")])
