@@ -416,6 +416,27 @@ async def test_who_delegates_by_skill_again_after_a_crash_asks_under_the_same_ke
         assert len({envelope.id for envelope in home.to_alice()}) == 1
 
 
+async def test_a_request_names_the_task_at_which_its_agent_is_at_work(home: WorkerRig) -> None:
+    program = """
+    for line in lines():
+        if line["type"] == "task":
+            say(type="delegate", to="@alice", text="soup")
+        if line["type"] == "delegated":
+            say(type="complete", text="done")
+        if line["type"] == "message":
+            say(type="delegate", to="@alice", text="by the way")
+            say(type="seen", id=line["id"])
+    """
+    async with home.sidecar(program):
+        dinner = await home.request("dinner")
+        await home.task(dinner, TaskState.COMPLETED)
+        await home.seen(await home.write("hello"))
+
+        during, after = (envelope.message for envelope in home.to_alice())
+        assert during["referenceTaskIds"] == [dinner]
+        assert "referenceTaskIds" not in after
+
+
 async def test_an_agent_whose_every_line_is_refused_is_read_slowly(home: WorkerRig) -> None:
     program = """
     say(type="complete", text="x")

@@ -7,19 +7,27 @@ Message's `contextId`; the subject, one line, is in its metadata, since A2A has 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from postroom.errors import InvalidInput
 from postroom.protocol import shapes
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.limits import MAX_LABEL, MAX_LINK, MAX_PARTS
+from postroom.protocol.tasks import TASK_ID
 from postroom_a2a import messages
 from postroom_a2a.messages import ROLE_AGENT, context_fault, context_of, files_of, texts_of
 from postroom_a2a.text import one_line
 
 SUBJECT = "urn:postroom:subject"
 """Key of the subject in a Message's metadata."""
+
+REFERENCES = "referenceTaskIds"
+"""Member of a Message: the tasks that it refers to."""
+
+MAX_REFERENCES = 16
+"""Tasks that a request is shown to refer to."""
 
 _OWN = frozenset({"messageId", "role", "parts", "contextId", "taskId"})
 """Members of a Message that are not content, or have a field of their own."""
@@ -114,6 +122,12 @@ class Content:
             if fault := part_fault(part):
                 raise InvalidInput(f"part {number} {fault}")
 
+    def referring(self, task: str) -> Content:
+        """The same, with that task as the one it refers to, unless it names some itself; "" for none."""
+        if not task or REFERENCES in self.more:
+            return self
+        return replace(self, more={**self.more, REFERENCES: [task]})
+
     def message(self, message_id: str, role: str = ROLE_AGENT) -> dict[str, Any]:
         """The A2A Message."""
         said: dict[str, Any] = {
@@ -138,6 +152,15 @@ def content(said: Content | str) -> Content:
     made = Content.of_text(said) if isinstance(said, str) else said
     made.check()
     return made
+
+
+def references_in(message: Mapping[str, Any]) -> list[str]:
+    """The ids of tasks that a Message refers to; what is no id of a task of ours is left out."""
+    named = message.get(REFERENCES)
+    if not isinstance(named, list):
+        return []
+    ids = (each for each in named if isinstance(each, str) and TASK_ID.fullmatch(each))
+    return list(islice(ids, MAX_REFERENCES))
 
 
 def part_fault(part: object) -> str:

@@ -247,6 +247,7 @@ class Task(TypedDict):
         started_at: instant of its first attempt, null before that.
         timed_out: the caller waited for it in vain.
         usage: what its worker's agent used for it, not in lists.
+        references: ids of tasks that its requester names, such as the one for which it delegates; not in lists.
     """
 
     id: str
@@ -274,6 +275,7 @@ class Task(TypedDict):
     artifacts: NotRequired[list[Artifact]]
     timed_out: NotRequired[bool]
     usage: NotRequired[Usage]
+    references: NotRequired[list[str]]
 
 
 class Piece(TypedDict):

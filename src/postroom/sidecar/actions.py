@@ -196,7 +196,11 @@ class Actions:
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
 
     async def delegate(self, action: Delegate, owner: Owner | None = None) -> Delegated:
-        """Ask another agent for a task; returns once the request is on disk."""
+        """Ask another agent for a task; returns once the request is on disk.
+
+        The request names the task at which the agent is certainly at work.
+        """
+        owner = owner or self._ownership.of(action)
         if action.to:
             worker = await self._delegations.recipient(action.to)
             key = self._key("delegate", action, worker.uid, owner)
@@ -205,7 +209,7 @@ class Actions:
             key = self._key("delegate", action, f"skill:{action.skill}", owner)
             worker = await self._delegations.chosen(action.skill, key)
         await self._check_taken(worker.uid, action.content, action.skill)
-        return await self._delegations.delegate(action, worker, key)
+        return await self._delegations.delegate(action, worker, key, owner.task)
 
     async def on_task(self, action: TaskAction) -> None:
         """Store the agent's report on a task that it works on; returns once it is on disk.

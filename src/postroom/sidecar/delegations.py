@@ -119,12 +119,18 @@ class Delegations:
             raise InvalidInput("the task has no recipient", remedy="name an agent or a skill")
         return await self._task_client.choose(skill, key.text)
 
-    async def delegate(self, action: Delegate, worker: Sender, key: Key) -> Delegated:
-        """Ask `worker` for a task; returns when the request is on disk."""
+    async def delegate(
+        self, action: Delegate, worker: Sender, key: Key, cause: str = ""
+    ) -> Delegated:
+        """Ask `worker` for a task; returns when the request is on disk.
+
+        Args:
+            cause: id of the task for which it is asked, "" for none that is known.
+        """
         request = TaskRequest(action.skill, action.stream)
         draft = OutgoingMessage(
             worker.uid,
-            action.content,
+            action.content.referring(cause),
             expects_reply=True,
             request=request,
             named=action.named,

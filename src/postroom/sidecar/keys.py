@@ -33,6 +33,10 @@ class Key:
     again: bool = False
 
 
+OF_TASK = "task/"
+"""Begins the source of keys of a task; that of a message begins with its sender's uid."""
+
+
 @dataclass(slots=True)
 class Derivation:
     """The keys of the records that are sent while the agent handles one message.
@@ -83,6 +87,12 @@ class Owner:
     name: str = ""
     derivation: Derivation | None = None
     fault: PostroomError | None = None
+
+    @property
+    def task(self) -> str:
+        """The id of the task that the action belongs to, "" for none."""
+        source = self.derivation.message if self.derivation is not None else ""
+        return source.removeprefix(OF_TASK) if source.startswith(OF_TASK) else ""
 
 
 def own_key(kind: str, key: str) -> Key:

@@ -17,7 +17,7 @@ from postroom.protocol.ids import is_uid
 from postroom.sidecar.adapters import Heard, IncomingTask, Sender, parts_or_text, said_in
 from postroom.sidecar.agent import AgentGone, AgentProgram
 from postroom.sidecar.directory_client import DirectoryClient
-from postroom.sidecar.keys import Derivation
+from postroom.sidecar.keys import OF_TASK, Derivation
 from postroom.sidecar.session import AgentRun
 from postroom.tasks.engine import SKILL
 from postroom.tasks.execution import Execution
@@ -85,7 +85,7 @@ class ProgramExecutor:
         # No `await` between the check and this: a later cancel finds the session.
         self._sessions[execution.id] = self._last = session
         begun_before = execution.attempt > 1 or execution.heard is not None
-        self._derivations[execution.id] = Derivation(f"task/{execution.id}", begun_before)
+        self._derivations[execution.id] = Derivation(f"{OF_TASK}{execution.id}", begun_before)
         try:
             await self._hand_over(session, execution, asker, answerer)
             await _first(execution.settled, session.ended)

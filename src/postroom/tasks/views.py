@@ -14,7 +14,7 @@ from typing import Any, cast
 from postroom.projection.changes import Change
 from postroom.protocol import shapes
 from postroom.protocol.blobs import PREFIX, named_in
-from postroom.protocol.content import parts_of, said, subject_of
+from postroom.protocol.content import parts_of, references_in, said, subject_of
 from postroom.protocol.limits import MAX_DETAIL, MAX_NAMED_BLOBS
 from postroom.store.database import Store
 from postroom.store.parties import Party
@@ -93,6 +93,7 @@ class TaskView:
         if self.asked is not None:
             document |= cast("shapes.Task", said(self.asked, self.sizes))
             document["subject"] = subject_of(self.asked)
+            document["references"] = references_in(self.asked)
         if self.status_parts is not None:
             document["status_parts"] = self.status_parts
         if self.artifacts is not None:

@@ -15,6 +15,7 @@ from postroom.tui.news import Said
 from postroom.tui.worker.confirming import Confirm
 from postroom.tui.worker.diff import diff_screen
 from postroom.tui.worker.tasks import task_screen
+from postroom.tui.worker.treescreen import TaskTree
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -78,6 +79,11 @@ def open_diff(app: PostroomApp, target: Target) -> None:
 def open_task(app: PostroomApp, ref: str) -> None:
     """Show a task, whole; `ref` is its id, or a beginning of that."""
     app.push_screen(task_screen(app.client, ref))
+
+
+def open_tree(app: PostroomApp, target: Target) -> None:
+    """Show who gave which task because of a worker's present one."""
+    app.push_screen(TaskTree(target))
 
 
 def _asked(app: PostroomApp, title: str, sentence: str, done: Callable[[], Any], word: str) -> None:

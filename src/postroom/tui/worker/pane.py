@@ -264,6 +264,11 @@ class WorkerPane(Vertical):
         if self._target is not None:
             acts.open_diff(self.room_app, self._target)
 
+    def action_tree(self) -> None:
+        """Show who gave which task because of its present one."""
+        if self._target is not None:
+            acts.open_tree(self.room_app, self._target)
+
     def action_interrupt(self) -> None:
         """Interrupt its turn."""
         if self._target is not None:
