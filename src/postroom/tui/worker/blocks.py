@@ -41,6 +41,9 @@ OUTPUT = 400
 LONGEST = 4000
 """Characters of a line that grows; beyond that it is broken, since it is wrapped anew each time."""
 
+LATE = 64
+"""Results whose calls are in the page before, at most."""
+
 LONG = 8
 """Rows of a card beyond which it is folded once it is done."""
 
@@ -114,7 +117,7 @@ class EventBlocks:
         self._calls: OrderedDict[str, _Card] = OrderedDict()
         self._requests: OrderedDict[str, _Card] = OrderedDict()
         self._changed: dict[str, Block] = {}
-        self.late: OrderedDict[str, Event] = OrderedDict()
+        self.late: dict[str, Event] = {}
 
     def of(self, events: Iterable[Event]) -> list[Block]:
         """The blocks that these events make or change, each once, as it is after the last of them."""
@@ -201,7 +204,8 @@ class EventBlocks:
         call = string(event.get("call"))
         card = self._calls.pop(call, None)
         if card is None:
-            _keep(self.late, call, event)
+            if len(self.late) < LATE:
+                self.late[call] = event
             said = {"tool": "result", "title": "of an earlier call"}
             card = _Card(self._key(), [call_head(said)], said)
         self._done(card, event)
