@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from postroom.errors import PostroomError
 from postroom.lines.tasks import short
-from postroom.tui.news import Said
+from postroom.tui.news import Said, trouble
 from postroom.tui.worker.confirming import Confirm
 from postroom.tui.worker.diff import diff_screen
 from postroom.tui.worker.tasks import task_screen
@@ -101,7 +101,7 @@ async def _do(app: PostroomApp, done: Callable[[], Any], said: str) -> None:
     try:
         await app.calls.run(done)
     except PostroomError as error:
-        app.post_message(Said(error.message, bad=True))
+        app.post_message(trouble(error))
     else:
         app.post_message(Said(said))
 

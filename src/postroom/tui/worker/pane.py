@@ -17,7 +17,7 @@ from textual.widgets import Static
 
 from postroom.errors import Forbidden, NotFound, PostroomError
 from postroom.lines.rows import Row, Style
-from postroom.tui.news import Away, Said, Snapshot, Target
+from postroom.tui.news import Away, Snapshot, Target, trouble
 from postroom.tui.rowlog.log import Block, RowLog
 from postroom.tui.worker import acts
 from postroom.tui.worker.feed import Feed
@@ -67,6 +67,7 @@ class WorkerPane(Vertical):
         self._feed: Feed | None = None
         self._resting: Timer | None = None
         self._gone = ""
+        self._loading = False
         self._known: tuple[Any, ...] = ()
 
     @property
@@ -186,16 +187,19 @@ class WorkerPane(Vertical):
         self._quiet(f"── no more comes: {error.message if error else 'the post room ended it'}")
 
     def on_row_log_at_top(self) -> None:
-        """Put older events above."""
-        if self._feed is not None and self._feed.begun:
-            self.run_worker(self._older(self._feed), group="older", exclusive=True)
+        """Put older events above; it comes again while they are fetched."""
+        if self._feed is not None and self._feed.begun and not self._loading:
+            self._loading = True
+            self.run_worker(self._older(self._feed), group="older")
 
     async def _older(self, feed: Feed) -> None:
         try:
             blocks = await feed.older()
         except PostroomError as error:
-            self.post_message(Said(error.message, bad=True))
+            self.post_message(trouble(error))
             return
+        finally:
+            self._loading = False
         if feed is self._feed and blocks:
             self.query_one(RowLog).put_before(blocks)
 
