@@ -43,7 +43,7 @@ $(STAMP): $(BASE) requirements/dev.txt
 	@$(INSTALL) requirements/dev.txt
 	@touch $@
 
-demo: $(BASE) ## run the demonstration; DIR=folder to review another folder, KEEP=1 to leave it running
+demo: $(BASE) ## the demonstration, in a screen; DEMO=plain for a transcript (DIR=folder reviews another), KEEP=1 keeps it
 	@$(BIN)/python examples/demo.py $(if $(DIR),--folder "$(DIR)") $(if $(KEEP),--keep)
 
 lint: setup ## format check, ruff, types, import layers, docs/promises.md

@@ -1,28 +1,27 @@
-"""The demonstration: a post room of its own, two sandboxed workers, one task, its findings live, one summary.
+"""The demonstration: a post room of its own, and two sandboxed workers in it.
 
-`make demo` runs it; `make demo DIR=path` reviews another folder. Everything goes through the command line that a
-person would use; the state folder is thrown away at the end, unless `make demo KEEP=1` leaves the post room running.
+In a terminal `make demo` ends in the screen of Postroom (scene.py). In a pipe, with DEMO=plain or with DIR=path it
+prints a transcript: one worker finds the other, has a folder reviewed, and tells the project what came of it.
+Everything goes through the command line that a person would use; the state folder is thrown away at the end, unless
+`make demo KEEP=1` leaves the post room running.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Generator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from lead import ASKS, NOBODY, OUTCOMES
+from room import Room, scratch_folder
 
 from postroom.client.http import Client
 from postroom_a2a.text import printable
@@ -32,90 +31,11 @@ HERE = Path(__file__).resolve().parent
 DEADLINE = 55.0
 """Seconds for the whole run."""
 
-TO_END = 12.0
-"""Seconds of these that are kept for `postroom down`."""
-
 TO_TELL = 3.0
 """Seconds of these that are kept for `postroom status` if it came to nothing."""
 
 SHOWN = 22
 """Lines of a task that are shown."""
-
-
-class Room:
-    """A post room on a state folder of its own, and the time that is left for it.
-
-    Args:
-        state: folder for everything.
-        ends: monotonic seconds at which it must be down.
-    """
-
-    def __init__(self, state: Path, ends: float) -> None:
-        self.state = state
-        self.ends = ends
-
-    @property
-    def left(self) -> float:
-        """Seconds in which to do something before it is time for `down`."""
-        return self.ends - TO_END - time.monotonic()
-
-    def run(self, *words: str, lines: int = 0) -> None:
-        """Run one command as a person would and show it, the first `lines` of its output if that is given.
-
-        Raises:
-            SystemExit: it failed, or took too long.
-        """
-        print(f"$ postroom {shlex.join(words)}", flush=True)
-        shown = self.output(*words).splitlines(keepends=True)
-        print("".join(shown[: lines or None]), end="", flush=True)
-        if lines and len(shown) > lines:
-            print(f"  … and {len(shown) - lines} lines more", flush=True)
-
-    def ask(self, *words: str) -> Any:
-        """What a command answers as JSON; raises as `run` does."""
-        return json.loads(self.output(*words, "--json"))
-
-    def output(self, *words: str, patience: float = 0.0) -> str:
-        """What a command prints, in `patience` seconds, 0 for those that are left; raises as `run` does."""
-        command = [sys.executable, "-m", "postroom", "--state", str(self.state), *words]
-        try:
-            done = subprocess.run(
-                command,
-                text=True,
-                stdout=subprocess.PIPE,
-                stdin=subprocess.DEVNULL,
-                check=False,
-                timeout=max(patience or self.left, 0.1),
-            )
-        except subprocess.TimeoutExpired:
-            raise SystemExit(f"demo: postroom {words[0]} did not end in time") from None
-        if done.returncode:
-            print(done.stdout, end="", flush=True)
-            raise SystemExit(done.returncode)
-        return done.stdout
-
-    @contextlib.contextmanager
-    def up(self, *, keep: bool) -> Generator[None]:
-        """Up on free ports; down at the end, whatever happens, unless it went well and `keep` is set."""
-        went_well = False
-        try:
-            self.run("up", "--detach", "--port", "0", "--nats-port", "0")
-            yield
-            went_well = True
-        finally:
-            if (self.state / "server.json").exists() and not (keep and went_well):
-                self._down()
-
-    def _down(self) -> None:
-        print("$ postroom down", flush=True)
-        pid = json.loads((self.state / "server.json").read_text())["pid"]
-        try:
-            print(self.output("down", patience=TO_END - 2), end="", flush=True)
-        except SystemExit:
-            # Its server and its workers end with it.
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            raise
 
 
 def watch_feed(room: Room) -> None:
@@ -164,19 +84,6 @@ def demonstrate(room: Room, folder: Path, sandbox: list[str]) -> tuple[dict[str,
     return task, room.ask("status")["workers"]
 
 
-@contextlib.contextmanager
-def scratch_folder(*, keep: bool) -> Generator[Path]:
-    """A folder for the state, removed at the end unless all went well and it is to be kept."""
-    folder = Path(tempfile.mkdtemp(prefix="postroom-demo-"))
-    went_well = False
-    try:
-        yield folder
-        went_well = True
-    finally:
-        if not (keep and went_well):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
 def tell_what_next(state: Path, folder: Path, *, keep: bool) -> None:
     """Print the commands that a newcomer would type now."""
     activate = Path(sys.prefix) / "bin" / "activate"
@@ -199,36 +106,52 @@ def tell_what_next(state: Path, folder: Path, *, keep: bool) -> None:
     print('then: README.md, "Use it" and "Connect your own agent"')
 
 
-def main() -> int:
-    """Run the demonstration; exit status 0 if the task was completed and the summary posted."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--folder", type=Path, default=HERE.parent / "src", help="folder of Python source to review"
-    )
-    parser.add_argument(
-        "--sandbox", default=os.environ.get("SANDBOX", ""), help="provider; default bubblewrap"
-    )
-    parser.add_argument("--keep", action="store_true", help="leave the post room running")
-    chosen = parser.parse_args()
-    folder = chosen.folder.resolve()
-    if not folder.is_dir():
-        parser.error(f"{folder} is no folder")
-    if not os.access(folder, os.R_OK | os.X_OK):
-        parser.error(f"{folder} cannot be read")
-    # So that everything is ended, too, by whoever ends this program.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # noqa: ARG005
+def in_screen(folder: Path | None) -> bool:
+    """Whether a person sits at a terminal that can show the screen, and has not asked for the transcript."""
+    plain = os.environ.get("DEMO") == "plain" or folder is not None
+    refused = any(os.environ.get(name) for name in ("CI", "POSTROOM_NO_TUI"))
+    able = os.environ.get("TERM", "dumb") != "dumb" and find_spec("textual") and shutil.which("git")
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return bool(able) and not plain and not refused and all(each.isatty() for each in streams)
+
+
+def print_transcript(folder: Path, sandbox: list[str], *, keep: bool) -> int:
+    """The transcript; exit status 0 if the task was completed and the summary posted."""
     started = time.monotonic()
-    with scratch_folder(keep=chosen.keep) as scratch:
+    with scratch_folder(keep=keep) as scratch:
         room = Room(scratch / "state", started + DEADLINE)
-        with room.up(keep=chosen.keep):
-            sandbox = ["--sandbox", chosen.sandbox] if chosen.sandbox else []
+        with room.up(keep=keep):
             task, workers = demonstrate(room, folder, sandbox)
     took = time.monotonic() - started
     levels = {worker["nick"]: worker["sandbox"]["level"] for worker in workers}
     walls = ", ".join(f"@{nick} {level}" for nick, level in sorted(levels.items()))
     print(f"demo: task {task['state']}, done in {took:.1f} s; sandbox level: {walls}")
-    tell_what_next(room.state, folder, keep=chosen.keep)
+    tell_what_next(room.state, folder, keep=keep)
     return 0 if task["state"] == "completed" else 1
+
+
+def main() -> int:
+    """Run the demonstration; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, help="folder of Python source to review")
+    parser.add_argument(
+        "--sandbox", default=os.environ.get("SANDBOX", ""), help="provider; default bubblewrap"
+    )
+    parser.add_argument("--keep", action="store_true", help="leave the post room running")
+    chosen = parser.parse_args()
+    # So that everything is ended, too, by whoever ends this program.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # noqa: ARG005
+    sandbox = ["--sandbox", chosen.sandbox] if chosen.sandbox else []
+    if in_screen(chosen.folder):
+        from scene import show
+
+        return show(sandbox, keep=chosen.keep)
+    folder = (chosen.folder or HERE.parent / "src").resolve()
+    if not folder.is_dir():
+        parser.error(f"{folder} is no folder")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        parser.error(f"{folder} cannot be read")
+    return print_transcript(folder, sandbox, keep=chosen.keep)
 
 
 if __name__ == "__main__":

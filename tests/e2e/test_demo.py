@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
+from textual.widgets import Static
 
 from tests.e2e.conftest import DEADLINE, EXAMPLES
 from tests.e2e.processes import living
@@ -75,6 +79,46 @@ def test_the_demonstration_is_kept_on_request_and_prints_what_the_readme_shows()
     printed, _, _ = shorten(done.stdout).partition("demo: task completed")
     page, _, _ = shown().partition("$ postroom down")
     assert outline(page) == outline(printed)
+
+
+@pytest.mark.requirement("demo-in-screen")
+@pytest.mark.timeout(120)
+@pytest.mark.anyio
+async def test_in_a_terminal_the_demonstration_is_answered_in_the_screen_and_ends_with_a_branch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    scene = import_module("scene")
+
+    asked: list[str] = []
+
+    async def answer(pilot: Pilot[int]) -> bool:
+        """Do what the guide says; whether all is done."""
+        said = str(pilot.app.screen_stack[0].query_one("#guide", Static).content)
+        if "n opens it" in said:
+            asked.append("question" if "question" in said else "approval")
+            in_dialog = len(pilot.app.screen_stack) > 1
+            await pilot.press({"question": "1", "approval": "y"}[asked[-1]] if in_dialog else "n")
+        return said.startswith("Done.")
+
+    with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
+        monkeypatch.setattr(tempfile, "tempdir", scratch)
+        with scene.prepared(pause=0.0) as (app, folder):
+            async with app.run_test(size=(120, 34)) as pilot:
+                async with asyncio.timeout(60):
+                    while not await answer(pilot):
+                        await pilot.pause(0.05)
+            lines = scene.what_happened(app.client)
+            branch = (folder / ".git" / "refs" / "heads" / "postroom" / "fixer").exists()
+        assert [line.split()[:2] for line in lines[1:]] == [
+            ["@fixer", "completed:"],
+            ["@reviewer", "completed:"],
+            ["you", "allowed"],
+            ["you", "allowed"],
+        ]
+        assert branch
+        assert asked.index("question") < asked.index("approval")
+        assert list(Path(scratch).iterdir()) == []
 
 
 def ask(env: dict[str, str], state: str | Path, *words: str) -> str:

@@ -1,0 +1,123 @@
+"""A post room of its own for a demonstration, used by the command line as a person would use it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+TO_END = 12.0
+"""Seconds of its time that are kept for `postroom down`."""
+
+
+class Room:
+    """A post room on a state folder of its own, and the time that is left for it.
+
+    Args:
+        state: folder for everything.
+        ends: monotonic seconds at which it must be down.
+    """
+
+    def __init__(self, state: Path, ends: float) -> None:
+        self.state = state
+        self.ends = ends
+
+    @property
+    def left(self) -> float:
+        """Seconds in which to do something before it is time for `down`."""
+        return self.ends - TO_END - time.monotonic()
+
+    def run(self, *words: str, lines: int = 0) -> None:
+        """Run one command as a person would and show it, the first `lines` of its output if that is given.
+
+        Raises:
+            SystemExit: it failed, or took too long.
+        """
+        print(f"$ postroom {shlex.join(words)}", flush=True)
+        shown = self.output(*words).splitlines(keepends=True)
+        print("".join(shown[: lines or None]), end="", flush=True)
+        if lines and len(shown) > lines:
+            print(f"  … and {len(shown) - lines} lines more", flush=True)
+
+    def ask(self, *words: str) -> Any:
+        """What a command answers as JSON; raises as `run` does."""
+        return json.loads(self.output(*words, "--json"))
+
+    def output(self, *words: str, patience: float = 0.0) -> str:
+        """What a command prints, in `patience` seconds, 0 for those that are left; raises as `run` does."""
+        done = self._call(words, patience or self.left, None)
+        if done.returncode:
+            print(done.stdout, end="", flush=True)
+            raise SystemExit(done.returncode)
+        return done.stdout
+
+    def quietly(self, *words: str, patience: float) -> None:
+        """Run a command behind a screen; SystemExit says what went wrong."""
+        done = self._call(words, patience, subprocess.PIPE)
+        if done.returncode:
+            said = (done.stderr or done.stdout).strip().splitlines()
+            raise SystemExit("; ".join(line.strip() for line in said[-2:]) or str(done.returncode))
+
+    def _call(
+        self, words: Sequence[str], patience: float, errors: int | None
+    ) -> subprocess.CompletedProcess[str]:
+        """A command that has ended; `errors` is where its standard error goes."""
+        command = [sys.executable, "-m", "postroom", "--state", str(self.state), *words]
+        try:
+            return subprocess.run(
+                command,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                stdin=subprocess.DEVNULL,
+                check=False,
+                timeout=max(patience, 0.1),
+            )
+        except subprocess.TimeoutExpired:
+            raise SystemExit(f"demo: postroom {words[0]} did not end in time") from None
+
+    @contextlib.contextmanager
+    def up(self, *, keep: bool) -> Generator[None]:
+        """Up on free ports; down at the end, whatever happens, unless it went well and `keep` is set."""
+        went_well = False
+        try:
+            self.run("up", "--detach", "--port", "0", "--nats-port", "0")
+            yield
+            went_well = True
+        finally:
+            if (self.state / "server.json").exists() and not (keep and went_well):
+                self._down()
+
+    def _down(self) -> None:
+        print("$ postroom down", flush=True)
+        pid = json.loads((self.state / "server.json").read_text())["pid"]
+        try:
+            print(self.output("down", patience=TO_END - 2), end="", flush=True)
+        except SystemExit:
+            # Its server and its workers end with it.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            raise
+
+
+@contextlib.contextmanager
+def scratch_folder(*, keep: bool) -> Generator[Path]:
+    """A folder for the state, removed at the end unless all went well and it is to be kept."""
+    folder = Path(tempfile.mkdtemp(prefix="postroom-demo-"))
+    went_well = False
+    try:
+        yield folder
+        went_well = True
+    finally:
+        if not (keep and went_well):
+            shutil.rmtree(folder, ignore_errors=True)
