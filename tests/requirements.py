@@ -193,6 +193,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Screen", "docs/terminal.md#open-it"): {
         "screen-opens": "In a terminal `postroom`, chat, attach and approvals open the screen on what they name; in a pipe, with --no-tui or without the extra they print lines.",
     },
+    ("Screen", "docs/terminal.md#when-you-look-elsewhere"): {
+        "screen-calls": "Something new that needs a person rings a bell or is a desktop notification, at most once in five seconds and not while they look; no text of an agent gets out of it.",
+    },
     ("Coding agents", "docs/architecture.md#terminals"): {
         "terminal-one-at-a-time": "A worker has one open terminal at a time, and a second person is told whose it is.",
         "terminal-through-gateway": "A terminal runs in the sandbox and passes the gateway, and who opened it is in the log and the audit log.",

@@ -10,7 +10,7 @@ from postroom.errors import EnvironmentFault, InvalidInput
 from postroom.settings import SETTINGS_FILE, Settings
 from postroom.settings.option import Option, ValueKind
 from postroom.settings.options import BY_KEY, OPTIONS
-from postroom.settings.sources import DEFAULT, ENVIRONMENT, FLAG, STATE, USER, find, load
+from postroom.settings.sources import DEFAULT, ENVIRONMENT, FLAG, STATE, USER, find, load, of_person
 
 
 @pytest.fixture
@@ -46,6 +46,25 @@ def test_a_flag_is_before_the_environment_then_the_state_folder_the_user_and_the
     assert source(state, "http.port") == (3, ENVIRONMENT)
     assert source(state, "http.port", http_port="4") == (4, FLAG)
     assert load(state, {"http_port": "4"}).http_port == 4
+
+
+@pytest.mark.requirement("settings-precedence")
+def test_what_a_command_reads_for_a_person_knows_no_folder_of_a_post_room_elsewhere(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def both() -> tuple[object, object]:
+        return of_person("screen.notify", state), of_person("screen.notify", None)
+
+    assert both() == ("bell", "bell")
+    users(state).write_text('[screen]\nnotify = "osc9"\n')
+    assert both() == ("osc9", "osc9")
+    (state / SETTINGS_FILE).write_text('[screen]\nnotify = "off"\n')
+    assert both() == ("off", "osc9")
+    monkeypatch.setenv("POSTROOM_NOTIFY", "osc777")
+    assert both() == ("osc777", "osc777")
+    monkeypatch.setenv("POSTROOM_NOTIFY", "loud")
+    with pytest.raises(InvalidInput, match="POSTROOM_NOTIFY"):
+        both()
 
 
 def test_without_any_choice_all_is_as_by_default(state: Path):

@@ -75,7 +75,8 @@ def open_screen(start: str = "", *, needs: bool = False, new: bool = False) -> i
         target = _target(client, start, new=new)
         from postroom.tui.running import run
 
-        return run(client, start=target, needs=needs, mouse=not without_mouse())
+        mouse, notify = not without_mouse(), _notify()
+        return run(client, start=target, needs=needs, mouse=mouse, notify=notify)
 
 
 def open_alone() -> int:
@@ -103,6 +104,13 @@ def open_alone() -> int:
         from postroom.client.locate import command
 
         raise NotRunning(error.message, remedy=command(state, "up --detach")) from error
+
+
+def _notify() -> str:
+    """How the person is called back to the screen; an error of a file of settings is told before it opens."""
+    from postroom.settings.sources import of_person
+
+    return of_person("screen.notify", state_folder() if chosen_login() is None else None)
 
 
 def _set_up(state: Path) -> bool:

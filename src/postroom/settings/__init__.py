@@ -135,6 +135,8 @@ class Settings:
     """How long closed files of the audit log are kept."""
     keep_projects: tuple[str, ...] = ()
     """Rules of single projects."""
+    notify: str = "bell"
+    """How the screen calls a person who looks elsewhere: `off`, `bell`, `osc9` or `osc777`."""
     violations: int = 20
     """Violations of one worker within ten minutes after which it is cut off."""
     org: str = DEFAULT_ORG

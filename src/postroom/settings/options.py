@@ -330,6 +330,15 @@ OPTIONS = (
         "rules of single projects, such as `research messages 30d 1GiB`",
         check=parse_project,
     ),
+    Option(
+        "screen.notify",
+        "notify",
+        "POSTROOM_NOTIFY",
+        ValueKind.CHOICE,
+        "how [the screen](terminal.md#when-you-look-elsewhere) calls you when something new needs you; read by the"
+        " command, on the machine where you type it",
+        choices=("bell", "osc9", "osc777", "off"),
+    ),
 )
 
 BY_KEY: Mapping[str, Option] = MappingProxyType({option.key: option for option in OPTIONS})
@@ -340,6 +349,7 @@ BESIDE = MappingProxyType(
         "POSTROOM_STATE": "the state folder; `--state DIR`",
         "POSTROOM_ORG": "the organisation that a command is for; `--org NAME`",
         "POSTROOM_URL": "a post room of another machine, by its URL or a name of `postroom login`; `--url URL`",
+        "POSTROOM_NO_TUI": "`1` for lines where [the screen](terminal.md) would open; `--no-tui`",
         "POSTROOM_CA": "the authority that commands trust instead of the one in `server.json`",
         "POSTROOM_READY_FD": "a descriptor that gets `ready` and a newline when all is up, and is closed in any case",
     }

@@ -93,6 +93,26 @@ def find(state: Path, flags: Mapping[str, str] = MappingProxyType({})) -> list[C
     return [chosen.get(found.option.key, found) for found in defaults()]
 
 
+def of_person(key: str, state: Path | None) -> Any:
+    """The value of a setting that a command reads for the person who types it.
+
+    Args:
+        state: folder of the post room, None where that is on another machine.
+
+    Raises:
+        InvalidInput, EnvironmentFault: as `load`, for the files that are read.
+    """
+    one = option(key)
+    if text := os.environ.get(one.variable, ""):
+        return one.from_text(text, one.variable)
+    files = [user_file(), state / SETTINGS_FILE if state is not None else None]
+    chosen = getattr(Settings(state=Path()), one.field)
+    for file in files:
+        if file is not None and (found := _from_file(file, USER).get(key)):
+            chosen = found.value
+    return chosen
+
+
 def defaults() -> list[ChosenValue]:
     """Every setting with its default."""
     default = Settings(state=Path())

@@ -17,6 +17,7 @@ from postroom.tui.calls import Calls
 from postroom.tui.link import Link
 from postroom.tui.needs.bar import NeedsBar
 from postroom.tui.news import Chosen, NeedChosen, Said, Snapshot, Target, Typed, Unsent, trouble
+from postroom.tui.notify import Way, notices_of
 from postroom.tui.sidebar.head import Head
 from postroom.tui.sidebar.pane import Sidebar
 from postroom.tui.talk.pane import Talk
@@ -54,6 +55,7 @@ class PostroomApp(App[int]):
         start: what is shown first, None for the first project.
         needs: open the first dialog at once, as `postroom approvals` does.
         history: what the person has typed before; None for nothing, and nothing is kept.
+        notify: how to call a person who looks elsewhere.
 
     Attributes:
         target: what is looked at, None for nothing yet.
@@ -93,6 +95,7 @@ class PostroomApp(App[int]):
         start: Target | None = None,
         needs: bool = False,
         history: History | None = None,
+        notify: Way = Way.OFF,
     ) -> None:
         super().__init__()
         self.client = client
@@ -102,6 +105,7 @@ class PostroomApp(App[int]):
         self.target: Target | None = None
         # When a key was last pressed: no dialog opens by itself right after it.
         self.pressed_at = 0.0
+        self.notices = notices_of(self, notify)
         self.failure: Exception | None = None
         self.animation_level = "none"
         self._start, self._needs, self._history = start, needs, history
@@ -142,6 +146,7 @@ class PostroomApp(App[int]):
         """Let go of what runs."""
         if self.link is not None:
             self.link.close()
+        self.notices.close()
         self.calls.close()
 
     # ── panes ────────────────────────────────────────────────────────────────────────────────────
@@ -201,8 +206,22 @@ class PostroomApp(App[int]):
             self.look("talk", focus=not isinstance(self.focused, TypingLine))
 
     def on_snapshot(self, event: Snapshot) -> None:
-        """Keep the newest state."""
+        """Keep the newest state, and call the person where it needs them."""
         self.room = event.room
+        self.notices.see(event.room)
+
+    def to_terminal(self, sequence: str) -> None:
+        """Write to the terminal, between two frames."""
+        if self._driver is not None:
+            self._driver.write(sequence)
+
+    def on_app_focus(self) -> None:
+        """The person looks here."""
+        self.notices.focus(True)
+
+    def on_app_blur(self) -> None:
+        """The person looks elsewhere."""
+        self.notices.focus(False)
 
     def on_resize(self, event: events.Resize) -> None:
         """Say so in one line where nothing useful fits."""

@@ -28,6 +28,7 @@ def run(
     start: Target | None = None,
     needs: bool = False,
     mouse: bool = True,
+    notify: str = "off",
 ) -> int:
     """Open the screen until the person leaves; returns the exit status.
 
@@ -36,11 +37,14 @@ def run(
         start: what is shown first.
         needs: open the first dialog at once.
         mouse: let the screen have the mouse; without it the terminal keeps it, to select text.
+        notify: how to call a person who looks elsewhere (the setting `screen.notify`).
     """
     from postroom.tui.app import PostroomApp
+    from postroom.tui.notify import Way
     from postroom.tui.typing.history import History, person_file
 
-    app = PostroomApp(client, start=start, needs=needs, history=History(person_file()))
+    history = History(person_file())
+    app = PostroomApp(client, start=start, needs=needs, history=history, notify=Way(notify))
     status = app.run(mouse=mouse) or app.return_code or 0
     if app.failure is not None:
         _tell(app.failure)
