@@ -155,13 +155,13 @@ async def test_without_somebody_chosen_a_text_is_kept(shared: TaskRoom, tmp_path
 
 async def test_an_approval_is_answered_by_a_command(shared: TaskRoom, tmp_path: Path) -> None:
     async with working(shared, tmp_path) as coder, app_on(coder) as pilot:
-        await typed(pilot, "/deny ab12 not today")  # who types is not interrupted by a dialog
-        await coder.asks()
+        await typed(pilot, "/deny e1e1 not today")  # who types is not interrupted by a dialog
+        await coder.asks("e1" * 8)  # an id that no other test asks under
         await pilot.press("enter")
 
-        done = await coder.decided()
+        done = await coder.decided("e1" * 8)
         assert (done["state"], done["answer"]["reason"]) == ("denied", "not today")
-        await until(pilot, lambda: "denied ab12cd34 of @coder" in screen_text(pilot.app))
+        await until(pilot, lambda: "denied e1e1e1e1 of @coder" in screen_text(pilot.app))
 
 
 async def test_letters_are_text_while_one_types_and_keys_elsewhere(
