@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
 from postroom.tui.news import Chosen, Target
+from postroom.tui.rowlog.log import RowLog
+from postroom.tui.worker.feed import FIRST, PAGE
 from postroom.tui.worker.pane import WorkerPane
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import TaskRoom
@@ -34,6 +37,7 @@ def said(text: str, *, delta: bool = False) -> dict[str, object]:
     return {"type": "text", "text": text, "delta": delta}
 
 
+@pytest.mark.requirement("screen-worker-as-it-works")
 async def test_what_a_worker_did_and_does_is_shown_with_its_task_above(
     shared: TaskRoom, tmp_path: Path
 ):
@@ -101,3 +105,87 @@ async def test_a_person_is_shown_without_an_error(shared: TaskRoom, tmp_path: Pa
         pilot.app.post_message(Chosen(Target(shared.owner.nick, shared.owner.uid)))
         await until(pilot, lambda: "person" in screen_text(pilot.app))
         await until(pilot, lambda: "count the words" in screen_text(pilot.app))
+
+
+def log(pilot: Pilot[int]) -> RowLog:
+    return pane(pilot).query_one(RowLog)
+
+
+async def test_older_events_come_page_by_page_each_once(shared: TaskRoom, tmp_path: Path):
+    async with working(shared, tmp_path) as coder:
+        for start in range(0, FIRST + PAGE + 50, 150):
+            await coder.report(*(said(f"says {n}.") for n in range(start, start + 150)))
+        async with app_on(coder, size=WIDE) as pilot:
+            choose(pilot, coder)
+            await until(pilot, lambda: "says 749." in screen_text(pilot.app))
+            assert log(pilot).row_count == FIRST
+            pane(pilot).focus()
+            for _ in range(2):
+                count = log(pilot).row_count
+                await pilot.press("home")
+                await pilot.press("up")
+                await until(pilot, lambda count=count: log(pilot).row_count > count)
+            await pilot.press("home")
+            await until(pilot, lambda: "● says 0." in screen_text(pilot.app))
+            await pilot.press("up")
+            await pilot.pause()
+            assert log(pilot).row_count == 750
+            assert [log(pilot).find(f"says {n}.") for n in (700, 400, 3)] == [True] * 3
+
+
+async def test_after_a_lost_connection_nothing_is_missing_and_nothing_comes_twice(
+    shared: TaskRoom, tmp_path: Path
+):
+    async with working(shared, tmp_path) as coder, app_on(coder, size=WIDE) as pilot:
+        await coder.report(said("before"))
+        choose(pilot, coder)
+        await until(pilot, lambda: "● before" in screen_text(pilot.app))
+        source: Any = await until(pilot, lambda: followed(pilot))
+        source._socket.close()
+        await coder.report(said("meanwhile"))
+        await until(pilot, lambda: "● meanwhile" in screen_text(pilot.app))
+        await coder.report(said("after"))
+        await until(pilot, lambda: "● after" in screen_text(pilot.app))
+        assert log(pilot).row_count == 3
+        await until(pilot, lambda: "connecting again" not in screen_text(pilot.app))
+
+
+def followed(pilot: Pilot[int]) -> Any:
+    """The stream of the pane once it is connected."""
+    feed = pane(pilot)._feed
+    source: Any = feed._following._source if feed and feed._following else None
+    return source if source is not None and source._socket is not None else None
+
+
+async def test_of_a_worker_that_is_removed_what_was_shown_stays(shared: TaskRoom, tmp_path: Path):
+    async with working(shared, tmp_path) as coder, app_on(coder, size=WIDE) as pilot:
+        writer = await doing(shared, tmp_path, "writer")
+        await writer.report(said("my last words"))
+        choose(pilot, writer)
+        await until(pilot, lambda: "my last words" in screen_text(pilot.app))
+        await until(pilot, lambda: "@writer starting" in screen_text(pilot.app))
+        await shared.parts.workers.remove(writer.uid)
+        await until(pilot, lambda: "removed; what it did stays here" in screen_text(pilot.app))
+        assert "my last words" in screen_text(pilot.app)
+
+
+@pytest.mark.requirement("screen-worker-as-it-works")
+@pytest.mark.parametrize("size", [(40, 20), (80, 24)], ids=str)
+async def test_the_pane_is_of_use_in_small_terminals(
+    shared: TaskRoom, tmp_path: Path, size: tuple[int, int]
+):
+    async with working(shared, tmp_path) as coder, app_on(coder, size=size) as pilot:
+        await coder.report(said("[b]I[/b] look \x1b[2Jat it"), *one_call())
+        choose(pilot, coder)
+        pilot.app.query_one(WorkerPane)
+        app: Any = pilot.app
+        app.look("worker")
+        await until(pilot, lambda: "✓ Bash  make test" in screen_text(pilot.app))
+        shown = screen_text(pilot.app)
+        assert "@coder" in shown
+        assert "[b]I[/b] look" in shown
+        assert "\x1b" not in shown
+        await pilot.press("s")
+        await until(pilot, lambda: "stop @coder?" in screen_text(pilot.app))
+        await pilot.press("escape", "t")
+        await until(pilot, lambda: "it has had no task yet" in screen_text(pilot.app))

@@ -53,6 +53,7 @@ async def at_work(worker: Hand, task: str) -> None:
     await worker.say(task, TaskState.WORKING, attempt=1)
 
 
+@pytest.mark.requirement("screen-task-tree")
 async def test_the_tree_goes_up_to_the_first_requester_and_down_to_all_that_was_caused(
     shared: TaskRoom, tmp_path: Path
 ):

@@ -12,6 +12,7 @@ from postroom.lines.tasks import is_question, run_time, short
 from postroom.lines.usage import NOTHING, usage_cell
 from postroom.lines.words import ago
 from postroom.lines.workspaces import place
+from postroom.protocol.modes import DIRECT
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ def worker_rows(worker: Worker, now: float) -> list[Row]:
     state = "asks" if asks else worker["state"]
     wall = one_line(str(worker["sandbox"].get("level", "")))
     weak = f"sandbox {wall or 'unknown'}" if wall in WEAK else ""
+    workspace = worker.get("workspace")
+    if workspace and workspace["mode"] == DIRECT:
+        weak = f"{weak}  in your folder itself".strip()
     template = one_line(worker["template"].rpartition("/")[2])
     rows = [
         Row(

@@ -54,11 +54,12 @@ class WorkerPane(Vertical):
     WorkerPane > RowLog { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "stop", "stop"),
-        Binding("r", "restart", "restart"),
-        Binding("x", "interrupt", "interrupt"),
+        # In the order in which they are wanted: a narrow footer shows the first ones.
         Binding("d", "diff", "diff"),
         Binding("t", "tree", "tasks"),
+        Binding("x", "interrupt", "interrupt"),
+        Binding("s", "stop", "stop"),
+        Binding("r", "restart", "restart"),
     ]
 
     def __init__(self, **arguments: Any) -> None:
@@ -185,6 +186,12 @@ class WorkerPane(Vertical):
 
     def _ended(self, error: PostroomError | None) -> None:
         self._quiet(f"── no more comes: {error.message if error else 'the post room ended it'}")
+
+    def on_row_log_opened(self, event: RowLog.Opened) -> None:
+        """Show a task of the list, whole."""
+        kind, _, task = event.key.partition(" ")
+        if kind == "task":
+            acts.open_task(self.room_app, task)
 
     def on_row_log_at_top(self) -> None:
         """Put older events above; it comes again while they are fetched."""

@@ -79,7 +79,7 @@ def row_of(node: Node, now: float) -> Row:
     task = node.task
     took = run_time(task, now, task["updated_at"] if task["final"] else "")
     when = took or ago(task["created_at"], now)
-    said = one_line(task["status_text"] or task["detail"], 200)
+    said = one_line(task["status_text"] or task["detail"] or _result(task), 200)
     return Row(
         (
             Span(f"{address(task['worker'])} ", Style.STRONG),
@@ -90,6 +90,11 @@ def row_of(node: Node, now: float) -> Row:
             Span(f"  {short(task['id'])}", Style.DIM),
         )
     )
+
+
+def _result(task: Task) -> str:
+    """The text of its first result."""
+    return next((text for each in task.get("artifacts", ()) if (text := each["text"])), "")
 
 
 def _cause(client: Client, task: Task) -> tuple[Task | None, bool]:
