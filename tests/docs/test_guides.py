@@ -40,7 +40,12 @@ CLAUDE = '#!/bin/sh\nread -r request\necho "I was asked: $request"\n'
 @pytest.mark.requirement("docs-commands-run")
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
-    "page", ["docs/first-worker.md", pytest.param("docs/howto.md", marks=pytest.mark.slow)]
+    "page",
+    [
+        "docs/first-worker.md",
+        "docs/terminal.md",
+        pytest.param("docs/howto.md", marks=pytest.mark.slow),
+    ],
 )
 def test_every_command_and_file_of_a_guide_works_in_its_order(reader: Shell, page: str) -> None:
     reader.run(". .venv/bin/activate")

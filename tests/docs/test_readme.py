@@ -19,6 +19,7 @@ ELSEWHERE = {
     "python3 -m venv .venv": "tools/footprint.py, which .ci/run runs",
     "pip install ./a2a .": "tests/manifest/test_release.py, and tools/footprint.py",
     "make demo": "tests/e2e/test_demo.py",
+    "DEMO=plain make demo": "tests/e2e/test_demo.py",
     "make demo DIR=path": "tests/e2e/test_demo.py",
     "make demo KEEP=1": "tests/e2e/test_demo.py",
     "make test": "it runs this test",
