@@ -26,6 +26,11 @@ _DROPPED = re.compile(
 )
 
 
+_UNSURE = re.compile("[\u2630-\u2637\u268a-\u268f\u4dc0-\u4dff\U0001d300-\U0001d376]")
+"""Signs that are one column in some terminals and two in others."""
+
+UNKNOWN = "\ufffd"
+
 _SYLLABLES = re.compile("[\u1100-\u11ff]{2,}")
 _COMPOSED = re.compile(".[\u0300-\u036f\u3099\u309a]+|[\u1100-\u11ff]{2,}")
 """What has a character of its own; others that look the same stay what they are."""
@@ -45,10 +50,13 @@ def steady(text: str, other: Callable[[str], str] | None = None) -> str:
     marks = MARKS  # a mark at the beginning would stand over what is not this text's
     for char in (_COMPOSED if other is None else _SYLLABLES).sub(_composed, text):
         marks = marks + 1 if unicodedata.category(char) in {"Mn", "Mc", "Me"} else 0
-        if marks <= MARKS and ord(char) not in _LETTERS and not _DROPPED.match(char):
+        unsure = _UNSURE.match(char) is not None
+        if marks <= MARKS and ord(char) not in _LETTERS and not (unsure or _DROPPED.match(char)):
             kept.append(char)
         elif other is not None:
             kept.append(other(char))
+        elif unsure:
+            kept.append(UNKNOWN)
     return "".join(kept)
 
 

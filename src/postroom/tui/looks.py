@@ -54,7 +54,7 @@ def colours() -> bool:
 
 def nick_colour(uid: str) -> str:
     """The colour of an agent, the same in every session."""
-    return NICKS[hashlib.sha256(uid.encode()).digest()[0] % len(NICKS)]
+    return NICKS[hashlib.sha256(uid.encode(errors="backslashreplace")).digest()[0] % len(NICKS)]
 
 
 def look_of(span: Span, *, colours: bool = True) -> RichStyle:

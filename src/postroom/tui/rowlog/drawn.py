@@ -11,10 +11,17 @@ from typing import Any
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style as RichStyle
+from textual.strip import Strip
 
 from postroom.tui.looks import FOUND, FOUND_HERE, LINK, look_of
-from postroom.tui.rowlog.kept import Wrapped
+from postroom.tui.rowlog.kept import Kept, Rows, Wrapped
 from postroom.tui.rowlog.links import Link, links
+
+GUTTER = 1
+"""Columns at the left for the cursor and the mark of a fold: no row reaches them."""
+
+HEAD = RichStyle.from_meta({"head": True})
+"""What a click on the head of a block that folds finds."""
 
 Mark = tuple[int, int, RichStyle]
 """A style for a stretch of a row's text."""
@@ -29,6 +36,7 @@ class Drawing:
         colours: whether there are any.
         sought: what is searched for, in small letters, or "".
         here: the row is the one that was found last.
+        cursor: it belongs to the block under the cursor.
         selected: first and last character that are selected, -1 for the end; None for none.
     """
 
@@ -38,6 +46,33 @@ class Drawing:
     here: bool = False
     selected: tuple[int, int] | None = None
     selection: RichStyle = RichStyle()  # noqa: RUF009 (a style never changes)
+    cursor: bool = False
+
+
+def drawn(rows: Rows, index: int, sub: int, how: Drawing) -> list[Segment]:
+    """A line of a row with the gutter before it, and behind it what is folded away."""
+    kept, wrapped = rows.owners[index], rows.wrapped(rows.rows[index])
+    sub = min(sub, len(wrapped.lines) - 1)
+    line = segments(wrapped, sub, index + rows.dropped, how)
+    first = sub == 0 and (index == 0 or rows.owners[index - 1] is not kept)
+    line.insert(0, _gutter(kept, first, how))
+    if first and kept.folds:
+        line = [Segment(each.text, (each.style or how.base) + HEAD) for each in line]
+    if kept.folded and sub == len(wrapped.lines) - 1:
+        more = f" … {kept.count - 1:,} more"
+        room = rows.width + GUTTER - len(more)
+        if width_of(line) > room:
+            line = list(Strip(line).adjust_cell_length(room, how.base))
+        line.append(Segment(more, how.base + HEAD + RichStyle(dim=True)))
+    return line
+
+
+def _gutter(kept: Kept, first: bool, how: Drawing) -> Segment:
+    """The cursor, and the mark of a fold."""
+    if first and kept.folds and kept.count > 1:
+        mark = "▸" if kept.folded else "▾"
+        return Segment(mark, how.base + RichStyle(bold=True, reverse=how.cursor))
+    return Segment("▌" if how.cursor else " ", how.base)
 
 
 def segments(wrapped: Wrapped, sub: int, serial: int, how: Drawing) -> list[Segment]:

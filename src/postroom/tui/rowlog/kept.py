@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import attrgetter
+from typing import Any
 
 from postroom.lines.rows import HANG, LEAST, Line, Row, Span, Style, broken
 from postroom.lines.words import columns
@@ -21,6 +22,9 @@ MOST = 100_000
 
 BLOCK_MOST = 20_000
 """Rows of one block that are kept: the first, and the last ones."""
+
+BLOCK_TEXT = 4_000_000
+"""Characters of one block that are kept."""
 
 ROW_MOST = 16_384
 """Characters of one row that are kept."""
@@ -111,33 +115,44 @@ class Rows:
     def put(self, blocks: Iterable[Block]) -> int:
         """Append or replace blocks; returns the index of the first row that is new or another one."""
         first = len(self.rows)
+        fresh: list[tuple[Kept, list[Row]]] = []
+        order = self.owners[-1].order if self.owners else 0
         for block in blocks:
             kept = self._keys.get(block.key) if block.key else None
             if kept is None:
-                order = self.owners[-1].order + 1 if self.owners else 0
-                start = end = len(self.rows)
+                order += 1
                 kept = Kept(block.key, order)
-            else:
-                start = self.start(kept)
-                end = start + kept.count
-            first = min(first, self._place(kept, block, start, end))
+                fresh.append((kept, self._take(kept, block)))
+                continue
+            self._append(fresh)
+            fresh = []
+            first = min(first, self._replace(kept, block))
+        self._append(fresh)
         return max(0, first - self._trim())
 
     def put_before(self, blocks: Sequence[Block]) -> None:
         """Put older blocks at the top, the newest of them where not all fit."""
         room, text = MOST - len(self.rows), TEXT_MOST - self._columns
+        fresh: list[tuple[Kept, list[Row]]] = []
         order = self.owners[0].order if self.owners else 0
         for block in reversed(blocks):
             if block.key and block.key in self._keys:
                 continue
-            order -= 1
             rows = _bounded(block.rows)
             room, text = room - max(1, len(rows)), text - sum(map(abs, _sizes(rows)))
             if room < 0 or text < 0:
-                return
+                break
+            order -= 1
             kept = Kept(block.key, order)
-            self._place(kept, block, 0, 0)
-            self.dropped -= kept.count
+            fresh.append((kept, self._take(kept, block)))
+        before = Rows()
+        before.width = self.width
+        before._append(fresh[::-1])
+        self.dropped -= len(before)
+        for mine, others in zip(self._parallel(), before._parallel(), strict=True):
+            mine[0:0] = others
+        self._columns += before._columns
+        self._forget_ends(0)
 
     def fold(self, kept: Kept, folded: bool) -> None:
         """Fold a block or unfold it."""
@@ -161,19 +176,43 @@ class Rows:
                 self._set_heights(kept, index)
             index += kept.count
 
-    def _place(self, kept: Kept, block: Block, start: int, end: int) -> int:
-        """Put the rows of a block in the place of those from `start` to `end`."""
+    def _take(self, kept: Kept, block: Block) -> list[Row]:
+        """Let a block be what a new version of it says; returns its rows, at least one."""
         rows = _bounded(block.rows)
-        same, whole = 0, not (kept.folded or kept.empty)
         kept.empty, kept.folds = not rows, block.folds
         rows = rows or [Row(())]
         folded = kept.folded if kept.by_hand else block.folded
         kept.folded = folded and block.folds and len(rows) > 1
-        if whole and not kept.folded and not kept.empty:
-            same = _same(self.rows[start:end], rows)
         kept.count = len(rows)
         if kept.key:
             self._keys[kept.key] = kept
+        return rows
+
+    def _append(self, fresh: Sequence[tuple[Kept, list[Row]]]) -> None:
+        """Put blocks at the end."""
+        end = len(self.rows)
+        for kept, rows in fresh:
+            self.rows += rows
+            self.owners += [kept] * len(rows)
+        sizes = _sizes(self.rows[end:])
+        self._sizes += sizes
+        self._heights += self._estimates(sizes)
+        self._sure += bytes(len(sizes))
+        self._columns += sum(map(abs, sizes))
+        for kept, rows in fresh:
+            if kept.folded or kept.empty:
+                self._set_heights(kept, end)
+            end += len(rows)
+
+    def _replace(self, kept: Kept, block: Block) -> int:
+        """Put the rows of a block in the place of those it has; returns the first that is another one."""
+        start = self.start(kept)
+        end = start + kept.count
+        whole = not (kept.folded or kept.empty)
+        rows = self._take(kept, block)
+        same = 0
+        if whole and not (kept.folded or kept.empty):
+            same = _same(self.rows[start:end], rows)
         at = start + same
         sizes = _sizes(rows[same:])
         self._columns += sum(map(abs, sizes)) - sum(map(abs, self._sizes[at:end]))
@@ -186,6 +225,10 @@ class Rows:
             self._set_heights(kept, start)
         self._forget_ends(at)
         return at
+
+    def _parallel(self) -> tuple[MutableSequence[Any], ...]:
+        """What has an entry for each row."""
+        return self.rows, self.owners, self._sizes, self._heights, self._sure
 
     def _trim(self) -> int:
         """Let the oldest blocks go while there are too many; returns how many rows went."""
@@ -202,14 +245,7 @@ class Rows:
             self._base = self._end(gone - 1)
             self._columns = text
             self.dropped += gone
-            for parallel in (
-                self.rows,
-                self.owners,
-                self._sizes,
-                self._heights,
-                self._sure,
-                self._ends,
-            ):
+            for parallel in (*self._parallel(), self._ends):
                 del parallel[:gone]
         return gone
 
@@ -336,12 +372,21 @@ def _same(old: Sequence[Row], new: Sequence[Row]) -> int:
 
 def _bounded(rows: Sequence[Row]) -> list[Row]:
     """The rows of a block, fewer and shorter where they are too many and too long."""
-    kept = list(rows)
-    if len(kept) > BLOCK_MOST:
-        left = len(kept) - BLOCK_MOST + 1
-        note = Row.of(f"… {left:,} rows are left out", Style.DIM, indent=HANG)
-        kept = [kept[0], note, *kept[-(BLOCK_MOST - 2) :]]
-    return [_short(row) if sum(len(s.text) for s in row.spans) > ROW_MOST else row for row in kept]
+    lengths = [sum([len(span.text) for span in row.spans]) for row in rows]
+    kept = [
+        row if long <= ROW_MOST else _short(row) for row, long in zip(rows, lengths, strict=True)
+    ]
+    if len(kept) <= BLOCK_MOST and sum(lengths) <= BLOCK_TEXT:
+        return kept
+    first = max(1, len(kept) - BLOCK_MOST + 2)
+    text = sum(min(long, ROW_MOST) for long in lengths[first:])
+    while text > BLOCK_TEXT:
+        text -= min(lengths[first], ROW_MOST)
+        first += 1
+    if first == 1:
+        return kept
+    note = Row.of(f"… {first - 1:,} rows are left out", Style.DIM, indent=HANG)
+    return [kept[0], note, *kept[first:]]
 
 
 def _short(row: Row) -> Row:

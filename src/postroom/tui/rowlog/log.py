@@ -2,62 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-from rich.segment import Segment
-from rich.style import Style as RichStyle
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Region, Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.selection import Selection
-from textual.strip import Strip
 from textual.widget import Widget
 
 from postroom.lines.rows import Span
 from postroom.tui.news import Said
 from postroom.tui.rowlog.choose import choose
-from postroom.tui.rowlog.drawn import Drawing, segments, width_of
+from postroom.tui.rowlog.drawn import Drawing
 from postroom.tui.rowlog.findline import FindLine
-from postroom.tui.rowlog.kept import MOST, Block, Kept, Rows, content
+from postroom.tui.rowlog.kept import MOST, Block, Kept, content
 from postroom.tui.rowlog.links import Link, links
 from postroom.tui.rowlog.taken import selected_text, text_of
+from postroom.tui.rowlog.view import SETTLES, RowView
 
 __all__ = ["MOST", "Block", "RowLog"]
 
-GUTTER = 1
-"""Columns at the left for the cursor and the mark of a fold: no row reaches them."""
 
-SETTLES = 4
-"""Times that heights near the screen are counted again, since counted ones bring others near."""
-
-
-class Anchor(NamedTuple):
-    """A line that stays where it is on the screen: of a block, its row and line, and the line on the screen."""
-
-    kept: Kept
-    row: int
-    sub: int
-    behind: int
-    shown: int
-
-
-class RowLog(ScrollView, can_focus=True):
+class RowLog(RowView, can_focus=True):
     """Blocks below each other; it follows its end until the person scrolls up.
 
     Text of agents gets in by `Row` alone, which makes it harmless; no markup is ever read.
-    """
-
-    DEFAULT_CSS = """
-    RowLog {
-        height: 1fr;
-        overflow-x: hidden;
-        overflow-y: scroll;
-        scrollbar-size-vertical: 1;
-    }
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -75,18 +44,6 @@ class RowLog(ScrollView, can_focus=True):
         Binding("c", "copy", "copy"),
         Binding("o", "open", "open link"),
     ]
-
-    class AtTop(Message):
-        """The person has scrolled to the top, and wants older blocks (`put_before`)."""
-
-        def __init__(self, log: RowLog) -> None:
-            super().__init__()
-            self.log = log
-
-        @property
-        def control(self) -> RowLog:
-            """The log."""
-            return self.log
 
     class Opened(Message):
         """The person wants what a block is about: Enter, or a double click; not for a block that folds.
@@ -106,38 +63,14 @@ class RowLog(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
-        self._rows = Rows()
-        self._follows = True
-        self._new = 0
-        self._moving = False
         self._cursor: Kept | None = None
         self._sought = ""
         self._found: int | None = None
 
-    # -- what the panes do ---------------------------------------------------------------------------------
-
-    def put(self, blocks: Sequence[Block]) -> None:
-        """Append blocks; one whose key is there already takes the place of that one."""
-        rows = self._rows
-        before = len(rows) + rows.dropped
-        with self._held() as moved:
-            changed = rows.put(blocks)
-            if not self._follows:
-                self._new += max(0, len(rows) + rows.dropped - before)
-            moved.append(changed)
-
-    def put_before(self, blocks: Sequence[Block]) -> None:
-        """Put older blocks at the top; what the person sees stays where it is."""
-        with self._held():
-            self._rows.put_before(blocks)
-
     def clear(self) -> None:
         """Forget everything."""
-        self._rows = Rows()
-        self._follows, self._new = True, 0
         self._cursor = self._found = None
-        with self._held():
-            self._rows.resize(self._width)
+        super().clear()
 
     def find(self, text: str, *, backwards: bool = True) -> bool:
         """Go to the next row that has `text`, whatever its case; False if there is none.
@@ -157,13 +90,6 @@ class RowLog(ScrollView, can_focus=True):
         self._reveal(index)
         return True
 
-    @property
-    def follows(self) -> bool:
-        """Whether it shows its end, and goes on doing so."""
-        return self._follows
-
-    at_end = follows
-
     def go_to(self, key: str) -> bool:
         """Scroll to the block of this key, and put the cursor there; False if there is none."""
         kept = self._rows.named(key)
@@ -178,121 +104,7 @@ class RowLog(ScrollView, can_focus=True):
         kept = self._seen_cursor()
         return kept.key if kept else ""
 
-    @property
-    def row_count(self) -> int:
-        """Rows that are kept."""
-        return len(self._rows)
-
-    # -- places --------------------------------------------------------------------------------------------
-
-    @property
-    def _height(self) -> int:
-        return self.scrollable_content_region.height
-
-    @property
-    def _width(self) -> int:
-        return max(0, self.scrollable_content_region.width - GUTTER)
-
-    @property
-    def _top(self) -> int:
-        return round(self.scroll_y)
-
-    def _anchor(self, shown: int) -> Anchor | None:
-        """What stands in a line of the screen."""
-        rows = self._rows
-        line = min(self._top + shown, rows.lines - 1)
-        if line < 0:
-            return None
-        index, sub = rows.at(line)
-        kept = rows.owners[index]
-        behind = rows.height(index) - sub
-        return Anchor(kept, index - rows.start(kept), sub, behind, line - self._top)
-
-    def _top_for(self, anchor: Anchor) -> int:
-        """The line that is at the top when an anchor is where it was."""
-        rows = self._rows
-        if not rows.holds(anchor.kept):
-            return 0
-        index = rows.start(anchor.kept) + min(anchor.row, anchor.kept.count - 1)
-        # At the top of the screen the end of a row stays, since the person reads upwards into it.
-        height = rows.height(index)
-        sub = anchor.sub if anchor.shown else height - anchor.behind
-        return rows.line(index) + min(max(0, sub), max(0, height - 1)) - anchor.shown
-
-    @contextmanager
-    def _held(self, *, below: bool = False) -> Generator[list[int]]:
-        """Change the rows, and leave in its place what is seen: the first line, or the last one (`below`)."""
-        anchor = None if self._follows else self._anchor(self._height - 1 if below else 0)
-        changed: list[int] = []
-        yield changed
-        self._settle(anchor)
-        self._draw(changed[0] if changed else 0)
-
-    def _settle(self, anchor: Anchor | None) -> None:
-        """Count the heights of what is seen, and scroll to the end, or to where the anchor is in its place."""
-        rows, height = self._rows, self._height
-        for _ in range(SETTLES):
-            line = rows.lines if anchor is None else self._top_for(anchor)
-            top = max(0, min(line, rows.lines - height))
-            if not rows.measure(top - 1, top + height):
-                break
-        self._scroll(top)
-
-    def _scroll(self, top: int) -> None:
-        """Tell Textual how many lines there are, without laying out the screen, and where they are seen."""
-        size = Size(self._width + GUTTER, self._rows.lines)
-        self._moving = True
-        try:
-            if size != self.virtual_size:
-                self.set_reactive(Widget.virtual_size, size)
-                self._scroll_update(size)
-            self.scroll_target_y = self.scroll_y = top
-        finally:
-            self._moving = False
-
-    def _draw(self, changed: int) -> None:
-        """Draw anew, only the mark at the bottom if all that has changed is below the screen."""
-        rows, height = self._rows, self._height
-        below = changed > 0 and rows.line(min(changed, len(rows) - 1)) >= self._top + height
-        if below and not self._follows:
-            self.refresh(Region(0, height - 1, self.size.width, 1))
-        else:
-            self.refresh()
-
     # -- what the person does ------------------------------------------------------------------------------
-
-    def on_resize(self, _event: events.Resize) -> None:
-        """Lay the rows out anew if there is another width."""
-        with self._held():
-            if self._width != self._rows.width and self._width:
-                self._rows.resize(self._width)
-
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Follow the end again once it is reached; count heights that were estimated until now."""
-        super().watch_scroll_y(old_value, new_value)
-        if self._moving or not self.is_mounted:
-            return
-        self._follows = new_value >= self.max_scroll_y
-        if self._follows:
-            self._new = 0
-        up = new_value < old_value
-        self._settle(self._anchor(self._height - 1 if up else 0))
-        self.refresh()
-        if up and self._top == 0:
-            self.post_message(self.AtTop(self))
-
-    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        at_top = self._top == 0
-        super()._on_mouse_scroll_up(event)
-        if at_top:
-            event.stop()
-            self.post_message(self.AtTop(self))
-
-    def _go(self, top: int) -> None:
-        """Scroll so that a line is the first, as a person does."""
-        if self._top == 0 and top < 0:
-            self.post_message(self.AtTop(self))
-        self.scroll_to(y=max(0, min(top, self.max_scroll_y)), animate=False)
 
     def action_page(self, pages: int) -> None:
         """A page up or down; a line of the last one stays."""
@@ -515,71 +327,17 @@ class RowLog(ScrollView, can_focus=True):
         else:
             self.post_message(Said("no link here"))
 
-    # -- drawing -------------------------------------------------------------------------------------------
-
-    def render_line(self, y: int) -> Strip:
-        """A line of the screen."""
-        width, base = self.scrollable_content_region.width, self.rich_style
-        line = self._top + y
-        if line >= self._rows.lines:
-            return Strip.blank(width, base)
-        index, sub = self._rows.at(line)
-        drawn = self._drawn(index, sub, base)
-        below = self._below() if y == self._height - 1 else ""
-        room = width - len(below)
-        strip = Strip(drawn).adjust_cell_length(room, base)
-        if below:
-            mark = Segment(below, base + RichStyle(reverse=True, meta={"below": True}))
-            strip = Strip([*strip, mark], width)
-        return strip
-
-    def _below(self) -> str:
-        """The mark for what has come below the screen."""
-        return f" ↓ {self._new:,} new, G " if self._new and not self._follows else ""
-
-    def _drawn(self, index: int, sub: int, base: RichStyle) -> list[Segment]:
-        rows = self._rows
-        kept, wrapped = rows.owners[index], rows.wrapped(rows.rows[index])
-        sub = min(sub, len(wrapped.lines) - 1)
-        serial = index + rows.dropped
-        line = segments(wrapped, sub, serial, self._how(serial, base))
-        first = sub == 0 and (index == 0 or rows.owners[index - 1] is not kept)
-        drawn = [self._gutter(kept, first, base), *line]
-        if first and kept.folds:
-            meta = RichStyle.from_meta({"head": True})
-            drawn = [
-                s
-                if s.style and "link" in s.style.meta
-                else Segment(s.text, (s.style or base) + meta)
-                for s in drawn
-            ]
-        if kept.folded and sub == len(wrapped.lines) - 1:
-            hidden = Segment(
-                f" … {kept.count - 1:,} more", base + RichStyle(dim=True, meta={"head": True})
-            )
-            room = self._width + GUTTER - width_of([hidden])
-            if width_of(drawn) > room:
-                drawn = list(Strip(drawn).adjust_cell_length(room, base))
-            drawn.append(hidden)
-        return drawn
-
-    def _gutter(self, kept: Kept, first: bool, base: RichStyle) -> Segment:
-        """The cursor, and the mark of a fold."""
-        here = kept is self._cursor and self.has_focus
-        if first and kept.folds and kept.count > 1:
-            return Segment("▸" if kept.folded else "▾", base + RichStyle(bold=True, reverse=here))
-        return Segment("▌" if here else " ", base)
-
-    def _how(self, serial: int, base: RichStyle) -> Drawing:
-        selection = self.text_selection
-        selected = None if selection is None else selection.get_span(serial)
+    def _how(self, index: int) -> Drawing:
+        """What a row is drawn with."""
+        selection, serial = self.text_selection, index + self._rows.dropped
         return Drawing(
-            base,
+            self.rich_style,
             colours=not self.app.no_color,
             sought=self._sought,
             here=serial == self._found,
-            selected=selected,
+            selected=None if selection is None else selection.get_span(serial),
             selection=self.screen.get_component_rich_style("screen--selection"),
+            cursor=self.has_focus and self._rows.owners[index] is self._cursor,
         )
 
     def on_focus(self) -> None:
