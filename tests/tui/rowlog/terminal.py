@@ -13,6 +13,7 @@ from textual.containers import Horizontal
 from textual.drivers.headless_driver import HeadlessDriver
 from textual.pilot import Pilot
 from textual.widgets import Static
+from wcwidth import wcwidth
 
 from postroom.tui.rowlog.log import Block, RowLog
 
@@ -71,8 +72,10 @@ class Screen:
         self._stream = pyte.Stream(self.screen)
 
     def feed(self, text: str) -> None:
-        # pyte does not know the marks around a picture, and would show the end of a link.
-        self._stream.feed(re.sub(r"\x1b\[\?2026[hl]|\x1b\]8;[^\x1b]*\x1b\\", "", text))
+        # pyte does not know the marks around a picture, and would show the end of a link. What stands behind a
+        # vowel sign over a letter it drops.
+        known = re.sub(r"\x1b\[\?2026[hl]|\x1b\]8;[^\x1b]*\x1b\\", "", text)
+        self._stream.feed("".join(c for c in known if wcwidth(c) or unicodedata.combining(c)))
 
     def columns(self, first: int, last: int) -> list[str]:
         return [

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
+from rich.style import Style as RichStyle
+from textual.strip import Strip
 
 from postroom.lines.rows import Row, Span, Style
+from postroom.tui.rowlog.drawn import GUTTER, Drawing, drawn
+from postroom.tui.rowlog.kept import Rows
 from postroom.tui.rowlog.log import Block
 from tests.tui.rowlog.terminal import (
     HEIGHT,
     SIDE,
     WIDTH,
+    Screen,
     framed,
     left_over,
     written_for,
@@ -97,7 +101,22 @@ _PIECES = st.one_of(
 )
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(st.lists(_PIECES, max_size=6).map("".join), min_size=20, max_size=40))
-def test_no_text_at_all_acts_on_the_terminal_or_leaves_its_place(texts: list[str]):
-    asyncio.run(none_of_it_acts(*texts))
+@settings(max_examples=100, deadline=None)
+@given(st.lists(_PIECES, max_size=6).map("".join), st.sampled_from([8, 20, 38]))
+def test_a_line_of_any_text_is_as_wide_as_was_counted_and_holds_nothing_that_acts(
+    text: str, width: int
+):
+    rows = Rows()
+    rows.resize(width)
+    rows.put(blocks_of(text))
+    while rows.measure(0, rows.lines):
+        pass
+    console, screen = Console(color_system="truecolor"), Screen()
+    for line in range(rows.lines):
+        made = drawn(rows, *rows.at(line), Drawing(RichStyle(), colours=True))
+        shown = Strip(made).adjust_cell_length(width + GUTTER).render(console)
+        assert not left_over(shown)
+        screen.feed(f"\x1b[1;1H\x1b[2K{shown}|")
+        (first, *_) = screen.columns(0, WIDTH)
+        assert first.rstrip().endswith("|")
+        assert screen.columns(width + GUTTER, width + GUTTER + 1)[0] == "|", (shown, first)
