@@ -198,6 +198,10 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Screen", "docs/terminal.md#when-you-look-elsewhere"): {
         "screen-calls": "Something new that needs a person rings a bell or is a desktop notification, at most once in five seconds and not while they look; no text of an agent gets out of it.",
     },
+    ("Screen", "docs/terminal.md#reading"): {
+        "screen-text-harmless": "Nothing in an agent's text acts on the terminal of the screen, opens a link unasked, or leaves its place.",
+        "screen-scrollback": "A log keeps 100,000 rows, follows its end, and stays where it is while one reads above; folding, search, copy and links work by key and mouse.",
+    },
     ("Coding agents", "docs/architecture.md#terminals"): {
         "terminal-one-at-a-time": "A worker has one open terminal at a time, and a second person is told whose it is.",
         "terminal-through-gateway": "A terminal runs in the sandbox and passes the gateway, and who opened it is in the log and the audit log.",

@@ -20,7 +20,7 @@ _DROPPED = re.compile(
     "["
     "\ufe00-\ufe0f\U000e0100-\U000e01ef\u180b-\u180f"  # choose another form of the character before
     "\U0001f3fb-\U0001f3ff"  # colours of skin
-    "\u1160-\u11ff\ud7b0-\ud7ff\uffa0\u3164\u115f\u034f\u17b4\u17b5"  # parts of Hangul syllables that belong to none, and fillers
+    "\u1160-\u11ff\ud7b0-\ud7ff\uffa0\u3164\u115f\u034f\u17b4\u17b5"  # stray parts of Hangul syllables, fillers
     "\u0488\u0489\u1abe\u20dd-\u20e0\u20e2-\u20e4\ua670-\ua672"  # drawn around the character before
     "]"
 )

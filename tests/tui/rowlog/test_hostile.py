@@ -1,5 +1,7 @@
 """Text of agents can do nothing to the terminal: what is written for it is looked at byte by byte."""
 
+# Sequences stand one a line, and letters that look like others are what is tested.
+# ruff: noqa: E501, RUF001
 from __future__ import annotations
 
 import pytest

@@ -85,6 +85,7 @@ async def test_going_up_page_by_page_shows_every_row_once_though_heights_are_est
         assert names == [f"row{n}" for n in range(300 - len(names), 300)]
 
 
+@pytest.mark.requirement("screen-scrollback")
 async def test_the_oldest_blocks_go_when_there_are_too_many_rows(
     monkeypatch: pytest.MonkeyPatch,
 ):
