@@ -9,6 +9,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 _FOUND = re.compile(r"https?://[^\s<>\"`{}|\\^]+", re.IGNORECASE)
 _PLAIN = re.compile(r"https?://[A-Za-z0-9.\-:\[\]]+(?:[/?#][!-~]*)?", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z0-9.\-]+")
 _BEHIND = ".,;:!?'*_"
 """Signs at the end of an address that belong to the sentence around it."""
 
@@ -56,6 +57,8 @@ def opened(shown: str) -> str | None:
         if shown.isascii():
             return shown if shown.isprintable() and " " not in shown else None
         name = host.encode("idna").decode("ascii")
+        if not _NAME.fullmatch(name):
+            return None
     except (ValueError, UnicodeError):  # no port, no host, or none that a name could have
         return None
     place = name if port is None else f"{name}:{port}"

@@ -264,6 +264,8 @@ class RowLog(RowView, can_focus=True):
             return None
         if self._found is not None:
             at = self._found - rows.dropped
+        elif backwards and self._follows:
+            at = len(rows)
         elif backwards:
             at = rows.at(min(self._top + self._height, rows.lines) - 1)[0] + 1
         else:
