@@ -10,7 +10,7 @@ from postroom.tui.rowlog.links import links
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    "text, shown",
     [
         ("at https://a.example/b, and", "https://a.example/b"),
         ("(https://a.example/b_(c))", "https://a.example/b_(c)"),
