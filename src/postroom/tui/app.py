@@ -15,6 +15,7 @@ from textual.worker import WorkerFailed
 from postroom.errors import PostroomError
 from postroom.tui.calls import Calls
 from postroom.tui.link import Link
+from postroom.tui.looks import native
 from postroom.tui.needs.bar import NeedsBar
 from postroom.tui.news import Chosen, NeedChosen, Said, Snapshot, Target, Typed, Unsent, trouble
 from postroom.tui.notify import Way, notices_of
@@ -97,7 +98,7 @@ class PostroomApp(App[int]):
         history: History | None = None,
         notify: Way = Way.OFF,
     ) -> None:
-        super().__init__()
+        super().__init__(ansi_color=native())
         self.client = client
         self.calls = Calls()
         self.link: Link | None = None

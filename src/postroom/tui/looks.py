@@ -52,6 +52,11 @@ def colours() -> bool:
     return not os.environ.get("NO_COLOR")
 
 
+def native() -> bool | None:
+    """What `App(ansi_color=)` takes: without colours True, since only then does Textual leave all of them out."""
+    return None if colours() else True
+
+
 def nick_colour(uid: str) -> str:
     """The colour of an agent, the same in every session."""
     return NICKS[hashlib.sha256(uid.encode(errors="backslashreplace")).digest()[0] % len(NICKS)]

@@ -39,13 +39,17 @@ def run(
         mouse: let the screen have the mouse; without it the terminal keeps it, to select text.
         notify: how to call a person who looks elsewhere (the setting `screen.notify`).
     """
+    from postroom.tui import theme
     from postroom.tui.app import PostroomApp
     from postroom.tui.notify import Way
     from postroom.tui.typing.history import History, person_file
 
     history = History(person_file())
     app = PostroomApp(client, start=start, needs=needs, history=history, notify=Way(notify))
+    chosen = theme.choose(app, theme.theme_file())
     status = app.run(mouse=mouse) or app.return_code or 0
+    if app.theme != chosen:
+        theme.keep(app.theme, theme.theme_file())
     if app.failure is not None:
         _tell(app.failure)
         return FAILED

@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 from wcwidth import wcwidth
 
+from postroom.tui.looks import native
 from postroom.tui.rowlog.log import Block, RowLog
 
 WIDTH, HEIGHT, SIDE = 60, 16, 10
@@ -48,7 +49,7 @@ class Framed(App[None]):
     CSS = f"Static {{ width: {SIDE}; height: 100%; }} RowLog {{ width: 1fr; }}"
 
     def __init__(self) -> None:
-        super().__init__(driver_class=Recorded)
+        super().__init__(driver_class=Recorded, ansi_color=native())
 
     def compose(self) -> ComposeResult:
         with Horizontal():

@@ -49,5 +49,7 @@ class Palette(Provider):
         for verb in VERBS:
             yield verb.line, verb.help, lambda word=verb.name: app.begin(f"/{word} ")
 
+        yield "theme", "colours: light, dark, those of the terminal", app.search_themes
+
     def _post(self, message: Chosen | NeedChosen) -> None:
         self.app.post_message(message)
