@@ -58,8 +58,11 @@ def shortened(text: str, width: int) -> str:
     """`text`, its end replaced by an ellipsis if it takes more than `width` columns."""
     if columns(text) <= width:
         return text
-    while text and columns(text) >= width:
-        text = text[:-1]
+    room = width - 1
+    for number, char in enumerate(text):
+        room -= _columns_of(char)
+        if room < 0:
+            return text[:number] + "…"
     return text + "…"
 
 

@@ -95,6 +95,20 @@ async def test_nothing_of_an_agents_text_acts_on_the_terminal_or_leaves_its_plac
     await none_of_it_acts(*SEQUENCES.values())
 
 
+def test_long_rows_take_no_longer_than_they_are_long():
+    # Quadratic work would take minutes, and the time limit of tests ends it.
+    rows = Rows()
+    rows.resize(38)
+    texts = ("ä" * 16_000, "https://a.example/" + ")" * 16_000, "\u0301" * 16_000, "漢 " * 8_000)
+    rows.put(Block([Row.of(text, wraps=wraps) for wraps in (True, False)]) for text in texts * 4)
+    rows.measure(0, 60)
+    for line in range(60):
+        assert drawn(rows, *rows.at(line), Drawing(RichStyle(), colours=True))
+    assert all(
+        drawn(rows, index, 0, Drawing(RichStyle(), colours=True)) for index in range(len(rows))
+    )
+
+
 _PIECES = st.one_of(
     st.text(max_size=40),
     st.text(alphabet="\x1b\x9b\x9d\x90[]0123456789;?<=>PX^_\\\x07mHJ c", max_size=30),

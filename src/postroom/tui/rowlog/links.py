@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote, urlsplit, urlunsplit
 
-_FOUND = re.compile(r"https?://[^\s<>\"`{}|\\^]+", re.IGNORECASE)
+MOST = 2000
+"""Characters of an address; a longer one is none."""
+
+_FOUND = re.compile(rf"https?://[^\s<>\"`{{}}|\\^]{{1,{MOST}}}", re.IGNORECASE)
 _PLAIN = re.compile(r"https?://[A-Za-z0-9.\-:\[\]]+(?:[/?#][!-~]*)?", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9.\-]+")
 _BEHIND = ".,;:!?'*_"
 """Signs at the end of an address that belong to the sentence around it."""
 
 _PAIRS = {")": "(", "]": "["}
-
-MOST = 2000
-"""Characters of an address; a longer one is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +36,17 @@ class Link:
     plain: bool
 
 
-def links(text: str) -> Iterator[Link]:
+@lru_cache(maxsize=256)
+def links(text: str) -> tuple[Link, ...]:
     """The addresses in a text."""
-    if "://" not in text:
-        return
+    return tuple(_links(text)) if "://" in text else ()
+
+
+def _links(text: str) -> Iterator[Link]:
     for match in _FOUND.finditer(text):
         shown = _trimmed(match.group())
         url = opened(shown)
-        if url is not None and len(url) <= MOST:
+        if url is not None and max(len(url), len(match.group())) <= MOST:
             plain = url == shown and _PLAIN.fullmatch(url) is not None
             yield Link(url, match.start(), match.start() + len(shown), plain)
 
