@@ -255,14 +255,14 @@ def control_response(
     return said | {key: value for key, value in more.items() if value}
 
 
-def record(row: SaidRow, rules: Sequence[str] = ()) -> shapes.ControlRecord:
+def record(row: SaidRow, rules: Sequence[str] | None = None) -> shapes.ControlRecord:
     """What a sidecar is given; shape of the API.
 
     Args:
-        rules: the patterns that people have added, for a record of the policy.
+        rules: the patterns that people have added, for the last record of the policy.
     """
     said = json.loads(row.event)
-    if row.kind == EventKind.POLICY:
+    if rules is not None:
         said["rules"] = list(rules)
     return said | {"id": row.id, "at": format_time(row.at), "type": row.kind}
 

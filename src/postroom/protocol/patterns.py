@@ -86,7 +86,7 @@ def added(pattern: str) -> str:
 
 
 def _check_width(pattern: str, tool: str, argument: str | None) -> None:
-    template = "whoever wants that writes it in the template: auto_approve, or autonomous = true"
+    template = "what is wider stands in the template: auto_approve, or autonomous = true"
     if not tool.strip("*"):
         raise InvalidInput(f"{pattern!r} would allow every tool", remedy=template)
     if not any(_like(tool.lower(), shell) for shell in SHELLS):
@@ -95,7 +95,7 @@ def _check_width(pattern: str, tool: str, argument: str | None) -> None:
     if not command or command.startswith("*"):
         raise InvalidInput(
             f"{pattern!r} does not begin with the command that it allows",
-            remedy=f"such as {tool}(npm test *); {template}",
+            remedy=f"{tool}(npm test *) does; {template}",
         )
     if operator := _OPERATORS.search(command):
         raise InvalidInput(

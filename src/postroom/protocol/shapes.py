@@ -492,8 +492,8 @@ ControlRecord = dict[str, Any]
 """What a worker's sidecar is told: `id` of the event, `at`, and by `type` the rest.
 
 `control_response` has `request` (the approval's id), `decision`, `by`, `channel`, and perhaps `input` and `reason`;
-`interrupt` has `by`, `channel` and `reason`; `policy` has `by`, `change`, `pattern`, and `rules`: all patterns that
-people have added, as they are when this is read.
+`interrupt` has `by`, `channel` and `reason`; `policy` has `by`, `change` and `pattern`, and the last one of an answer
+has `rules`: all patterns that people have added, as they are when this is read.
 """
 
 

@@ -115,6 +115,7 @@ async def test_a_pattern_that_is_added_or_removed_counts_for_the_next_thing_the_
         ]
         await control.say(type="policy", change="removed", pattern="Bash(echo *)", rules=[])
         await control.say(type="policy", rules="Bash")
+        await control.say(type="policy", change="added", pattern="Bash(echo *)")
         last = await home.request("RUN:[echo began]")
         asked = await control.request(4)
         await control.decide(asked["request"], "allowed")

@@ -187,10 +187,11 @@ def door_router(parts: Parts) -> Routes:
         itself(me, uid)
         found = await parts.approvals.said_to(uid, after_id, wait)
         # As it is now, and not as each of the records left it: two people may have changed it at once.
-        changed = any(row.kind == EventKind.POLICY for row in found)
-        rules = await parts.policies.patterns(uid) if changed else []
+        # With the last one alone: all of them together may be many.
+        last = max((row.id for row in found if row.kind == EventKind.POLICY), default=0)
+        rules = await parts.policies.patterns(uid) if last else None
         return {
-            "records": [record(row, rules) for row in found],
+            "records": [record(row, rules if row.id == last else None) for row in found],
             "next": found[-1].id if found else after_id,
         }
 
