@@ -195,6 +195,8 @@ class PostroomApp(App[int]):
 
     def on_chosen(self, event: Chosen) -> None:
         """Show it in the middle, and a worker on the right."""
+        if not self.query(Sidebar):
+            return  # the screen closes
         by_itself = self.target is None and self._start is None
         self.target = event.target
         self.query_one(Sidebar).show(event.target)

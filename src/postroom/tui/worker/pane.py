@@ -64,6 +64,9 @@ class WorkerPane(Vertical):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
+        # Kept, since a message may still come when they are gone from the screen already.
+        self._top = Static("choose a worker on the left", id="worker-head", markup=False)
+        self._log = RowLog()
         self._target: Target | None = None
         self._feed: Feed | None = None
         self._resting: Timer | None = None
@@ -83,12 +86,12 @@ class WorkerPane(Vertical):
 
     def compose(self) -> ComposeResult:
         """The head and the log."""
-        yield Static("choose a worker on the left", id="worker-head", markup=False)
-        yield RowLog()
+        yield self._top
+        yield self._log
 
     def focus(self, scroll_visible: bool = True) -> Self:
         """Focus the log."""
-        self.query_one(RowLog).focus(scroll_visible)
+        self._log.focus(scroll_visible)
         return self
 
     def on_mount(self) -> None:
@@ -111,7 +114,7 @@ class WorkerPane(Vertical):
             return
         self._drop()
         self._target, self._known = target, ()
-        self.query_one(RowLog).clear()
+        self._log.clear()
         self._draw()
         self._resting = self.set_timer(PAUSE, self._begin)
 
@@ -178,11 +181,11 @@ class WorkerPane(Vertical):
 
     def _put(self, target: Target, blocks: Sequence[Block]) -> None:
         if target == self._target and blocks:
-            self.query_one(RowLog).put(blocks)
+            self._log.put(blocks)
 
     def _quiet(self, text: str) -> None:
         """A line of ours."""
-        self.query_one(RowLog).put([Block([Row.of(text, Style.DIM, wraps=True)])])
+        self._log.put([Block([Row.of(text, Style.DIM, wraps=True)])])
 
     def _ended(self, error: PostroomError | None) -> None:
         self._quiet(f"── no more comes: {error.message if error else 'the post room ended it'}")
@@ -208,7 +211,7 @@ class WorkerPane(Vertical):
         finally:
             self._loading = False
         if feed is self._feed and blocks:
-            self.query_one(RowLog).put_before(blocks)
+            self._log.put_before(blocks)
 
     # ── what happens ──
 
@@ -248,7 +251,7 @@ class WorkerPane(Vertical):
         rows = self._head(target)
         most = 1 if self.size.height < LOWEST else 3 if self.size.height < LOW else len(rows)
         gone = [Row.of(self._gone, Style.ASKS)] if self._gone else []
-        self.query_one("#worker-head", Static).update(text_of([*rows[:most], *gone]))
+        self._top.update(text_of([*rows[:most], *gone]))
 
     def _head(self, target: Target) -> list[Row]:
         room, now = self.room_app.room, time.time()
