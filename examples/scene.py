@@ -169,7 +169,7 @@ def advice(room: State | None, *, worked: bool) -> str:
     if fixer["task"] or not worked:
         return "@fixer works on a task of yours: press 1, go to @fixer by the arrow keys; Enter shows what it does."
     return (
-        "Done. Go to @fixer and press d: the branch it made. i types: a message, or / for commands. "
+        "Done. Go to @fixer: 3 shows all that it did, d what it changed. i types a message, / a command; "
         "? says every key, q leaves."
     )
 
