@@ -202,6 +202,12 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "screen-text-harmless": "Nothing in an agent's text acts on the terminal of the screen, opens a link unasked, or leaves its place.",
         "screen-scrollback": "A log keeps 100,000 rows, follows its end, and stays where it is while one reads above; folding, search, copy and links work by key and mouse.",
     },
+    ("Screen", "docs/terminal.md#type"): {
+        "screen-keeps-unsent": "A message that could not be sent stands in the line again, and why is said above it.",
+    },
+    ("Screen", "docs/terminal.md#leave"): {
+        "screen-fails-in-a-line": "A failure of the screen leaves one line on the terminal, and the details in a file.",
+    },
     ("Coding agents", "docs/architecture.md#terminals"): {
         "terminal-one-at-a-time": "A worker has one open terminal at a time, and a second person is told whose it is.",
         "terminal-through-gateway": "A terminal runs in the sandbox and passes the gateway, and who opened it is in the log and the audit log.",

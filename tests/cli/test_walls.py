@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
 import pytest
 
-from postroom.cli.commands import spawn
 from postroom.lines import status
+from postroom.lines.starting import spawned
 from tests.cli.conftest import Run
 from tests.client.standin import Standin, worker
 
@@ -24,16 +23,11 @@ def walled(provider: str, level: str) -> dict[str, object]:
     "provider, level, red",
     [("bubblewrap", "enforced", False), ("landlock", "partial", True), ("none", "none", True)],
 )
-def test_a_wall_that_is_not_enforced_is_red(
-    monkeypatch: pytest.MonkeyPatch, provider: str, level: str, red: bool
-):
-    said: list[str] = []
-    monkeypatch.setattr(click, "echo", lambda text="", **_: said.append(text))
-
-    spawn._print(walled(provider, level))  # ty: ignore[invalid-argument-type]
+def test_a_wall_that_is_not_enforced_is_red(provider: str, level: str, red: bool):
+    said = spawned(walled(provider, level))  # ty: ignore[invalid-argument-type]
     cell = status._wall(walled(provider, level), wide=True)  # ty: ignore[invalid-argument-type]
 
-    assert (RED in said[0]) is red
+    assert (RED in said) is red
     assert (cell.text, cell.colour == "red") == (f"{level} ({provider})", red)
 
 

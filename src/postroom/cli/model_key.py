@@ -1,49 +1,21 @@
-"""The key of an agent's model: one that the post room keeps, or one of the environment that it is to keep.
-
-The secret goes from the environment to the post room, in the body of one request: never into an argument, an output,
-a log or a sandbox.
-"""
+"""Asking the person at the terminal whether a key of the environment is kept (`templates.choosing`)."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import click
 
-from postroom.errors import InvalidInput
-from postroom.protocol.egress import EgressRule
-from postroom.protocol.template_needs import CREDENTIAL, KeyForm, Needs
-from postroom.templates.keys import (
-    add_command,
-    form_of,
-    free_name,
-    host,
-    in_environment,
-    stored,
-    ways,
-)
+from postroom.protocol.template_needs import KeyForm, Needs
+from postroom.templates import choosing
+from postroom.templates.choosing import Choice
+from postroom.templates.keys import host
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.protocol.shapes import Credential
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The key that a worker gets.
-
-    Attributes:
-        values: of the template's parameters.
-        form: of a key that has to be stored first, as `name`; None if nothing has to be.
-    """
-
-    values: Mapping[str, str] = field(default_factory=dict)
-    form: KeyForm | None = None
-    name: str = ""
 
 
 def choose(
@@ -54,59 +26,16 @@ def choose(
     store: bool,
     env: Mapping[str, str] | None = None,
 ) -> Choice:
-    """The key for a template.
-
-    Args:
-        values: that a person has given; with one for the parameter `credential` they have chosen.
-        known: what the post room keeps.
-        store: keep the one of the environment without asking.
-        env: the environment.
-
-    Raises:
-        InvalidInput: there is none, or the person does not want it kept; the remedy says how to have one.
-    """
-    env = os.environ if env is None else env
-    if not needed.keys or CREDENTIAL not in needed.parameters:
-        return Choice()
-    if CREDENTIAL in values:
-        return Choice(_unless(values, form_of(needed, values[CREDENTIAL], known).values))
-    if (found := stored(needed, known)) is not None:
-        form, name = found
-        return Choice(_unless(values, {**form.values, CREDENTIAL: name}))
-    form = in_environment(needed, env)
-    if form is None:
-        raise InvalidInput(f"no key for {host(needed.keys[0])} is kept", remedy=ways(needed, env))
-    name = free_name(form.name, known)
-    if not (store or _asked(form, name)):
-        raise InvalidInput(
-            f"no key for {host(form)} is kept, and {form.variable} is set here",
-            remedy=f"spawn with --store-key, or first: {add_command(form, env, name)}",
-        )
-    return Choice(_unless(values, {**form.values, CREDENTIAL: name}), form, name)
+    """The key for a template, as `choosing.choose`; with `store` that of the environment is kept without asking."""
+    return choosing.choose(
+        needed, values, known, lambda form, name: store or _asked(form, name), env
+    )
 
 
-def keep(client: Client, choice: Choice, env: Mapping[str, str] | None = None) -> None:
+def keep(client: Client, choice: Choice) -> None:
     """Store the key of the environment in the post room, if one has to be stored."""
-    form = choice.form
-    if form is None:
-        return
-    env = os.environ if env is None else env
-    rule = EgressRule.parse(form.url)
-    client.add_credential(
-        choice.name,
-        str(EgressRule(rule.scheme, rule.host, rule.port)),
-        env[form.variable].strip(),
-        path="" if rule.path == "/" else rule.path,
-        header=form.header,
-    )
-    click.echo(
-        f"{form.variable} is kept as the credential {choice.name!r}: only the gateway sends it",
-        err=True,
-    )
-
-
-def _unless(given: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in values.items() if name not in given}
+    if said := choosing.keep(client, choice):
+        click.echo(said, err=True)
 
 
 def _asked(form: KeyForm, name: str) -> bool:

@@ -74,17 +74,18 @@ class PostroomApp(App[int]):
     COMMANDS = {_palette}  # noqa: RUF012 (as Textual declares it)
     COMMAND_PALETTE_DISPLAY = "^p"
     BINDINGS: ClassVar[list[BindingType]] = [
+        # In this order they stand at the bottom: a terminal of 80 columns has room for the first ones.
+        Binding("n", "next_need", "needs you"),
         Binding("question_mark", "help", "help", key_display="?"),
         Binding("i", "type", "type"),
-        Binding("slash", "type('/')", "command", key_display="/"),
+        Binding("slash", "type('/')", "command", key_display="/", show=False),
+        Binding("q", "quit", "leave"),
         Binding("1", "look('sidebar')", "rooms"),
         Binding("2", "look('talk')", "talk"),
         Binding("3", "look('worker')", "worker"),
-        Binding("n", "next_need", "needs you"),
         Binding("ctrl+n", "next_need", show=False, priority=True),
         Binding("escape", "list", "back", show=False),
         Binding("ctrl+l", "log", "what was said", show=False),
-        Binding("q", "quit", "leave"),
         Binding("ctrl+q", "quit", "leave", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", "to the shell", show=False, priority=True),
     ]
@@ -142,6 +143,12 @@ class PostroomApp(App[int]):
             self.post_message(Chosen(self._start))
         self.link = Link(self)
         self.link.start()
+        self.app_resume_signal.subscribe(self, self._come_back)
+
+    def _come_back(self, _: App[int]) -> None:
+        """Draw all of it again: meanwhile the terminal was another program's."""
+        self.refresh(layout=True)
+        self.screen.refresh(layout=True)
 
     def on_unmount(self) -> None:
         """Let go of what runs."""
@@ -171,11 +178,7 @@ class PostroomApp(App[int]):
             widget.focus()
             return
         inner = (each for each in widget.query("*") if each.focusable)
-        found = next(inner, None)
-        if found is not None:
-            found.focus()
-        elif isinstance(self.focused, TypingLine):
-            self.set_focus(None)
+        self.screen_stack[0].set_focus(next(inner, None))
 
     def action_look(self, pane: str) -> None:
         """The same by a key."""
@@ -258,7 +261,7 @@ class PostroomApp(App[int]):
         except PostroomError as error:
             self.on_said(trouble(error))
             return
-        line.take()
+        line.take(event.text)
         line.keep(event.text)
         self._carry_out(meant, event.text)
 

@@ -44,6 +44,8 @@ def run(
     from postroom.tui.notify import Way
     from postroom.tui.typing.history import History, person_file
 
+    # One of another machine is not ours to end.
+    ends = " (postroom down ends it)" if client.server.pid else ""
     history = History(person_file())
     app = PostroomApp(client, start=start, needs=needs, history=history, notify=Way(notify))
     chosen = theme.choose(app, theme.theme_file())
@@ -53,8 +55,6 @@ def run(
     if app.failure is not None:
         _tell(app.failure)
         return FAILED
-    # One of another machine is not ours to end.
-    ends = " (postroom down ends it)" if client.server.pid else ""
     click.echo(f"postroom: left; everything goes on{ends}")
     return status
 

@@ -36,6 +36,12 @@ def names_worker(pilot: Pilot[int], nick: str) -> bool:
     return app.room is not None and app.room.worker(nick) is not None
 
 
+def asks(pilot: Pilot[int], ref: str) -> bool:
+    """Whether the screen knows of that approval."""
+    room = app_of(pilot).room
+    return room is not None and room.approval(ref) is not None
+
+
 async def typed(pilot: Pilot[int], text: str) -> None:
     """Type a text; the keys are real."""
     line_of(pilot).focus()
@@ -70,6 +76,7 @@ async def test_what_cannot_be_done_stays_in_the_line_and_says_why(
         assert line_of(pilot).text == "/stpo x"
 
 
+@pytest.mark.requirement("screen-keeps-unsent")
 async def test_an_error_of_the_post_room_gives_the_text_back(
     shared: TaskRoom, tmp_path: Path
 ) -> None:
@@ -157,6 +164,7 @@ async def test_an_approval_is_answered_by_a_command(shared: TaskRoom, tmp_path: 
     async with working(shared, tmp_path) as coder, app_on(coder) as pilot:
         await typed(pilot, "/deny e1e1 not today")  # who types is not interrupted by a dialog
         await coder.asks("e1" * 8)  # an id that no other test asks under
+        await until(pilot, lambda: asks(pilot, "e1e1"))
         await pilot.press("enter")
 
         done = await coder.decided("e1" * 8)
@@ -175,3 +183,16 @@ async def test_letters_are_text_while_one_types_and_keys_elsewhere(
         assert line_of(pilot).text == "qn1?"
         await pilot.press("escape", "question_mark")
         await until(pilot, lambda: "keys and commands" in screen_text(pilot.app))
+
+
+async def test_what_is_typed_while_a_line_is_taken_is_not_lost(
+    shared: TaskRoom, tmp_path: Path
+) -> None:
+    async with working(shared, tmp_path) as coder, app_on(coder) as pilot:
+        line = line_of(pilot)
+        await typed(pilot, "/who")
+        line.action_submit()
+        line.insert(" next")
+        await until(pilot, lambda: line.text != "/who next")
+        assert line.text == " next"
+        await until(pilot, lambda: "@coder offline" in screen_text(pilot.app))

@@ -11,8 +11,9 @@ from postroom.cli.completion import agents
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
 from postroom.cli.waiting import said_if_slow
-from postroom.cli.workspaces import place, tell_left
+from postroom.cli.workspaces import tell_left
 from postroom.lines.rows import styled
+from postroom.lines.starting import place
 from postroom.lines.workspaces import MORE, changed, diff_style
 from postroom_a2a.text import one_line, printable
 

@@ -42,16 +42,16 @@ def command(ctx: click.Context, template: str, as_json: bool) -> None:
 
 def _findings(template: str) -> list[Finding]:
     from postroom.cli.credentials import known
-    from postroom.cli.template import located, read
     from postroom.protocol.template_needs import needs
     from postroom.settings.sources import load
     from postroom.templates.doctor import machine_findings, template_findings
     from postroom.templates.programs import Machine
+    from postroom.templates.reading import located, read
     from postroom.templates.shipped import listed
 
     texts = {} if template else {each.name: each.text for each in listed()}
     if template:
-        texts[template] = read(located(template)).text
+        texts[template] = read(located(template, lambda said: click.echo(said, err=True))).text
     here = Machine.here()
     credentials = known()
     found = [] if chosen_login() is not None else machine_findings(load(state_folder()))

@@ -11,8 +11,8 @@ from postroom.cli.output import print_json
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.cli.template import Bundle
     from postroom.protocol.shapes import Worker
+    from postroom.templates.reading import Bundle
 
 
 @click.command("restart")
@@ -26,7 +26,8 @@ def command(nick: str, same: bool, detach: bool, as_json: bool) -> None:
 
     The template and its files are read where `spawn` read them. Its address, its inbox and its open tasks stay.
     """
-    from postroom.cli.starting import WAIT, report, sandbox_text
+    from postroom.cli.starting import report
+    from postroom.lines.starting import WAIT, sandbox_text
 
     with connect() as client:
         path = "" if same else client.worker(nick).get("template", "")
@@ -49,8 +50,8 @@ def command(nick: str, same: bool, detach: bool, as_json: bool) -> None:
 def _read(nick: str, path: str) -> Bundle:
     from pathlib import Path
 
-    from postroom.cli.template import read
     from postroom.errors import InvalidTemplate
+    from postroom.templates.reading import read
 
     if not Path(path).exists():
         name = nick.removeprefix("@")

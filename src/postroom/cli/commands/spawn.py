@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,16 +18,12 @@ from postroom.cli.options import (
     state_option,
 )
 from postroom.cli.output import print_json
-from postroom.errors import InvalidInput
 from postroom.protocol.modes import MODES
 from postroom.protocol.template import LEVELS
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.cli.model_key import Choice
-    from postroom.cli.template import Bundle
-    from postroom.client.http import Client
-    from postroom.protocol.shapes import Worker
     from postroom.protocol.template import Template
 
 
@@ -120,11 +116,13 @@ def command(
     branch postroom/NICK of the git repository, or on a copy of any other folder.
     """
     from postroom.cli.model_key import keep
-    from postroom.cli.starting import WAIT, report
-    from postroom.cli.template import check, located, overrides, read
+    from postroom.cli.starting import report
+    from postroom.lines.starting import WAIT, spawned
+    from postroom.templates.reading import check, located, overrides, read
+    from postroom.templates.spawning import folder_of, spawn
 
-    folder = _folder(workspace, mode)
-    path = located(template)
+    folder = folder_of(workspace, mode, remote=chosen_login() is not None)
+    path = located(template, lambda said: click.echo(said, err=True))
     bundle = read(path)
     values = overrides(settings, bundle.text)
     key = _fill(bundle.text, values, sandbox, store=store_key)
@@ -132,7 +130,7 @@ def command(
     _ensure_running(check(bundle, values, sandbox), key)
     with connect() as client, _details(verbose):
         keep(client, key)
-        worker = _spawn(
+        worker = spawn(
             client,
             bundle,
             name.removeprefix("@"),
@@ -148,7 +146,7 @@ def command(
     if as_json:
         print_json(worker)
     else:
-        _print(worker)
+        click.echo(spawned(worker))
     report(worker)
 
 
@@ -161,20 +159,11 @@ def _fill(text: str, values: dict[str, str], sandbox: str, *, store: bool) -> Ch
     """
     from postroom.cli.credentials import known
     from postroom.cli.model_key import choose
-    from postroom.protocol.template_needs import PROGRAM, needs
-    from postroom.templates.filling import program_values
+    from postroom.protocol.template_needs import needs
+    from postroom.templates.spawning import program_of
 
     needed = needs(text, values)
-    if needed.program and PROGRAM not in values:
-        if sandbox == "opensandbox":
-            values[PROGRAM] = needed.program  # in the image's search path
-        elif chosen_login() is not None:
-            raise InvalidInput(
-                f"where {needed.program!r} is installed on the post room's machine is not known here",
-                remedy=f"--set {PROGRAM}=PATH, or spawn it there",
-            )
-    if sandbox != "opensandbox" and chosen_login() is None:
-        values |= program_values(needed, values)
+    values |= program_of(needed, values, sandbox, remote=chosen_login() is not None)
     return choose(needed, values, known(), store=store) if needed.keys else _no_key()
 
 
@@ -182,28 +171,6 @@ def _no_key() -> Choice:
     from postroom.cli.model_key import Choice
 
     return Choice()
-
-
-MOST_OF_ONE = 50
-"""Workers of one coding agent that get a number as their nick's end."""
-
-
-def _spawn(client: Client, bundle: Bundle, name: str, **said: Any) -> Worker:
-    """Spawn a worker; the second one of a coding agent gets the nick `claude-2`, if no other was asked for."""
-    from postroom.errors import NameTaken
-    from postroom.protocol.template import parse_template
-    from postroom.protocol.template_needs import needs
-
-    try:
-        return client.spawn(bundle.text, files=bundle.files, name=name, **said)
-    except NameTaken:
-        if name or not needs(bundle.text).program:
-            raise
-    nick = parse_template(bundle.text, said["overrides"]).name
-    for number in range(2, MOST_OF_ONE):
-        with suppress(NameTaken):
-            return client.spawn(bundle.text, files=bundle.files, name=f"{nick}-{number}", **said)
-    raise NameTaken(f"there are {MOST_OF_ONE} of @{nick}", remedy="choose a nick: --name NICK")
 
 
 @contextmanager
@@ -217,27 +184,6 @@ def _details(verbose: bool) -> Generator[None]:
         for line in error.details if verbose else ():
             click.echo(one_line(line), err=True)
         raise
-
-
-def _folder(workspace: str, mode: str | None) -> str:
-    """The absolute path of the folder to work on, "" for none; refused where the post room could not see it."""
-    if not workspace:
-        if mode is not None:
-            raise InvalidInput(
-                "--as says how to work on a folder", remedy="name it: --workspace DIR"
-            )
-        return ""
-    if chosen_login() is not None:
-        raise InvalidInput(
-            "a worker of a post room on another machine cannot work on a folder of this one",
-            remedy="spawn it there, where the folder is",
-        )
-    folder = Path(workspace).expanduser().absolute()
-    if not folder.is_dir():
-        raise InvalidInput(
-            f"{folder} is not a folder", remedy="name one that exists: --workspace DIR"
-        )
-    return str(folder)
 
 
 def _ensure_running(template: Template, key: Choice) -> None:
@@ -270,10 +216,3 @@ def _check_credentials(template: Template, state: Path, key: Choice) -> None:
     from postroom.gateway.credentials import check_credentials
 
     check_credentials(replace(template, credentials=names), kept(state))
-
-
-def _print(worker: Worker) -> None:
-    from postroom.cli.starting import sandbox_text
-
-    place = f" in #{one_line(worker['project'])}" if worker["project"] else ""
-    click.echo(f"spawned @{one_line(worker['nick'])}{place}, {sandbox_text(worker)}")

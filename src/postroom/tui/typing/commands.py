@@ -57,12 +57,14 @@ class Option:
 
     Attributes:
         many: it may be given again.
+        alone: it has no value.
     """
 
     flag: str
     name: str
     kind: Kind
     many: bool = False
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ VERBS: tuple[Verb, ...] = (
             Option("--sandbox", "sandbox", Kind.FREE),
             Option("--isolation", "isolation", Kind.FREE),
             Option("--set", "set", Kind.FREE, many=True),
+            Option("--store-key", "store", Kind.FREE, alone=True),
         ),
         anywhere=True,
     ),
@@ -131,6 +134,7 @@ VERBS: tuple[Verb, ...] = (
         Slot("id", Kind.QUESTION), _TEXT,
     )),
     Verb("diff", "[@NICK]", "Show what a worker changed in the folder that it works on.", (_WORKER,)),
+    Verb("tree", "[@NICK]", "Show who gave a worker its task, and whom it asked.", (_WORKER,)),
     Verb("task", "ID", "Show a task.", (Slot("id", Kind.TASK),)),
     Verb("cancel", "ID [REASON]", "Cancel a task.", (Slot("id", Kind.TASK), _PERHAPS)),
     Verb("interrupt", "[@NICK] [REASON]", "End the turn of a worker's agent.", (_WORKER, _PERHAPS)),
@@ -279,7 +283,9 @@ class _Reading:
                 return  # a text may begin with a dash
             if option is None:
                 raise self._wrong(f"there is no option {one_line(flag, 30)}")
-            if equals:
+            if option.alone:
+                value, self._rest = "yes", rest
+            elif equals:
                 # The value again, with the quotes that `_word` does not know.
                 value, self._rest = quoted_word(self._rest[len(flag) + 1 :] or " ")
             elif rest:

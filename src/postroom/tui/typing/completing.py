@@ -141,13 +141,14 @@ def _candidates(before: Sequence[str], word: str, known: Known) -> Iterator[Cand
 
 def _kind(verb: Verb, before: Sequence[str], word: str) -> Kind | None:
     """What the word stands for."""
-    flags = {option.flag: option.kind for option in verb.options}
-    if before and before[-1] in flags:
-        return flags[before[-1]]
+    flags = {option.flag: option for option in verb.options}
+    valued = [flag for flag, option in flags.items() if not option.alone]
+    if before and before[-1] in valued:
+        return flags[before[-1]].kind
     said = [
         each
         for number, each in enumerate(before)
-        if each not in flags and (number == 0 or before[number - 1] not in flags)
+        if each not in flags and (number == 0 or before[number - 1] not in valued)
     ]
     slots = list(verb.slots)
     if slots and slots[0].kind in WHO and said and not said[0].startswith("@"):

@@ -15,6 +15,7 @@ from postroom_a2a.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from postroom.protocol.shapes import Listed
     from postroom.tui.app import PostroomApp
 
 CHANNEL = "screen"
@@ -37,6 +38,7 @@ class Doing:
             "deny": self._decide,
             "answer": self._answer,
             "diff": self._act,
+            "tree": self._act,
             "interrupt": self._interrupt,
             "stop": self._act,
             "restart": self._act,
@@ -152,7 +154,10 @@ class Doing:
             return
         client = self._app.client
         decision = "allowed" if command.verb.name == "approve" else "denied"
-        asked = await self._call(lambda: client.approval(ref))
+        # Of several agents that named theirs so, the one that waits is meant.
+        waits = self._app.room.approval(ref) if self._app.room is not None else None
+        worker = waits["worker"]["uid"] if waits is not None else ""
+        asked = await self._call(lambda: client.approval(ref, worker=worker))
         try:
             done = await self._call(
                 lambda: client.control(
@@ -180,7 +185,8 @@ class Doing:
         from postroom.tui.worker import acts
 
         target = await self._agent(command)
-        name = "open_diff" if command.verb.name == "diff" else command.verb.name
+        name = command.verb.name
+        name = f"open_{name}" if name in ("diff", "tree") else name
         getattr(acts, name)(self._app, target)
 
     async def _interrupt(self, command: Command) -> None:
@@ -192,18 +198,18 @@ class Doing:
         from postroom.tui.typing.spawning import spawn
 
         self._say(f"starting {one_line(command['template'], 60)} ...")
-        said, target = await self._call(lambda: spawn(self._app.client, command))
-        self._say(said)
+        here = self._app.target
+        project = here.name if here is not None and here.is_project else ""
+        said, target, bad = await self._call(lambda: spawn(self._app.client, command, project))
+        self._say(said, bad=bad)
         self._app.post_message(Chosen(target))
 
     # ── tasks ────────────────────────────────────────────────────────────────────────────────────
 
     async def _task(self, command: Command) -> None:
-        ref = command["id"]
-        task = await self._call(lambda: self._app.client.task(ref))
-        words = one_line(task["status_text"] or task["detail"] or "", 300)
-        head = f"{short(task['id'])} {task['state']}, {address(task['worker'])}"
-        self._say(f"{head}: {one_line(task['text'], 200)}\n  {words}".rstrip())
+        from postroom.tui.worker import acts
+
+        acts.open_task(self._app, command["id"])
 
     async def _cancel(self, command: Command) -> None:
         ref, reason = command["id"], command["text"]
@@ -227,8 +233,11 @@ class Doing:
         open_search(self._app, command["text"])
 
     async def _who(self, _: Command) -> None:
-        agents = await self._call(self._app.client.agents)
-        names = [f"@{one_line(each['nick'])} {each['state']}" for each in agents[:NAMED]]
+        agents: list[Listed] = await self._call(self._app.client.agents)
+        names = [
+            f"@{one_line(each['nick'])} {'online' if each['online'] else 'offline'}"
+            for each in agents[:NAMED]
+        ]
         more = f" and {len(agents) - NAMED} more" if len(agents) > NAMED else ""
         self._say(", ".join(names) + more if names else "nobody is there")
 

@@ -45,6 +45,7 @@ PLACES: tuple[tuple[str, Keys], ...] = (
         (
             ("up down", "choose"),
             ("Enter", "open"),
+            ("s r x", "stop, restart, interrupt"),
         ),
     ),
     (
@@ -52,10 +53,11 @@ PLACES: tuple[tuple[str, Keys], ...] = (
         (
             ("up down", "scroll"),
             ("PgUp PgDn", "by pages"),
-            ("End", "follow what comes"),
+            ("Home End", "the top; follow what comes"),
             ("space", "fold, unfold"),
-            ("f", "find"),
+            ("f", "find; then , and . go on"),
             ("c", "copy"),
+            ("o", "open a link"),
         ),
     ),
     (
@@ -82,7 +84,7 @@ PLACES: tuple[tuple[str, Keys], ...] = (
         "The line",
         (
             ("Enter", "send"),
-            ("ctrl-j", "a new line in the text; alt-Enter, too"),
+            ("ctrl-j", "a new line in the text"),
             ("Tab", "complete; again, the next one"),
             ("up down", "what you typed before"),
             ("ctrl-r", "search in it for what stands here"),

@@ -26,7 +26,7 @@ class Offer(Static):
     """The candidates above the line."""
 
     DEFAULT_CSS = """
-    Offer { height: auto; display: none; padding: 0 1; }
+    Offer { height: auto; display: none; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
     Offer.-shown { display: block; }
     """
     MOST = 6
@@ -74,10 +74,10 @@ class TypingLine(TextArea):
         Binding("tab", "complete(1)", "complete"),
         Binding("shift+tab", "complete(-1)", "back", show=False),
         Binding("ctrl+j,alt+enter,shift+enter", "insert_line", "new line", key_display="^j"),
-        Binding("up", "older", "history"),
+        Binding("up", "older", "history", show=False),
         Binding("down", "newer", "newer", show=False),
         Binding("ctrl+r", "search", "search history", show=False),
-        Binding("escape", "leave", "leave the line"),
+        Binding("escape", "leave", "back"),
     ]
 
     def __init__(
@@ -114,9 +114,9 @@ class TypingLine(TextArea):
         if self.text.strip():
             self.post_message(Typed(self.text))
 
-    def take(self) -> None:
-        """Empty the line: what stood there is being done."""
-        self._put("")
+    def take(self, text: str) -> None:
+        """Take a text out, since it is being done; what was typed behind it in the meantime stays."""
+        self._put(self.text.removeprefix(text))
 
     def begin(self, text: str) -> None:
         """Put the beginning of a command before what stands there."""

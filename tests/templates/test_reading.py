@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom.cli.template import Bundle, overrides, read
 from postroom.errors import InvalidInput, InvalidTemplate
 from postroom.protocol.limits import MAX_FILES_BYTES
+from postroom.templates.reading import Bundle, overrides, read
 
 
 def write(folder: Path, text: str | bytes, name: str = "t.toml") -> Path:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-
-import click
 
 from postroom.errors import InvalidInput, InvalidTemplate, NotFound
 from postroom.protocol.limits import MAX_FILES_BYTES, MAX_TEMPLATE_BYTES
@@ -30,10 +28,11 @@ class Bundle:
     files: dict[str, bytes]
 
 
-def located(word: str) -> Path:
+def located(word: str, note: Callable[[str], object] = lambda _: None) -> Path:
     """The file of a template: one that Postroom brings for its name, else the file that the word names.
 
-    A word with a `/` or the ending `.toml` is always a file.
+    A word with a `/` or the ending `.toml` is always a file. `note` is told of a file here that has the name of one
+    that Postroom brings.
 
     Raises:
         NotFound: a word that is neither.
@@ -45,10 +44,9 @@ def located(word: str) -> Path:
 
     if word in names():
         if path.is_file():
-            said = (
+            note(
                 f"{word}: the template that Postroom brings, not the file here (for that: ./{word})"
             )
-            click.echo(said, err=True)
         return shipped(word).path
     if not path.exists():
         close = get_close_matches(word, names(), n=1)

@@ -1,0 +1,87 @@
+"""What a spawn needs of this machine: the template's program, the folder to work on, a free nick."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from postroom.errors import InvalidInput, NameTaken
+from postroom.protocol.template import parse_template
+from postroom.protocol.template_needs import PROGRAM, Needs, needs
+
+if TYPE_CHECKING:
+    from postroom.client.http import Client
+    from postroom.protocol.shapes import Worker
+    from postroom.templates.reading import Bundle
+
+MOST_OF_ONE = 50
+"""Workers of one coding agent that get a number as their nick's end."""
+
+
+def program_of(
+    needed: Needs, values: Mapping[str, str], sandbox: str, *, remote: bool
+) -> dict[str, str]:
+    """The values for the place of a template's program.
+
+    Args:
+        remote: the post room runs on another machine.
+
+    Raises:
+        NotFound: the program is not installed.
+        InvalidInput: it cannot be looked for.
+    """
+    found: dict[str, str] = {}
+    if needed.program and PROGRAM not in values:
+        if sandbox == "opensandbox":
+            found[PROGRAM] = needed.program  # in the image's search path
+        elif remote:
+            raise InvalidInput(
+                f"where {needed.program!r} is installed on the post room's machine is not known here",
+                remedy=f"--set {PROGRAM}=PATH, or spawn it there",
+            )
+    if sandbox != "opensandbox" and not remote:
+        from postroom.templates.filling import program_values
+
+        found |= program_values(needed, values)
+    return found
+
+
+def folder_of(workspace: str, mode: str | None, *, remote: bool) -> str:
+    """The absolute path of the folder to work on, "" for none; refused where the post room could not see it.
+
+    Raises:
+        InvalidInput: it is no folder, or one of another machine, or `mode` is for none.
+    """
+    if not workspace:
+        if mode:
+            raise InvalidInput(
+                "--as says how to work on a folder", remedy="name it: --workspace DIR"
+            )
+        return ""
+    if remote:
+        raise InvalidInput(
+            "a worker of a post room on another machine cannot work on a folder of this one",
+            remedy="spawn it there, where the folder is",
+        )
+    folder = Path(workspace).expanduser().absolute()
+    if not folder.is_dir():
+        raise InvalidInput(
+            f"{folder} is not a folder", remedy="name one that exists: --workspace DIR"
+        )
+    return str(folder)
+
+
+def spawn(client: Client, bundle: Bundle, name: str, **said: Any) -> Worker:
+    """Spawn a worker; the second one of a coding agent gets the nick `claude-2`, if no other was asked for."""
+    try:
+        return client.spawn(bundle.text, files=bundle.files, name=name, **said)
+    except NameTaken:
+        if name or not needs(bundle.text).program:
+            raise
+    nick = parse_template(bundle.text, said["overrides"]).name
+    for number in range(2, MOST_OF_ONE):
+        with suppress(NameTaken):
+            return client.spawn(bundle.text, files=bundle.files, name=f"{nick}-{number}", **said)
+    raise NameTaken(f"there are {MOST_OF_ONE} of @{nick}", remedy="choose a nick: --name NICK")

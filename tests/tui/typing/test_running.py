@@ -1,0 +1,63 @@
+"""Leaving the screen, and what is left on the terminal when it fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from postroom.client.http import Client
+from postroom.tui.app import PostroomApp
+from postroom.tui.running import run
+from tests.client.standin import Standin
+
+
+@pytest.fixture
+def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    standin = Standin()
+    standin.announce(tmp_path)
+    standin.close()
+    return tmp_path
+
+
+def test_leaving_says_that_everything_goes_on(
+    surroundings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(PostroomApp, "run", lambda *_, **__: None)
+
+    with Client.at(surroundings, "") as client:
+        assert run(client) == 0
+
+    said = "postroom: left; everything goes on (postroom down ends it)\n"
+    assert capsys.readouterr().out == said
+
+
+@pytest.mark.requirement("screen-fails-in-a-line")
+def test_a_failure_of_the_screen_is_one_line_and_a_file_with_the_details(
+    surroundings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(app: PostroomApp, **_: object) -> None:
+        app._handle_exception(_raised(KeyError("a \x1b[2J key")))
+
+    monkeypatch.setattr(PostroomApp, "run", fail)
+
+    with Client.at(surroundings, "") as client:
+        assert run(client) == 1
+
+    told = capsys.readouterr()
+    log = surroundings / "cache" / "postroom" / "screen.log"
+    assert told.out == ""
+    assert "\x1b" not in told.err
+    assert "postroom: the screen failed: KeyError" in told.err
+    assert str(log) in told.err
+    assert len(told.err.splitlines()) == 2
+    assert "Traceback" in log.read_text()
+
+
+def _raised(error: Exception) -> Exception:
+    try:
+        raise error
+    except KeyError as found:
+        return found
