@@ -1,8 +1,8 @@
-"""The targets of a chat: a project, with or without what happens beside its posts, or one agent."""
+"""What a person talks with: a project, with or without what happens beside its posts, or one agent."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from postroom.client.calls import Part
@@ -11,20 +11,30 @@ from postroom.client.stream import EventStream
 from postroom.errors import Forbidden, NotFound
 from postroom.protocol.shapes import Mail
 
+Away = Callable[[bool], None]
+
 
 class ChatTarget(Protocol):
-    """A project or an agent to chat with."""
+    """A project or an agent to chat with. One call at a time."""
 
-    def history(self, limit: int) -> Sequence[Any]:
-        """The newest `limit` posts or messages, oldest first."""
+    def history(self, limit: int, before: int | None = None) -> Sequence[Any]:
+        """The newest `limit` posts or messages, oldest first; with `before` those below that sequence."""
         ...
 
-    def follow(self, after: int) -> EventStream:
-        """Events after the stream sequence `after`."""
+    def earlier(self, limit: int) -> Sequence[Any]:
+        """The `limit` before those that were read last, none at the beginning."""
         ...
 
-    def send(self, text: str, parts: Sequence[Part] = ()) -> Any:
-        """Send a line or a file; returns the post or message when it is on disk."""
+    def follow(self, after: int | str, away: Away | None = None) -> EventStream:
+        """Events after the stream sequence `after`, or past the event of that id.
+
+        With `away` the stream waits for a post room that has gone, and calls it with True then, with False once it is
+        back; else that is an error.
+        """
+        ...
+
+    def send(self, text: str, parts: Sequence[Part] = (), *, key: str = "") -> Any:
+        """Send a line or a file; returns the post or message when it is on disk. One `key` gives one."""
         ...
 
     def heard(self, mail: Mail) -> None:
@@ -38,18 +48,30 @@ class ProjectTarget:
     def __init__(self, client: Client, project: str) -> None:
         self._client = client
         self._project = project
+        self._first: int | None = None
 
-    def history(self, limit: int) -> Sequence[Any]:
+    @property
+    def has_earlier(self) -> bool:
+        """Whether there may be something before what was read last."""
+        return self._first is not None
+
+    def history(self, limit: int, before: int | None = None) -> Sequence[Any]:
         """The newest posts."""
-        return self._client.posts(self._project, limit=limit)
+        posts = self._client.posts(self._project, limit=limit, before=before)
+        self._first = posts[0]["seq"] if len(posts) >= limit else None
+        return posts
 
-    def follow(self, after: int) -> EventStream:
+    def earlier(self, limit: int) -> Sequence[Any]:
+        """The posts before them."""
+        return self.history(limit, self._first) if self._first else ()
+
+    def follow(self, after: int | str, away: Away | None = None) -> EventStream:
         """New posts."""
-        return self._client.follow_project(self._project, after=after)
+        return self._client.follow_project(self._project, after=int(after), **_kept_up(away))
 
-    def send(self, text: str, parts: Sequence[Part] = ()) -> Any:
+    def send(self, text: str, parts: Sequence[Part] = (), *, key: str = "") -> Any:
         """Publish a post."""
-        return self._client.post(self._project, text, parts=parts)
+        return self._client.post(self._project, text, parts=parts, key=key)
 
     def heard(self, mail: Mail) -> None:
         """No effect: a post asks nobody a question."""
@@ -61,47 +83,99 @@ class ActivityTarget(ProjectTarget):
     def __init__(self, client: Client, project: str) -> None:
         super().__init__(client, project)
         self._after = ""
+        self._before: str | None = None
 
-    def history(self, limit: int) -> Sequence[Any]:
-        """The newest posts and happenings."""
+    @property
+    def has_earlier(self) -> bool:
+        """Whether there is something before what was read last."""
+        return self._before is not None if self._after else super().has_earlier
+
+    def history(self, limit: int, before: int | None = None) -> Sequence[Any]:
+        """The newest posts and happenings; with `before` posts alone."""
+        if before is not None:
+            return super().history(limit, before)
         try:
-            found = self._client.project_events(self._project, limit=limit)
+            return self._read(limit, "")
         except (Forbidden, NotFound):  # or the post room is of an earlier version
             return super().history(limit)
-        self._after = found["after"]
-        return [event["post"] or event["activity"] for event in found["events"]]
 
-    def follow(self, after: int) -> EventStream:
+    def earlier(self, limit: int) -> Sequence[Any]:
+        """The posts and happenings before them."""
+        if not self._after:
+            return super().earlier(limit)
+        found: Sequence[Any] = ()
+        while self._before and not found:  # a page may have nothing that is shown
+            found = self._read(limit, self._before)
+        return found
+
+    def follow(self, after: int | str, away: Away | None = None) -> EventStream:
         """What comes after the history."""
         if not self._after:
-            return super().follow(after)
-        return self._client.follow_project_events(self._project, after=self._after)
+            return super().follow(after, away)
+        cursor = after if isinstance(after, str) else self._after
+        return self._client.follow_project_events(self._project, after=cursor, **_kept_up(away))
+
+    def _read(self, limit: int, before: str) -> Sequence[Any]:
+        found = self._client.project_events(self._project, limit=limit, before=before)
+        self._after = self._after or found["after"]
+        self._before = found.get("next")  # an earlier version has none
+        return [event["post"] or event["activity"] for event in found["events"]]
 
 
 class AgentTarget:
-    """One agent. A line after a question of the agent is sent as its answer."""
+    """One agent. A line after a question of the agent is sent as its answer.
+
+    Attributes:
+        question: id of the message that the next line answers, "" for none.
+    """
 
     def __init__(self, client: Client, ref: str) -> None:
         self._client = client
         self._ref = ref
-        self._question = ""
+        self._first: int | None = None
+        self.question = ""
 
-    def history(self, limit: int) -> Sequence[Any]:
+    @property
+    def has_earlier(self) -> bool:
+        """Whether there may be something before what was read last."""
+        return self._first is not None
+
+    def history(self, limit: int, before: int | None = None) -> Sequence[Any]:
         """The newest messages, of both sides."""
-        return self._client.chat(self._ref, limit=limit)
+        mails = self._client.chat(self._ref, limit=limit, before=before)
+        self._first = mails[0]["seq"] if len(mails) >= limit else None
+        return mails
 
-    def follow(self, after: int) -> EventStream:
+    def earlier(self, limit: int) -> Sequence[Any]:
+        """The messages before them."""
+        return self.history(limit, self._first) if self._first else ()
+
+    def follow(self, after: int | str, away: Away | None = None) -> EventStream:
         """New messages of both sides, and receipts."""
-        return self._client.follow_chat(self._ref, after=after)
+        return self._client.follow_chat(self._ref, after=int(after), **_kept_up(away))
 
-    def send(self, text: str, parts: Sequence[Part] = ()) -> Any:
-        """Send a message, or answer the open question."""
-        question, self._question = self._question, ""
-        return self._client.send(
-            self._ref, text, parts=parts, expects_reply=not question, reply_to=question
+    def send(
+        self,
+        text: str,
+        parts: Sequence[Part] = (),
+        *,
+        key: str = "",
+        answers: str | None = None,
+    ) -> Any:
+        """Send a message, or answer `answers`: None for the open question, "" for none."""
+        question = self.question if answers is None else answers
+        mail = self._client.send(
+            self._ref, text, parts=parts, expects_reply=not question, reply_to=question, key=key
         )
+        if self.question == question:  # else it has asked another meanwhile
+            self.question = ""
+        return mail
 
     def heard(self, mail: Mail) -> None:
         """A question is open until it is answered."""
         if mail["expects_reply"] and mail["state"] not in {"answered", "dead"}:
-            self._question = mail["id"]
+            self.question = mail["id"]
+
+
+def _kept_up(away: Away | None) -> dict[str, Any]:
+    return {} if away is None else {"for_ever": True, "away": away}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from postroom.lines.rows import Row, Span, Style
 from postroom.lines.tasks import colour_of, short
 from postroom.lines.words import address, clock, fitted
 from postroom_a2a.text import one_line
@@ -19,6 +20,7 @@ SHOWN = 200
 
 _COLOURS = {"asks": "yellow", "approval": "yellow", "failed": "red"}
 _DECIDED = {"allowed": "green", "edited": "green", "denied": "red", "expired": "red"}
+_STYLES = {None: Style.DIM, "green": Style.GOOD, "red": Style.BAD, "yellow": Style.ASKS}
 
 
 def line_of(record: Activity, width: int | None) -> str:
@@ -30,6 +32,23 @@ def line_of(record: Activity, width: int | None) -> str:
     room = None if width is None else max(20, width - len(clock(record["at"], time.time())) - 1)
     shown = fitted(line, room)
     return f"{when} {click.style(shown, fg=colour, dim=not colour or None)}"
+
+
+def row_of(record: Activity, head: Span) -> Row:
+    """The same as a row after `head`, without an end: a screen breaks it."""
+    said, colour = _said(record)
+    text = one_line(record["text"], SHOWN)
+    style = _STYLES[colour]
+    worker = record["worker"]
+    return Row(
+        (
+            head,
+            Span("· ", style),
+            Span(address(worker), style, who=worker["uid"]),
+            Span(f" {said}{f': {text}' if text else ''}", style),
+        ),
+        wraps=True,
+    )
 
 
 def hint_of(record: Activity) -> str:

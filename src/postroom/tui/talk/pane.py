@@ -1,14 +1,141 @@
-"""The pane."""
+"""The pane: the target that is looked at, and the last few before it, which keep their place."""
 
 from __future__ import annotations
 
-from textual.containers import Vertical
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from postroom.tui.news import Target
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import Static
+
+from postroom.client.calls import Part
+from postroom.errors import InvalidInput
+from postroom.tui.news import Chosen, Target
+from postroom.tui.talk.view import View
+
+if TYPE_CHECKING:
+    from postroom.tui.rowlog.log import RowLog
+
+KEPT = 5
+"""Targets whose lines are kept; an older one is read anew."""
 
 
 class Talk(Vertical):
     """The feed of a project or the conversation with an agent."""
 
+    DEFAULT_CSS = """
+    Talk View { height: 1fr; }
+    Talk .head { height: 1; color: $text-muted; text-style: bold; }
+    Talk .answers { height: auto; max-height: 2; color: $text-warning; display: none; }
+    Talk .nothing { color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("F", "search", "search all")]
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (as Textual has it)
+        super().__init__(id=id)
+        self._views: OrderedDict[Target, View] = OrderedDict()
+        self._shown: View | None = None
+        self._wanted = False
+        self._place: tuple[Target, int | str] | None = None
+
+    def compose(self) -> ComposeResult:
+        """Nothing is chosen yet."""
+        yield Static("choose a project or a worker on the left", classes="nothing", markup=False)
+
+    def on_mount(self) -> None:
+        """Messages count as seen only while the person is there."""
+        self.watch(self.app, "app_focus", self._see, init=False)
+        self.screen.screen_layout_refresh_signal.subscribe(self, lambda _: self._see())
+
+    @property
+    def target(self) -> Target | None:
+        """What is looked at."""
+        return self._shown.target if self._shown is not None else None
+
+    @property
+    def log_of(self) -> RowLog | None:
+        """Its lines."""
+        return self._shown.log_of if self._shown is not None else None
+
+    @property
+    def ready(self) -> bool:
+        """Whether its history is read, and what comes is followed."""
+        return self._shown is not None and self._shown.ready
+
     def show(self, target: Target) -> None:
         """Show another one."""
+        place, self._place = self._place, None
+        at = place[1] if place is not None and place[0] == target else None
+        if at is not None and (old := self._views.pop(target, None)) is not None:
+            self._forget(old)
+        if self._shown is not None and self._shown.target == target:
+            return
+        focused = self.has_focus_within
+        if self._shown is not None:
+            self._shown.leave()
+        self.query(".nothing").remove()
+        view = self._views.get(target)
+        if view is None:
+            view = self._views[target] = View(target, at)
+            self.mount(view)
+        self._views.move_to_end(target)
+        self._shown = view
+        view.open()
+        if focused or self._wanted:
+            self._wanted = False
+            view.take_focus()
+        while len(self._views) > KEPT:
+            self._forget(self._views[next(iter(self._views))])
+
+    def _forget(self, view: View) -> None:
+        self._views.pop(view.target, None)
+        if self._shown is view:
+            self._shown = None
+        view.leave()
+        view.remove()
+
+    def focus(self, scroll_visible: bool = True, *, from_app_focus: bool = False) -> Self:
+        """Focus its lines."""
+        del scroll_visible, from_app_focus
+        if self._shown is not None:
+            self._shown.take_focus()
+        else:
+            self._wanted = True
+        return self
+
+    async def send(self, text: str, parts: Sequence[Part] = ()) -> None:
+        """Send to what is looked at.
+
+        Raises:
+            PostroomError: it was not sent, or nobody knows; the same text again never comes twice.
+        """
+        if self._shown is None:
+            raise InvalidInput("nothing was sent: choose a project or a worker first")
+        await self._shown.send(text, parts)
+
+    def open_search(self, words: str = "") -> None:
+        """Search in all messages."""
+        from postroom.tui.talk.search import open_search
+
+        open_search(self.app, words)
+
+    def open_at(self, target: Target, place: int | str) -> None:
+        """Show a conversation at the message with that stream sequence, or a feed at the post with that id."""
+        self._place = target, place
+        self.post_message(Chosen(target))
+
+    def action_search(self) -> None:
+        """The same by a key."""
+        self.open_search()
+
+    def on_screen_resume(self, _event: events.ScreenResume) -> None:
+        """A dialog has gone."""
+        self._see()
+
+    def _see(self) -> None:
+        if self._shown is not None:
+            self._shown.see()

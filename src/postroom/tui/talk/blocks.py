@@ -1,0 +1,158 @@
+"""Posts, messages and what happens beside them, as blocks of rows. Pure.
+
+    ── Monday, 23 November 2026 ──
+    14:02 [bob] which branch? · asks you: your next line answers
+    14:03 [maria] main · seen
+    14:03 · @bob takes task 1f2e3d4c of @maria: fix the tests
+
+Only ours begins in the first column: further lines of a text are indented, so that none can forge the head of another.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from postroom.lines.activity import row_of
+from postroom.lines.parts import gist, part_lines
+from postroom.lines.rows import Row, Span, Style, lines_of
+from postroom.lines.words import shortened
+from postroom.protocol.receipts import State, is_final
+from postroom.tui.rowlog.log import Block
+from postroom_a2a.text import one_line
+from postroom_a2a.times import parse_time
+
+INDENT = 4
+"""Columns before the further lines of a text."""
+
+QUOTED = 28
+"""Columns of what is replied to."""
+
+OPEN = frozenset({State.ACCEPTED, State.DELIVERED, State.SEEN})
+UNREAD = frozenset({State.ACCEPTED, State.DELIVERED})
+
+SENDING = "sending"
+
+
+def at_of(record: Any) -> str:
+    """The RFC 3339 time of a post, a message or an activity."""
+    return record.get("at") or record["sent_at"]
+
+
+def day_of(record: Any) -> str:
+    """The local day of a record, such as `Monday, 23 November 2026`."""
+    then = time.localtime(parse_time(at_of(record)))
+    return f"{time.strftime('%A', then)}, {then.tm_mday} {time.strftime('%B %Y', then)}"
+
+
+def quote_of(record: Any) -> str:
+    """A message in a few words, for a reply to it."""
+    return shortened(one_line(gist(record), 4 * QUOTED), QUOTED)
+
+
+def mark_block(text: str, key: str, style: Style = Style.DIM) -> Block:
+    """A line of ours between records."""
+    return Block([Row.of(f"── {text} ──", style)], key)
+
+
+def nothing(key: str) -> Block:
+    """Takes a block away."""
+    return Block([], key)
+
+
+def activity_block(record: Any, key: str) -> Block:
+    """What happened beside the posts, and how to answer it if it asks."""
+    rows = [row_of(record, _when(at_of(record)))]
+    if need_of(record):
+        rows.append(Row.of("Enter answers it", Style.ASKS, indent=INDENT + 2))
+    return Block(rows, key)
+
+
+def need_of(record: Any) -> str:
+    """Id of the approval or the task that an activity asks about, "" for none."""
+    match record.get("what"):
+        case "asks":
+            return record["task"] or ""
+        case "approval":
+            return record["approval"] or ""
+    return ""
+
+
+def is_open(mail: Any) -> bool:
+    """Whether a message waits for an answer."""
+    return bool(mail.get("expects_reply")) and mail["state"] in OPEN
+
+
+def settled(mail: Any) -> bool:
+    """Whether the state of a message changes no more."""
+    state = mail["state"]
+    return state not in set(State) or is_final(
+        State(state), expects_reply=bool(mail.get("expects_reply"))
+    )
+
+
+def message_block(record: Any, key: str, *, me: str, quote: str = "") -> Block:
+    """A post or a message; of one's own with its state, of another's with whether it wants an answer.
+
+    Args:
+        me: uid of who looks.
+        quote: what it replies to, "" for nothing to say.
+    """
+    sender = record["from"]
+    mine = sender["uid"] == me
+    head = [_when(at_of(record)), *_nick(sender, mine)]
+    if quote:
+        head.append(Span(f"(to “{quote}”) ", Style.DIM))
+    subject = one_line(record.get("subject") or "")
+    if subject:
+        head.append(Span(f"{subject}: ", Style.STRONG))
+    first, *more = lines_of(record["text"])
+    if not first and not more and (others := part_lines(record)):
+        head.append(Span(others[0], Style.TOOL))
+        rest = others[1:]
+    else:
+        head.append(Span(first))
+        rest = part_lines(record)
+    rows = [Row(tuple(head), wraps=True)]
+    rows += [Row.of(line, indent=INDENT, wraps=True) for line in more]
+    rows += [Row.of(line, Style.TOOL, indent=INDENT, wraps=True) for line in rest]
+    rows[-1] = _with(rows[-1], _tail(record, mine=mine, me=me))
+    return Block(rows, key)
+
+
+def sending_block(text: str, parts: int, key: str, *, sender: Any) -> Block:
+    """One's own line while it is on its way."""
+    first, *more = lines_of(text)
+    said = first or f"{parts} file{'s' if parts != 1 else ''}"
+    now = time.strftime("%H:%M ", time.localtime())
+    head = (Span(now, Style.DIM), *_nick(sender, True), Span(said))
+    rows = [Row(head, wraps=True), *(Row.of(each, indent=INDENT, wraps=True) for each in more)]
+    rows[-1] = _with(rows[-1], Span(f" · {SENDING}", Style.DIM))
+    return Block(rows, key)
+
+
+def _with(row: Row, tail: Span | None) -> Row:
+    return row if tail is None else Row((*row.spans, tail), row.indent, row.wraps)
+
+
+def _tail(record: Any, *, mine: bool, me: str) -> Span | None:
+    state = record.get("state")
+    if state is None:  # a post has none
+        return None
+    if not mine:
+        asks = record["to"]["uid"] == me and is_open(record)
+        return Span(" · wants an answer", Style.ASKS) if asks else None
+    if state == State.DEAD:
+        reason = one_line(record.get("reason") or "", 200)
+        return Span(f" · dead{f': {reason}' if reason else ''}", Style.BAD)
+    return Span(f" · {one_line(state, 20)}", Style.DIM)
+
+
+def _when(at: str) -> Span:
+    return Span(time.strftime("%H:%M ", time.localtime(parse_time(at))), Style.DIM)
+
+
+def _nick(sender: Any, mine: bool) -> tuple[Span, Span]:
+    name = one_line(str(sender.get("nick") or sender["uid"]), 64)
+    style = Style.STRONG if mine else Style.PLAIN
+    return Span(f"[{name}]", style, who=sender["uid"]), Span(" ")

@@ -1,0 +1,266 @@
+"""What one feed or conversation shows: records become blocks, in order, each once, and change in place. Pure.
+
+A message has a block with its id as key; one's own line has that of its attempt, since it is shown before it has an id.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from postroom.lines.rows import Style
+from postroom.protocol.receipts import RANK, State
+from postroom.tui.rowlog.log import Block
+from postroom.tui.talk.blocks import (
+    UNREAD,
+    activity_block,
+    at_of,
+    day_of,
+    is_open,
+    mark_block,
+    message_block,
+    need_of,
+    nothing,
+    quote_of,
+    sending_block,
+    settled,
+)
+from postroom_a2a.times import parse_time
+
+V = TypeVar("V")
+
+REMEMBERED = 5000
+"""Messages whose first words are kept for replies to them, and that are known to be shown."""
+
+CHANGING = 1000
+"""Messages that are kept whole because their state may change."""
+
+
+class Feed:
+    """Makes the blocks of one target.
+
+    Args:
+        me: uid and nick of who looks.
+    """
+
+    def __init__(self, me: Any) -> None:
+        self.me = me
+        self.needs: OrderedDict[str, str] = OrderedDict()
+        """block key to the id of what an activity asks about"""
+        self._quotes: OrderedDict[str, str] = OrderedDict()
+        self._changing: OrderedDict[str, tuple[Any, str]] = OrderedDict()
+        self._keys: OrderedDict[str, str] = OrderedDict()
+        self._sending: dict[str, str] = {}
+        self._count = 0
+        self._before = ""  # id of the message above the end
+        self._day = ""
+        self._top: tuple[str, str] = ("", "")
+        self._new = ""
+
+    # ── records ──
+
+    def newest(self, records: Sequence[Any]) -> list[Block]:
+        """The first page; a line stands above the first that is unread."""
+        return self.newer(records, new=self.is_unread)
+
+    def newer(self, records: Iterable[Any], *, new: Any = lambda _: False) -> list[Block]:
+        """Blocks to append, or to replace those of the same key.
+
+        Args:
+            new: says of a record whether a line `new` stands above the first such one.
+        """
+        found: list[Block] = []
+        for record in records:
+            if record.get("id") in self._quotes:
+                found += self.changed(record)
+                continue
+            if key := self._on_its_way(record):
+                found += self._aliased(record, key)
+                continue
+            found += self._day_mark(record)
+            if new(record) and not self._is_mine(record):
+                found += self._new_mark()
+                new = _never
+            found += self._block(record)
+        return found
+
+    def older(self, records: Sequence[Any]) -> tuple[list[Block], list[Block]]:
+        """Blocks to put at the top, and those to replace then."""
+        blocks: list[Block] = []
+        replaced: list[Block] = []
+        day, first, before = "", ("", ""), ""
+        unread = False
+        for record in records:
+            if record.get("id") in self._quotes:
+                continue
+            if not unread and self.is_unread(record):
+                unread = True
+                *gone, mark = self._new_mark()
+                replaced += gone
+                blocks.append(mark)
+            if day_of(record) != day:
+                day = day_of(record)
+                mark = self._mark(day)
+                blocks.append(mark)
+                first = first if first[0] else (day, mark.key)
+            blocks.append(self._made(record, before))
+            before = record.get("id", before)
+        if blocks and self._top[0] == day:
+            replaced.append(nothing(self._top[1]))
+        self._top = first if blocks else self._top
+        return blocks, replaced
+
+    def beginning(self, text: str) -> Block:
+        """The mark at the very beginning."""
+        return mark_block(text, self._next_key())
+
+    def changed(self, record: Any) -> list[Block]:
+        """A message that may have another state now; nothing for one that is not shown."""
+        known = self._changing.get(record["id"])
+        if known is None or "state" not in record:
+            return []
+        before, quote = known
+        if not _is_later(record["state"], before["state"]):
+            return []
+        self._keep(record, quote)
+        return [*self._answered(record), self._message(record, quote)]
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the state of a message may still change."""
+        return bool(self._changing)
+
+    def is_unread(self, record: Any) -> bool:
+        """Whether it is a message to the person that they have not seen."""
+        return (
+            "to" in record and record["to"]["uid"] == self.me["uid"] and record["state"] in UNREAD
+        )
+
+    def words_of(self, message_id: str) -> str:
+        """The first words of a message that is shown."""
+        return self._quotes.get(message_id, "")
+
+    def key_of(self, message_id: str) -> str:
+        """The key of the block of a message."""
+        return self._keys.get(message_id, message_id)
+
+    # ── one's own lines ──
+
+    def sending(self, key: str, text: str, parts: int) -> list[Block]:
+        """A line that is on its way."""
+        self._sending[key] = text
+        sender = {"uid": self.me["uid"], "nick": self.me["nick"]}
+        return [*self.looked(), sending_block(text, parts, key, sender=sender)]
+
+    def sent(self, key: str, record: Any) -> list[Block]:
+        """The same as a record."""
+        self._sending.pop(key, None)
+        if record["id"] not in self._quotes:
+            return self._aliased(record, key)
+        # The live part was faster; or an earlier attempt with the same key had arrived.
+        gone = [] if self._keys.get(record["id"]) == key else [nothing(key)]
+        return [*gone, *self.changed(record)]
+
+    def unsent(self, key: str) -> list[Block]:
+        """It did not go."""
+        self._sending.pop(key, None)
+        return [nothing(key)]
+
+    def looked(self) -> list[Block]:
+        """The line `new` has served its purpose."""
+        key, self._new = self._new, ""
+        return [nothing(key)] if key else []
+
+    # ── inside ──
+
+    def _block(self, record: Any) -> list[Block]:
+        before, self._before = self._before, record.get("id", "")
+        return [*self._answered(record), self._made(record, before)]
+
+    def _made(self, record: Any, before: str) -> Block:
+        """A block of a record that is not shown yet; `before` is the message above it."""
+        if "what" in record:
+            key = self._next_key()
+            if need := need_of(record):
+                _put(self.needs, key, need, CHANGING)
+            return activity_block(record, key)
+        _put(self._quotes, record["id"], quote_of(record), REMEMBERED)
+        replied = record.get("reply_to") or ""
+        quote = "" if replied in ("", before) else self._quotes.get(replied, "an earlier message")
+        self._keep(record, quote)
+        return self._message(record, quote)
+
+    def _message(self, record: Any, quote: str) -> Block:
+        key = self._keys.get(record["id"], record["id"])
+        return message_block(record, key, me=self.me["uid"], quote=quote)
+
+    def _keep(self, record: Any, quote: str) -> None:
+        if "state" not in record or settled(record):
+            self._changing.pop(record["id"], None)
+        else:
+            _put(self._changing, record["id"], (record, quote), CHANGING)
+
+    def _answered(self, record: Any) -> list[Block]:
+        """The message that a record answers, which asks no more."""
+        known = self._changing.get(record.get("reply_to") or "")
+        if known is None or not is_open(known[0]):
+            return []
+        answered, quote = {**known[0], "state": State.ANSWERED.value}, known[1]
+        self._keep(answered, quote)
+        return [self._message(answered, quote)]
+
+    def _is_mine(self, record: Any) -> bool:
+        return "from" in record and record["from"]["uid"] == self.me["uid"]
+
+    def _on_its_way(self, record: Any) -> str:
+        """The key of the line that is being sent, if that is the record; "" for none."""
+        if not self._is_mine(record):
+            return ""
+        taken = set(self._keys.values())
+        same = (k for k, text in self._sending.items() if text == record["text"] and k not in taken)
+        return next(same, "")
+
+    def _aliased(self, record: Any, key: str) -> list[Block]:
+        _put(self._keys, record["id"], key, CHANGING)
+        return self._block(record)
+
+    def _day_mark(self, record: Any) -> Iterator[Block]:
+        if (day := day_of(record)) == self._day:
+            return
+        self._day, mark = day, self._mark(day)
+        self._top = self._top if self._top[0] else (day, mark.key)
+        yield mark
+
+    def _new_mark(self) -> list[Block]:
+        gone = self.looked()
+        self._new = self._next_key()
+        return [*gone, mark_block("new", self._new, Style.ASKS)]
+
+    def _mark(self, text: str) -> Block:
+        return mark_block(text, self._next_key())
+
+    def _next_key(self) -> str:
+        self._count += 1
+        return f"line-{self._count}"
+
+
+def before(instant: float) -> Any:
+    """Says of a record whether it came before `instant`, in seconds since the epoch."""
+    return lambda record: parse_time(at_of(record)) < instant
+
+
+def _never(_record: Any) -> bool:
+    return False
+
+
+def _is_later(state: str, before: str) -> bool:
+    if state not in set(State):
+        return False
+    return before not in set(State) or RANK[State(state)] > RANK[State(before)]
+
+
+def _put(kept: OrderedDict[str, V], key: str, value: V, most: int) -> None:
+    kept[key] = value
+    if len(kept) > most:
+        kept.popitem(last=False)

@@ -1,0 +1,384 @@
+"""One feed or conversation: its history, what comes, what is sent.
+
+It is read only while it is shown: coming back, it goes on after what came last. Its lines and its place stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Static
+
+from postroom.client.calls import Part, new_key
+from postroom.client.targets import ActivityTarget, AgentTarget
+from postroom.errors import PostroomError
+from postroom.tui.following import Following
+from postroom.tui.news import Away, NeedChosen, Said, Target
+from postroom.tui.rowlog.log import RowLog
+from postroom.tui.talk.feed import Feed, before
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.client.stream import Event
+    from postroom.tui.app import PostroomApp
+
+PAGE = 100
+"""Records that are read at a time."""
+
+ATTEMPTS = 8
+"""Lines that could not be sent whose keys are kept, so that each goes once whenever it is typed again."""
+
+
+class View(Vertical):
+    """The pane of one target.
+
+    Args:
+        place: stream sequence of a message of the conversation, or id of a post, to show first; None for the end.
+    """
+
+    def __init__(self, target: Target, place: int | str | None = None) -> None:
+        super().__init__()
+        self.target = target
+        self._place = place
+        self._feed: Feed | None = None
+        self._source: ActivityTarget | AgentTarget | None = None
+        self._following: Following | None = None
+        self._last: int | str = 0
+        self._since = 0.0
+        self._at_beginning = False
+        self._unseen: dict[str, Any] = {}
+        self._attempts: dict[tuple[str, str], tuple[str, str]] = {}
+        self._away = False
+        self._is_open = self._wants_focus = False
+        self._log = RowLog()
+
+    @property
+    def _app(self) -> PostroomApp:
+        return cast("PostroomApp", self.app)
+
+    @property
+    def ready(self) -> bool:
+        """Whether its history is read, and what comes is followed."""
+        return self._following is not None
+
+    @property
+    def log_of(self) -> RowLog:
+        """Its lines."""
+        return self._log
+
+    def compose(self) -> ComposeResult:
+        """A head, the lines, and what the next line answers."""
+        yield Static(classes="head", markup=False)
+        yield self._log
+        yield Static(classes="answers", markup=False)
+
+    def on_mount(self) -> None:
+        """Watch for the end of the lines: what is there counts as seen."""
+        self.watch(self._log, "scroll_y", self.see, init=False)
+        self._tell()
+        if self._is_open:
+            self._start()
+        if self._wants_focus:
+            self.call_after_refresh(self._log.focus)
+
+    def take_focus(self) -> None:
+        """Focus its lines, as soon as they are there."""
+        self._wants_focus = not self.is_mounted
+        if self.is_mounted:
+            self._log.focus()
+
+    # ── shown and hidden ──
+
+    def open(self) -> None:
+        """Show what is there, and what comes."""
+        self.display = self._is_open = True
+        if self.is_mounted:
+            self._start()
+
+    def leave(self) -> None:
+        """Read no further."""
+        self.display = self._is_open = False
+        self.workers.cancel_group(self, "start")
+        self._stop()
+
+    def on_unmount(self) -> None:
+        """Let go of the stream."""
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._following is not None:
+            self._following.close()
+            self._following = None
+
+    @work(exclusive=True, group="start")
+    async def _start(self) -> None:
+        try:
+            if self._feed is None:
+                await self._load()
+            else:
+                self._since = time.time()
+                await self._look_again()
+        except PostroomError as error:
+            self._away = True
+            self._tell()
+            self.post_message(Said(str(error), bad=True))
+            return
+        self._stop()
+        assert self._source is not None  # noqa: S101 (loaded above)
+        source, last, loop = self._source, self._last, asyncio.get_running_loop()
+
+        def away(gone: bool) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended: so has the screen
+                loop.call_soon_threadsafe(self._went, gone)
+
+        self._following = Following(
+            lambda: source.follow(last, away), self._take, self._ended, name=f"talk {self.target}"
+        )
+        self._see()
+
+    async def _load(self) -> None:
+        """The newest page, or the one with the place."""
+        client, target = self._app.client, self.target
+        source = (
+            ActivityTarget(client, target.name)
+            if target.is_project
+            else AgentTarget(client, target.uid)
+        )
+        place = self._place
+
+        def read() -> tuple[Any, Sequence[Any]]:
+            me = client.status()["me"]
+            at = place + 1 if isinstance(place, int) else None
+            return me, source.history(PAGE, at)
+
+        me, records = await self._app.calls.run(read)
+        feed = Feed(me)
+        self._source, self._feed, self._away = source, feed, False
+        blocks = feed.newest(records)
+        self._last = max((one.get("seq", 0) for one in records), default=0)
+        self._hear(records)
+        if not source.has_earlier:
+            self._begin()
+        self._log.put(blocks)
+        if place is not None:
+            await self._go_to(place, records)
+        self._tell()
+
+    async def _go_to(self, place: int | str, records: Sequence[Any]) -> None:
+        """Show a record, after reading back to it."""
+        assert self._feed is not None  # noqa: S101 (loaded)
+        if isinstance(place, int):
+            self._log.go_to(next((r["id"] for r in records[::-1] if r["seq"] == place), ""))
+            return
+        while not self._log.go_to(self._feed.key_of(place)) and not self._at_beginning:
+            await self._earlier()
+
+    async def _look_again(self) -> None:
+        """States that have changed unseen, of messages that are shown."""
+        feed, client = self._feed, self._app.client
+        if feed is None or self.target.is_project or not feed.unsettled:
+            return
+        uid = self.target.uid
+        records = await self._app.calls.run(lambda: client.chat(uid, limit=PAGE))
+        self._log.put([block for record in records for block in feed.changed(record)])
+        for one in records:
+            self._unseen.pop(one["id"], None) if not feed.is_unread(one) else None
+
+    # ── what comes ──
+
+    def _take(self, events: Sequence[Event]) -> None:
+        feed = self._feed
+        if feed is None:
+            return
+        records = [event.data for event in events if event.kind in ("post", "mail", "activity")]
+        blocks = feed.newer(records, new=before(self._since) if self._watched else _any)
+        for event in events:
+            if event.kind == "receipt":
+                blocks += feed.changed(event.data)
+            elif event.is_record:
+                self._last = event.id
+        self._log.put(blocks)
+        self._hear(records)
+        self._see()
+
+    def _ended(self, error: PostroomError | None) -> None:
+        if error is not None:
+            self.post_message(Said(f"{self.target}: {error}", bad=True))
+
+    def _went(self, gone: bool) -> None:
+        self._away = gone
+        self._tell()
+        if not gone and self.is_attached:
+            self._again()
+
+    def on_away(self, event: Away) -> None:
+        """Load what could not be loaded."""
+        if not event.away and self.display and self._feed is None:
+            self._start()
+
+    @work(exclusive=True, group="again")
+    async def _again(self) -> None:
+        """A receipt may have come while nobody read."""
+        try:
+            await self._look_again()
+        except PostroomError as error:
+            self.post_message(Said(str(error), bad=True))
+
+    def _hear(self, records: Iterable[Any]) -> None:
+        """Remember questions, and what is to be marked as seen."""
+        assert self._feed is not None  # noqa: S101 (loaded)
+        source = self._source
+        for one in records:
+            if "to" not in one:
+                continue
+            if self._feed.is_unread(one):
+                self._unseen[one["id"]] = one
+            if isinstance(source, AgentTarget):
+                if one["to"]["uid"] == self._feed.me["uid"]:
+                    source.heard(one)
+                elif one["reply_to"] == source.question:
+                    source.question = ""
+        self._tell()
+
+    # ── seen ──
+
+    @property
+    def _watched(self) -> bool:
+        """Whether the person has the end of it before their eyes."""
+        return self._looked_at and self._log.follows
+
+    @property
+    def _looked_at(self) -> bool:
+        return (
+            self.display
+            and self.is_on_screen
+            and self.region.area > 0
+            and self.screen is self.app.screen
+            and self.app.app_focus
+        )
+
+    def on_show(self) -> None:
+        """Its pane is shown."""
+        self._see()
+
+    def see(self) -> None:
+        """The person may be looking again."""
+        self._see()
+
+    def _see(self, *, at_end: bool = True) -> None:
+        if self._unseen and self.is_attached and (self._watched if at_end else self._looked_at):
+            self._mark_seen()
+
+    @work(exclusive=True, group="seen")
+    async def _mark_seen(self) -> None:
+        client = self._app.client
+        try:
+            for message_id in list(self._unseen):
+                await self._app.calls.run(lambda at=message_id: client.mark_seen(at))
+                self._unseen.pop(message_id, None)
+        except PostroomError as error:
+            # It stays unread, and is marked once it is looked at again.
+            self.post_message(Said(str(error), bad=True))
+        if (link := self._app.link) is not None:
+            link.refresh()
+
+    # ── history ──
+
+    @on(RowLog.AtTop)
+    def _at_top(self, event: RowLog.AtTop) -> None:
+        event.stop()
+        if self._feed is not None and not self._at_beginning:
+            self._read_earlier()
+
+    @work(exclusive=True, group="earlier")
+    async def _read_earlier(self) -> None:
+        try:
+            await self._earlier()
+        except PostroomError as error:
+            self.post_message(Said(str(error), bad=True))
+
+    async def _earlier(self) -> None:
+        source, feed = self._source, self._feed
+        assert source is not None and feed is not None  # noqa: S101, PT018 (loaded)
+        records = await self._app.calls.run(lambda: source.earlier(PAGE))
+        self._unseen |= {one["id"]: one for one in records if feed.is_unread(one)}
+        blocks, replaced = feed.older(records)
+        log = self._log
+        log.put(replaced)
+        log.put_before(blocks)
+        if not source.has_earlier:
+            self._begin()
+        self._see(at_end=False)  # the person reads up here
+
+    def _begin(self) -> None:
+        if self._at_beginning or self._feed is None:
+            return
+        self._at_beginning = True
+        what = "the feed" if self.target.is_project else "the conversation"
+        mark = self._feed.beginning(f"the beginning of {what}")
+        self._log.put_before([mark])
+
+    # ── answers ──
+
+    @on(RowLog.Opened)
+    def _opened(self, event: RowLog.Opened) -> None:
+        if self._feed is not None and (need := self._feed.needs.get(event.key)):
+            event.stop()
+            self.post_message(NeedChosen(need))
+
+    async def send(self, text: str, parts: Sequence[Part] = ()) -> None:
+        """Send a line; the same line again after an error is the same message.
+
+        Raises:
+            PostroomError: it was not sent, or nobody knows.
+        """
+        source, feed = self._source, self._feed
+        if source is None or feed is None:
+            raise PostroomError("nothing was sent: the post room cannot be reached now")
+        attempt = (text, repr(parts))
+        question = source.question if isinstance(source, AgentTarget) else ""
+        key, question = self._attempts.get(attempt, (new_key(), question))
+        self._log.put(feed.sending(key, text, len(parts)))
+
+        def send() -> Any:
+            if isinstance(source, AgentTarget):
+                return source.send(text, parts, key=key, answers=question)
+            return source.send(text, parts, key=key)
+
+        try:
+            record = await self._app.calls.run(send)
+        except PostroomError:
+            self._attempts[attempt] = key, question
+            if len(self._attempts) > ATTEMPTS:
+                del self._attempts[next(iter(self._attempts))]
+            self._log.put(feed.unsent(key))
+            raise
+        self._attempts.pop(attempt, None)
+        self._log.put(feed.sent(key, record))
+        self._tell()
+
+    def _tell(self) -> None:
+        """What is shown above and below the lines."""
+        if not self.is_attached:
+            return
+        what = "" if self.target.is_project else "conversation with "
+        state = " · the post room is away: it goes on by itself" if self._away else ""
+        self.query_one(".head", Static).update(f"{what}{one_line(str(self.target), 80)}{state}")
+        source = self._source
+        question = source.question if isinstance(source, AgentTarget) else ""
+        below = self.query_one(".answers", Static)
+        below.display = bool(question)
+        if question and self._feed is not None:
+            said = self._feed.words_of(question)
+            below.update(f"your next line answers {one_line(str(self.target), 40)}: {said}")
+
+
+def _any(_record: Any) -> bool:
+    return True
