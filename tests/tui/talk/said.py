@@ -16,7 +16,7 @@ from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.receipts import Receipt, State
 from postroom.tui.app import PostroomApp
-from postroom.tui.news import Target
+from postroom.tui.news import Chosen, Target
 from postroom.tui.talk.pane import Talk
 from postroom_a2a.messages import text_message
 from tests.control.doing import Doing
@@ -125,7 +125,8 @@ class Looking:
 
     async def look(self, target: Target) -> None:
         """Choose it, and wait until it is read."""
-        self.talk.show(target)
+        await until(self.pilot, lambda: self.talk.target)  # the first one is chosen by itself
+        self.app.post_message(Chosen(target))
         self.app.look("talk")
         await until(self.pilot, lambda: self.talk.ready and self.talk.target == target)
 

@@ -70,13 +70,17 @@ class Talk(Vertical):
         """Show another one."""
         place, self._place = self._place, None
         at = place[1] if place is not None and place[0] == target else None
-        if at is not None and (old := self._views.pop(target, None)) is not None:
-            self._forget(old)
+        old = self._shown
+        focused = self._wanted or self.has_focus_within or (old is not None and old.wants_focus)
+        if at is not None and (gone := self._views.pop(target, None)) is not None:
+            self._forget(gone)
         if self._shown is not None and self._shown.target == target:
+            if self._wanted:
+                self.focus()
             return
-        focused = self.has_focus_within
-        if self._shown is not None:
-            self._shown.leave()
+        self._wanted = False
+        if old is not None:
+            old.leave()
         self.query(".nothing").remove()
         view = self._views.get(target)
         if view is None:
@@ -85,8 +89,7 @@ class Talk(Vertical):
         self._views.move_to_end(target)
         self._shown = view
         view.open()
-        if focused or self._wanted:
-            self._wanted = False
+        if focused:
             view.take_focus()
         while len(self._views) > KEPT:
             self._forget(self._views[next(iter(self._views))])

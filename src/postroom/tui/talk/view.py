@@ -56,7 +56,7 @@ class View(Vertical):
         self._unseen: dict[str, Any] = {}
         self._attempts: dict[tuple[str, str], tuple[str, str]] = {}
         self._away = False
-        self._is_open = self._wants_focus = False
+        self._is_open = self.wants_focus = False
         self._log = RowLog()
 
     @property
@@ -85,14 +85,14 @@ class View(Vertical):
         self._tell()
         if self._is_open:
             self._start()
-        if self._wants_focus:
-            self.call_after_refresh(self._log.focus)
+        if self.wants_focus:
+            self.take_focus()
 
     def take_focus(self) -> None:
-        """Focus its lines, as soon as they are there."""
-        self._wants_focus = not self.is_mounted
-        if self.is_mounted:
-            self._log.focus()
+        """Focus its lines, as soon as they are there; at once, so that who switches then takes the focus along."""
+        self.wants_focus = not self._log.is_attached
+        if not self.wants_focus:
+            self.screen.set_focus(self._log)
 
     # ── shown and hidden ──
 
