@@ -107,7 +107,7 @@ class Doing:
     async def _send(self, text: str, parts: Sequence[Mapping[str, Any]] = ()) -> None:
         from postroom.tui.talk.pane import Talk
 
-        self._app.query_one(Talk).send(text, parts)  # ty: ignore[missing-attribute]
+        await self._app.query_one(Talk).send(text, parts)
 
     async def _msg(self, command: Command) -> None:
         target = await self._agent(command)
@@ -228,7 +228,7 @@ class Doing:
             self._say(f"there is no #{name} yet: your first post makes it")
 
     async def _search(self, command: Command) -> None:
-        from postroom.tui.talk.search import open_search  # ty: ignore[import-not-found]
+        from postroom.tui.talk.search import open_search
 
         open_search(self._app, command["text"])
 
