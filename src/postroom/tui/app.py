@@ -174,7 +174,7 @@ class PostroomApp(App[int]):
     def _focus(self, pane: str) -> None:
         """Give the keys to a pane, or to the first of its widgets that takes them."""
         widget = self.screen_stack[0].query_one(f"#{pane}")
-        if widget.can_focus:
+        if widget.can_focus or isinstance(widget, Talk):  # it knows which of its logs is shown
             widget.focus()
             return
         inner = (each for each in widget.query("*") if each.focusable)
