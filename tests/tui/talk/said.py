@@ -50,8 +50,13 @@ class Writer:
             await self._store(text, dict(fields))
         await self.room.folded("INBOX")
 
-    async def _store(self, text: str, fields: dict[str, Any]) -> str:
-        message_id, me = secrets.token_hex(16), self.room.owner.uid
+    async def write_to(self, uid: str, text: str) -> None:
+        """A message to another one."""
+        await self._store(text, {}, uid)
+        await self.room.folded("INBOX")
+
+    async def _store(self, text: str, fields: dict[str, Any], to: str = "") -> str:
+        message_id, me = secrets.token_hex(16), to or self.room.owner.uid
         at = fields.pop("at", time.time())
         envelope = Envelope(message_id, me, text_message(message_id, text), at, **fields)
         subject = subjects.inbox(me, self.doing.uid)

@@ -142,12 +142,13 @@ async def test_switching_fast_mixes_nothing_and_each_keeps_its_place(
             screen.talk.show(coder.target)
         await screen.look(web)
         text = await screen.shows("a post")
-        assert "mail" not in text
+        assert "[coder] mail" not in text
         await coder.write("while away")
         await screen.look(coder.target)
         await screen.has("while away")
-        assert "mail 59." not in screen.text
-        assert re.findall(r"mail \d+", screen.text) == re.findall(r"mail \d+", before)
+        assert "[coder] mail 59." not in screen.text
+        said = r"\[coder\] mail \d+"
+        assert re.findall(said, screen.text) == re.findall(said, before)
         assert sum("while away" in row for row in screen.rows) == 1
 
 

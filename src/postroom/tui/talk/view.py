@@ -58,6 +58,8 @@ class View(Vertical):
         self._away = False
         self._is_open = self.wants_focus = False
         self._log = RowLog()
+        self._head = Static(classes="head", markup=False)
+        self._answers = Static(classes="answers", markup=False)
 
     @property
     def _app(self) -> PostroomApp:
@@ -75,9 +77,9 @@ class View(Vertical):
 
     def compose(self) -> ComposeResult:
         """A head, the lines, and what the next line answers."""
-        yield Static(classes="head", markup=False)
+        yield self._head
         yield self._log
-        yield Static(classes="answers", markup=False)
+        yield self._answers
 
     def on_mount(self) -> None:
         """Watch for the end of the lines: what is there counts as seen."""
@@ -195,7 +197,7 @@ class View(Vertical):
 
     def _take(self, events: Sequence[Event]) -> None:
         feed = self._feed
-        if feed is None:
+        if feed is None or not self._log.is_running:
             return
         records = [event.data for event in events if event.kind in ("post", "mail", "activity")]
         blocks = feed.newer(records, new=before(self._since) if self._watched else _any)
@@ -366,14 +368,14 @@ class View(Vertical):
 
     def _tell(self) -> None:
         """What is shown above and below the lines."""
-        if not self.is_attached:
+        if not self._log.is_running:
             return
         what = "" if self.target.is_project else "conversation with "
         state = " · the post room is away: it goes on by itself" if self._away else ""
-        self.query_one(".head", Static).update(f"{what}{one_line(str(self.target), 80)}{state}")
+        self._head.update(f"{what}{one_line(str(self.target), 80)}{state}")
         source = self._source
         question = source.question if isinstance(source, AgentTarget) else ""
-        below = self.query_one(".answers", Static)
+        below = self._answers
         below.display = bool(question)
         if question and self._feed is not None:
             said = self._feed.words_of(question)
