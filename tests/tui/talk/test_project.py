@@ -23,9 +23,9 @@ WEB = Target("web")
 async def test_posts_and_what_happens_beside_them_come_once_and_in_order(
     shared: TaskRoom, tmp_path: Path
 ):
-    async with looking(shared, tmp_path, "web") as (coder, screen):
-        await coder.post("web", "before")
-        await screen.look(WEB)
+    async with looking(shared, tmp_path, "green") as (coder, screen):
+        await coder.post("green", "before")
+        await screen.look(Target("green"))
         await screen.shows("· @coder has joined", "[maria] before")
         await screen.talk.send("after")
         task = (await coder.room.delegate("@coder", "fix it"))["id"]

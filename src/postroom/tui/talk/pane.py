@@ -39,7 +39,6 @@ class Talk(Vertical):
         super().__init__(id=id)
         self._views: OrderedDict[Target, View] = OrderedDict()
         self._shown: View | None = None
-        self._wanted = False
         self._place: tuple[Target, int | str] | None = None
 
     def compose(self) -> ComposeResult:
@@ -71,14 +70,11 @@ class Talk(Vertical):
         place, self._place = self._place, None
         at = place[1] if place is not None and place[0] == target else None
         old = self._shown
-        focused = self._wanted or self.has_focus_within or (old is not None and old.wants_focus)
+        focused = self.has_focus_within or (old is not None and old.wants_focus)
         if at is not None and (gone := self._views.pop(target, None)) is not None:
             self._forget(gone)
         if self._shown is not None and self._shown.target == target:
-            if self._wanted:
-                self.focus()
             return
-        self._wanted = False
         if old is not None:
             old.leave()
         self.query(".nothing").remove()
@@ -106,8 +102,6 @@ class Talk(Vertical):
         del scroll_visible, from_app_focus
         if self._shown is not None:
             self._shown.take_focus()
-        else:
-            self._wanted = True
         return self
 
     async def send(self, text: str, parts: Sequence[Part] = ()) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.widget import Widget
 from textual.widgets import Static
 
 from postroom.client.calls import Part, new_key
@@ -56,7 +57,8 @@ class View(Vertical):
         self._unseen: dict[str, Any] = {}
         self._attempts: dict[tuple[str, str], tuple[str, str]] = {}
         self._away = False
-        self._is_open = self.wants_focus = False
+        self._is_open = self._waits = False
+        self._instead_of: Widget | None = None
         self._log = RowLog()
         self._head = Static(classes="head", markup=False)
         self._answers = Static(classes="answers", markup=False)
@@ -90,10 +92,20 @@ class View(Vertical):
         if self.wants_focus:
             self.take_focus()
 
+    @property
+    def wants_focus(self) -> bool:
+        """Whether it takes the focus once it is there: unless something else has got it meanwhile."""
+        now = self.app.screen_stack[0].focused
+        return self._waits and (
+            now is None or now is self._instead_of or self.parent in now.ancestors
+        )
+
     def take_focus(self) -> None:
         """Focus its lines, as soon as they are there; at once, so that who switches then takes the focus along."""
-        self.wants_focus = not self._log.is_attached
-        if not self.wants_focus:
+        self._waits = not self._log.is_attached
+        if self._waits:
+            self._instead_of = self.app.screen_stack[0].focused
+        else:
             self.screen.set_focus(self._log)
 
     # ── shown and hidden ──
@@ -106,7 +118,7 @@ class View(Vertical):
 
     def leave(self) -> None:
         """Read no further."""
-        self.display = self._is_open = False
+        self.display = self._is_open = self._waits = False
         self.workers.cancel_group(self, "start")
         self._stop()
 
