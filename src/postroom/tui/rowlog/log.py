@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from textual import events
@@ -331,16 +332,20 @@ class RowLog(RowView, can_focus=True):
 
     def _how(self, index: int) -> Drawing:
         """What a row is drawn with."""
-        selection, serial = self.text_selection, index + self._rows.dropped
-        return Drawing(
-            self.rich_style,
+        serial, here = index + self._rows.dropped, self._rows.owners[index] is self._cursor
+        how = Drawing(
+            self._base,
             colours=not self.app.no_color,
             sought=self._sought,
             here=serial == self._found,
-            selected=None if selection is None else selection.get_span(serial),
-            selection=self.screen.get_component_rich_style("screen--selection"),
-            cursor=self.has_focus and self._rows.owners[index] is self._cursor,
+            cursor=here and self.has_focus,
         )
+        selection = self.text_selection
+        span = None if selection is None else selection.get_span(serial)
+        if span is None:
+            return how
+        look = self.screen.get_component_rich_style("screen--selection")
+        return replace(how, selected=span, selection=look)
 
     def on_focus(self) -> None:
         """Show the cursor."""

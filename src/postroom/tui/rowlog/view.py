@@ -16,10 +16,14 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from postroom.tui.rowlog.drawn import GUTTER, Drawing, drawn
-from postroom.tui.rowlog.kept import Block, Kept, Rows
+from postroom.tui.rowlog.kept import Block, Kept, Rows, Wrapped
 
 SETTLES = 4
 """Times that heights near the screen are counted again, since counted ones bring others near."""
+
+
+STRIPS = 512
+"""Lines that are kept as they were drawn."""
 
 
 class Anchor(NamedTuple):
@@ -63,6 +67,8 @@ class RowView(ScrollView):
         self._new = 0
         self._moving = False
         self._told_top = False
+        self._base = RichStyle()
+        self._strips: dict[object, tuple[Wrapped, Strip]] = {}
 
     # -- what the panes do ---------------------------------------------------------------------------------
 
@@ -220,20 +226,39 @@ class RowView(ScrollView):
 
     # -- drawing -------------------------------------------------------------------------------------------
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Lines of the screen; the style of the widget is found once for them, since that takes long."""
+        self._base = self.rich_style
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
         """A line of the screen."""
-        width, base = self.scrollable_content_region.width, self.rich_style
+        width, base = self.scrollable_content_region.width, self._base
         line = self._top + y
         if line >= self._rows.lines:
             return Strip.blank(width, base)
-        index, sub = self._rows.at(line)
-        strip = Strip(drawn(self._rows, index, sub, self._how(index)))
+        strip = self._strip(*self._rows.at(line))
         below = self._below() if y == self._height - 1 else ""
         strip = strip.adjust_cell_length(width - len(below), base)
         if below:
             mark = Segment(below, base + RichStyle(reverse=True, meta={"below": True}))
             strip = Strip([*strip, mark], width)
         return strip
+
+    def _strip(self, index: int, sub: int) -> Strip:
+        """A line of a row, the same one as the last time if nothing about it has changed: drawing costs more."""
+        rows, how = self._rows, self._how(index)
+        kept, wrapped = rows.owners[index], rows.wrapped(rows.rows[index])
+        first = index == 0 or rows.owners[index - 1] is not kept
+        state = (kept.folds, kept.folded, kept.count, first, rows.width)
+        key = (id(wrapped), index + rows.dropped, sub, how, state)
+        found = self._strips.get(key)
+        if found is None:
+            if len(self._strips) >= STRIPS:
+                self._strips.clear()
+            # The wrapped row stays with the strip, so that no other one can have its id.
+            found = self._strips[key] = (wrapped, Strip(drawn(rows, index, sub, how)))
+        return found[1]
 
     def _below(self) -> str:
         """The mark for what has come below the screen."""
