@@ -208,6 +208,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Screen", "docs/terminal.md#leave"): {
         "screen-fails-in-a-line": "A failure of the screen leaves one line on the terminal, and the details in a file.",
     },
+    ("Screen", "docs/terminal.md#rooms"): {
+        "screen-state-fresh": "What needs a person stands first and follows what happens without polling; after the post room was away the screen shows what happened meanwhile.",
+    },
     ("Coding agents", "docs/architecture.md#terminals"): {
         "terminal-one-at-a-time": "A worker has one open terminal at a time, and a second person is told whose it is.",
         "terminal-through-gateway": "A terminal runs in the sandbox and passes the gateway, and who opened it is in the log and the audit log.",

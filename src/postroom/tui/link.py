@@ -35,12 +35,13 @@ if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.protocol.shapes import Approval, Listed, Status
     from postroom.tui.app import PostroomApp
+    from postroom.tui.watch import WatchApp
 
 PAUSE = 0.5
 """Seconds between two snapshots: each makes the post room look at every worker."""
 
 AGAIN = 10.0
-"""Seconds until a snapshot that failed is tried again, if nothing happens before that."""
+"""Seconds until what failed here, and not because the post room is away, is tried again."""
 
 SHOWN = 20
 """Approvals that an answer of the status has at most."""
@@ -52,20 +53,23 @@ _LOST = (NotRunning, PeerError, BusDisconnected)
 
 
 class Link:
-    """Follows everything and keeps `app.room` fresh, from `start` to `close`, both on the event loop.
+    """Follows everything and keeps the state of `app` fresh, from `start` to `close`, both on the event loop.
 
     Attributes:
         away: since when the post room is gone, in seconds since the epoch; None while it is there.
     """
 
-    def __init__(self, app: PostroomApp) -> None:
+    def __init__(self, app: PostroomApp | WatchApp) -> None:
         self._app = app
         self._client = app.client
         self.away: float | None = None
+        self._everything = True
+        self._mended = True
         self._stale = asyncio.Event()
         self._following: Following | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._again: asyncio.TimerHandle | None = None
+        self._retry: asyncio.TimerHandle | None = None
         self._agents: tuple[float, tuple[Listed, ...]] = (0.0, ())
 
     def start(self) -> None:
@@ -80,8 +84,9 @@ class Link:
             self._following.close()
         if self._keeping is not None:
             self._keeping.cancel()
-        if self._again is not None:
-            self._again.cancel()
+        for timer in (self._again, self._retry):
+            if timer is not None:
+                timer.cancel()
 
     def refresh(self) -> None:
         """Fetch the state soon: something was done that the post room tells nobody, such as reading a message."""
@@ -107,14 +112,27 @@ class Link:
         self.refresh()
 
     def _ended(self, error: PostroomError | None) -> None:
-        """The stream goes on for ever unless the post room refuses."""
-        if isinstance(error, Forbidden) and not isinstance(error, Unauthorized):
+        """The stream goes on for ever unless the post room refuses, or something is wrong here."""
+        client = self._client
+        may_not = isinstance(error, Forbidden) and not isinstance(error, Unauthorized)
+        if may_not and self._everything:
             # Who does not operate is told of their own messages alone.
-            self._follow(self._client.follow_inbox)
+            self._everything = False
+            self._follow(client.follow_inbox)
             return
         why = error.message if error is not None else "the post room has ended the stream"
+        if self.away is None:
+            self._app.post_message(Said(why, bad=True))
         self._went(True, why)
-        self._app.post_message(Said(why, bad=True))
+        if not isinstance(error, Forbidden):
+            self._retry = asyncio.get_running_loop().call_later(AGAIN, self._once_more)
+
+    def _once_more(self) -> None:
+        """Follow again after something that was wrong; an answer with the state shows that it is mended."""
+        self._mended = False
+        client = self._client
+        self._follow(client.follow_everything if self._everything else client.follow_inbox)
+        self.refresh()
 
     def _went(self, gone: bool, why: str = "") -> None:
         self.away = (self.away or time.time()) if gone else None
@@ -137,6 +155,9 @@ class Link:
                 self._failed(error)
             else:
                 self._tell(lambda room=room: Snapshot(room))
+                if not self._mended:
+                    self._mended = True
+                    self._went(False)
             await asyncio.sleep(PAUSE)
 
     def _failed(self, error: PostroomError) -> None:

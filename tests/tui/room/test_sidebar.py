@@ -91,16 +91,16 @@ async def test_posts_that_were_not_looked_at_are_counted_until_one_looks(
     shared: TaskRoom, tmp_path: Path
 ):
     async with working(shared, tmp_path) as coder, app_on(coder, size=(80, 24)) as pilot:
-        await until(pilot, lambda: ">#main" in screen_text(pilot.app))
+        await until(pilot, lambda: ">#" in screen_text(pilot.app))
         office = shared.parts.office
-        await office.post(coder.uid, "beside", "one")
-        await office.post(coder.uid, "beside", "two")
+        await office.post(coder.uid, "other", "one")
+        await office.post(coder.uid, "other", "two")
         await until(
             pilot,
-            lambda: "(2)" in screen_text(pilot.app).splitlines()[row_of(pilot.app, "#beside")],
+            lambda: "(2)" in screen_text(pilot.app).splitlines()[row_of(pilot.app, "#other")],
         )
-        await pilot.click(offset=(5, row_of(pilot.app, "#beside")))
+        await pilot.click(offset=(5, row_of(pilot.app, "#other")))
         await until(
             pilot,
-            lambda: ">#beside" in screen_text(pilot.app) and "(2)" not in screen_text(pilot.app),
+            lambda: ">#other" in screen_text(pilot.app) and "(2)" not in screen_text(pilot.app),
         )

@@ -50,7 +50,7 @@ WELCOME = (
     "? shows all keys",
 )
 
-HIDDEN = "workers: not shown to you"
+HIDDEN = "workers: not shown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,13 @@ class Item:
 
 
 def items(
-    room: Room, width: int, now: float, new: Mapping[str, int], shown: str = ""
+    room: Room,
+    width: int,
+    now: float,
+    new: Mapping[str, int],
+    shown: str = "",
+    *,
+    others: bool = True,
 ) -> list[Item]:
     """The rows from top to bottom.
 
@@ -87,9 +93,11 @@ def items(
         now: seconds since the epoch.
         new: posts of a project, or messages of an agent, since the person looked at it last: by `#project` or uid.
         shown: what the person looks at: `#project` or a uid.
+        others: also the agents that have no worker.
     """
     maker = _Maker(width, now, new, shown)
-    return [*maker.needs(room), *maker.projects(room), *maker.others(room)]
+    last = maker.others(room) if others else ()
+    return [*maker.needs(room), *maker.projects(room), *last]
 
 
 def age(since: float, now: float) -> str:
@@ -118,7 +126,7 @@ class _Maker:
         for need in found:
             mark, style = MARKS[need.kind]
             who = f"{need.who} " if need.who else ""
-            left = (Span(f"{mark} ", style), Span(who, Style.STRONG), Span(need.text))
+            left = (Span(f"{mark} ", style), Span(who, who=need.worker), Span(need.text))
             until = age(need.since, self._now)
             yield Item(need.key, self._line(left, Span(until, Style.DIM)), need=need)
         yield self._text("")
@@ -171,10 +179,7 @@ class _Maker:
         said = last_word(worker) if task or broken(worker) else ""
         left = (
             Span(f" {self._mark(uid)}"),
-            Span(
-                f"{padded} ",
-                Style.STRONG if self._new.get(uid) or self._shown == uid else Style.PLAIN,
-            ),
+            Span(f"{padded} ", who=uid),
             Span(f"{state:<{STATE_COLUMNS}} " if self._width >= ROOMY else f"{state} ", style),
             Span(said, Style.DIM),
         )
@@ -189,7 +194,7 @@ class _Maker:
             return Item(f"text/{uid}", self._line(spans))
         left = (
             Span(f" {self._mark(uid)}"),
-            Span(f"@{one_line(agent['nick'])} "),
+            Span(f"@{one_line(agent['nick'])} ", who=uid),
             Span("here" if here else "away", Style.GOOD if here else Style.DIM),
         )
         return Item(f"agent/{uid}", self._line(left, self._count(uid)), agent["nick"], uid)
@@ -210,7 +215,7 @@ class _Maker:
         for span in left:
             text = shortened(span.text, room) if room > 0 else ""
             if text:
-                spans.append(Span(text, span.style))
+                spans.append(span.part(text))
             room -= columns(text)
         if end and right is not None:
             spans += [Span(" " * (room + 1)), right]

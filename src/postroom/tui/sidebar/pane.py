@@ -6,17 +6,13 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.segment import Segment
 from rich.style import Style as RichStyle
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
-from textual.scroll_view import ScrollView
-from textual.strip import Strip
 
 from postroom.lines.tasks import short
-from postroom.tui.looks import LOOKS
 from postroom.tui.news import Chosen, Happened, NeedChosen, Said, Snapshot, Target
 from postroom.tui.room import Need, NeedKind, Room
+from postroom.tui.sidebar.drawn import ItemList
 from postroom.tui.sidebar.items import Item, items
 from postroom.tui.worker import acts
 
@@ -29,12 +25,15 @@ AGEING = 30.0
 """Seconds after which ages are written anew."""
 
 
-class Sidebar(ScrollView, can_focus=True):
+SELECTED, SELECTED_ELSEWHERE = RichStyle(reverse=True), RichStyle(underline=True)
+NOTHING = RichStyle()
+
+
+class Sidebar(ItemList, can_focus=True):
     """What needs the person, projects, workers, others; sends Chosen and NeedChosen."""
 
     app: PostroomApp
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"sidebar--cursor"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False),
         Binding("down,j", "move(1)", "down", show=False),
@@ -51,7 +50,6 @@ class Sidebar(ScrollView, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (as Textual calls it)
         super().__init__(id=id)
         self._state: Room | None = None
-        self._items: list[Item] = []
         self._at = -1
         self._new: Counter[str] = Counter()
         self._shown = ""
@@ -99,38 +97,22 @@ class Sidebar(ScrollView, can_focus=True):
         """Make the rows, draw those that differ; the selection stays on the same thing, at the same height."""
         if self._state is None:
             return
-        width = self.scrollable_content_region.width
         before, old = self._items, self._at
         key = before[old].key if 0 <= old < len(before) else ""
-        self._items = items(self._state, width, time.time(), self._new, self._shown)
-        self._at = self._place(key, old)
-        self.virtual_size = Size(width, len(self._items))
-        if 0 <= old != self._at and key and self._items[self._at].key == key:
-            self.scroll_to(y=self.scroll_offset.y + self._at - old, animate=False)
-        for y in range(max(len(before), len(self._items))):
-            same = y < len(before) and y < len(self._items) and before[y] == self._items[y]
-            if not same or (y in (old, self._at) and old != self._at):
-                self.refresh_line(y)
+        found = items(self._state, self.row_width, time.time(), self._new, self._shown)
+        self._at = _place(found, key, old)
+        self.put(found)
+        if old != self._at:
+            self.refresh_line(old)
+            self.refresh_line(self._at)
+            if key and found[self._at].key == key:
+                self.scroll_to(y=self.scroll_offset.y + self._at - old, animate=False)
 
-    def _place(self, key: str, near: int) -> int:
-        """Where the row of `key` is now, else the selectable one nearest to where it was; -1 for none."""
-        able = [place for place, item in enumerate(self._items) if item.chosen]
-        there = [place for place in able if key and self._items[place].key == key]
-        return there[0] if there else min(able, key=lambda place: abs(place - near), default=-1)
-
-    def render_line(self, y: int) -> Strip:
-        """One row of the terminal."""
-        place, width = y + self.scroll_offset.y, self.size.width
-        base = self.rich_style
-        if place >= len(self._items):
-            return Strip.blank(width, base)
-        if place == self._at:
-            strong = RichStyle(reverse=True) if self.has_focus else RichStyle(underline=True)
-            base += strong
-        segments = [
-            Segment(span.text, base + LOOKS[span.style]) for span in self._items[place].spans
-        ]
-        return Strip(segments).adjust_cell_length(width, base)
+    def emphasis(self, place: int) -> RichStyle:
+        """The selection is marked, more so where keys act on it."""
+        if place != self._at:
+            return NOTHING
+        return SELECTED if self.has_focus else SELECTED_ELSEWHERE
 
     def on_focus(self) -> None:
         """The selection looks another way."""
@@ -221,6 +203,13 @@ class Sidebar(ScrollView, can_focus=True):
             {"stop": acts.stop, "restart": acts.restart, "interrupt": acts.interrupt}[act](
                 self.app, target
             )
+
+
+def _place(found: list[Item], key: str, near: int) -> int:
+    """Where the row of `key` is now, else the selectable one nearest to where it was; -1 for none."""
+    able = [place for place, item in enumerate(found) if item.chosen]
+    there = [place for place in able if key and found[place].key == key]
+    return there[0] if there else min(able, key=lambda place: abs(place - near), default=-1)
 
 
 def advice(need: Need) -> str:
