@@ -195,6 +195,11 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "screen-worker-as-it-works": "The right pane shows what a worker does as it does it, whatever the width, and text of its agent can do nothing to the terminal.",
         "screen-task-tree": "From any task one sees who gave which task because of which, up to the first requester and down to all that came of it.",
     },
+    ("Screen", "docs/terminal.md#answer"): {
+        "screen-need-shown-exactly": "A dialog shows all that is to be allowed, with a name for each character that hides, at any size of the terminal.",
+        "screen-need-guarded": "No dialog opens while one types, and no key that was meant for something else decides anything.",
+        "screen-need-answered-elsewhere": "An open dialog says by whom its request was answered elsewhere, and an answer that came too late says so.",
+    },
     ("Screen", "docs/terminal.md#when-you-look-elsewhere"): {
         "screen-calls": "Something new that needs a person rings a bell or is a desktop notification, at most once in five seconds and not while they look; no text of an agent gets out of it.",
     },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,7 +22,7 @@ from postroom.lines.rows import Row, Style
 from postroom.lines.tasks import short
 from postroom.lines.words import address
 from postroom.protocol.approvals import Decision
-from postroom.tui.needs.always import added, allow_always, suggest
+from postroom.protocol.patterns import added, approves, suggest
 from postroom.tui.needs.dialog import Move, NeedDialog, Phase, expires_in
 from postroom.tui.needs.keys import Key, Keys
 from postroom.tui.needs.pin import with_pin
@@ -185,7 +186,7 @@ class ApprovalDialog(NeedDialog):
     def on_input_changed(self, event: Input.Changed) -> None:
         """Say what the pattern will allow."""
         if event.input.id == "pattern" and self._asked is not None:
-            said = explained(event.value, address(self._asked["worker"]))
+            said = _explained(event.value, self._asked)
             self.query_one("#explained", Static).update(said)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -270,13 +271,23 @@ class ApprovalDialog(NeedDialog):
         """Write the pattern, now that the request itself is allowed."""
         client, worker = self.post.client, asked["worker"]
         try:
-            kept = await self.post.calls.run(lambda: allow_always(client, worker, pattern, pin))
+            await self.post.calls.run(lambda: client.allow_always(worker["uid"], pattern, pin))
         except PostroomError as error:
             said = f"allowed this once; the rule was not written: {whole(error)}"
             self.over(said, "bad", move=Move.DONE, stays=True)
             return
-        said = f"allowed, and from now on: {pattern}\n{kept}"
+        back = f"postroom policy {address(worker)} --remove {shlex.quote(pattern)}"
+        said = f"allowed, and from now on: {pattern}\nthe post room keeps this rule; to take it back: {back}"
         self.over(said, "good", move=Move.DONE, stays=True)
+
+
+def _explained(pattern: str, asked: Approval) -> str:
+    """What a pattern will allow, and whether that is what is asked now."""
+    said = explained(pattern, address(asked["worker"]))
+    fits = approves(pattern, asked["tool"], asked["input"])
+    return (
+        said if fits else f"{said}\nWhat is asked now does not fit it: that is allowed this once."
+    )
 
 
 def _read(client: Client, need: Need) -> tuple[Approval, Task | None]:

@@ -251,9 +251,9 @@ class NeedDialog(ModalScreen[Move]):
         if self.phase is Phase.OVER:
             return
         self._move = move
-        # A key may be on its way that was to answer.
-        self._guarded_until = time.monotonic() + GUARD
-        self.query_one(RowsView).focus()
+        if self.phase is not Phase.BUSY:  # a key may be on its way that was to answer
+            self._guarded_until = time.monotonic() + GUARD
+        self.set_focus(None)  # every key comes here
         self.enter(Phase.OVER)
         self.say(f"{text}   (any key)", kind)
         self.tell()
