@@ -19,6 +19,7 @@ from postroom.tui.needs.approval import ApprovalDialog
 from postroom.tui.needs.bar import NeedsBar
 from postroom.tui.needs.dialog import Phase
 from postroom.tui.needs.pin import PinDialog
+from postroom.tui.news import NeedChosen
 from postroom.tui.typing.line import TypingLine
 from tests.control.doing import COMMAND, REQUEST, Doing
 from tests.control.taskroom import TaskRoom
@@ -139,7 +140,7 @@ async def test_what_was_left_for_later_stays_in_the_queue_and_does_not_open_agai
     async with opened(shared, tmp_path) as (coder, pilot):
         await pilot.press("escape")
         await closed(pilot)
-        assert shows(pilot, "@coder asks to use Bash", "(ctrl-n)")
+        await until(pilot, lambda: shows(pilot, "@coder asks to use Bash", "(ctrl-n)"))
         app_of(pilot).pressed_at = 0.0
         await coder.report({"type": "text", "text": "something happens"})
         app = app_of(pilot)
@@ -269,14 +270,14 @@ async def test_the_next_one_follows_an_answer_and_keys_go_from_one_to_the_other(
         await until(pilot, lambda: shows(pilot, "1 of 2"))
         await pilot.press("right")
         await dialog_of(pilot, OTHER)
-        assert shows(pilot, "2 of 2", "asks to use Edit")
+        await until(pilot, lambda: shows(pilot, "2 of 2", "asks to use Edit"))
         await pilot.press("left_square_bracket")
         await dialog_of(pilot)
         await pilot.press("y")
         await dialog_of(pilot, OTHER)
         assert await state_of(coder) == "allowed"
         assert await state_of(coder, OTHER) == "pending"
-        assert shows(pilot, "1 of 1")
+        await until(pilot, lambda: shows(pilot, "1 of 1"))
 
 
 async def test_always_says_what_it_will_allow_writes_the_rule_and_says_where(
@@ -312,6 +313,10 @@ async def test_the_screen_for_approvals_opens_the_first_or_says_that_nothing_wai
     async with working(shared, tmp_path) as coder:
         async with app_on(coder, needs=True) as pilot:
             await until(pilot, lambda: shows(pilot, "nothing waits for you"))
-        await coder.asks()
+            app_of(pilot).post_message(NeedChosen("dead" * 4))
+            await until(pilot, lambda: shows(pilot, "waits for no answer any more"))
+            await coder.asks()  # the screen may not know of it yet
+            app_of(pilot).post_message(NeedChosen(REQUEST))
+            await dialog_of(pilot)
         async with app_on(coder, needs=True) as pilot:
             await dialog_of(pilot)

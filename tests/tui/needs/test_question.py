@@ -64,7 +64,10 @@ async def test_a_task_s_question_is_answered_below_its_last_updates(
         await coder.hand.say(task, TaskState.INPUT_REQUIRED, "Which branch?\n- main\n- next")
         await question_of(pilot, task)
         await until(pilot, lambda: shows(pilot, "write the parser", "read the grammar"))
-        assert shows(pilot, "@coder asks", "Which branch?", "1 main", "2 next", "enter send")
+        await until(
+            pilot,
+            lambda: shows(pilot, "@coder asks", "Which branch?", "1 main", "2 next", "enter send"),
+        )
         assert all(len(line) <= size[0] for line in screen_text(pilot.app).splitlines())
         await pilot.press("tab", *"none", "ctrl+j", *"of it", "enter")
         await closed(pilot)
@@ -78,7 +81,12 @@ async def test_a_question_in_a_turn_is_answered_with_a_choice(shared: TaskRoom, 
     async with working(shared, tmp_path) as coder, app_on(coder) as pilot:
         await coder.asks(**ASKS)
         await question_of(pilot, REQUEST)
-        assert shows(pilot, "Which database?", "1 SQLite", "one file", "2 PostgreSQL\\u{202e}")
+        await until(
+            pilot,
+            lambda: shows(
+                pilot, "Which database?", "1 SQLite", "one file", "2 PostgreSQL\\u{202e}"
+            ),
+        )
         await pilot.press("2")
         answer = (await coder.decided())["answer"]
         assert (answer["decision"], answer["channel"]) == ("edited", "screen")

@@ -43,7 +43,7 @@ class NeedsBar(Static):
         super().__init__(id=id, markup=False)
         self.queue = Queue()
         self._at_once = at_once
-        self._wanted: str | None = None
+        self._wanted = ""
         self._dialog: NeedDialog | None = None
 
     @property
@@ -64,6 +64,8 @@ class NeedsBar(Static):
             dialog.tell()
             if dialog.need not in self.queue:
                 dialog.read()
+        elif self._wanted:
+            self.show_need(self._wanted)
         elif self._at_once:
             self._at_once = False
             self.show_need()
@@ -93,6 +95,13 @@ class NeedsBar(Static):
         if len(self.post.screen_stack) > 1:
             return
         need = self.queue.find(id_) if id_ else self.queue.beside(None, 1, now)
+        if need is None and id_ and self._wanted != id_:
+            # It may have come after the last state that the screen knows of.
+            self._wanted = id_
+            if self.post.link is not None:
+                self.post.link.refresh()
+            return
+        self._wanted = ""
         if need is None:
             said = "that waits for no answer any more" if id_ else "nothing waits for you"
             self.post.post_message(Said(said))
