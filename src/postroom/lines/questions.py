@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from postroom.lines.rows import lines_of
+
 MARK = "- "
 """Before each choice, where a question is one text."""
 
@@ -30,7 +32,7 @@ def choices_of(given: Mapping[str, Any]) -> list[Choice]:
 
 def choices_in(text: str) -> list[Choice]:
     """The choices at the end of a question that is one text: two lines or more that begin with `- `."""
-    lines = text.rstrip().split("\n")
+    lines = lines_of(text)
     first = len(lines)
     while first and lines[first - 1].startswith(MARK):
         first -= 1

@@ -12,6 +12,7 @@ from postroom.protocol.priority import Input
 from postroom.tui.needs.bar import NeedsBar
 from postroom.tui.needs.dialog import Phase
 from postroom.tui.needs.question import QuestionDialog
+from postroom.tui.needs.rows import RowsView
 from postroom_a2a.messages import text_of
 from postroom_a2a.task_state import TaskState
 from tests.control.doing import REQUEST
@@ -53,7 +54,7 @@ async def question_of(pilot: Pilot[Any], id_: str) -> None:
 @pytest.mark.parametrize(
     "size", [(40, 20), pytest.param((80, 24), marks=pytest.mark.slow)], ids=str
 )
-async def test_a_task_s_question_is_answered_below_its_last_updates(
+async def test_a_task_s_question_is_shown_first_and_answered_with_lines_of_text(
     shared: TaskRoom, tmp_path: Path, size: tuple[int, int]
 ):
     async with working(shared, tmp_path) as coder, app_on(coder, size=size) as pilot:
@@ -63,11 +64,12 @@ async def test_a_task_s_question_is_answered_below_its_last_updates(
         await coder.hand.say(task, TaskState.WORKING, "I have read the grammar")
         await coder.hand.say(task, TaskState.INPUT_REQUIRED, "Which branch?\n- main\n- next")
         await question_of(pilot, task)
-        await until(pilot, lambda: shows(pilot, "write the parser", "read the grammar"))
+        await until(pilot, lambda: shows(pilot, "write the parser"))
         await until(
             pilot,
             lambda: shows(pilot, "@coder asks", "Which branch?", "1 main", "2 next", "enter send"),
         )
+        assert "read the grammar" in pilot.app.screen.query_one(RowsView).text
         assert all(len(line) <= size[0] for line in screen_text(pilot.app).splitlines())
         await pilot.press("tab", *"none", "ctrl+j", *"of it", "enter")
         await closed(pilot)

@@ -30,7 +30,6 @@ from postroom.tui.needs.approval import CHANNEL, whole
 from postroom.tui.needs.dialog import NeedDialog, Phase, expires_in
 from postroom.tui.needs.keys import Key, Keys
 from postroom.tui.needs.pin import with_pin
-from postroom.tui.needs.rows import RowsView
 from postroom.tui.room import NeedKind
 from postroom_a2a.text import one_line
 
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from postroom.tui.room import Need
 
 UPDATES = 5
-"""Changes of the task that stand above its question."""
+"""Changes of the task that stand below its question."""
 
 PAGE, PAGES = 200, 5
 """Changes of a task in one answer, and answers that are read for the last ones."""
@@ -95,7 +94,8 @@ class QuestionDialog(NeedDialog):
 
     DEFAULT_CSS = """
     QuestionDialog OptionList { height: auto; max-height: 8; margin-top: 1; }
-    QuestionDialog.-narrow OptionList { max-height: 5; }
+    QuestionDialog.-narrow OptionList { max-height: 4; }
+    QuestionDialog.-narrow AnswerLine { height: 2; margin-top: 0; }
     QuestionDialog AnswerLine { height: 3; margin-top: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -167,8 +167,6 @@ class QuestionDialog(NeedDialog):
         self.show_rows(found.rows, lambda: expires_in(self.need, found.default))
         choices.display = bool(found.choices)
         (choices if found.choices else self.query_one(AnswerLine)).focus()
-        if not found.over:
-            self.query_one(RowsView).scroll_end(animate=False)
 
     def _again(self, found: _Question) -> None:
         """It asks something else now: what was typed stays, and was not sent."""
@@ -268,15 +266,21 @@ def _of_task(task: Task, events: Sequence[TaskEvent], now: float) -> _Question:
     over = "" if is_question(task["state"]) else f"it waits no more: the task is {task['state']}"
     reason = " to be let in" if task["state"] == "auth-required" else ""
     about = f"task {short(task['id'])} of {address(task['requester'])}: {task['text']}"
-    rows = [Row.of(about, Style.STRONG, wraps=True), *_updates(task, events, now)]
-    rows += [_asks(address(task["worker"]), reason), *_text(task["status_text"])]
-    return _Question(rows, choices_in(task["status_text"]), over, task["seq"])
+    choices = choices_in(task["status_text"])
+    asked = lines_of(task["status_text"])
+    text = "\n".join(asked[: len(asked) - len(choices)])
+    # The question comes first: what stands below may be out of sight.
+    rows = [Row.of(about, Style.DIM, wraps=True), _asks(address(task["worker"]), reason)]
+    rows += [*_text(text), *_updates(task, events, now)]
+    return _Question(rows, choices, over, task["seq"])
 
 
 def _updates(task: Task, events: Sequence[TaskEvent], now: float) -> Iterator[Row]:
     updates = Updates(task["worker"], now)
     # The last one is the question itself.
     said = [(event, *updates.parts(event)) for event in events if event["seq"] != task["seq"]]
+    if said:
+        yield Row.of("before that:", Style.DIM)
     for event, label, _, text in said[-UPDATES:]:
         first = lines_of(text)[0] if text.strip() else ""
         line = f"{clock(event['at'], now)} {label}{f': {first}' if first else ''}"
