@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +191,19 @@ async def test_the_pane_is_of_use_in_small_terminals(
         await until(pilot, lambda: "stop @coder?" in screen_text(pilot.app))
         await pilot.press("escape", "t")
         await until(pilot, lambda: "it has had no task yet" in screen_text(pilot.app))
+
+
+async def test_who_does_not_operate_is_shown_the_card_and_told_why_there_is_no_more(
+    shared: TaskRoom, tmp_path: Path
+):
+    async with working(shared, tmp_path) as coder:
+        await coder.report(said("a secret"))
+        key = (await shared.api.post("/v1/keys", json={"scopes": ["read"]})).json()["key"]
+        record = json.loads((coder.state / "server.json").read_text())
+        (coder.state / "server.json").write_text(json.dumps(record | {"token": key}))
+        async with app_on(coder, size=WIDE) as pilot:
+            choose(pilot, coder)
+            await until(pilot, lambda: "who operates them" in screen_text(pilot.app))
+            await until(pilot, lambda: "I am coder." in screen_text(pilot.app))
+            assert "a secret" not in screen_text(pilot.app)
+            assert "@coder offline  worker" in screen_text(pilot.app)

@@ -26,6 +26,7 @@ from postroom.tui.worker.showing import text_of
 from postroom.tui.worker.tasks import task_blocks
 
 if TYPE_CHECKING:
+    from postroom.protocol.shapes import Listed
     from postroom.tui.app import PostroomApp
 
 PAUSE = 0.15
@@ -34,6 +35,7 @@ PAUSE = 0.15
 LOW, LOWEST = 30, 18
 """Lines of the pane below which its head has three rows, and one."""
 
+HIDDEN = "what workers do is shown to who operates them (scope operate)"
 NO_EVENTS = "it reports no events: what is known are its tasks"
 
 
@@ -70,6 +72,7 @@ class WorkerPane(Vertical):
         self._target: Target | None = None
         self._feed: Feed | None = None
         self._resting: Timer | None = None
+        self._agent: Listed | None = None
         self._gone = ""
         self._loading = False
         self._known: tuple[Any, ...] = ()
@@ -113,7 +116,7 @@ class WorkerPane(Vertical):
         if target == self._target or target.is_project:
             return
         self._drop()
-        self._target, self._known = target, ()
+        self._target, self._known, self._agent = target, (), None
         self._log.clear()
         self._draw()
         self._resting = self.set_timer(PAUSE, self._begin)
@@ -143,8 +146,7 @@ class WorkerPane(Vertical):
         try:
             await feed.begin()
         except Forbidden:
-            self._quiet("what workers do is shown to who operates them (scope operate)")
-            await self._without_events(target)
+            await self._without_events(target, HIDDEN)
         except NotFound as error:
             self._quiet(error.message)
         except PostroomError as error:
@@ -155,7 +157,7 @@ class WorkerPane(Vertical):
             if feed.quiet:
                 await self._without_events(target)
 
-    async def _without_events(self, target: Target) -> None:
+    async def _without_events(self, target: Target, why: str = NO_EVENTS) -> None:
         """Its card and its tasks: it is no worker, or a worker that reports none, or one that is hidden."""
         try:
             agent = await self.room_app.calls.run(partial(self.room_app.client.agent, target.uid))
@@ -164,8 +166,10 @@ class WorkerPane(Vertical):
             return
         if self._target != target:
             return
+        self._agent = agent
+        self._draw()
         if agent["kind"] == "worker":
-            self._quiet(NO_EVENTS)
+            self._quiet(why)
         self._put(target, [Block(list(card_rows(agent)), key="card")])
         await self._tasks(target, requester=agent["kind"] == "human")
 
@@ -258,7 +262,7 @@ class WorkerPane(Vertical):
         worker = room.worker(target.uid) if room else None
         if worker is not None:
             return worker_rows(worker, now)
-        agent = room.agent(target.uid) if room else None
+        agent = (room.agent(target.uid) if room else None) or self._agent
         return agent_rows(agent, now) if agent else [Row.of(str(target), Style.STRONG)]
 
     # ── what the person does ──
