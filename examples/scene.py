@@ -213,6 +213,8 @@ def show(sandbox: Sequence[str], *, keep: bool) -> int:
         if not keep:
             print("demo: the post room of the demonstration ends with its screen; KEEP=1 keeps it")
     print("\n".join(said))
+    if scene.failure is not None:
+        print(f"demo: the screen failed: {one_line(repr(scene.failure), 300)}", file=sys.stderr)
     tell_next(folder.parent / "state", keep=keep)
     return scene.return_code or 0
 

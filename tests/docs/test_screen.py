@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree as ET
 
 from tests.docs.pages import ROOT
 from tools.recording import PICTURE, film, normalised
 
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_the_recording_stands_at_the_top_and_loads_nothing_from_elsewhere():
-    top = (ROOT / "README.md").read_text(encoding="utf-8").partition("## ")[0]
+    top = README.partition("## ")[0]
     assert "](docs/screen.svg)" in top
     text = PICTURE.read_text(encoding="utf-8")
     picture = ET.fromstring(text)
@@ -48,3 +50,15 @@ def test_a_film_has_each_moment_once():
         "b",
         "c",
     ]
+
+
+def test_the_readme_counts_the_packages_of_the_screen():
+    base, screen = (pinned(name) for name in ("base", "demo"))
+    assert base < screen
+    assert f"the screen is an extra of {len(screen - base)} packages" in README
+
+
+def pinned(name: str) -> set[str]:
+    """The packages of a file of requirements."""
+    text = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
+    return set(re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE))

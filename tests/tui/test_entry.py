@@ -224,5 +224,8 @@ def test_the_lines_of_a_first_run_fit_a_terminal_and_name_commands_that_exist():
     from postroom.cli.root import SUMMARIES
     from postroom.cli.screen import FIRST
 
-    shown = [line.split()[1] for line in FIRST.splitlines() if line.startswith("  postroom ")]
+    lines = FIRST.splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = [line.split()[1] for line in lines if line.startswith("  postroom ")]
+    assert shown[:2] == ["up", "doctor"]
     assert set(shown[:2]) <= set(SUMMARIES)

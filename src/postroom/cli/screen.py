@@ -27,12 +27,15 @@ EXTRA = "textual"
 HOW = "there is a screen for this terminal, too: pip install 'postroom[tui]'"
 
 FIRST = """\
-This is Postroom: agents and people get addresses here, send each other messages and tasks, and you see and answer
-everything that needs you. No post room is set up yet. Three commands to begin with:
+This is Postroom. Agents and people have addresses here; they send each other
+messages and tasks, and you see and answer all that needs you. No post room is
+set up yet. Three commands to begin with:
 
-  postroom up --detach                        start it
-  postroom spawn claude-code --workspace .    a coding agent on this repository; postroom doctor says what it needs
-  postroom                                    the screen: who needs you, who does what"""
+  postroom up --detach          start it
+  postroom doctor claude-code   what a coding agent needs on this machine
+  postroom                      the screen: who needs you, and who does what
+
+`make demo` in a checkout shows it with two workers; postroom --help has more."""
 
 
 def wanted() -> bool:
