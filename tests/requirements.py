@@ -207,6 +207,11 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "screen-text-harmless": "Nothing in an agent's text acts on the terminal of the screen, opens a link unasked, or leaves its place.",
         "screen-scrollback": "A log keeps 100,000 rows, follows its end, and stays where it is while one reads above; folding, search, copy and links work by key and mouse.",
     },
+    ("Screen", "docs/terminal.md#feeds-and-conversations"): {
+        "screen-said-once": "What one sends shows at once, with its state as that changes; it goes once, and a restart of the post room loses and doubles nothing.",
+        "screen-seen": "A message counts as seen once it is before the eyes of the person, and not before.",
+        "screen-search": "What was said long ago is found by its words, and opened in its place.",
+    },
     ("Screen", "docs/terminal.md#type"): {
         "screen-keeps-unsent": "A message that could not be sent stands in the line again, and why is said above it.",
     },

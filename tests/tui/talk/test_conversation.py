@@ -20,6 +20,7 @@ from tests.tui.talk.said import looking
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.requirement("screen-said-once")
 async def test_what_is_said_shows_at_once_and_its_state_changes_in_place(
     shared: TaskRoom, tmp_path: Path
 ):
@@ -72,6 +73,7 @@ async def test_no_text_begins_in_the_first_column_or_forges_a_head(
                 assert shown.lstrip(" │▏").startswith("12:00") is False or shown.startswith("   ")
 
 
+@pytest.mark.requirement("screen-seen")
 async def test_what_is_shown_counts_as_seen_only_before_the_eyes_of_the_person(
     shared: TaskRoom, tmp_path: Path
 ):
@@ -87,6 +89,7 @@ async def test_what_is_shown_counts_as_seen_only_before_the_eyes_of_the_person(
         await coder.seen(early)
 
 
+@pytest.mark.requirement("screen-seen")
 async def test_a_hidden_conversation_is_not_seen(shared: TaskRoom, tmp_path: Path):
     async with looking(shared, tmp_path, size=(40, 20)) as (coder, screen):
         await screen.look(coder.target)
@@ -152,6 +155,7 @@ async def test_switching_fast_mixes_nothing_and_each_keeps_its_place(
         assert sum("while away" in row for row in screen.rows) == 1
 
 
+@pytest.mark.requirement("screen-said-once")
 async def test_nothing_is_sent_twice_when_a_line_is_typed_again_after_an_error(
     shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

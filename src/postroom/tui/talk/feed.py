@@ -1,10 +1,11 @@
-"""What one feed or conversation shows: records become blocks, in order, each once, and change in place. Pure.
+"""What one feed or conversation shows: records become blocks, in order, each once, and change in place.
 
 A message has a block with its id as key; one's own line has that of its attempt, since it is shown before it has an id.
 """
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -26,7 +27,7 @@ from postroom.tui.talk.blocks import (
     sending_block,
     settled,
 )
-from postroom_a2a.times import parse_time
+from postroom_a2a.times import format_time, parse_time
 
 V = TypeVar("V")
 
@@ -147,11 +148,13 @@ class Feed:
 
     # ── one's own lines ──
 
-    def sending(self, key: str, text: str, parts: int) -> list[Block]:
-        """A line that is on its way."""
+    def sending(self, text: str, parts: int) -> tuple[str, list[Block]]:
+        """A line that is on its way, and the key of its block: another one in each attempt, which stands at the end."""
+        key = self._next_key()
         self._sending[key] = text
-        sender = {"uid": self.me["uid"], "nick": self.me["nick"]}
-        return [*self.looked(), sending_block(text, parts, key, sender=sender)]
+        block = sending_block(text, parts, key, sender=self.me)
+        today = self._day_mark({"at": format_time(time.time())})
+        return key, [*self.looked(), *today, block]
 
     def sent(self, key: str, record: Any) -> list[Block]:
         """The same as a record."""

@@ -359,7 +359,8 @@ class View(Vertical):
         attempt = (text, repr(parts))
         question = source.question if isinstance(source, AgentTarget) else ""
         key, question = self._attempts.get(attempt, (new_key(), question))
-        self._log.put(feed.sending(key, text, len(parts)))
+        line, blocks = feed.sending(text, len(parts))
+        self._log.put(blocks)
 
         def send() -> Any:
             if isinstance(source, AgentTarget):
@@ -372,10 +373,10 @@ class View(Vertical):
             self._attempts[attempt] = key, question
             if len(self._attempts) > ATTEMPTS:
                 del self._attempts[next(iter(self._attempts))]
-            self._log.put(feed.unsent(key))
+            self._log.put(feed.unsent(line))
             raise
         self._attempts.pop(attempt, None)
-        self._log.put(feed.sent(key, record))
+        self._log.put(feed.sent(line, record))
         self._tell()
 
     def _tell(self) -> None:
