@@ -75,7 +75,7 @@ class PostroomApp(App[int]):
     COMMAND_PALETTE_DISPLAY = "^p"
     BINDINGS: ClassVar[list[BindingType]] = [
         # In this order they stand at the bottom: a terminal of 80 columns has room for the first ones.
-        Binding("n", "next_need", "needs you"),
+        Binding("n", "next_need", "needs"),
         Binding("question_mark", "help", "help", key_display="?"),
         Binding("i", "type", "type"),
         Binding("slash", "type('/')", "command", key_display="/", show=False),
@@ -134,7 +134,7 @@ class PostroomApp(App[int]):
                 history=self._history,
             )
         yield Static(f"postroom needs {LEAST[0]}x{LEAST[1]}", id="tiny", markup=False)
-        yield Footer()
+        yield Footer(compact=True)
 
     def on_mount(self) -> None:
         """Show what was asked for."""

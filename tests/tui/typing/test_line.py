@@ -196,3 +196,22 @@ async def test_what_is_typed_while_a_line_is_taken_is_not_lost(
         await until(pilot, lambda: line.text != "/who next")
         assert line.text == " next"
         await until(pilot, lambda: "@coder offline" in screen_text(pilot.app))
+
+
+async def test_a_text_goes_to_whom_one_looks_at_and_slashes_may_begin_it(
+    shared: TaskRoom, tmp_path: Path
+) -> None:
+    async with (
+        working(shared, tmp_path) as coder,
+        app_on(coder, start=Target("coder", coder.uid)) as pilot,
+    ):
+        await until(pilot, lambda: app_of(pilot).target)
+        await typed(pilot, "//stop is a command")
+        await pilot.press("enter", *"hi", "enter")
+
+        async def texts() -> list[str]:
+            chats = await coder.room.api.get("/v1/chats/coder/messages")
+            return [mail["text"] for mail in chats.json()["messages"]]
+
+        await until(pilot, lambda: "hi" in screen_text(pilot.app).split("@coder>")[0])
+        assert (await texts())[-2:] == ["/stop is a command", "hi"]
