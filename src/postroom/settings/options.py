@@ -347,7 +347,6 @@ BY_FIELD: Mapping[str, Option] = MappingProxyType({option.field: option for opti
 BESIDE = MappingProxyType(
     {
         "POSTROOM_STATE": "the state folder; `--state DIR`",
-        "POSTROOM_NO_TUI": "`1`: lines in place of [the screen](terminal.md); `--no-tui`",
         "POSTROOM_ORG": "the organisation that a command is for; `--org NAME`",
         "POSTROOM_URL": "a post room of another machine, by its URL or a name of `postroom login`; `--url URL`",
         "POSTROOM_NO_TUI": "`1` for lines where [the screen](terminal.md) would open; `--no-tui`",
