@@ -192,6 +192,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Screen", "docs/terminal.md#open-it"): {
         "screen-opens": "In a terminal `postroom`, chat, attach and approvals open the screen on what they name; in a pipe, with --no-tui or without the extra they print lines.",
+    },
+    ("Screen", "docs/terminal.md#what-a-worker-does"): {
         "screen-worker-as-it-works": "The right pane shows what a worker does as it does it, whatever the width, and text of its agent can do nothing to the terminal.",
         "screen-task-tree": "From any task one sees who gave which task because of which, up to the first requester and down to all that came of it.",
     },
