@@ -9,14 +9,13 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from postroom.client.http import Client
 from postroom.client.locate import ServerAddress
 from postroom.tui.app import PostroomApp
-from postroom.tui.link import PAUSE
+from postroom.tui.link import PAUSE, Link
 from postroom.tui.room import NeedKind, Room
 from tests.a2a.nats.cuts import Way
 from tests.control.taskroom import KEY, TaskRoom
@@ -148,13 +147,13 @@ async def test_the_state_is_fetched_at_most_twice_a_second_however_much_happens(
     shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     fetched: list[float] = []
-    status = Client.status
+    fetch = Link._fetch
 
-    def counted(self: Client) -> Any:
+    def counted(self: Link) -> Room:
         fetched.append(time.monotonic())
-        return status(self)
+        return fetch(self)
 
-    monkeypatch.setattr(Client, "status", counted)
+    monkeypatch.setattr(Link, "_fetch", counted)
     async with working(shared, tmp_path) as coder, app_on(coder) as pilot:
         await until(pilot, lambda: room_of(pilot.app))
         for number in range(30):

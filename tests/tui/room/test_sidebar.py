@@ -8,7 +8,7 @@ import pytest
 
 from postroom.projection.changes import Change
 from postroom.tui.app import PostroomApp
-from postroom.tui.news import Chosen, NeedChosen
+from postroom.tui.news import Chosen, NeedChosen, Snapshot
 from postroom.tui.sidebar.pane import Sidebar
 from tests.control.doing import REQUEST
 from tests.control.taskroom import TaskRoom
@@ -55,7 +55,7 @@ async def test_what_needs_the_person_stands_first_and_enter_opens_it(
         lines = screen_text(pilot.app).splitlines()
         assert "1 needs you" in lines[0]
         assert row_of(pilot.app, "needs you (1)") < row_of(pilot.app, "! @coder")
-        assert row_of(pilot.app, "! @coder") < row_of(pilot.app, "#main")
+        assert row_of(pilot.app, "! @coder") < row_of(pilot.app, ">#main")
         await pilot.press("home", "enter")
         await until(pilot, lambda: f"need {REQUEST}" in told)
 
@@ -104,3 +104,31 @@ async def test_posts_that_were_not_looked_at_are_counted_until_one_looks(
             pilot,
             lambda: ">#other" in screen_text(pilot.app) and "(2)" not in screen_text(pilot.app),
         )
+
+
+async def test_rows_that_stay_as_they_are_are_not_drawn_again(
+    shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with working(shared, tmp_path) as coder, app_on(coder, size=(80, 24)) as pilot:
+        await doing(shared, tmp_path, "reviewer")
+        shared.parts.changes.publish([Change("worker", 0)])
+        await until(pilot, lambda: "@reviewer" in screen_text(pilot.app))
+        drawn: list[int] = []
+        draw = Sidebar.refresh_line
+        monkeypatch.setattr(Sidebar, "refresh_line", lambda me, y: drawn.append(y) or draw(me, y))
+        coder.hand.end()
+        await until(pilot, lambda: "@coder failed" in screen_text(pilot.app) or drawn)
+        sidebar = pilot.app.query_one(Sidebar)
+        assert isinstance(pilot.app, PostroomApp)
+        assert pilot.app.room is not None
+        state, drawn[:] = pilot.app.room, []
+        sidebar.on_snapshot(Snapshot(state))
+        assert drawn == []
+
+
+async def test_a_key_on_a_worker_acts_on_it_after_a_question(shared: TaskRoom, tmp_path: Path):
+    async with working(shared, tmp_path) as coder, app_on(coder, size=(80, 24)) as pilot:
+        await until(pilot, lambda: "  @coder" in screen_text(pilot.app))
+        await pilot.click(offset=(5, row_of(pilot.app, "  @coder")))
+        await pilot.press("1", "s")
+        await until(pilot, lambda: "stop @coder" in screen_text(pilot.app))

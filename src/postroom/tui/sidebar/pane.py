@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.style import Style as RichStyle
@@ -25,6 +26,15 @@ AGEING = 30.0
 """Seconds after which ages are written anew."""
 
 
+ACTS: dict[str, Callable[[PostroomApp, Target], None]] = {
+    "stop": acts.stop,
+    "restart": acts.restart,
+    "interrupt": acts.interrupt,
+    "diff": acts.open_diff,
+    "tree": acts.open_tree,
+}
+"""What a key does to the selected worker."""
+
 SELECTED, SELECTED_ELSEWHERE = RichStyle(reverse=True), RichStyle(underline=True)
 NOTHING = RichStyle()
 
@@ -45,6 +55,8 @@ class Sidebar(ItemList, can_focus=True):
         Binding("s", "act('stop')", "stop"),
         Binding("r", "act('restart')", "restart"),
         Binding("x", "act('interrupt')", "interrupt"),
+        Binding("d", "act('diff')", "diff"),
+        Binding("t", "act('tree')", "tasks"),
     ]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (as Textual calls it)
@@ -197,12 +209,10 @@ class Sidebar(ItemList, can_focus=True):
         return bool(target and room and target.uid and room.worker(target.uid))
 
     def action_act(self, act: str) -> None:
-        """Stop, restart or interrupt the worker."""
+        """Do one of `ACTS` to the worker."""
         target = self.target()
         if target is not None:
-            {"stop": acts.stop, "restart": acts.restart, "interrupt": acts.interrupt}[act](
-                self.app, target
-            )
+            ACTS[act](self.app, target)
 
 
 def _place(found: list[Item], key: str, near: int) -> int:
