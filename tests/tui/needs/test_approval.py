@@ -150,6 +150,11 @@ async def test_what_was_left_for_later_stays_in_the_queue_and_does_not_open_agai
         await until(pilot, lambda: app.room is not before)
         await pilot.pause()
         assert len(pilot.app.screen_stack) == 1
+        app.pressed_at = 0.0
+        await coder.asks(OTHER)
+        await dialog_of(pilot, OTHER)  # what is new opens, and not what was put off
+        await pilot.press("y")
+        await closed(pilot)
         await pilot.press("n")
         await dialog_of(pilot)
         assert await state_of(coder) == "pending"

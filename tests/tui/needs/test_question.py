@@ -71,7 +71,7 @@ async def test_a_task_s_question_is_shown_first_and_answered_with_lines_of_text(
         )
         assert "read the grammar" in pilot.app.screen.query_one(RowsView).text
         assert all(len(line) <= size[0] for line in screen_text(pilot.app).splitlines())
-        await pilot.press("tab", *"none", "ctrl+j", *"of it", "enter")
+        await pilot.press(*"none", "ctrl+j", *"of it", "enter")
         await closed(pilot)
         await until(pilot, lambda: shows(pilot, "answered"))
         _, told = await coder.hand.next()
@@ -89,7 +89,10 @@ async def test_a_question_in_a_turn_is_answered_with_a_choice(shared: TaskRoom, 
                 pilot, "Which database?", "1 SQLite", "one file", "2 PostgreSQL\\u{202e}"
             ),
         )
-        await pilot.press("2")
+        await pilot.press("2")  # marks it: a digit may begin a text
+        await pilot.pause()
+        assert (await coder.approval())["state"] == "pending"
+        await pilot.press("enter")
         answer = (await coder.decided())["answer"]
         assert (answer["decision"], answer["channel"]) == ("edited", "screen")
         assert answer["input"] == {"text": "PostgreSQL\u202e"}

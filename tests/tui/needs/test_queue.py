@@ -89,6 +89,20 @@ def test_going_on_passes_each_once_and_comes_back(given_needs: list[Need], step:
     assert key_of(one) == passed[0]
 
 
+def test_after_an_answer_comes_what_was_not_put_off():
+    queue = Queue()
+    first, second, third = need("a", 1.0), need("b", 2.0), need("c", 3.0)
+    queue.take([first, second, third])
+    queue.later(first)
+    assert queue.onward(second, NOW) == third
+    assert queue.onward(third, NOW) == second
+    queue.answered(second)
+    assert queue.onward(third, NOW) is None
+    queue.take([third])
+    queue.take([first, third])  # it was gone, and is asked anew
+    assert queue.onward(third, NOW) == first
+
+
 def test_the_question_of_a_turn_for_a_task_is_the_task_s_and_alerts_are_no_dialogs():
     task = Need(NeedKind.QUESTION, "t", "w", "coder", "Which?", record={"seq": 4, "kind": "task"})
     turn = Need(

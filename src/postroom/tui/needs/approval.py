@@ -43,7 +43,7 @@ _ASK = (
     Key("a", "always", "always"),
     Key("esc", "later", "back"),
     Key("]", "next", "following"),
-    Key("[", "previous", "previous"),
+    Key("[", "prev", "previous"),
 )
 
 

@@ -10,7 +10,7 @@ from textual.widgets import Input, Static, TextArea
 from postroom.tui.needs.approval import ApprovalDialog
 from postroom.tui.needs.dialog import Move, NeedDialog
 from postroom.tui.needs.question import QuestionDialog
-from postroom.tui.needs.queue import Queue, answerable, is_question, line_of
+from postroom.tui.needs.queue import Queue, answerable, is_question, key_of, line_of
 from postroom.tui.news import Said
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ class NeedsBar(Static):
             self._at_once = False
             self.show_need()
         elif new and self._may_open():
-            self._open(self.queue.beside(None, 1, time.time()), by_itself=True)
+            news = {key_of(need) for need in new}
+            order = self.queue.order(time.time())
+            self._open(next(need for need in order if key_of(need) in news), by_itself=True)
 
     def _may_open(self) -> bool:
         """Whether the person does nothing that a dialog would disturb."""
@@ -125,11 +127,11 @@ class NeedsBar(Static):
         now = time.time()
         match move:
             case Move.DONE:
-                after = self.queue.beside(need, 1, now)
+                after = self.queue.onward(need, now)
                 self.queue.answered(need)
-                self._open(
-                    after if after is not None and after in self.queue else None, by_itself=True
-                )
+                self._open(after, by_itself=True)
+            case Move.LATER:
+                self.queue.later(need)
             case Move.NEXT:
                 self._open(self.queue.beside(need, 1, now))
             case Move.BACK:

@@ -89,7 +89,7 @@ class _Question:
     asked: Approval | None = None
 
 
-class QuestionDialog(NeedDialog):
+class QuestionDialog(NeedDialog, inherit_bindings=False):
     """Asks a person for words."""
 
     DEFAULT_CSS = """
@@ -98,13 +98,14 @@ class QuestionDialog(NeedDialog):
     QuestionDialog.-narrow AnswerLine { height: 2; margin-top: 0; }
     QuestionDialog AnswerLine { height: 3; margin-top: 1; }
     """
+    # Letters and digits begin an answer, whatever has the focus.
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "later"),
         Binding("alt+right,ctrl+right", "following", "next"),
         Binding("alt+left,ctrl+left", "previous", "previous"),
-        *(Binding(str(number), f"choose({number})", show=False) for number in range(1, 10)),
     ]
     PHASES: ClassVar[dict[str, frozenset[Phase]]] = NeedDialog.PHASES | {
-        **dict.fromkeys(("send", "new_line", "choose"), frozenset({Phase.ASK})),
+        **dict.fromkeys(("send", "new_line", "type"), frozenset({Phase.ASK})),
     }
 
     def __init__(
@@ -182,22 +183,33 @@ class QuestionDialog(NeedDialog):
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Send what was chosen."""
-        if self.check_action("choose", ()):
-            self.action_choose(event.option_index + 1)
+        if self._question is not None and self.check_action("send", ()):
+            self._send(self._question.choices[event.option_index].label)
 
-    def action_choose(self, number: int) -> None:
-        """Send a choice, from 1."""
-        if self._question is not None and number <= len(self._question.choices):
-            self._send(self._question.choices[number - 1].label)
+    def on_key(self, event: KeyPressed) -> None:
+        """A number marks a choice, which Enter sends; anything else that is typed is the answer's text."""
+        super().on_key(event)
+        line, choices = self.query_one(AnswerLine), self.query_one(OptionList)
+        char = event.character or ""
+        if not event.is_printable or line.has_focus or not self.check_action("type", ()):
+            return
+        event.stop()
+        if char in "123456789" and int(char) <= choices.option_count:
+            choices.highlighted = int(char) - 1
+            choices.focus()
+        else:
+            line.focus()
+            line.insert(char)
 
     def action_send(self) -> None:
         """Send the text, or the choice that is marked if there is no text."""
+        asked = self._question
         text = self.query_one(AnswerLine).text.strip()
         marked = self.query_one(OptionList).highlighted
         if text:
             self._send(text)
-        elif marked is not None and self.query_one(OptionList).has_focus:
-            self.action_choose(marked + 1)
+        elif asked is not None and marked is not None and self.query_one(OptionList).has_focus:
+            self._send(asked.choices[marked].label)
         else:
             self.query_one(AnswerLine).focus()
             self.say("type the answer first", "bad")

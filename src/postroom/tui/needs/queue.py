@@ -47,12 +47,14 @@ class Queue:
         self._needs: dict[Key, Need] = {}
         self._known: set[Key] = set()
         self._answered: set[Key] = set()
+        self._later: set[Key] = set()
 
     def take(self, needs: Iterable[Need]) -> Sequence[Need]:
         """Take over what waits now; returns what is new among it."""
         said = {key_of(need): need for need in needs}
         # What was answered here may still stand in an answer of the post room that was on its way.
         self._answered &= said.keys()
+        self._later &= said.keys()
         self._needs = {key: need for key, need in said.items() if key not in self._answered}
         new = [need for key, need in self._needs.items() if key not in self._known]
         self._known = (self._known & said.keys()) | self._needs.keys()
@@ -62,6 +64,19 @@ class Queue:
         """It waits no more, whatever an older answer of the post room says."""
         self._needs.pop(key_of(need), None)
         self._answered.add(key_of(need))
+
+    def later(self, need: Need) -> None:
+        """The person has put it off: it opens by a key alone."""
+        self._later.add(key_of(need))
+
+    def onward(self, need: Need, now: float) -> Need | None:
+        """The one that comes after a need, without those that were put off."""
+        one: Need | None = need
+        for _ in self._needs:
+            one = self.beside(one, 1, now)
+            if one is not None and key_of(one) != key_of(need) and key_of(one) not in self._later:
+                return one
+        return None
 
     def order(self, now: float) -> list[Need]:
         """All of it: first what expires soon, then the oldest."""
