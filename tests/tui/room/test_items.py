@@ -138,6 +138,13 @@ def test_the_screen_begins_with_the_project_of_what_needs_the_person_first():
     assert first_target(Room(status())) is None
 
 
+def test_an_empty_room_says_how_to_begin_in_the_narrowest_pane():
+    found = items(Room(status(), ("main",)), 24, NOW, {})
+    text = "\n".join("".join(span.text for span in item.spans) for item in found)
+    assert "/spawn FILE.toml" in text
+    assert "…" not in text
+
+
 def test_ages_take_three_columns():
     assert [age(NOW - s, NOW) for s in (0, 59, 60, 3599, 3600, 86400, 86400 * 365)] == [
         "<1m",

@@ -44,9 +44,10 @@ ROOMY = 50
 """Columns from which on a worker's nick and text have more room."""
 
 WELCOME = (
-    "Nobody is here yet.",
-    "/spawn FILE.toml starts a worker",
-    "(in a shell: postroom spawn)",
+    "no workers yet; type",
+    "  /spawn FILE.toml",
+    "or in a shell",
+    "  postroom spawn FILE",
     "? shows all keys",
 )
 
@@ -143,7 +144,7 @@ class _Maker:
         if room.hidden:
             yield self._text(HIDDEN)
         elif not room.workers:
-            yield from map(self._text, WELCOME if not room.projects else WELCOME[1:])
+            yield from map(self._text, WELCOME)
 
     def others(self, room: Room) -> Iterator[Item]:
         away = [one for one in room.agents if one["kind"] != "human"]
