@@ -40,7 +40,7 @@ async def test_a_feed_goes_on_by_itself_after_a_restart_and_nothing_is_lost_or_d
             await until(pilot, lambda: screen.talk.ready)
         (state / "server.json").unlink()
         await screen.shows("the post room is away")
-        with pytest.raises(PostroomError):
+        with pytest.raises(PostroomError, match="nothing was sent"):
             await screen.talk.send("into the void")
         assert not any("void" in row for row in screen.rows)
         async with room_on(tmp_path, rig) as room:

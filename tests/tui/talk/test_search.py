@@ -35,6 +35,7 @@ async def test_a_stranger_finds_yesterdays_conversation_and_opens_it_there(
         await until(screen.pilot, lambda: not isinstance(screen.app.screen, Search))
         await screen.shows("[coder] the parser fails on umlauts", "noise 0.")
         await screen.has("noise 149.")
+        assert not any("── new" in row for row in screen.rows[2:])
         assert "umlauts" in screen.text  # what came then did not move it
 
 

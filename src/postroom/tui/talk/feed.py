@@ -248,9 +248,9 @@ class Feed:
         return f"line-{self._count}"
 
 
-def before(instant: float) -> Any:
-    """Says of a record whether it came before `instant`, in seconds since the epoch."""
-    return lambda record: parse_time(at_of(record)) < instant
+def before(record: Any, instant: float) -> bool:
+    """Whether a record came before `instant`, in seconds since the epoch."""
+    return parse_time(at_of(record)) < instant
 
 
 def _never(_record: Any) -> bool:

@@ -18,8 +18,9 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from postroom.client.calls import Part, new_key
+from postroom.client.rules import PERHAPS_DONE
 from postroom.client.targets import ActivityTarget, AgentTarget
-from postroom.errors import PostroomError
+from postroom.errors import NotRunning, PostroomError, Uncertain
 from postroom.tui.following import Following
 from postroom.tui.news import Away, NeedChosen, Said, Target
 from postroom.tui.rowlog.log import RowLog
@@ -52,7 +53,7 @@ class View(Vertical):
         self._source: ActivityTarget | AgentTarget | None = None
         self._following: Following | None = None
         self._last: int | str = 0
-        self._since = 0.0
+        self._since = self._loaded = 0.0
         self._at_beginning = False
         self._unseen: dict[str, Any] = {}
         self._attempts: dict[tuple[str, str], tuple[str, str]] = {}
@@ -176,6 +177,7 @@ class View(Vertical):
         feed = Feed(me)
         self._source, self._feed, self._away = source, feed, False
         blocks = feed.newest(records)
+        self._loaded = time.time()
         self._last = max((one.get("seq", 0) for one in records), default=0)
         self._hear(records)
         if not source.has_earlier:
@@ -212,7 +214,15 @@ class View(Vertical):
         if feed is None or not self._log.is_running:
             return
         records = [event.data for event in events if event.kind in ("post", "mail", "activity")]
-        blocks = feed.newer(records, new=before(self._since) if self._watched else _any)
+        watched = self._watched
+
+        def new(record: Any) -> bool:
+            """Whether it came while the person looked elsewhere."""
+            if before(record, self._loaded):  # behind the place that was opened
+                return feed.is_unread(record)
+            return not watched or before(record, self._since)
+
+        blocks = feed.newer(records, new=new)
         for event in events:
             if event.kind == "receipt":
                 blocks += feed.changed(event.data)
@@ -266,7 +276,7 @@ class View(Vertical):
     @property
     def _watched(self) -> bool:
         """Whether the person has the end of it before their eyes."""
-        return self._looked_at and self._log.follows
+        return self._looked_at and (self._log.follows or self._log.is_vertical_scroll_end)
 
     @property
     def _looked_at(self) -> bool:
@@ -369,7 +379,8 @@ class View(Vertical):
 
         try:
             record = await self._app.calls.run(send)
-        except PostroomError:
+        except PostroomError as error:
+            _told(error)
             self._attempts[attempt] = key, question
             if len(self._attempts) > ATTEMPTS:
                 del self._attempts[next(iter(self._attempts))]
@@ -384,7 +395,7 @@ class View(Vertical):
         if not self._log.is_running:
             return
         what = "" if self.target.is_project else "conversation with "
-        state = " · the post room is away: it goes on by itself" if self._away else ""
+        state = " · the post room is away" if self._away else ""
         self._head.update(f"{what}{one_line(str(self.target), 80)}{state}")
         source = self._source
         question = source.question if isinstance(source, AgentTarget) else ""
@@ -395,5 +406,9 @@ class View(Vertical):
             below.update(f"your next line answers {one_line(str(self.target), 40)}: {said}")
 
 
-def _any(_record: Any) -> bool:
-    return True
+def _told(error: PostroomError) -> None:
+    """Say what became of a line that was typed here."""
+    if isinstance(error, NotRunning):
+        error.message = f"nothing was sent: {error.message}"
+    elif isinstance(error, (Uncertain, *PERHAPS_DONE)):
+        error.remedy = "send the same text again: it goes once"
