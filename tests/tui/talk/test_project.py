@@ -60,10 +60,10 @@ async def test_who_does_not_operate_sees_the_posts_alone(
             raise Forbidden("it needs the scope operate")
 
         monkeypatch.setattr(screen.app.client, "project_events", refused)
-        for number in range(130):
+        for number in range(105):
             await coder.post("blue", f"post {number}.")
         await screen.look(Target("blue"))
-        await screen.shows("post 129.")
+        await screen.shows("post 104.")
         await coder.post("blue", "live")
         await screen.shows("[maria] live")
         for _ in range(4):

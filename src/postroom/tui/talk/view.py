@@ -17,14 +17,14 @@ from textual.containers import Vertical
 from textual.widget import Widget
 from textual.widgets import Static
 
-from postroom.client.calls import Part, new_key
-from postroom.client.rules import PERHAPS_DONE
+from postroom.client.calls import Part
 from postroom.client.targets import ActivityTarget, AgentTarget
-from postroom.errors import NotRunning, PostroomError, Uncertain
+from postroom.errors import PostroomError
 from postroom.tui.following import Following
 from postroom.tui.news import Away, NeedChosen, Said, Target
 from postroom.tui.rowlog.log import RowLog
 from postroom.tui.talk.feed import Feed, before
+from postroom.tui.talk.sending import Attempts
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
 PAGE = 100
 """Records that are read at a time."""
-
-ATTEMPTS = 8
-"""Lines that could not be sent whose keys are kept, so that each goes once whenever it is typed again."""
 
 
 class View(Vertical):
@@ -56,7 +53,7 @@ class View(Vertical):
         self._since = self._loaded = 0.0
         self._at_beginning = False
         self._unseen: dict[str, Any] = {}
-        self._attempts: dict[tuple[str, str], tuple[str, str]] = {}
+        self._attempts = Attempts()
         self._away = False
         self._is_open = self._waits = False
         self._instead_of: Widget | None = None
@@ -366,27 +363,23 @@ class View(Vertical):
         source, feed = self._source, self._feed
         if source is None or feed is None:
             raise PostroomError("nothing was sent: the post room cannot be reached now")
-        attempt = (text, repr(parts))
         question = source.question if isinstance(source, AgentTarget) else ""
-        key, question = self._attempts.get(attempt, (new_key(), question))
+        attempt = self._attempts.begin(text, parts, question)
         line, blocks = feed.sending(text, len(parts))
         self._log.put(blocks)
 
         def send() -> Any:
             if isinstance(source, AgentTarget):
-                return source.send(text, parts, key=key, answers=question)
-            return source.send(text, parts, key=key)
+                return source.send(text, parts, key=attempt.key, answers=attempt.answers)
+            return source.send(text, parts, key=attempt.key)
 
         try:
             record = await self._app.calls.run(send)
         except PostroomError as error:
-            _told(error)
-            self._attempts[attempt] = key, question
-            if len(self._attempts) > ATTEMPTS:
-                del self._attempts[next(iter(self._attempts))]
+            self._attempts.failed(attempt, error)
             self._log.put(feed.unsent(line))
             raise
-        self._attempts.pop(attempt, None)
+        self._attempts.sent(attempt)
         self._log.put(feed.sent(line, record))
         self._tell()
 
@@ -404,11 +397,3 @@ class View(Vertical):
         if question and self._feed is not None:
             said = self._feed.words_of(question)
             below.update(f"your next line answers {one_line(str(self.target), 40)}: {said}")
-
-
-def _told(error: PostroomError) -> None:
-    """Say what became of a line that was typed here."""
-    if isinstance(error, NotRunning):
-        error.message = f"nothing was sent: {error.message}"
-    elif isinstance(error, (Uncertain, *PERHAPS_DONE)):
-        error.remedy = "send the same text again: it goes once"
