@@ -161,17 +161,14 @@ def advice(room: State | None, *, worked: bool) -> str:
     """
     fixer = room.worker("fixer") if room is not None else None
     if room is None or fixer is None:
-        return "This is a post room of your own. Two workers start, each behind a wall: @reviewer and @fixer."
+        return "A post room of your own. Two workers start, each behind a wall."
     if room.approvals:
-        return "@fixer asks before it acts (n opens it): read what it wants to do; y allows it, d denies it."
+        return "@fixer asks before it acts: n opens it; y allows it, d denies it."
     if room.questions:
-        return "@fixer has a question for you (n opens it): type the answer, or the number of one; Enter."
+        return "@fixer has a question: n opens it; type the answer, or its number."
     if fixer["task"] or not worked:
-        return "@fixer works on a task of yours: press 1, go to @fixer by the arrow keys; Enter shows what it does."
-    return (
-        "Done. Go to @fixer: 3 shows all that it did, d what it changed. i types a message, / a command; "
-        "? says every key, q leaves."
-    )
+        return "@fixer works on a task of yours: 1, its row and Enter show what it does."
+    return "Done. On @fixer: d shows its change. i types, ? lists all keys, q leaves."
 
 
 @contextlib.contextmanager
