@@ -9,7 +9,7 @@ from textual import events, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.widgets import Footer, Static
+from textual.widgets import Footer, Input, Static, TextArea
 from textual.worker import WorkerFailed
 
 from postroom.errors import PostroomError
@@ -77,8 +77,8 @@ class PostroomApp(App[int]):
         # In this order they stand at the bottom: a terminal of 80 columns has room for the first ones.
         Binding("n", "next_need", "needs"),
         Binding("question_mark", "help", "help", key_display="?"),
-        Binding("i", "type", "type"),
-        Binding("slash", "type('/')", "command", key_display="/", show=False),
+        Binding("i", "type", "type", priority=True),
+        Binding("slash", "type('/')", "command", key_display="/", show=False, priority=True),
         Binding("q", "quit", "leave"),
         Binding("1", "look('sidebar')", "rooms"),
         Binding("2", "look('talk')", "talk"),
@@ -236,10 +236,17 @@ class PostroomApp(App[int]):
 
     # ── the line ─────────────────────────────────────────────────────────────────────────────────
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Letters begin to type only where no text is typed yet and no dialog is open."""
+        if action == "type":
+            return len(self.screen_stack) == 1 and not isinstance(self.focused, Input | TextArea)
+        return super().check_action(action, parameters)
+
     def action_type(self, text: str = "") -> None:
         """Type."""
-        line = self.query_one(TypingLine)
-        line.focus()
+        line = self.screen_stack[0].query_one(TypingLine)
+        # At once: the keys behind this one are text.
+        self.screen_stack[0].set_focus(line)
         if text and not line.text:
             line.insert(text)
 

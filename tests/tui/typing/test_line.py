@@ -215,3 +215,25 @@ async def test_a_text_goes_to_whom_one_looks_at_and_slashes_may_begin_it(
 
         await until(pilot, lambda: "hi" in screen_text(pilot.app).split("@coder>")[0])
         assert (await texts())[-2:] == ["/stop is a command", "hi"]
+
+
+async def test_keys_that_come_all_at_once_are_taken_in_their_order(
+    shared: TaskRoom, tmp_path: Path
+) -> None:
+    async with working(shared, tmp_path) as coder, app_on(coder) as pilot:
+        await until(pilot, lambda: names_worker(pilot, "coder"))
+        special = {"/": "slash", "\r": "enter", "\t": "tab", " ": "space", "\x15": "ctrl+u"}
+        for char in "inot\x15/stpo yes\r":
+            pilot.app.post_message(events.Key(special.get(char, char), char))
+
+        await until(pilot, lambda: "did you mean /stop?" in screen_text(pilot.app))
+        assert line_of(pilot).text == "/stpo yes"
+        assert len(pilot.app.screen_stack) == 1
+
+        line_of(pilot).begin("")
+        await pilot.press("ctrl+u")
+        for char in "/msg @code\thello\r":
+            pilot.app.post_message(events.Key({"@": "at"}.get(char, special.get(char, char)), char))
+        await until(pilot, lambda: "sent to @coder" in screen_text(pilot.app))
+        chats = (await coder.room.api.get("/v1/chats/coder/messages")).json()["messages"]
+        assert chats[-1]["text"] == "hello"

@@ -70,7 +70,7 @@ class TypingLine(TextArea):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "send", priority=True),
+        Binding("enter", "submit", "send"),
         Binding("tab", "complete(1)", "complete"),
         Binding("shift+tab", "complete(-1)", "back", show=False),
         Binding("ctrl+j,alt+enter,shift+enter", "insert_line", "new line", key_display="^j"),
@@ -143,6 +143,19 @@ class TypingLine(TextArea):
         self.load_text(text)
         self.move_cursor(self.document.end)
         self._offer(None)
+
+    async def _on_key(self, event: events.Key) -> None:
+        """Do the line's own keys in the order in which they were typed.
+
+        A binding waits until the key has come back to the application; over a slow connection many keys come at once,
+        and those behind would be taken before it.
+        """
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            if await self.app.run_action(binding.action, self):
+                event.stop()
+                event.prevent_default()
+                return
+        await super()._on_key(event)
 
     # ── editing ──────────────────────────────────────────────────────────────────────────────────
 
