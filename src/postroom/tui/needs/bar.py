@@ -61,9 +61,10 @@ class NeedsBar(Static):
         self._say()
         dialog = self._dialog
         if dialog is not None:
-            dialog.tell()
-            if dialog.need not in self.queue:
-                dialog.read()
+            if dialog.is_mounted:  # else it reads by itself in a moment
+                dialog.tell()
+                if dialog.need not in self.queue:
+                    dialog.read()
         elif self._wanted:
             self.show_need(self._wanted)
         elif self._at_once:

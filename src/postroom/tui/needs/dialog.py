@@ -201,6 +201,8 @@ class NeedDialog(ModalScreen[Move]):
 
     def fit(self) -> None:
         """Leave the rows what the rest does not take."""
+        if not self.query(Below):
+            return  # it is laid out before it has anything
         below = self.query_one(Below).outer_size.height
         rows = self.query_one(RowsView)
         rows.styles.max_height = max(3, self.size.height - below - 2)
