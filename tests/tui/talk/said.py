@@ -120,12 +120,12 @@ class Looking:
 
     async def shows(self, *words: str) -> str:
         """Wait until all of `words` are on the screen, in lines of their own or not."""
-        await until(self.pilot, lambda: all(word in self.text for word in words))
+        await until(self.pilot, lambda: _all_in(words, self.text))
         return self.text
 
     async def hides(self, *words: str) -> str:
         """Wait until none of them is."""
-        await until(self.pilot, lambda: not any(word in self.text for word in words))
+        await until(self.pilot, lambda: not _any_in(words, self.text))
         return self.text
 
     async def look(self, target: Target) -> None:
@@ -143,3 +143,11 @@ async def looking(
     """A worker that writes, and the screen on it."""
     async with working(shared, folder, project) as coder, app_on(coder, size=size) as pilot:
         yield Writer(coder), Looking(pilot)
+
+
+def _all_in(words: Iterable[str], text: str) -> bool:
+    return all(word in text for word in words)
+
+
+def _any_in(words: Iterable[str], text: str) -> bool:
+    return any(word in text for word in words)

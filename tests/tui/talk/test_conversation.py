@@ -110,9 +110,9 @@ async def test_a_long_history_is_read_in_pages_to_its_beginning_without_a_jump(
     async with looking(shared, tmp_path) as (coder, screen):
         yesterday = time.time() - 86400
         await coder.write_all((f"line {n} of it" for n in range(20)), at=yesterday)
-        await coder.write_all(f"line {n} of it" for n in range(20, 230))
+        await coder.write_all(f"line {n} of it" for n in range(20, 130))
         await screen.look(coder.target)
-        await screen.shows("line 229 of it")
+        await screen.shows("line 129 of it")
         for _ in range(60):
             await screen.pilot.press("pageup")
             await screen.pilot.pause()
@@ -123,7 +123,7 @@ async def test_a_long_history_is_read_in_pages_to_its_beginning_without_a_jump(
         days = time.strftime("%A", time.localtime(yesterday))
         assert f"── {days}, " in text
         said = [row.partition("line ")[2] for row in screen.rows if " of it" in row]
-        assert said == [f"{n} of it" for n in range(230)]
+        assert said == [f"{n} of it" for n in range(130)]
         marks = [row for row in screen.rows if "── " in row]
         assert "beginning" in marks[0]
         assert sorted("── new" in mark for mark in marks[1:]) == [False, False, True]

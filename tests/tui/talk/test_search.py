@@ -56,6 +56,7 @@ async def test_posts_are_found_too_and_what_is_not_there_is_said(shared: TaskRoo
         await until(screen.pilot, lambda: not isinstance(screen.app.screen, Search))
 
 
+@pytest.mark.slow
 async def test_messages_of_others_are_shown_whole_where_they_are_found(
     shared: TaskRoom, tmp_path: Path
 ):
