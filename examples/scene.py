@@ -168,7 +168,7 @@ def advice(room: State | None, *, worked: bool) -> str:
         return "@fixer has a question: n opens it; type the answer, or its number."
     if fixer["task"] or not worked:
         return "@fixer works on a task of yours: 1, its row and Enter show what it does."
-    return "Done. On @fixer: d shows its change. i types, ? lists all keys, q leaves."
+    return "Done. 1, then d on @fixer's row: its change. i types, ? has all keys, q leaves."
 
 
 @contextlib.contextmanager
