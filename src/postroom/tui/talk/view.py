@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 PAGE = 100
 """Records that are read at a time."""
 
+PATIENCE = 5.0
+"""Seconds in which what is sent waits for the first of them."""
+
 
 class View(Vertical):
     """The pane of one target.
@@ -55,6 +58,7 @@ class View(Vertical):
         self._unseen: dict[str, Any] = {}
         self._attempts = Attempts()
         self._away = False
+        self._begun = asyncio.Event()
         self._is_open = self._waits = False
         self._instead_of: Widget | None = None
         self._log = RowLog()
@@ -139,6 +143,7 @@ class View(Vertical):
                 await self._look_again()
         except PostroomError as error:
             self._away = True
+            self._begun.set()
             self._tell()
             self.post_message(Said(str(error), bad=True))
             return
@@ -173,6 +178,7 @@ class View(Vertical):
         me, records = await self._app.calls.run(read)
         feed = Feed(me)
         self._source, self._feed, self._away = source, feed, False
+        self._begun.set()
         blocks = feed.newest(records)
         self._loaded = time.time()
         self._last = max((one.get("seq", 0) for one in records), default=0)
@@ -360,6 +366,9 @@ class View(Vertical):
         Raises:
             PostroomError: it was not sent, or nobody knows.
         """
+        with contextlib.suppress(TimeoutError):  # who is quick types before the history is there
+            async with asyncio.timeout(PATIENCE):
+                await self._begun.wait()
         source, feed = self._source, self._feed
         if source is None or feed is None:
             raise PostroomError("nothing was sent: the post room cannot be reached now")
