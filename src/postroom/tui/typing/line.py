@@ -106,13 +106,6 @@ class TypingLine(TextArea):
 
     # ── what was typed ───────────────────────────────────────────────────────────────────────────
 
-    async def _on_key(self, event: events.Key) -> None:
-        """Send with Enter, in its turn behind the letters before it: a priority binding would overtake them."""
-        if event.key == "enter":
-            event.prevent_default()
-            event.stop()
-            self.action_submit()
-
     def action_submit(self) -> None:
         """Hand it over; it stands in the line until it is taken."""
         if self._searched is not None:
