@@ -165,7 +165,7 @@ def advice(room: State | None, *, worked: bool) -> str:
     if room.approvals:
         return "@fixer asks before it acts: n opens it; y allows it, d denies it."
     if room.questions:
-        return "@fixer has a question: n opens it; type the answer, or its number."
+        return "@fixer has a question: n opens it; its number or your words, then Enter."
     if fixer["task"] or not worked:
         return "@fixer works on a task of yours: 1, its row and Enter show what it does."
     return "Done. 1, then d on @fixer's row: its change. i types, ? has all keys, q leaves."

@@ -60,7 +60,11 @@ async def record() -> list[str]:
             await look_at_fixer(pilot)
             await pilot.pause(2.0)
             await moment()
-            for wanted, key in (("question", "1"), ("asks before", "y"), ("asks before", "y")):
+            for wanted, key in (
+                ("question", "1 enter"),
+                ("asks before", "y"),
+                ("asks before", "y"),
+            ):
                 await told(pilot, wanted)
                 await opened(pilot)
                 await moment()
@@ -101,11 +105,12 @@ async def opened(pilot: Pilot[Any], key: str = "ctrl+n") -> None:
             await pilot.pause(0.5)
 
 
-async def closed(pilot: Pilot[Any], key: str) -> None:
+async def closed(pilot: Pilot[Any], keys: str) -> None:
     """Answer it; a key right after it has opened does not count."""
-    while len(pilot.app.screen_stack) > 1:
-        await pilot.press(key)
-        await pilot.pause(0.3)
+    async with asyncio.timeout(PATIENCE / 4):
+        while len(pilot.app.screen_stack) > 1:
+            await pilot.press(*keys.split())
+            await pilot.pause(0.3)
 
 
 def normalised(svg: str) -> str:
