@@ -6,15 +6,21 @@ fails the run, because a promise that nobody checked would look kept.
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import signal
+from asyncio import CancelledError
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+import pytest_timeout
+from _pytest.faulthandler import fault_handler_stderr_fd_key
+from anyio import pytest_plugin
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresServer
@@ -79,6 +85,51 @@ def pytest_timeout_set_timer() -> Generator[None, object, object]:
     if left:
         signal.setitimer(signal.ITIMER_REAL, left, AGAIN)
     return done
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> Generator[None]:
+    """Set both time limits anew after a failure, for what cleans up behind the test and for its repetition.
+
+    pytest and pytest-timeout take them off at each failure, for a debugger that might begin there.
+    """
+    yield
+    if not isinstance(node, pytest.Item) or node.config.getoption("usepdb"):
+        return
+    settings = pytest_timeout._get_item_settings(node)
+    if settings.timeout:
+        node.ihook.pytest_timeout_set_timer(item=node, settings=settings)
+    if limit := float(node.config.getini("faulthandler_timeout") or 0):
+        _end_process_after(limit, node.config)
+
+
+def _end_process_after(limit: float, config: pytest.Config) -> None:
+    """Where the Makefile says so; else only the stacks are printed."""
+    ends = config.getini("faulthandler_exit_on_timeout")
+    stderr = config.stash[fault_handler_stderr_fd_key]
+    faulthandler.dump_traceback_later(limit, file=stderr, exit=bool(ends))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Generator[None, object, object]:
+    """End an asynchronous test that was interrupted: what cleans up behind it runs in the same task."""
+    try:
+        return (yield)
+    except pytest.fail.Exception as error:
+        if "from pytest-timeout" in str(error):
+            _end_interrupted()
+        raise
+
+
+def _end_interrupted() -> None:
+    runner: Any = pytest_plugin._current_runner
+    task = getattr(runner, "_runner_task", None)
+    if task is None:
+        return
+    runner._runner_task = None  # the next call gets a new one
+    task.cancel()
+    with suppress(CancelledError):
+        runner.get_loop().run_until_complete(task)
 
 
 class SkippedPromises:

@@ -36,6 +36,9 @@ SIDECAR = "postroom.sidecar.main"
 PRELOADED = (SIDECAR, "postroom.control.org", "postroom.client.http", "pydantic.v1")
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = os.pathsep.join(str(ROOT / folder) for folder in ("src", "a2a/src"))
+FORK_TIMEOUT = 30.0
+"""Seconds until it says that a command has begun; the first one waits for all imports."""
+
 LARGEST = 128 * 1024
 """Bytes of the arguments and the environment of one command, as JSON."""
 
@@ -73,18 +76,19 @@ class Prefork:
             reading, writing = os.pipe()
             answers = self._fork(words, env, reading, out.fileno(), err.fileno())
             os.close(reading)
-            feeding = threading.Thread(target=_feed, args=(writing, (given or "").encode()))
+            content = (given or "").encode()
+            feeding = threading.Thread(target=_feed, args=(writing, content), daemon=True)
             feeding.start()
             with answers:
-                answers.settimeout(timeout)
                 pid = int(answers.recv(64))
+                answers.settimeout(timeout)
                 try:
                     status = int(answers.recv(64))
                 except TimeoutError:
                     os.kill(pid, signal.SIGKILL)
                     raise
                 finally:
-                    feeding.join()
+                    feeding.join(FORK_TIMEOUT)
             return subprocess.CompletedProcess(words, status, _text(out), _text(err))
 
     def start(self, words: Sequence[str], env: Mapping[str, str], log: Path, inherited: int) -> int:
@@ -104,12 +108,17 @@ class Prefork:
     def close(self) -> None:
         """End it."""
         self._control.close()
-        self._process.wait()
+        try:
+            self._process.wait(FORK_TIMEOUT)
+        except subprocess.TimeoutExpired:  # a child that a test forked holds the other copy
+            self._process.kill()
+            self._process.wait(FORK_TIMEOUT)
 
     def _fork(self, words: Sequence[str], env: Mapping[str, str], *files: int) -> socket.socket:
         request = {"words": list(words), "env": dict(env), "folder": os.getcwd()}  # noqa: PTH109
         answers, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with far:
+            answers.settimeout(FORK_TIMEOUT)
             socket.send_fds(self._control, [json.dumps(request).encode()], [far.fileno(), *files])
         return answers
 

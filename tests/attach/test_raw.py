@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import LIMIT
 from tests.cli.terminal import Terminal
 from tests.e2e.conftest import PostRoom, until
 
@@ -108,7 +109,7 @@ def test_it_ends_with_its_person_even_if_that_is_killed_and_so_does_what_runs_th
         terminal.type("sleep 4815162342\n")
         until(lambda: _running("4815162342"))
         terminal.process.kill()
-        terminal.process.wait()
+        terminal.process.wait(LIMIT)
     until(lambda: not _running("4815162342"))
 
 

@@ -75,23 +75,23 @@ class Terminal:
         """Read on until `wanted` was written so often."""
         deadline = time.monotonic() + LIMIT
         while self.plain.count(wanted) < times:
-            left = deadline - time.monotonic()
-            assert left > 0, self.plain
-            if select.select([self._fd], [], [], left)[0]:
-                more = self._read()
-                assert more or self.plain.count(wanted) >= times, self.plain
-                self.text += more
+            assert self._read(deadline) or self.plain.count(wanted) >= times, self.plain
 
     def ended(self) -> int:
         """Read to the end; the exit status."""
-        while more := self._read():
-            self.text += more
+        deadline = time.monotonic() + LIMIT
+        while self._read(deadline):
+            pass
         return self.process.wait(LIMIT)
 
-    def _read(self) -> str:
+    def _read(self, deadline: float) -> bool:
+        """Wait for more and take it; whether there was any before the end."""
+        left = deadline - time.monotonic()
+        assert left > 0, self.plain
+        assert select.select([self._fd], [], [], left)[0], self.plain
         try:
             read = os.read(self._fd, 65536)
-            text = self._decoder.decode(read)  # a piece may end within a character
-            return text or (self._read() if read else "")
         except OSError:  # the far end is closed
-            return ""
+            return False
+        self.text += self._decoder.decode(read)  # a piece may end within a character
+        return bool(read)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import subprocess
+import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from postroom.projection.changes import APPROVALS
-from tests.cli.conftest import command, environment
+from tests.cli.conftest import LIMIT, command, environment
 from tests.cli.terminal import Terminal
 from tests.control.taskroom import KEY, SECONDS, Hand, TaskRoom, emptied
 
@@ -76,14 +77,18 @@ class Doing:
 
 
 def piped(*words: str) -> subprocess.Popen[str]:
-    """`postroom` between two pipes."""
-    return subprocess.Popen(
+    """`postroom` between two pipes; it is killed after a while, so that no read of them waits for ever."""
+    process = subprocess.Popen(
         command(*words),
         env=environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
+    late = threading.Timer(LIMIT, process.kill)
+    late.daemon = True
+    late.start()
+    return process
 
 
 async def away(work: Callable[[], T]) -> T:

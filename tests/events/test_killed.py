@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import select
 import socket
 import subprocess
 import sys
@@ -54,6 +55,7 @@ class Plane:
             stdout=subprocess.PIPE,
         )
         assert self._process.stdout is not None
+        assert select.select([self._process.stdout], [], [], SECONDS)[0], "it does not start"
         line = self._process.stdout.readline()
         assert line, "it did not start"
         return json.loads(line)["workers"][0]
@@ -61,7 +63,7 @@ class Plane:
     def kill(self) -> None:
         assert self._process is not None
         self._process.kill()
-        self._process.wait()
+        self._process.wait(SECONDS)
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             pipe.close()

@@ -1,0 +1,84 @@
+"""A test that waits for ever ends with its time limit, and so does what cleans up behind a test that failed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+CONFTEST = Path(__file__).resolve().parents[1] / "conftest.py"
+
+MODULES = {
+    "test_cleaning": """
+import threading
+import pytest
+
+@pytest.fixture
+def waiting():
+    yield
+    threading.Event().wait()
+
+def test_it(waiting):
+    assert False
+
+def test_next():
+    pass
+""",
+    "test_running": """
+import asyncio
+import pytest
+
+pytestmark = pytest.mark.anyio
+cleaned = []
+
+@pytest.fixture(scope="module")
+async def shared():
+    yield "shared"
+    cleaned.append("shared")
+
+@pytest.fixture
+async def own():
+    yield
+    await asyncio.sleep(0)
+    cleaned.append("own")
+
+async def test_it(shared, own):
+    try:
+        await asyncio.Event().wait()
+    finally:
+        cleaned.append("test")
+
+async def test_next(shared):
+    await asyncio.sleep(0)
+    assert cleaned == ["test", "own"]
+""",
+}
+
+
+def test_what_waits_for_ever_is_ended_and_the_next_tests_of_its_file_run(tmp_path: Path) -> None:
+    shutil.copy(CONFTEST, tmp_path / "conftest.py")
+    for name, text in MODULES.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntimeout = 0.5\n", encoding="utf-8")
+    outer = ("CI", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-rfEp"],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name not in outer},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+    said = {" ".join(line.split()[:2]) for line in done.stdout.splitlines() if "::" in line}
+    assert {
+        "FAILED test_cleaning.py::test_it",
+        "ERROR test_cleaning.py::test_it",
+        "PASSED test_cleaning.py::test_next",
+        "FAILED test_running.py::test_it",
+        "PASSED test_running.py::test_next",
+    } <= said, done.stdout
+    assert "2 failed, 2 passed, 1 error" in done.stdout.splitlines()[-1]
