@@ -299,6 +299,29 @@ def test_a_search_shows_the_oldest_first_and_asks_for_what_is_wanted(
     assert "@bob to @alice" in ended.out
 
 
+def test_a_search_shows_posts_of_projects_too(postroom: Run, standin: Standin):
+    standin.answer("GET /v1/messages", {"messages": [], "next": None})
+    standin.answer("GET /v1/projects", {"projects": ["web"], "next": None})
+    post = {
+        "id": "ab" * 16,
+        "seq": 3,
+        "project": "web",
+        "from": {"uid": "u", "nick": "bob", "kind": "worker"},
+        "text": "release on friday",
+        "parts": [],
+        "subject": "",
+        "at": "2026-01-01T00:00:00.000Z",
+    }
+    standin.answer("GET /v1/projects/web/posts", {"posts": [post], "next": None})
+
+    ended = postroom("search", "friday", "release")
+
+    assert standin.requests[-1].query == {"text": "friday release", "limit": "50"}
+    assert "@bob to #web" in ended.out
+    assert "release on friday" in ended.out
+    assert "no messages" not in ended.out
+
+
 # ── sending ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 

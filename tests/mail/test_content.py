@@ -254,6 +254,25 @@ async def test_a_search_finds_words_threads_and_parties_newest_first(desk: Desk)
     assert texts(await search("invoice", thread="t2", seer=maria.uid)) == []
 
 
+async def test_posts_of_a_project_are_found_by_their_words_however_many_came_since(desk: Desk):
+    maria = await desk.person()
+    for text in ("Release on FRIDAY", "100% sure", *(f"noise {n}" for n in range(5))):
+        await desk.office.post(maria.uid, "web", text)
+    await desk.office.post(maria.uid, "api", "release on friday, too")
+
+    async def found(text: str, **more: int) -> list[str]:
+        return [post.text for post in await desk.office.search_posts("web", text, **more)]
+
+    assert await found("friday release") == ["Release on FRIDAY"]
+    assert await found("100%") == ["100% sure"]
+    assert await found("1_0%") == []
+    assert await found("noise", limit=2) == ["noise 3", "noise 4"]
+    first = (await desk.office.search_posts("web", "noise", limit=2))[0]
+    assert await found("noise", limit=2, before=first.seq) == ["noise 1", "noise 2"]
+    with pytest.raises(InvalidInput):
+        await found("a\0b")
+
+
 async def test_a_search_is_read_page_by_page(desk: Desk):
     await correspondence(desk)
     first = await desk.office.search(limit=3)

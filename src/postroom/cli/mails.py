@@ -18,7 +18,7 @@ from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
-    from postroom.protocol.shapes import Mail
+    from postroom.protocol.shapes import Mail, Post
 
 UNREAD = ("accepted", "delivered")
 """States of a message that its recipient has not read."""
@@ -38,6 +38,19 @@ def _print(mail: Mail, now: float, *, to: bool) -> None:
         click.echo(line)
 
 
+def show_posts(posts: Sequence[Post]) -> None:
+    """Show posts of projects in their order."""
+    now = time.time()
+    for post in posts:
+        when = click.style(clock(post["at"], now), dim=True)
+        where = one_line(post["project"], 64)
+        click.echo(
+            f"{when} {address(post['from'])} to #{where} {click.style(short(post['id']), dim=True)}"
+        )
+        for line in body_lines(post):
+            click.echo(line)
+
+
 def show(
     client: Client,
     mails: Sequence[Mail],
@@ -46,17 +59,23 @@ def show(
     force: bool,
     as_json: bool,
     to: bool = False,
+    posts: Sequence[Post] = (),
 ) -> bool:
-    """Show messages in their order, and save what is in them where `out` names a folder; False if it was as JSON."""
+    """Show messages in their order, and save what is in them where `out` names a folder; False if it was as JSON.
+
+    Args:
+        posts: of projects, shown above the messages; of their files nothing is saved.
+    """
     if out is not None:
         _save_files(client, mails, out, force=force, quiet=as_json)
     if as_json:
-        print_json({"messages": mails})
+        print_json({"messages": mails} | ({"posts": posts} if posts else {}))
         return False
+    show_posts(posts)
     now = time.time()
     for mail in mails:
         _print(mail, now, to=to)
-    if not mails:
+    if not mails and not posts:
         click.echo("no messages")
     if out is None:
         _hint(mails)

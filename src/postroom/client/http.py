@@ -390,9 +390,15 @@ class Client(
         """The names of all projects."""
         return self._get("/v1/projects")["projects"]
 
-    def posts(self, project: str, *, limit: int = 50, before: int | None = None) -> list[Post]:
-        """The newest entries of a project's feed, oldest first."""
-        query = {"limit": limit} | given(before=before)
+    def posts(
+        self, project: str, *, text: str = "", limit: int = 50, before: int | None = None
+    ) -> list[Post]:
+        """The newest entries of a project's feed, oldest first.
+
+        Args:
+            text: words that each of them has.
+        """
+        query = {"limit": limit} | given(text=text, before=before)
         return self._get(f"/v1/projects/{name_of(project)}/posts", query)["posts"]
 
     def post(

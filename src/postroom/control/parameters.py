@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Path, Query
 
-from postroom.protocol.limits import LONGEST_WAIT, MAX_LABEL, MAX_PAGE
+from postroom.protocol.limits import LONGEST_WAIT, MAX_DETAIL, MAX_LABEL, MAX_PAGE
 
 MAX_SEQUENCE = 2**63 - 1
 """The largest integer of SQL."""
@@ -56,6 +56,10 @@ Skill = Annotated[
 
 Words = Annotated[
     str, Query(max_length=MAX_LABEL, description="Only agents whose card has this text.")
+]
+
+SearchText = Annotated[
+    str, Query(max_length=MAX_DETAIL, description="Only what has each of these words.")
 ]
 
 Ref = Annotated[

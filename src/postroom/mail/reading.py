@@ -107,11 +107,7 @@ class MailReader:
             other: uid of a party, "" for any.
             seer: uid of who must be a party, too; "" for who sees all messages.
         """
-        words = text.split()
-        if len(words) > MAX_WORDS:
-            raise InvalidInput(f"a search has at most {MAX_WORDS} words")
-        if "\0" in f"{text}{thread}":  # PostgreSQL takes no such text
-            raise InvalidInput("a search has no NUL characters")
+        words = _words(text, thread)
         await self.catch_up()
         parties = {uid for uid in (other, seer) if uid}
 
@@ -120,6 +116,18 @@ class MailReader:
                 words=words, thread=thread, parties=parties, limit=limit, before=before
             )
             return views.mails(store, rows)
+
+        return await self._database.read(find)
+
+    async def search_posts(
+        self, project: str, text: str, *, limit: int = PAGE, before: int = 0
+    ) -> list[Post]:
+        """The newest posts of a project with each word of `text`, oldest first."""
+        words = _words(text)
+
+        def find(store: Store) -> list[Post]:
+            rows = store.records.search_posts(project, words, limit=limit, before=before)
+            return views.posts(store, rows)
 
         return await self._database.read(find)
 
@@ -265,3 +273,17 @@ def _not_yet(message_id: str) -> RequestTimeout:
         f"message {message_id!r} was accepted, and nothing more is known of it yet",
         remedy="ask again",
     )
+
+
+def _words(text: str, thread: str = "") -> list[str]:
+    """The words of a search.
+
+    Raises:
+        InvalidInput: there are too many, or what no text has.
+    """
+    words = text.split()
+    if len(words) > MAX_WORDS:
+        raise InvalidInput(f"a search has at most {MAX_WORDS} words")
+    if "\0" in f"{text}{thread}":  # PostgreSQL takes no such text
+        raise InvalidInput("a search has no NUL characters")
+    return words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 
 from sqlalchemy import ColumnElement, and_, bindparam, delete, func, select, union, update
@@ -78,6 +78,7 @@ _NEW_EARLY = insert_new(early_receipts)
 _POST_OF = prepared(
     select(*_POST).where(posts.c.sender == bindparam("sender"), posts.c.id == bindparam("post"))
 )
+_POSTS_OF_PROJECT = select(*_POST).order_by(posts.c.seq.desc())
 _HAS_POST = prepared(select(posts.c.seq).where(posts.c.seq == bindparam("at")))
 _POSTS_OF = select(*_POST).where(posts.c.project == bindparam("of")).limit(bindparam("most"))
 _POSTS_BEFORE = prepared(
@@ -145,6 +146,17 @@ class RecordStore:
     def has_post(self, seq: int) -> bool:
         """Whether that record of FEED is a post that is kept."""
         return self._session.scalar(_HAS_POST, at=seq) is not None
+
+    def search_posts(
+        self, project: str, words: Collection[str], *, limit: int, before: int = 0
+    ) -> list[PostRow]:
+        """The newest posts of a project with each of `words`, oldest first; words match as those of messages do."""
+        found = _POSTS_OF_PROJECT.where(posts.c.project == project).limit(page(limit))
+        for word in words:
+            found = found.where(posts.c.text.icontains(word, autoescape=True))
+        if before:
+            found = found.where(posts.c.seq < before)
+        return self._session.all(PostRow, found)[::-1]
 
     def project_posts(
         self, project: str, *, limit: int, before: int = 0, after: int = 0

@@ -46,6 +46,9 @@ AGAIN = 10.0
 SHOWN = 20
 """Approvals that an answer of the status has at most."""
 
+ALERTS = 10
+"""Alerts that an answer of the status has at most."""
+
 AGENTS_LAST = 5.0
 """Seconds for which the list of the agents that are no workers counts as fresh."""
 
@@ -169,6 +172,8 @@ class Link:
     def _fetch(self) -> Room:
         client = self._client
         status = client.status()
+        if len(status["alerts"]) >= ALERTS:
+            status["alerts"] = client.alerts()
         projects = {name for w in status["workers"] if (name := w["project"])}
         return Room(
             status,

@@ -186,8 +186,11 @@ def _mails(room: Room) -> Iterator[Need]:
         said = f"{count}{gist(first)}"
         nick, at = first["from"]["nick"], parse_time(first["sent_at"])
         yield Need(NeedKind.MAIL, uid, uid, nick, said, at, record=first)
-    if not senders and (unread := room.status.get("inbox", 0)):
-        yield Need(NeedKind.MAIL, "", "", "", f"{unread} unread to you")
+    rest = room.status.get("inbox", 0) - len(room.unread)
+    if rest > 0:
+        more = "more " if senders else ""
+        at = parse_time(room.unread[-1]["sent_at"]) if senders else 0.0
+        yield Need(NeedKind.MAIL, "", "", "", f"{rest} {more}unread to you", at)
 
 
 def _approval(approval: Approval) -> Need:

@@ -98,6 +98,24 @@ async def test_a_question_in_a_turn_is_answered_with_a_choice(shared: TaskRoom, 
         assert answer["input"] == {"text": "PostgreSQL\u202e"}
 
 
+async def test_a_question_that_was_answered_elsewhere_says_the_answer_and_goes(
+    shared: TaskRoom, tmp_path: Path
+):
+    async with working(shared, tmp_path) as coder, app_on(coder) as pilot:
+        task = (await coder.room.delegate(coder.uid, "write the parser"))["id"]
+        await coder.hand.take(task)
+        await coder.hand.say(task, TaskState.WORKING)
+        await coder.hand.say(task, TaskState.INPUT_REQUIRED, "Which branch?")
+        await question_of(pilot, task)
+        await coder.hand.listen()
+        await coder.room.post(f"/{task}/answer", text="main, \x1b[31mof course")
+        _, told = await coder.hand.next()
+        assert isinstance(told, Input)
+        await coder.hand.answered(task, told.message)
+        await until(pilot, lambda: shows(pilot, "it was answered: “main, of course”"))
+        await closed(pilot)
+
+
 async def test_a_task_that_asks_something_else_meanwhile_gets_no_answer_meant_for_the_first(
     shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

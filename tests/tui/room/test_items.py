@@ -138,6 +138,20 @@ def test_the_screen_begins_with_the_project_of_what_needs_the_person_first():
     assert first_target(Room(status())) is None
 
 
+def test_a_worker_shows_how_many_messages_its_agent_has_not_read_beside_what_is_new_to_the_person():
+    room = Room(status(workers=[worker(unread=3), worker("bob")]), ("web",))
+    found = items(room, 30, NOW, {"uid-coder": 2})
+    rows = {item.name: "".join(span.text for span in item.spans) for item in found}
+    assert rows["coder"].endswith("(2) m3")
+    assert rows["bob"].strip() == "@bob idle"
+
+
+def test_unread_messages_beyond_those_that_were_fetched_are_counted():
+    mail: Any = {"from": party("coder"), "sent_at": AT, "text": "look", "subject": "", "parts": []}
+    room = Room(status(inbox=503), unread=(mail,))
+    assert [need.text for need in room.needs] == ["look", "502 more unread to you"]
+
+
 def test_an_empty_room_says_how_to_begin_in_the_narrowest_pane():
     found = items(Room(status(), ("main",)), 24, NOW, {})
     text = "\n".join("".join(span.text for span in item.spans) for item in found)

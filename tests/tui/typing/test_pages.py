@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from textual.app import App
+from textual.binding import Binding
 from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.widgets import Input
 
 from postroom.errors import NotFound
 from postroom.tui.app import PostroomApp
+from postroom.tui.needs.approval import ApprovalDialog
+from postroom.tui.needs.dialog import NeedDialog
 from postroom.tui.news import Said, Target
+from postroom.tui.rowlog.log import RowLog
+from postroom.tui.sidebar.pane import Sidebar
+from postroom.tui.talk.pane import Talk
 from postroom.tui.typing.commands import VERBS
-from postroom.tui.typing.help import Page
+from postroom.tui.typing.help import PLACES, Page
 from postroom.tui.typing.line import TypingLine
 from postroom.tui.typing.said import SaidLine
+from postroom.tui.worker.pane import WorkerPane
 from tests.control.taskroom import TaskRoom
 from tests.tui.conftest import app_on, screen_text, until, working
 
@@ -44,6 +54,53 @@ async def test_the_help_has_every_command_and_scrolls_at_any_size(
         assert not [verb.name for verb in VERBS[-6:] if f"/{verb.name}" not in seen]
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(pilot.app.screen, Page))
+
+
+PLACED: dict[str, tuple[type[Any], ...]] = {
+    "Everywhere": (PostroomApp, App, Screen),
+    "Rooms": (Sidebar,),
+    "Talk": (Talk,),
+    "Talk and worker": (RowLog,),
+    "Worker": (WorkerPane,),
+    "What needs you": (ApprovalDialog, NeedDialog),
+    "The line": (TypingLine,),
+}
+"""Whose keys a part of the help page has; those behind the first two of a part need not all be there."""
+
+WRITTEN = {
+    "question_mark": "?",
+    "slash": "/",
+    "comma": ",",
+    "full_stop": ".",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+    "escape": "Esc",
+    "enter": "Enter",
+    "home": "Home",
+    "end": "End",
+    "tab": "Tab",
+}
+
+
+def bound(kind: type[Any]) -> list[set[str]]:
+    """The keys of each binding that a class itself has, as the help page writes them."""
+    found = [each for each in vars(kind).get("BINDINGS", []) if isinstance(each, Binding)]
+    keys = [each.key.split(",") for each in found]
+    return [{WRITTEN.get(key, key).replace("ctrl+", "ctrl-") for key in each} for each in keys]
+
+
+async def test_the_help_has_every_key_and_no_other():
+    shown = {place: {key for keys, _ in rows for key in keys.split()} for place, rows in PLACES}
+    assert shown.keys() == PLACED.keys()
+    for place, kinds in PLACED.items():
+        own = [keys for kind in kinds if kind not in (App, Screen) for keys in bound(kind)]
+        missing = [keys for keys in own if not keys & shown[place] and "shift+tab" not in keys]
+        assert not missing, place
+        able = set().union(*(keys for kind in kinds for keys in bound(kind)))
+        # Textual itself has the palette and Tab; // is text.
+        assert shown[place] <= able | {"//", "ctrl-p", "Tab"}, place
 
 
 async def test_the_palette_finds_commands_and_whom_to_look_at(

@@ -13,7 +13,7 @@ from postroom.control.bodies import PostBody
 from postroom.control.described import STORING, fails, streams
 from postroom.control.hot_routes import hot
 from postroom.control.in_flight import acted_on
-from postroom.control.parameters import After, Before, Limit, ProjectRef, Ref, next_page
+from postroom.control.parameters import After, Before, Limit, ProjectRef, Ref, SearchText, next_page
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.control.routing import Routes
@@ -58,10 +58,18 @@ def router(parts: Parts) -> Routes:
 
     @routes.get("/projects/{project}/posts")
     @needs(Scope.READ)
-    async def posts(project: ProjectRef, limit: Limit = 50, before: Before = 0) -> answers.Posts:
-        """Read the posts of a project, the oldest first."""
+    async def posts(
+        project: ProjectRef, text: SearchText = "", limit: Limit = 50, before: Before = 0
+    ) -> answers.Posts:
+        """Read the posts of a project, the oldest first; with `text` those that have it.
+
+        Without `before` they are the newest ones.
+        """
         check_name(project, "project")
-        found = await office.posts(project, limit=limit, before=before)
+        if text.strip():
+            found = await office.search_posts(project, text, limit=limit, before=before)
+        else:
+            found = await office.posts(project, limit=limit, before=before)
         older = next_page(found[::-1], limit, lambda post: post.seq)
         return {"posts": [post.as_json() for post in found], "next": older}
 

@@ -10,13 +10,21 @@ from postroom.control.bodies import MessageBody
 from postroom.control.described import STORING, fails
 from postroom.control.hot_routes import hot
 from postroom.control.in_flight import acted_on
-from postroom.control.parameters import AgentRef, Before, Limit, MessageRef, Seconds, next_page
+from postroom.control.parameters import (
+    AgentRef,
+    Before,
+    Limit,
+    MessageRef,
+    SearchText,
+    Seconds,
+    next_page,
+)
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.control.routing import Routes
 from postroom.errors import Conflict, ContentNotTaken, NotFound
 from postroom.protocol import answers, shapes
-from postroom.protocol.limits import MAX_CONTEXT, MAX_DETAIL, MAX_LABEL
+from postroom.protocol.limits import MAX_CONTEXT, MAX_LABEL
 from postroom.protocol.principal import Scope
 from postroom.protocol.receipts import State
 
@@ -24,7 +32,6 @@ Until = Annotated[
     Literal["", "accepted", "delivered", "seen", "answered"],
     Query(description="The state to wait for."),
 ]
-SearchText = Annotated[str, Query(max_length=MAX_DETAIL, description="Only what has this text.")]
 Thread = Annotated[str, Query(max_length=MAX_CONTEXT, description="Only what is of this thread.")]
 With = Annotated[
     str,

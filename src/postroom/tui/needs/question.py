@@ -275,7 +275,7 @@ def _read(client: Client, need: Need) -> _Question:
 
 
 def _of_task(task: Task, events: Sequence[TaskEvent], now: float) -> _Question:
-    over = "" if is_question(task["state"]) else f"it waits no more: the task is {task['state']}"
+    over = "" if is_question(task["state"]) else _over(task, events)
     reason = " to be let in" if task["state"] == "auth-required" else ""
     about = f"task {short(task['id'])} of {address(task['requester'])}: {task['text']}"
     choices = choices_in(task["status_text"])
@@ -285,6 +285,13 @@ def _of_task(task: Task, events: Sequence[TaskEvent], now: float) -> _Question:
     rows = [Row.of(about, Style.DIM, wraps=True), _asks(address(task["worker"]), reason)]
     rows += [*_text(text), *_updates(task, events, now)]
     return _Question(rows, choices, over, task["seq"])
+
+
+def _over(task: Task, events: Sequence[TaskEvent]) -> str:
+    """What became of a question: the answer if that is among the last changes."""
+    answers = [event["answer"] for event in events if event.get("answer")]
+    said = f"it was answered: “{one_line(answers[-1], 80)}”" if answers else "it waits no more"
+    return f"{said}; the task is {task['state']}"
 
 
 def _updates(task: Task, events: Sequence[TaskEvent], now: float) -> Iterator[Row]:

@@ -112,6 +112,11 @@ def age(since: float, now: float) -> str:
     return "<1m"
 
 
+def _waiting(worker: Worker) -> str:
+    """How many messages its agent has not read: `m3`; "" for none, and while the bus does not tell."""
+    return f"m{min(99, worker['unread'])}" if worker["unread"] else ""
+
+
 class _Maker:
     def __init__(self, width: int, now: float, new: Mapping[str, int], shown: str) -> None:
         self._width = width
@@ -185,7 +190,8 @@ class _Maker:
             Span(said, Style.DIM),
         )
         count = self._count(uid)
-        right = Span(f"{count.text} {age(since, self._now)}".strip(), count.style)
+        ends = (count.text, _waiting(worker), age(since, self._now))
+        right = Span(" ".join(end for end in ends if end), count.style)
         return Item(f"agent/{uid}", self._line(left, right), worker["nick"], uid)
 
     def _agent(self, agent: Listed, me: str) -> Item:

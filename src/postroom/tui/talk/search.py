@@ -1,4 +1,4 @@
-"""Search in everything that was said: all messages, and the newest posts of each project.
+"""Search in everything that was said: messages, and the posts of each project.
 
 A result shows when, who to whom, and the line; Enter opens the conversation there.
 """
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 PAGE = 50
 """Messages of one answer."""
 
-POSTS = 500
-"""Posts of each project that are looked through: the post room finds messages by their words, and posts not."""
+POSTS = 100
+"""Posts of each project that are shown at most, the newest ones."""
 
 SHOWN = 200
 """Characters of a line that was found."""
@@ -198,12 +198,7 @@ def _find(
     posts = [
         post
         for project in client.projects()
-        for post in client.posts(project, limit=POSTS)
-        if _has(post, said) and (not other or f"@{post['from'].get('nick')}" == other)
+        for post in client.posts(project, text=" ".join(said), limit=POSTS)
+        if not other or f"@{post['from'].get('nick')}" == other
     ]
-    return me, mails, posts[-POSTS:] if said else posts[-PAGE:]
-
-
-def _has(post: Any, words: Sequence[str]) -> bool:
-    text = f"{post['text']} {post.get('subject') or ''}".casefold()
-    return all(word.casefold() in text for word in words)
+    return me, mails, posts if said else sorted(posts, key=at_of)[-PAGE:]

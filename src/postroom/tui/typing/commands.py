@@ -134,7 +134,9 @@ VERBS: tuple[Verb, ...] = (
         Slot("id", Kind.QUESTION), _TEXT,
     )),
     Verb("diff", "[@NICK]", "Show what a worker changed in the folder that it works on.", (_WORKER,)),
-    Verb("tree", "[@NICK]", "Show who gave a worker its task, and whom it asked.", (_WORKER,)),
+    Verb("tree", "[@NICK | ID]", "Show who gave which task because of a task, or of a worker's own.", (
+        _WORKER, Slot("id", Kind.TASK, needed=False),
+    )),
     Verb("task", "ID", "Show a task.", (Slot("id", Kind.TASK),)),
     Verb("cancel", "ID [REASON]", "Cancel a task.", (Slot("id", Kind.TASK), _PERHAPS)),
     Verb("interrupt", "[@NICK] [REASON]", "End the turn of a worker's agent.", (_WORKER, _PERHAPS)),

@@ -38,7 +38,7 @@ class Doing:
             "deny": self._decide,
             "answer": self._answer,
             "diff": self._act,
-            "tree": self._act,
+            "tree": self._tree,
             "interrupt": self._interrupt,
             "stop": self._act,
             "restart": self._act,
@@ -186,8 +186,15 @@ class Doing:
 
         target = await self._agent(command)
         name = command.verb.name
-        name = f"open_{name}" if name in ("diff", "tree") else name
-        getattr(acts, name)(self._app, target)
+        getattr(acts, "open_diff" if name == "diff" else name)(self._app, target)
+
+    async def _tree(self, command: Command) -> None:
+        from postroom.tui.worker import acts
+
+        if command["id"]:
+            acts.open_tree_of(self._app, command["id"])
+        else:
+            acts.open_tree(self._app, await self._agent(command))
 
     async def _interrupt(self, command: Command) -> None:
         from postroom.tui.worker import acts

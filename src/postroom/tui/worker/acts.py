@@ -14,8 +14,7 @@ from postroom.lines.tasks import short
 from postroom.tui.news import Said, trouble
 from postroom.tui.worker.confirming import Confirm
 from postroom.tui.worker.diff import diff_screen
-from postroom.tui.worker.tasks import task_screen
-from postroom.tui.worker.treescreen import TaskTree
+from postroom.tui.worker.treescreen import TaskTree, task_screen
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -83,7 +82,12 @@ def open_task(app: PostroomApp, ref: str) -> None:
 
 def open_tree(app: PostroomApp, target: Target) -> None:
     """Show who gave which task because of a worker's present one."""
-    app.push_screen(TaskTree(target))
+    app.push_screen(TaskTree(str(target), worker=target.uid))
+
+
+def open_tree_of(app: PostroomApp, ref: str) -> None:
+    """Show who gave which task because of a task; `ref` is its id, or a beginning of that."""
+    app.push_screen(TaskTree(f"task {short(ref)}", task=ref))
 
 
 def _asked(app: PostroomApp, title: str, sentence: str, done: Callable[[], Any], word: str) -> None:

@@ -62,6 +62,7 @@ class WorkerPane(Vertical):
         Binding("x", "interrupt", "interrupt"),
         Binding("s", "stop", "stop"),
         Binding("r", "restart", "restart"),
+        Binding("h", "head", "all of the head"),
     ]
 
     def __init__(self, **arguments: Any) -> None:
@@ -75,6 +76,7 @@ class WorkerPane(Vertical):
         self._agent: Listed | None = None
         self._gone = ""
         self._loading = False
+        self._unfolded = False
         self._known: tuple[Any, ...] = ()
 
     @property
@@ -254,6 +256,8 @@ class WorkerPane(Vertical):
             return
         rows = self._head(target)
         most = 1 if self.size.height < LOWEST else 3 if self.size.height < LOW else len(rows)
+        if self._unfolded:
+            most = len(rows)
         gone = [Row.of(self._gone, Style.ASKS)] if self._gone else []
         self._top.update(text_of([*rows[:most], *gone]))
 
@@ -266,6 +270,11 @@ class WorkerPane(Vertical):
         return agent_rows(agent, now) if agent else [Row.of(str(target), Style.STRONG)]
 
     # ── what the person does ──
+
+    def action_head(self) -> None:
+        """Show all rows of the head in a low terminal too, or as many as there is room for."""
+        self._unfolded = not self._unfolded
+        self._draw()
 
     def action_stop(self) -> None:
         """Stop it, after a question."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from functools import partial
 from typing import TYPE_CHECKING
 
 from postroom.lines.task_rows import short_rows, whole_rows
-from postroom.lines.tasks import short
 from postroom.tui.rowlog.log import Block
-from postroom.tui.worker.reading import Read, Reading
+from postroom.tui.worker.reading import Read
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
@@ -57,12 +55,8 @@ def events_of(client: Client, task: Task) -> Iterator[TaskEvent]:
         after = page[-1]["seq"]
 
 
-def task_screen(client: Client, ref: str) -> Reading:
-    """The screen with a task, whole."""
-    return Reading(f"task {short(ref)}", partial(_read, client, ref))
-
-
-def _read(client: Client, ref: str) -> Read:
+def read_task(client: Client, ref: str) -> Read:
+    """A task, whole, for a screen of text."""
     task = client.task(ref)
     rows = list(whole_rows(task, events_of(client, task), time.time()))
     return [], [Block(rows)]

@@ -1,4 +1,4 @@
-"""The screen with the tree of a worker's present task."""
+"""The screens with the tree of a task, and with a task whole: each opens the other."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from textual.widgets.tree import TreeNode
 
 from postroom.errors import PostroomError
 from postroom.lines.rows import Row, Style
+from postroom.lines.tasks import short
 from postroom.lines.words import address
-from postroom.tui.news import Snapshot, Target
+from postroom.tui.news import Snapshot
+from postroom.tui.worker.reading import Reading
 from postroom.tui.worker.showing import text_of
-from postroom.tui.worker.tasks import task_screen
+from postroom.tui.worker.tasks import read_task
 from postroom.tui.worker.tree import Node, row_of, tree_of
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
+    from postroom.protocol.shapes import Task
     from postroom.tui.app import PostroomApp
 
 SOON = 1.0
@@ -34,7 +37,13 @@ GUESSED = "?: only the time says that it belongs there"
 
 
 class TaskTree(ModalScreen[None]):
-    """Who delegated what to whom because of a worker's present task, else of its last one."""
+    """Who delegated what to whom because of a task.
+
+    Args:
+        title: whose tree it is.
+        worker: the uid of the worker whose present task is meant, else its last one.
+        task: the id of the task that is meant, or a beginning of it; "" for that of the worker.
+    """
 
     DEFAULT_CSS = """
     TaskTree { background: $background; }
@@ -48,16 +57,16 @@ class TaskTree(ModalScreen[None]):
         Binding("ctrl+r", "again", "fetch again"),
     ]
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, title: str, *, worker: str = "", task: str = "") -> None:
         super().__init__()
-        self._target = target
+        self._title, self._worker, self._meant = one_line(title), worker, task
         self._folded: set[str] = set()
         self._shown: Node | None = None
         self._due: Timer | None = None
 
     def compose(self) -> ComposeResult:
         """Title, tree, keys."""
-        title = f"{one_line(str(self._target))}: who gave which task because of which"
+        title = f"{self._title}: who gave which task because of which"
         yield Static(Text(title, style="bold"), markup=False)
         yield Static("fetching ...", id="tree-note", markup=False)
         yield Tree("", id="tree")
@@ -107,7 +116,7 @@ class TaskTree(ModalScreen[None]):
         app = cast("PostroomApp", self.app)
         note = self.query_one("#tree-note", Static)
         try:
-            found = await app.calls.run(partial(_present, app.client, self._target.uid))
+            found = await app.calls.run(partial(_found, app.client, self._worker, self._meant))
         except PostroomError as error:
             note.update(text_of([Row.of(error.message, Style.BAD)]))
             return
@@ -133,8 +142,15 @@ class TaskTree(ModalScreen[None]):
         self._shown = found
 
     def _own(self, found: Node) -> str:
-        mine = [n for n in found.all() if n.task["worker"]["uid"] == self._target.uid]
-        return mine[-1].task["id"] if mine else ""
+        mine = [n.task["id"] for n in found.all() if self._counts(n.task)]
+        return mine[-1] if mine else ""
+
+    def _counts(self, task: Task) -> bool:
+        return (
+            task["id"].startswith(self._meant)
+            if self._meant
+            else task["worker"]["uid"] == self._worker
+        )
 
     def _add(self, above: TreeNode[str], node: Node, now: float) -> TreeNode[str]:
         id_ = node.task["id"]
@@ -147,12 +163,33 @@ class TaskTree(ModalScreen[None]):
         return added
 
 
+class TaskWhole(Reading):
+    """A task, whole."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("t", "tree", "tasks")]
+
+    def __init__(self, client: Client, ref: str) -> None:
+        super().__init__(f"task {short(ref)}", partial(read_task, client, ref))
+        self._ref = ref
+
+    def action_tree(self) -> None:
+        """Show because of which tasks it was given, and which were given because of it."""
+        self.app.push_screen(TaskTree(f"task {short(self._ref)}", task=self._ref))
+
+
+def task_screen(client: Client, ref: str) -> TaskWhole:
+    """The screen with a task, whole; `ref` is its id, or a beginning of that."""
+    return TaskWhole(client, ref)
+
+
 def _below(node: TreeNode[str]) -> list[TreeNode[str]]:
     return [node, *(each for child in node.children for each in _below(child))]
 
 
-def _present(client: Client, uid: str) -> Node | None:
-    """The tree of what an agent works on, or did last."""
+def _found(client: Client, uid: str, task: str) -> Node | None:
+    """The tree of a task, else of what an agent works on, or did last."""
+    if task:
+        return tree_of(client, task)
     newest = client.tasks(worker=uid, open_only=True, limit=100)
     begun = [task for task in newest if task.get("started_at")]
     found = begun or newest or client.tasks(worker=uid, limit=1)
