@@ -96,3 +96,15 @@ async def test_it_goes_on_after_a_restart_of_the_post_room(bench: Bench, tmp_pat
     bench.again()
     await bench.bring()
     assert git(app, "log", "-1", "--format=%s", "postroom/coder") == "second"
+
+
+async def test_a_change_in_the_second_of_the_checkout_that_keeps_the_size_comes_back(
+    bench: Bench, tmp_path: Path
+):
+    placed = await bench.begin(repository(tmp_path / "app"))
+    # A checkout and a change within one second; git is asked in the next one, as it counts whole seconds.
+    again = "git checkout -q HEAD -- a.txt; echo two > a.txt"
+    same = '[ "$(stat -c %Y .git/index)" = "$(stat -c %Y a.txt)" ]'
+    await bench.work(placed, f"rm a.txt; {again}; while ! {same}; do {again}; done; sleep 1.1")
+    held = await bench.bring()
+    assert git(tmp_path / "app", "show", f"{held.branch}:a.txt") == "two"

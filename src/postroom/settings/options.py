@@ -350,6 +350,7 @@ BESIDE = MappingProxyType(
         "POSTROOM_ORG": "the organisation that a command is for; `--org NAME`",
         "POSTROOM_URL": "a post room of another machine, by its URL or a name of `postroom login`; `--url URL`",
         "POSTROOM_NO_TUI": "`1` for lines where [the screen](terminal.md) would open; `--no-tui`",
+        "POSTROOM_THEME": "a [theme of the screen](terminal.md#reading) for this run",
         "POSTROOM_CA": "the authority that commands trust instead of the one in `server.json`",
         "POSTROOM_READY_FD": "a descriptor that gets `ready` and a newline when all is up, and is closed in any case",
     }

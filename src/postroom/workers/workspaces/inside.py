@@ -167,7 +167,11 @@ def _take_index(own: Path, place: dict[str, str]) -> bool:
     try:
         found = (own / "index").lstat()
         if stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST_INDEX:
-            shutil.copyfile(own / "index", Path(place["GIT_DIR"], "index"), follow_symlinks=False)
+            copied = Path(place["GIT_DIR"], "index")
+            shutil.copyfile(own / "index", copied, follow_symlinks=False)
+            # git counts whole seconds: it looks again into a file that is as young as the index. A younger index would
+            # hide what was changed in the second of the checkout.
+            os.utime(copied, ns=(found.st_mtime_ns, found.st_mtime_ns))
             return True
     except OSError:
         return False  # every file is read then
