@@ -28,7 +28,7 @@ class Tap:
 
     def __iter__(self) -> Iterator[Any]:
         while (item := self.items.get()) is not None:
-            if isinstance(item, PostroomError):
+            if isinstance(item, Exception):
                 raise item
             self.read += 1
             yield item
@@ -132,3 +132,20 @@ async def test_what_is_closed_while_it_is_opened_is_closed_too():
     go_on.set()
 
     assert await asyncio.to_thread(tap.closed.wait, SECONDS)
+
+
+async def test_an_error_that_nobody_expected_is_the_loop_s_and_not_lost_with_the_thread():
+    tap, heard = Tap(), Heard()
+    loop = asyncio.get_running_loop()
+    raised: asyncio.Future[Any] = loop.create_future()
+    before = loop.get_exception_handler()
+    loop.set_exception_handler(lambda _, context: raised.set_result(context["exception"]))
+    try:
+        following = Following(lambda: tap, heard.take, lambda _: None, name="test")
+        tap.items.put("one")
+        tap.items.put(KeyError("seq"))
+        async with asyncio.timeout(SECONDS):
+            assert isinstance(await raised, KeyError)
+        following.close()
+    finally:
+        loop.set_exception_handler(before)

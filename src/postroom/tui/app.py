@@ -14,6 +14,7 @@ from textual.worker import WorkerFailed
 
 from postroom.errors import PostroomError
 from postroom.tui.calls import Calls
+from postroom.tui.ending import Unexpected, on_signals
 from postroom.tui.link import Link
 from postroom.tui.looks import native
 from postroom.tui.needs.bar import NeedsBar
@@ -113,6 +114,7 @@ class PostroomApp(App[int]):
         self._start, self._needs, self._history = start, needs, history
         self._doing = Doing(self)
         self._from = "sidebar"
+        self._unexpected: Unexpected | None = None
         self._templates: tuple[str, ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -138,6 +140,9 @@ class PostroomApp(App[int]):
 
     def on_mount(self) -> None:
         """Show what was asked for."""
+        self._unexpected = Unexpected(self, self._handle_exception)
+        if not self.is_headless:
+            on_signals(self)
         self.look("sidebar")
         if self._start is not None:
             self.post_message(Chosen(self._start))
@@ -156,6 +161,8 @@ class PostroomApp(App[int]):
             self.link.close()
         self.notices.close()
         self.calls.close()
+        if self._unexpected is not None:
+            self._unexpected.close()
 
     # ── panes ────────────────────────────────────────────────────────────────────────────────────
 

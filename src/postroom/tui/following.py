@@ -84,6 +84,9 @@ class Following:
                     return
         except PostroomError as found:
             error = found
+        except Exception as unexpected:  # noqa: BLE001 (the loop raises it, in its turn behind the items)
+            self._on_loop(self._raise, unexpected)
+            return
         self._on_loop(self._end, error)
 
     def _put(self, item: Any) -> bool:
@@ -111,6 +114,11 @@ class Following:
         self._hand_over()
         if not self._closed:
             self._ended(error)
+
+    def _raise(self, error: Exception) -> None:
+        """What nobody expected is the loop's: it ends the screen, which would show no news any more."""
+        if not self._closed:
+            raise error
 
     def _on_loop(self, call: Callable[..., Any], *values: Any) -> None:
         try:

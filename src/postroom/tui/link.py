@@ -79,6 +79,7 @@ class Link:
         """Begin."""
         self._follow(self._client.follow_everything)
         self._keeping = asyncio.create_task(self._keep(), name="snapshots")
+        self._keeping.add_done_callback(_ended)
         self.refresh()
 
     def close(self) -> None:
@@ -205,6 +206,12 @@ class Link:
         for screen in self._app.screen_stack:
             yield screen
             yield from screen.walk_children()
+
+
+def _ended(keeping: asyncio.Task[None]) -> None:
+    """An error that nobody expected is the loop's: without it the screen would show an old state for ever."""
+    if not keeping.cancelled() and (error := keeping.exception()) is not None:
+        raise error
 
 
 def pending(client: Client, status: Status) -> tuple[Approval, ...] | None:

@@ -12,6 +12,7 @@ from textual.widgets import Static
 
 from postroom.lines.changes import ChangeLines
 from postroom.tui.calls import Calls
+from postroom.tui.ending import on_signals
 from postroom.tui.link import Link
 from postroom.tui.news import Happened, Said, Snapshot
 from postroom.tui.room import Room
@@ -19,6 +20,7 @@ from postroom.tui.rowlog.log import Block, RowLog
 from postroom.tui.sidebar.drawn import ItemList
 from postroom.tui.sidebar.head import Head
 from postroom.tui.sidebar.items import items
+from postroom_a2a.text import printable
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
@@ -88,6 +90,8 @@ class WatchApp(App[int]):
 
     def on_mount(self) -> None:
         """Begin."""
+        if not self.is_headless:
+            on_signals(self)
         self.query_one(RowLog).focus()
         self.link = Link(self)
         self.link.start()
@@ -106,7 +110,7 @@ class WatchApp(App[int]):
 
     def on_said(self, event: Said) -> None:
         """Show what is wrong."""
-        self.query_one("#said", Static).update(event.text)
+        self.query_one("#said", Static).update(printable(event.text))
 
     def on_unmount(self) -> None:
         """Let go of what runs."""

@@ -112,6 +112,12 @@ class PyteConsole:
     def ended(self) -> bool:
         return self.process.poll() is not None
 
+    def hang_up(self) -> None:
+        """As a window that is closed."""
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+        self._fd = os.open(os.devnull, os.O_RDWR)
+
     def close(self) -> None:
         self._loop.remove_reader(self._fd)
         if self.process.poll() is None:

@@ -171,3 +171,21 @@ async def test_the_screen_waits_for_a_killed_post_room_and_goes_on_where_it_was(
             await leaves(console)
     finally:
         await postroom("down")
+
+
+async def test_sigterm_gives_the_terminal_back_and_a_terminal_that_is_gone_ends_the_process(
+    coder: Doing,
+):
+    async with in_pyte("--state", str(coder.state)) as console:
+        await shows(console, "nothing needs you")
+        console.process.terminate()
+        await left(console)
+        assert all(each in console.raw for each in RESTORED)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup leaves it to the program
+    try:
+        async with in_pyte("--state", str(coder.state)) as console:
+            await shows(console, "nothing needs you")
+            console.hang_up()
+            await asyncio.to_thread(console.process.wait, LIMIT)
+    finally:
+        signal.signal(signal.SIGHUP, before)

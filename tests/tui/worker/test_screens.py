@@ -18,6 +18,7 @@ from postroom.protocol.tasks import task_id
 from postroom.tui.app import PostroomApp
 from postroom.tui.news import Target
 from postroom.tui.worker import acts
+from postroom.tui.worker.confirming import Confirm
 from postroom.tui.worker.tree import tree_of
 from postroom_a2a.messages import ROLE_USER
 from postroom_a2a.task_state import TaskState
@@ -158,6 +159,14 @@ async def test_stop_asks_first_and_n_leaves_the_worker_alone(shared: TaskRoom, t
         assert run is not None
         assert not run.stopping
         acts.stop(app_of(pilot), of(coder))
+        await until(pilot, lambda: isinstance(pilot.app.screen, Confirm))
+        asked = pilot.app.screen
+        assert isinstance(asked, Confirm)
+        asked.guarded_until = float("inf")
+        await pilot.press("y")  # meant for something else: nobody has read the question yet
+        await pilot.pause()
+        assert pilot.app.screen is asked
+        asked.guarded_until = 0.0
         await pilot.press("y")
         await until(pilot, lambda: "stopped @coder" in screen_text(pilot.app))
         assert run.stopping

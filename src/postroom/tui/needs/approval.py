@@ -67,6 +67,8 @@ class ApprovalDialog(NeedDialog):
         "send_line": frozenset({Phase.DENY, Phase.ALWAYS}),
     }
 
+    BY_LETTERS = True
+
     def __init__(
         self, need: Need, place: Callable[[], tuple[int, int]], *, by_itself: bool
     ) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from postroom.tui.room import Need
 
 GUARD = 0.4
-"""Seconds for which no key counts in a dialog that has opened by itself."""
+"""Seconds after something is shown for which no key decides about it: nobody has read it, so none is meant for it."""
 
 SHOWN = 2.0
 """Seconds for which the end of a need is shown."""
@@ -57,6 +57,10 @@ class Phase(Enum):
     ALWAYS = "-always"
     BUSY = "-busy"
     OVER = "-over"
+
+
+TYPING = frozenset({Phase.DENY, Phase.EDIT, Phase.ALWAYS})
+"""Phases in which the person types: the next keys are letters of theirs."""
 
 
 class Below(Vertical):
@@ -103,6 +107,9 @@ class NeedDialog(ModalScreen[Move]):
     }
     """In which phases an action is taken; all others are taken in each but the last two."""
 
+    BY_LETTERS: ClassVar[bool] = False
+    """One letter decides: none counts at once, also where a key has opened it, which may have been pressed twice."""
+
     def __init__(
         self, need: Need, place: Callable[[], tuple[int, int]], *, by_itself: bool
     ) -> None:
@@ -114,6 +121,7 @@ class NeedDialog(ModalScreen[Move]):
         self._by_itself = by_itself
         self._left: Callable[[], str] = lambda: ""
         self._move = Move.GONE
+        self._ends_typing = False
 
     @property
     def post(self) -> PostroomApp:
@@ -162,7 +170,7 @@ class NeedDialog(ModalScreen[Move]):
         self._left = left
         self.query_one(RowsView).show(rows)
         self.say("")
-        if self._by_itself:
+        if self._by_itself or self.BY_LETTERS:
             self._guarded_until = time.monotonic() + GUARD
         self.enter(Phase.ASK)
         self.tell()
@@ -221,15 +229,22 @@ class NeedDialog(ModalScreen[Move]):
         return self.phase in self.PHASES.get(action, frozenset(Phase))
 
     @property
+    def types(self) -> bool:
+        """Whether the person types a text."""
+        return self.phase in TYPING
+
+    @property
     def guarded(self) -> bool:
-        """Whether a key may be meant for something else: the dialog has just opened by itself."""
+        """Whether a key may be meant for something else: what is shown is there since a moment only."""
         return time.monotonic() < self._guarded_until
 
     def on_key(self, event: KeyPressed) -> None:
-        """Any key ends what only says how it ended."""
-        if self.phase is Phase.OVER and not self.guarded:
-            event.stop()
-            event.prevent_default()
+        """Any key ends what only says how it ended; but where the person typed, none that goes on with a text."""
+        if self.phase is not Phase.OVER:
+            return
+        event.stop()
+        event.prevent_default()
+        if not self.guarded and (not self._ends_typing or event.key in ("enter", "escape")):
             self._go(self._move)
 
     def action_back(self) -> None:
@@ -249,17 +264,20 @@ class NeedDialog(ModalScreen[Move]):
     def over(
         self, text: str, kind: str = "", *, move: Move = Move.GONE, stays: bool = False
     ) -> None:
-        """Say how it ended, and go: after a moment, or with `stays` at the next key."""
+        """Say how it ended, and go: after a moment, or with `stays` at the next key.
+
+        A person who types at that moment goes on for a while: their letters would act in what is below.
+        """
         if self.phase is Phase.OVER:
             return
-        self._move = move
+        self._move, self._ends_typing = move, self.types
         if self.phase is not Phase.BUSY:  # a key may be on its way that was to answer
             self._guarded_until = time.monotonic() + GUARD
         self.set_focus(None)  # every key comes here
         self.enter(Phase.OVER)
-        self.say(f"{text}   (any key)", kind)
+        self.say(f"{text}   ({'esc' if self._ends_typing else 'any key'})", kind)
         self.tell()
-        if not stays:
+        if not stays and not self._ends_typing:
             self.set_timer(SHOWN, lambda: self._go(move))
 
     def done(self, said: str) -> None:

@@ -174,6 +174,11 @@ class QuestionDialog(NeedDialog, inherit_bindings=False):
         self._show(found)
         self.say("it asks something else now; nothing was sent", "bad")
 
+    @property
+    def types(self) -> bool:
+        """Whether an answer is begun."""
+        return self.phase is Phase.ASK and bool(self.query_one(AnswerLine).text)
+
     # ── answering ──
 
     def on_answer_line_submitted(self, _: AnswerLine.Submitted) -> None:

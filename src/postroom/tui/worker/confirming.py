@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import ClassVar
 
 from rich.text import Text
@@ -12,6 +13,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from postroom_a2a.text import one_line
+
+GUARD = 0.4
+"""Seconds for which `y` does not count: who types fast has not read the question."""
 
 
 class Confirm(ModalScreen[bool]):
@@ -36,6 +40,7 @@ class Confirm(ModalScreen[bool]):
     def __init__(self, title: str, sentence: str) -> None:
         super().__init__()
         self._title, self._sentence = one_line(title), one_line(sentence)
+        self.guarded_until = float("inf")  # until it is seen
 
     def compose(self) -> ComposeResult:
         """The question and its keys."""
@@ -43,6 +48,19 @@ class Confirm(ModalScreen[bool]):
             yield Static(Text(f"{self._title}?", style="bold"), markup=False)
             yield Static(Text(self._sentence), markup=False)
             yield Static(Text("y: yes   n or Esc: no", style="dim"), markup=False)
+
+    def on_mount(self) -> None:
+        """It is seen from the next frame on."""
+        self.call_after_refresh(self._seen)
+
+    def _seen(self) -> None:
+        self.guarded_until = time.monotonic() + GUARD
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Nothing is done by a key that was meant for something else; to refuse is always right."""
+        if action == "answer" and parameters == (True,):
+            return time.monotonic() >= self.guarded_until
+        return super().check_action(action, parameters)
 
     def action_answer(self, wanted: bool) -> None:
         """Go, with the answer."""
