@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,6 +80,9 @@ Spawn = tuple[str, ...]
 """The words of a `postroom spawn`."""
 
 
+FAILED = "The demonstration could not go on: ctrl-l shows why, q leaves."
+
+
 def make_shop(folder: Path) -> None:
     """Make the repository."""
     folder.mkdir()
@@ -114,17 +117,22 @@ class Scene(screen.PostroomApp):
     Args:
         steps: commands that bring the workers and give the task, run one after the other behind the screen.
         run: runs one of them; raises SystemExit.
+        instead: for a command that may fail, the one that takes its place then.
     """
 
     CSS_PATH = Path(screen.__file__).with_name("screen.tcss")
     CSS = "#guide { height: auto; max-height: 2; background: $accent; color: $text; padding: 0 1; }"
 
     def __init__(
-        self, client: Client, steps: list[tuple[str, ...]], run: Callable[..., None]
+        self,
+        client: Client,
+        steps: list[tuple[str, ...]],
+        run: Callable[..., None],
+        instead: Mapping[tuple[str, ...], tuple[str, ...]] | None = None,
     ) -> None:
         super().__init__(client, start=Target("demo"))
-        self._steps, self._run_step = steps, run
-        self._given = self._worked = False
+        self._steps, self._run_step, self._instead = steps, run, instead or {}
+        self._worked = self._failed = False
 
     def compose(self) -> ComposeResult:
         """The guide above everything."""
@@ -138,19 +146,32 @@ class Scene(screen.PostroomApp):
     async def _play(self) -> None:
         """Bring the workers, give the task."""
         for words in self._steps:
-            shown = shlex.join(words).replace(f"{HERE.parent}/", "")
-            self.post_message(Said(f"$ postroom {one_line(shown, 90)}"))
-            try:
-                await self.calls.run(lambda words=words: self._run_step(*words, patience=PATIENCE))
-            except SystemExit as error:
-                self.post_message(Said(one_line(f"postroom {words[0]}: {error}", 300), bad=True))
+            done = await self._step(words)
+            if not done and words in self._instead:
+                self.post_message(Said("so the script of the demonstration does the task"))
+                done = await self._step(self._instead[words])
+            if not done:
+                self._failed = True
+                self.query_one("#guide", Static).update(FAILED)
                 return
+
+    async def _step(self, words: tuple[str, ...]) -> bool:
+        """Run a command; whether it did what it should. What went wrong is said."""
+        shown = shlex.join(words).replace(f"{HERE.parent}/", "")
+        self.post_message(Said(f"$ postroom {one_line(shown, 90)}"))
+        try:
+            await self.calls.run(lambda: self._run_step(*words, patience=PATIENCE))
+        except SystemExit as error:
+            self.post_message(Said(one_line(f"postroom {words[0]}: {error}", 300), bad=True))
+            return False
+        return True
 
     def on_snapshot(self, event: Snapshot) -> None:
         """Say what can be done now."""
         fixer = event.room.worker("fixer")
         self._worked = self._worked or bool(fixer and fixer["task"])
-        self.query_one("#guide", Static).update(advice(event.room, worked=self._worked))
+        said = FAILED if self._failed else advice(event.room, worked=self._worked)
+        self.query_one("#guide", Static).update(said)
 
 
 def advice(room: State | None, *, worked: bool) -> str:
@@ -194,12 +215,15 @@ def prepared(
         fixer = (choose() if choose is not None else ()) or script
         room = Room(scratch / "state", started + A_DAY)
         with room.up(keep=keep), Client.at(room.state) as client:
+            rest = ("--workspace", str(folder), *sandbox)
             steps = [
                 ("spawn", str(HERE / "reviewer.toml"), "--set", f"folder={folder}", *sandbox),
-                (*fixer, "--workspace", str(folder), *sandbox),
+                (*fixer, *rest),
                 ("delegate", "@fixer", TASK.format(folder=folder)),
             ]
-            yield Scene(client, steps, room.quietly), folder
+            # A coding agent that cannot be started here shall not be the end of it.
+            instead = {(*fixer, *rest): (*script, *rest)} if fixer != script else {}
+            yield Scene(client, steps, room.quietly, instead), folder
 
 
 def show(sandbox: Sequence[str], *, keep: bool) -> int:

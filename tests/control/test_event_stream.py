@@ -174,6 +174,33 @@ async def test_who_comes_back_is_told_what_happened_meanwhile_and_nothing_twice(
         assert sorted(texts) == ["four", "three", "two"]
 
 
+@pytest.mark.requirement("client-stream-resumes")
+async def test_who_comes_back_is_told_of_each_approval_once_and_of_its_end(tmp_path: Path):
+    async with task_room(tmp_path) as room:
+        coder = Doing(room, await room.worker("coder"), tmp_path)
+        async with listening(room, "/v1/events") as told:
+            await told.next("open")
+            await coder.asks(REQUEST)
+            assert (await told.next("approval"))["record"]["state"] == "pending"
+            after = told.after
+        await coder.asks("ab12cd34ab12cd31")
+        answer = {"type": "control_response", "id": REQUEST, "decision": "denied"}
+        await room.api.post(f"/v1/workers/{coder.uid}/control", json=answer)
+        await coder.decided()
+        found = []
+        async with listening(room, f"/v1/events?after={after}") as told:
+            await told.next("open")
+            for _ in range(2):
+                record = (await told.next("approval"))["record"]
+                found.append((record["id"], record["state"]))
+            after = told.after
+        assert sorted(found) == sorted([("ab12cd34ab12cd31", "pending"), (REQUEST, "denied")])
+        async with listening(room, f"/v1/events?after={after}") as told:
+            await told.next("open")
+            await coder.asks("ab12cd34ab12cd32")
+            assert (await told.next("approval"))["record"]["id"] == "ab12cd34ab12cd32"
+
+
 async def test_a_cursor_that_is_none_is_refused(tmp_path: Path):
     async with task_room(tmp_path) as room:
         for wrong in ("1", "a-b-c-d", "1-2-3-", "1-2-3-4-5-6", "9" * 19 + "-1-1-1"):

@@ -15,6 +15,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Static
 
+from postroom.tui.typing.said import SaidLine
 from tests.e2e.conftest import DEADLINE, EXAMPLES
 from tests.e2e.processes import living
 from tools.transcript import outline, shorten, shown
@@ -121,6 +122,27 @@ async def test_in_a_terminal_the_demonstration_is_answered_in_the_screen_and_end
         ]
         assert asked.index("question") < asked.index("approval")
         assert list(Path(scratch).iterdir()) == []
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.anyio
+async def test_a_coding_agent_that_cannot_be_started_leaves_the_task_to_the_script(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    scene = import_module("scene")
+    broken = ("spawn", "no-such-template", "--name", "fixer", "--project", "demo")
+    with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
+        monkeypatch.setattr(tempfile, "tempdir", scratch)
+        with scene.prepared(pause=0.0, choose=lambda: broken) as (app, _):
+            async with app.run_test(size=(80, 24)) as pilot:
+                async with asyncio.timeout(60):
+                    while app.room is None or not (worker := app.room.worker("fixer")):
+                        await pilot.pause(0.05)
+                assert worker["template"].endswith("fixer.toml")
+                said = " ".join(text for _, text, _ in app.query_one(SaidLine).kept)
+                assert "no-such-template" in said
+                assert "the script of the demonstration does the task" in said
 
 
 def ask(env: dict[str, str], state: str | Path, *words: str) -> str:
