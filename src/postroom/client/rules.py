@@ -220,7 +220,8 @@ class Endpoint:
         """Arguments of an httpx2 client."""
         # Ignore proxies in the environment: what answers at the address has to be the post room itself.
         if not self._server.url.startswith("https:"):
-            return {"trust_env": False}
+            # It trusts nobody: all authorities of the system would be read, in vain, by every command.
+            return {"trust_env": False, "verify": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)}
         return {"trust_env": False, "verify": self._server.context()}
 
     @contextmanager
