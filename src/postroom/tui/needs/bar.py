@@ -61,7 +61,8 @@ class NeedsBar(Static):
         self._say()
         dialog = self._dialog
         if dialog is not None:
-            if dialog.is_mounted:  # else it reads by itself in a moment
+            # Else it reads by itself in a moment, or the screen closes.
+            if dialog.is_mounted and dialog.query("#box"):
                 dialog.tell()
                 if dialog.need not in self.queue:
                     dialog.read()
