@@ -12,7 +12,7 @@ from tests.tui.conftest import app_on, screen_text, until, working
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("size", [(40, 20), (80, 24), (160, 50)], ids=str)
+@pytest.mark.parametrize("size", [(40, 20), (160, 50)], ids=str)
 async def test_the_screen_opens_at_any_size_and_a_key_leaves_it(
     shared: TaskRoom, tmp_path: Path, size: tuple[int, int]
 ):

@@ -65,6 +65,7 @@ async def test_an_approval_is_answered_by_one_key_and_the_terminal_is_as_before(
             assert console.raw.rfind(sequence) > console.raw.rfind(OPEN.encode())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(TMUX is None, reason="tmux is not installed")
 @pytest.mark.parametrize("columns, lines", SIZES)
 async def test_the_same_in_tmux(coder: Doing, tmp_path: Path, columns: int, lines: int):

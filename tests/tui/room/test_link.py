@@ -154,6 +154,7 @@ async def test_the_state_is_fetched_at_most_twice_a_second_however_much_happens(
         return fetch(self)
 
     monkeypatch.setattr(Link, "_fetch", counted)
+    monkeypatch.setattr("postroom.tui.link.PAUSE", PAUSE)
     async with working(shared, tmp_path) as coder, app_on(coder) as pilot:
         await until(pilot, lambda: room_of(pilot.app))
         for number in range(30):

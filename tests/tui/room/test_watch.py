@@ -24,7 +24,7 @@ async def page(state: Path, size: tuple[int, int]) -> AsyncGenerator[Pilot[int]]
             yield pilot
 
 
-@pytest.mark.parametrize("size", [(40, 10), (80, 24), (160, 50)], ids=str)
+@pytest.mark.parametrize("size", [(40, 10), (160, 50)], ids=str)
 async def test_the_page_shows_who_needs_you_the_workers_and_what_happens(
     shared: TaskRoom, tmp_path: Path, size: tuple[int, int]
 ):
