@@ -149,6 +149,8 @@ class Scene(screen.PostroomApp):
             done = await self._step(words)
             if not done and words in self._instead:
                 self.post_message(Said("so the script of the demonstration does the task"))
+                # It may have been made, and failed.
+                await self._step(("remove", "fixer", "--yes"))
                 done = await self._step(self._instead[words])
             if not done:
                 self._failed = True

@@ -6,6 +6,7 @@ run, it is another loopback address.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -17,12 +18,14 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
 from tests.e2e.conftest import DEADLINE, EXAMPLES, TEMPLATE, PostRoom, until
 from tests.prefork import prefork
+from tests.tui.real.console import in_pyte, left, shows
 
 NAMESPACE = "postroom-test"
 NEAR, FAR = "198.18.77.1", "198.18.77.2"
@@ -319,3 +322,28 @@ def test_what_works_on_the_machine_of_the_post_room_alone_says_so(
     assert "run it on that machine" in anna.stderr
     anna.run("--url", "local", "down", status=3)
     open_room.run("status")
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("screen-state-fresh")
+async def test_the_screen_of_a_login_waits_for_a_post_room_that_is_away_and_goes_on_by_itself(
+    open_room: PostRoom, place: Place
+) -> None:
+    # Last in this file: the post room ends here, and runs again.
+    if place.namespace:
+        pytest.skip("the terminal of this test is on this machine")
+    dora = arrived(open_room, place, "dora")
+    (url,) = (word for word in shlex.split(open_room.server["logins"][0]) if "://" in word)
+    listen, home = urlsplit(url).netloc, str(dora.home)
+    config, state = f"{home}/.config", f"{home}/state"
+    async with in_pyte(HOME=home, XDG_CONFIG_HOME=config, XDG_STATE_HOME=state) as screen:
+        await shows(screen, "you are @dora")
+        assert listen in screen.lines()[0]
+        await asyncio.to_thread(open_room.run, "down")
+        await shows(screen, "the post room is down since")
+        await asyncio.to_thread(open_room.up, "--listen", listen)
+        await asyncio.to_thread(open_room.run, "send", "@dora", "while you were away")
+        await shows(screen, "1 needs you")
+        await shows(screen, "m @")
+        screen.type("\x11")
+        await left(screen)

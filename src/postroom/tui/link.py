@@ -182,6 +182,7 @@ class Link:
             pending(client, status),
             self._elsewhere(),
             tuple(client.inbox(limit=MAX_PAGE)) if status.get("inbox") else (),
+            client.server.url,
         )
 
     def _elsewhere(self) -> tuple[Listed, ...]:

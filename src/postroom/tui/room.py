@@ -77,6 +77,7 @@ class Room:
         pending: all pending approvals, the oldest first; None: those of `status` are all.
         agents: those that have no worker: people, and agents that run elsewhere.
         unread: the oldest unread messages to this person.
+        reached: the URL at which the post room was reached, which of another machine is not its own; "" for its own.
     """
 
     status: Status
@@ -84,6 +85,7 @@ class Room:
     pending: tuple[Approval, ...] | None = None
     agents: tuple[Listed, ...] = ()
     unread: tuple[Mail, ...] = ()
+    reached: str = ""
 
     @property
     def me(self) -> Me:

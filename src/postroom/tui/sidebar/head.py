@@ -59,7 +59,7 @@ def head_of(room: Room, width: int) -> tuple[str, str]:
     """The left and the right of the line, which fit into `width` columns."""
     count, org = len(room.needs), room.status["org"]
     right = f"{count} need{'s' if count == 1 else ''} you" if count else "nothing needs you"
-    where = urlsplit(room.status["server"]["url"]).netloc
+    where = urlsplit(room.reached or room.status["server"]["url"]).netloc
     who = f"@{one_line(room.me['nick'], 64)}"
     named = f"{one_line(org, 64)} at {where}" if org != DEFAULT_ORG else where
     left = f"postroom {named} · you are {who}"
