@@ -11,6 +11,7 @@ async def test_it(shared: TaskRoom, tmp_path: Path):
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -23,6 +24,7 @@ from textual.app import App
 from textual.css.query import NoMatches
 from textual.pilot import Pilot
 
+from postroom.client import belonging
 from postroom.client.http import Client
 from postroom.tui import link
 from postroom.tui.app import PostroomApp
@@ -52,6 +54,14 @@ def _plain_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NO_COLOR", "POSTROOM_NO_TUI", "TEXTUAL", "COLUMNS", "LINES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(link, "PAUSE", 0.1)
+
+
+@pytest.fixture(autouse=True)
+def outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As if nobody above these tests were an agent, which may not decide."""
+    for name in belonging.MARKS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(belonging.refuse_agents, "__defaults__", (os.environ, tmp_path / "proc"))
 
 
 async def doing(

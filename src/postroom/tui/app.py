@@ -25,7 +25,7 @@ from postroom.tui.sidebar.pane import Sidebar
 from postroom.tui.talk.pane import Talk
 from postroom.tui.typing.completing import Known, known_of, no_paths, paths
 from postroom.tui.typing.doing import Doing
-from postroom.tui.typing.line import Offer, TypingLine
+from postroom.tui.typing.line import Offer, TypingLine, harmless
 from postroom.tui.typing.said import SaidLine
 from postroom.tui.worker.pane import WorkerPane
 
@@ -303,7 +303,10 @@ class PostroomApp(App[int]):
         self.screen_stack[0].query_one(SaidLine).say(event.text, bad=event.bad)
 
     async def on_event(self, event: events.Event) -> None:
-        """Note when a key was pressed; it ends what was said."""
+        """Note when a key was pressed; it ends what was said. What is pasted gets no further as it is."""
+        if isinstance(event, events.Paste):
+            # Into a line of any dialog: those would write its control characters to the terminal.
+            event.text = harmless(event.text)
         if isinstance(event, events.Key | events.Paste):
             self.pressed_at = time.monotonic()
         if isinstance(event, events.Key) and not event.is_forwarded:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual import events
 
 from postroom.projection.changes import Change
 from postroom.tui.app import PostroomApp
@@ -86,6 +87,20 @@ async def test_a_click_opens_what_is_clicked(shared: TaskRoom, tmp_path: Path, t
         await pilot.click(offset=(5, row_of(pilot.app, "  @coder")))
         await until(pilot, lambda: told[-1] == "@coder")
         assert key(pilot.app) == f"agent/{coder.uid}"
+
+
+async def test_a_click_hits_what_was_shown_when_the_button_went_down(
+    shared: TaskRoom, tmp_path: Path, told: list[str]
+):
+    async with working(shared, tmp_path) as coder, app_on(coder, size=(80, 24)) as pilot:
+        await until(pilot, lambda: "@coder" in screen_text(pilot.app))
+        row = row_of(pilot.app, "  @coder")
+        await pilot.mouse_down(offset=(5, row))
+        await coder.asks()
+        await until(pilot, lambda: "needs you (1)" in screen_text(pilot.app))
+        assert row_of(pilot.app, "  @coder") != row
+        await pilot._post_mouse_events([events.MouseUp, events.Click], offset=(5, row), button=1)
+        await until(pilot, lambda: told[-1] == "@coder")
 
 
 async def test_posts_that_were_not_looked_at_are_counted_until_one_looks(

@@ -160,11 +160,19 @@ async def test_without_somebody_chosen_a_text_is_kept(shared: TaskRoom, tmp_path
         assert line_of(pilot).text == "hello"
 
 
-async def test_an_approval_is_answered_by_a_command(shared: TaskRoom, tmp_path: Path) -> None:
+async def test_an_approval_is_answered_by_a_command_which_is_for_people(
+    shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with working(shared, tmp_path) as coder, app_on(coder) as pilot:
         await typed(pilot, "/deny e1e1 not today")  # who types is not interrupted by a dialog
         await coder.asks("e1" * 8)  # an id that no other test asks under
         await until(pilot, lambda: asks(pilot, "e1e1"))
+        with monkeypatch.context() as patched:
+            patched.setenv("CLAUDECODE", "1")
+            await pilot.press("enter")
+            await until(pilot, lambda: "is for people" in screen_text(pilot.app))
+            await until(pilot, lambda: line_of(pilot).text)
+        assert (await coder.approval("e1" * 8))["state"] == "pending"
         await pilot.press("enter")
 
         done = await coder.decided("e1" * 8)

@@ -65,6 +65,7 @@ class Sidebar(ItemList, can_focus=True):
         self._at = -1
         self._new: Counter[str] = Counter()
         self._shown = ""
+        self._pressed = ""
 
     # ── what is told ──
 
@@ -155,10 +156,16 @@ class Sidebar(ItemList, can_focus=True):
             self.scroll_to(y=wanted if wanted < top else place - height + 1, animate=False)
         self.refresh_bindings()
 
-    def on_click(self, event: events.Click) -> None:
-        """Open what is clicked."""
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Note what is pressed: another row may stand there when the button is let go."""
         place = event.y + self.scroll_offset.y
-        if 0 <= place < len(self._items) and self._items[place].chosen:
+        self._pressed = self._items[place].key if 0 <= place < len(self._items) else ""
+
+    def on_click(self, _: events.Click) -> None:
+        """Open what was pressed, wherever it stands now."""
+        places = [at for at, item in enumerate(self._items) if item.chosen]
+        place = next((at for at in places if self._items[at].key == self._pressed), None)
+        if self._pressed and place is not None:
             self._select(place)
             self.action_open()
 

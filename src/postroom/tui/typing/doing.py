@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from postroom.client.belonging import refuse_agents
 from postroom.errors import InvalidInput, PinRequired, PinWrong, PostroomError
 from postroom.lines.tasks import short
 from postroom.lines.words import address
@@ -152,6 +153,7 @@ class Doing:
         if not ref:
             self._app.post_message(NeedChosen())
             return
+        refuse_agents("approve")
         client = self._app.client
         decision = "allowed" if command.verb.name == "approve" else "denied"
         # Of several agents that named theirs so, the one that waits is meant.

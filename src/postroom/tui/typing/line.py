@@ -174,7 +174,7 @@ class TypingLine(TextArea):
         """Take a pasted text as one, without what could do something to the terminal."""
         event.prevent_default()
         event.stop()
-        text = _harmless(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        text = harmless(event.text)
         self.replace(text.removesuffix("\n"), *self.selection)
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
@@ -303,6 +303,7 @@ class TypingLine(TextArea):
         """The person leaves the line."""
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
     """A pasted text without control characters. Those that join or order letters stay: it is the person's text."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cs"))
