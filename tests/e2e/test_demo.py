@@ -107,7 +107,7 @@ async def test_in_a_terminal_the_demonstration_is_answered_in_the_screen_and_end
         monkeypatch.setattr(tempfile, "tempdir", scratch)
         with scene.prepared(pause=0.0) as (app, folder):
             async with app.run_test(size=(120, 34)) as pilot:
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(90):
                     while not await answer(pilot):
                         await pilot.pause(0.05)
                     branch = folder / ".git" / "refs" / "heads" / "postroom" / "fixer"
@@ -136,7 +136,7 @@ async def test_a_coding_agent_that_cannot_be_started_leaves_the_task_to_the_scri
         monkeypatch.setattr(tempfile, "tempdir", scratch)
         with scene.prepared(pause=0.0, choose=lambda: broken) as (app, _):
             async with app.run_test(size=(80, 24)) as pilot:
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(90):
                     while app.room is None or not (worker := app.room.worker("fixer")):
                         await pilot.pause(0.05)
                 assert worker["template"].endswith("fixer.toml")

@@ -92,7 +92,7 @@ async def app_on(
                 yield pilot
 
 
-async def until(pilot: Pilot[Any], condition: Callable[[], T], seconds: float = SECONDS) -> T:
+async def until(pilot: Pilot[Any], condition: Callable[[], T], seconds: float = 3 * SECONDS) -> T:
     """What `condition` returns once it is true; it is asked again whenever the screen has done something.
 
     A widget that is not there yet (`NoMatches`) counts as false.

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from rich.style import Style as RichStyle
@@ -117,7 +117,6 @@ _PIECES = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(_PIECES, max_size=6).map("".join), st.sampled_from([8, 20, 38]))
 def test_a_line_of_any_text_is_as_wide_as_was_counted_and_holds_nothing_that_acts(
     text: str, width: int

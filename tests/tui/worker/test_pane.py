@@ -95,7 +95,7 @@ async def test_who_goes_from_worker_to_worker_never_sees_the_events_of_another(
         await coder.report(*(said(f"coder says {n}") for n in range(30)))
         await writer.report(*(said(f"writer says {n}") for n in range(30)))
         async with app_on(coder, size=WIDE) as pilot:
-            for _ in range(10):
+            for _ in range(4):
                 choose(pilot, coder)
                 await pilot.pause()
                 choose(pilot, writer)
