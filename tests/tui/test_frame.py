@@ -17,7 +17,7 @@ async def test_the_screen_opens_at_any_size_and_a_key_leaves_it(
     shared: TaskRoom, tmp_path: Path, size: tuple[int, int]
 ):
     async with working(shared, tmp_path) as coder, app_on(coder, size=size) as pilot:
-        await until(pilot, lambda: "type a message" in screen_text(pilot.app))
+        await until(pilot, lambda: "a message, or /" in screen_text(pilot.app))
         lines = screen_text(pilot.app).splitlines()
         assert len(lines) <= size[1]
         assert all(len(line) <= size[0] for line in lines)

@@ -9,12 +9,13 @@ from textual import events, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.widgets import Footer, Input, Static, TextArea
+from textual.widgets import Input, Static, TextArea
 from textual.worker import WorkerFailed
 
 from postroom.errors import PostroomError
 from postroom.tui.calls import Calls
 from postroom.tui.ending import Unexpected, on_signals
+from postroom.tui.keyline import KeyLine
 from postroom.tui.link import Link
 from postroom.tui.looks import native
 from postroom.tui.needs.bar import NeedsBar
@@ -62,6 +63,7 @@ class PostroomApp(App[int]):
     Attributes:
         target: what is looked at, None for nothing yet.
         failure: the exception that ended the screen, None for none.
+        pane: the last one that was looked at, one of `PANES`.
     """
 
     CSS_PATH = "screen.tcss"
@@ -75,15 +77,15 @@ class PostroomApp(App[int]):
     COMMANDS = {_palette}  # noqa: RUF012 (as Textual declares it)
     COMMAND_PALETTE_DISPLAY = "^p"
     BINDINGS: ClassVar[list[BindingType]] = [
-        # In this order they stand at the bottom: a terminal of 80 columns has room for the first ones.
-        Binding("n", "next_need", "needs"),
-        Binding("question_mark", "help", "help", key_display="?"),
-        Binding("i", "type", "type", priority=True),
-        Binding("slash", "type('/')", "command", key_display="/", show=False, priority=True),
-        Binding("q", "quit", "leave"),
+        # In this order they stand at the bottom; KeyLine knows which ones go where there is no room.
         Binding("1", "look('sidebar')", "rooms"),
         Binding("2", "look('talk')", "talk"),
         Binding("3", "look('worker')", "worker"),
+        Binding("n", "next_need", "needs"),
+        Binding("i", "type", "type", priority=True),
+        Binding("slash", "type('/')", "command", key_display="/", show=False, priority=True),
+        Binding("question_mark", "help", "help", key_display="?"),
+        Binding("q", "quit", "leave"),
         Binding("ctrl+n", "next_need", show=False, priority=True),
         Binding("escape", "list", "back", show=False),
         Binding("ctrl+l", "log", "what was said", show=False),
@@ -113,7 +115,7 @@ class PostroomApp(App[int]):
         self.animation_level = "none"
         self._start, self._needs, self._history = start, needs, history
         self._doing = Doing(self)
-        self._from = "sidebar"
+        self.pane = "sidebar"
         self._unexpected: Unexpected | None = None
         self._templates: tuple[str, ...] = ()
 
@@ -131,12 +133,12 @@ class PostroomApp(App[int]):
             yield Static(">", id="mark", markup=False)
             yield TypingLine(
                 id="typing",
-                placeholder="type a message, or / for commands",
+                placeholder="a message, or / for commands",
                 known=self._known,
                 history=self._history,
             )
         yield Static(f"postroom needs {LEAST[0]}x{LEAST[1]}", id="tiny", markup=False)
-        yield Footer(compact=True)
+        yield KeyLine(compact=True)
 
     def on_mount(self) -> None:
         """Show what was asked for."""
@@ -174,7 +176,7 @@ class PostroomApp(App[int]):
         if pane != "sidebar":
             # Beside the left pane there is room for one: the last one that was looked at.
             base.set_class(pane == "worker", "-beside-worker")
-        self._from = pane
+        self.pane = pane
         if focus:
             self._focus(pane)
 
@@ -188,7 +190,11 @@ class PostroomApp(App[int]):
         self.screen_stack[0].set_focus(next(inner, None))
 
     def action_look(self, pane: str) -> None:
-        """The same by a key."""
+        """The same by a key; from the list it is about the worker that is selected there."""
+        sidebar = self.screen_stack[0].query_one(Sidebar)
+        selected = sidebar.target() if sidebar.has_focus and pane == "worker" else None
+        if selected is not None and not selected.is_project:
+            self._show_target(selected)
         self.look(pane)
 
     def action_list(self) -> None:
@@ -208,15 +214,20 @@ class PostroomApp(App[int]):
         if not self.query(Sidebar):
             return  # the screen closes
         by_itself = self.target is None and self._start is None
-        self.target = event.target
-        self.query_one(Sidebar).show(event.target)
-        self.query_one(Talk).show(event.target)
-        if not event.target.is_project:
-            self.query_one(WorkerPane).show(event.target)
-        self.query_one("#mark", Static).update(f"{event.target}>")
+        self._show_target(event.target, select=not by_itself)
         # Who types goes on typing; what the screen chose at its start is nobody's wish to leave the list.
         if not by_itself:
             self.look("talk", focus=not isinstance(self.focused, TypingLine))
+
+    def _show_target(self, target: Target, *, select: bool = True) -> None:
+        """Have each pane be about it."""
+        base = self.screen_stack[0]
+        self.target = target
+        base.query_one(Sidebar).show(target, select=select)
+        base.query_one(Talk).show(target)
+        if not target.is_project:
+            base.query_one(WorkerPane).show(target)
+        base.query_one("#mark", Static).update(f"{target}>")
 
     def on_snapshot(self, event: Snapshot) -> None:
         """Keep the newest state, and call the person where it needs them."""
@@ -265,7 +276,7 @@ class PostroomApp(App[int]):
 
     def on_typing_line_left(self, _: TypingLine.Left) -> None:
         """Back to where the person was."""
-        self._focus(self._from)
+        self._focus(self.pane)
 
     def on_typed(self, event: Typed) -> None:
         """Do what was typed; what cannot be done stays in the line."""

@@ -140,7 +140,7 @@ async def test_what_was_left_for_later_stays_in_the_queue_and_does_not_open_agai
     async with opened(shared, tmp_path) as (coder, pilot):
         await pilot.press("escape")
         await closed(pilot)
-        await until(pilot, lambda: shows(pilot, "@coder asks to use Bash", "(ctrl-n)"))
+        await until(pilot, lambda: shows(pilot, "@coder asks to use Bash", "ctrl-n"))
         app_of(pilot).pressed_at = 0.0
         await coder.report({"type": "text", "text": "something happens"})
         app = app_of(pilot)
@@ -169,7 +169,7 @@ async def test_nothing_opens_while_the_person_types_or_right_after_a_key(
         await pilot.press("i", "h")
         app_of(pilot).pressed_at = 0.0
         await coder.asks()
-        await until(pilot, lambda: shows(pilot, "@coder asks to use Bash", "(ctrl-n)"))
+        await until(pilot, lambda: shows(pilot, "@coder asks to use Bash", "ctrl-n"))
         assert len(pilot.app.screen_stack) == 1
         await pilot.press("y")
         assert len(pilot.app.screen_stack) == 1

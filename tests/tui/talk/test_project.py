@@ -50,6 +50,11 @@ async def test_enter_on_what_asks_opens_its_dialog(shared: TaskRoom, tmp_path: P
         await until(screen.pilot, lambda: len(screen.app.screen_stack) > 1)
         assert REQUEST[:4] in screen.text or "make deploy" in screen.text
 
+        await screen.pilot.press("escape")
+        await coder.doing.decide("allowed")
+        await until(screen.pilot, lambda: "Enter answers it" not in screen.text)
+        assert "asks for approval" in screen.text
+
 
 @pytest.mark.slow
 async def test_who_does_not_operate_sees_the_posts_alone(

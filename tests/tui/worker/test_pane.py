@@ -63,7 +63,7 @@ async def test_what_a_worker_did_and_does_is_shown_with_its_task_above(
 
 
 async def test_in_a_low_terminal_a_key_shows_the_whole_head(shared: TaskRoom, tmp_path: Path):
-    async with working(shared, tmp_path) as coder, app_on(coder, size=(80, 24)) as pilot:
+    async with working(shared, tmp_path) as coder, app_on(coder, size=(40, 20)) as pilot:
         task = (await shared.delegate("@coder", "mend the build"))["id"]
         await coder.hand.take(task)
         await coder.hand.say(task, TaskState.WORKING, "two of three done")
@@ -71,7 +71,7 @@ async def test_in_a_low_terminal_a_key_shows_the_whole_head(shared: TaskRoom, tm
         choose(pilot, coder)
         await pilot.press("3")
         await until(pilot, lambda: "● I look at it" in screen_text(pilot.app))
-        await until(pilot, lambda: "two of three done" in screen_text(pilot.app))
+        await until(pilot, lambda: "mend the" in screen_text(pilot.app))
         assert "1 unread" not in screen_text(pilot.app)
         await pilot.press("h")
         await until(pilot, lambda: "1 unread" in screen_text(pilot.app))

@@ -149,4 +149,5 @@ class NeedsBar(Static):
         if first is not None:
             waiting = len(self.queue)
             count = f"{waiting} wait · " if waiting > 1 else ""
-            self.update(f"{count}{line_of(first)} (ctrl-n)")
+            # The key comes first: a long line is cut at its end.
+            self.update(f"ctrl-n: {count}{line_of(first)}")

@@ -167,6 +167,11 @@ class QuestionDialog(NeedDialog, inherit_bindings=False):
             choices.add_option(Option(prompt))
         self.show_rows(found.rows, lambda: expires_in(self.need, found.default))
         choices.display = bool(found.choices)
+        if count := len(found.choices):
+            numbers = "1" if count == 1 else f"1 to {min(count, 9)}"
+            self.query_one(
+                AnswerLine
+            ).placeholder = f"{numbers} marks an answer, Enter sends it; or type your own"
         (choices if found.choices else self.query_one(AnswerLine)).focus()
 
     def _again(self, found: _Question) -> None:

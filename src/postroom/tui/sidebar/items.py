@@ -77,6 +77,10 @@ class Item:
         """Whether it can be selected."""
         return bool(self.name) or self.need is not None
 
+    def shows(self, target: str) -> bool:
+        """Whether it stands for that `#project` or uid."""
+        return self.need is None and bool(self.name) and target == (self.uid or f"#{self.name}")
+
 
 def items(
     room: Room,

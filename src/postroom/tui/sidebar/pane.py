@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.style import Style as RichStyle
@@ -26,15 +25,6 @@ AGEING = 30.0
 """Seconds after which ages are written anew."""
 
 
-ACTS: dict[str, Callable[[PostroomApp, Target], None]] = {
-    "stop": acts.stop,
-    "restart": acts.restart,
-    "interrupt": acts.interrupt,
-    "diff": acts.open_diff,
-    "tree": acts.open_tree,
-}
-"""What a key does to the selected worker."""
-
 SELECTED, SELECTED_ELSEWHERE = RichStyle(reverse=True), RichStyle(underline=True)
 NOTHING = RichStyle()
 
@@ -52,11 +42,7 @@ class Sidebar(ItemList, can_focus=True):
         Binding("home,g", "move(-10000)", "first", show=False),
         Binding("end,G", "move(10000)", "last", show=False),
         Binding("enter", "open", "open"),
-        Binding("s", "act('stop')", "stop"),
-        Binding("r", "act('restart')", "restart"),
-        Binding("x", "act('interrupt')", "interrupt"),
-        Binding("d", "act('diff')", "diff"),
-        Binding("t", "act('tree')", "tasks"),
+        *acts.KEYS,
     ]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (as Textual calls it)
@@ -98,11 +84,18 @@ class Sidebar(ItemList, can_focus=True):
         if key != self._shown:
             self._new[key] += 1
 
-    def show(self, target: Target) -> None:
-        """Mark what is looked at; nothing is new there any more."""
+    def show(self, target: Target, *, select: bool = True) -> None:
+        """Mark what is looked at; nothing is new there any more.
+
+        Args:
+            select: its row is selected, too, so that the keys of this pane are about it.
+        """
         self._shown = str(target) if target.is_project else target.uid
         self._new.pop(self._shown, None)
         self._make()
+        there = [place for place, item in enumerate(self._items) if item.shows(self._shown)]
+        if select and there and self.target() != target:
+            self._select(there[0])
 
     # ── drawing ──
 
@@ -113,11 +106,12 @@ class Sidebar(ItemList, can_focus=True):
         before, old = self._items, self._at
         key = before[old].key if 0 <= old < len(before) else ""
         found = items(self._state, self.row_width, time.time(), self._new, self._shown)
-        self._at = _place(found, key, old)
+        self._at = _place(found, key, old, self._shown)
         self.put(found)
         if old != self._at:
             self.refresh_line(old)
             self.refresh_line(self._at)
+            self.refresh_bindings()
             if key and found[self._at].key == key:
                 self.scroll_to(y=self.scroll_offset.y + self._at - old, animate=False)
 
@@ -211,22 +205,30 @@ class Sidebar(ItemList, can_focus=True):
         """The keys of workers are there where a worker is selected."""
         if action != "act":
             return True
-        target = self.target()
-        room = self._state
-        return bool(target and room and target.uid and room.worker(target.uid))
+        return acts.able(self.app, self.target())
 
     def action_act(self, act: str) -> None:
         """Do one of `ACTS` to the worker."""
         target = self.target()
         if target is not None:
-            ACTS[act](self.app, target)
+            acts.ACTS[act](self.app, target)
 
 
-def _place(found: list[Item], key: str, near: int) -> int:
-    """Where the row of `key` is now, else the selectable one nearest to where it was; -1 for none."""
+def _place(found: list[Item], key: str, near: int, shown: str) -> int:
+    """The row that is selected now, -1 for none.
+
+    Args:
+        key: what was selected; while it is there it stays so.
+        near: its row. Of a need that is answered, the nearest of the others is next.
+        shown: what is looked at, which is next if nothing else needs the person.
+    """
     able = [place for place, item in enumerate(found) if item.chosen]
     there = [place for place in able if key and found[place].key == key]
-    return there[0] if there else min(able, key=lambda place: abs(place - near), default=-1)
+    needs = [place for place in able if found[place].need is not None]
+    looked = [place for place in able if shown and found[place].shows(shown)]
+    if there or key.startswith(("agent/", "project/")):
+        needs = there or able
+    return min(needs or looked or able, key=lambda place: abs(place - near), default=-1)
 
 
 def advice(need: Need) -> str:

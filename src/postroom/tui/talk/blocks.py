@@ -60,10 +60,10 @@ def nothing(key: str) -> Block:
     return Block([], key)
 
 
-def activity_block(record: Any, key: str) -> Block:
-    """What happened beside the posts, and how to answer it if it asks."""
+def activity_block(record: Any, key: str, *, waits: bool = True) -> Block:
+    """What happened beside the posts, and how to answer it if it asks and still waits."""
     rows = [row_of(record, _when(at_of(record)))]
-    if need_of(record):
+    if waits and need_of(record):
         rows.append(Row.of("Enter answers it", Style.ASKS, indent=INDENT + 2))
     return Block(rows, key)
 

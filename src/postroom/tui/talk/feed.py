@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from postroom.lines.rows import Style
@@ -49,6 +49,7 @@ class Feed:
         self.me = me
         self.needs: OrderedDict[str, str] = OrderedDict()
         """block key to the id of what an activity asks about"""
+        self._asking: OrderedDict[str, tuple[Any, bool]] = OrderedDict()
         self._quotes: OrderedDict[str, str] = OrderedDict()
         self._changing: OrderedDict[str, tuple[Any, str]] = OrderedDict()
         self._keys: OrderedDict[str, str] = OrderedDict()
@@ -175,6 +176,19 @@ class Feed:
         key, self._new = self._new, ""
         return [nothing(key)] if key else []
 
+    def waiting(self, ids: Container[str]) -> list[Block]:
+        """What asks says how to answer it while it waits, and no longer: blocks where that has changed.
+
+        Args:
+            ids: of the approvals and tasks that wait for the person.
+        """
+        changed: list[Block] = []
+        for key, (record, before) in self._asking.items():
+            if (now := need_of(record) in ids) != before:
+                self._asking[key] = record, now
+                changed.append(activity_block(record, key, waits=now))
+        return changed
+
     # ── inside ──
 
     def _block(self, record: Any) -> list[Block]:
@@ -187,6 +201,7 @@ class Feed:
             key = self._next_key()
             if need := need_of(record):
                 _put(self.needs, key, need, CHANGING)
+                _put(self._asking, key, (record, True), CHANGING)
             return activity_block(record, key)
         _put(self._quotes, record["id"], quote_of(record), REMEMBERED)
         replied = record.get("reply_to") or ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 from textual import events
 from textual.app import ComposeResult
@@ -16,8 +16,10 @@ from postroom.client.calls import Part
 from postroom.errors import InvalidInput
 from postroom.tui.news import Chosen, Target
 from postroom.tui.talk.view import View
+from postroom.tui.worker import acts
 
 if TYPE_CHECKING:
+    from postroom.tui.app import PostroomApp
     from postroom.tui.rowlog.log import RowLog
 
 KEPT = 5
@@ -33,7 +35,7 @@ class Talk(Vertical):
     Talk .answers { height: auto; max-height: 2; color: $text-warning; display: none; }
     Talk .nothing { color: $text-muted; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("F", "search", "search all")]
+    BINDINGS: ClassVar[list[BindingType]] = [*acts.KEYS, Binding("F", "search", "search all")]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (as Textual has it)
         super().__init__(id=id)
@@ -128,6 +130,15 @@ class Talk(Vertical):
     def action_search(self) -> None:
         """The same by a key."""
         self.open_search()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """The keys of workers are there in the conversation with one."""
+        return action != "act" or acts.able(cast("PostroomApp", self.app), self.target)
+
+    def action_act(self, act: str) -> None:
+        """Do something to the worker whom one talks to."""
+        if self.target is not None:
+            acts.ACTS[act](cast("PostroomApp", self.app), self.target)
 
     def on_screen_resume(self, _event: events.ScreenResume) -> None:
         """A dialog has gone."""

@@ -21,7 +21,8 @@ from postroom.client.calls import Part
 from postroom.client.targets import ActivityTarget, AgentTarget
 from postroom.errors import PostroomError
 from postroom.tui.following import Following
-from postroom.tui.news import Away, NeedChosen, Said, Target
+from postroom.tui.news import Away, NeedChosen, Said, Snapshot, Target
+from postroom.tui.room import NeedKind, Room
 from postroom.tui.rowlog.log import RowLog
 from postroom.tui.talk.feed import Feed, before
 from postroom.tui.talk.sending import Attempts
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 PAGE = 100
 """Records that are read at a time."""
+
+ANSWERABLE = frozenset({NeedKind.APPROVAL, NeedKind.QUESTION})
 
 PATIENCE = 5.0
 """Seconds in which what is sent waits for the first of them."""
@@ -186,6 +189,7 @@ class View(Vertical):
         if not source.has_earlier:
             self._begin()
         self._log.put(blocks)
+        self._tell_waiting(self._app.room)
         if place is not None:
             await self._go_to(place, records)
         self._tell()
@@ -244,6 +248,17 @@ class View(Vertical):
         self._tell()
         if not gone and self.is_attached:
             self._again()
+
+    def on_snapshot(self, event: Snapshot) -> None:
+        """What was answered asks no more."""
+        self._tell_waiting(event.room)
+
+    def _tell_waiting(self, room: Room | None) -> None:
+        """Say how to answer what waits, and no longer."""
+        if self._feed is not None and room is not None and self._log.is_attached:
+            ids = {need.id for need in room.needs if need.kind in ANSWERABLE}
+            if blocks := self._feed.waiting(ids):
+                self._log.put(blocks)
 
     def on_away(self, event: Away) -> None:
         """Load what could not be loaded."""

@@ -116,6 +116,8 @@ class Doing:
             await self._send(command["text"])
             return
         await self._call(lambda: self._app.client.send(f"@{target.name}", command["text"]))
+        # The conversation opens, so that the text is seen, and its answer.
+        self._app.post_message(Chosen(target))
         self._say(f"sent to {one_line(str(target))}")
 
     async def _delegate(self, command: Command) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from textual.binding import Binding
+
 from postroom.errors import PostroomError
 from postroom.lines.tasks import short
 from postroom.tui.news import Said, trouble
@@ -88,6 +90,33 @@ def open_tree(app: PostroomApp, target: Target) -> None:
 def open_tree_of(app: PostroomApp, ref: str) -> None:
     """Show who gave which task because of a task; `ref` is its id, or a beginning of that."""
     app.push_screen(TaskTree(f"task {short(ref)}", task=ref))
+
+
+ACTS: dict[str, Callable[[PostroomApp, Target], None]] = {
+    "stop": stop,
+    "restart": restart,
+    "interrupt": interrupt,
+    "diff": open_diff,
+    "tree": open_tree,
+}
+"""What a key does to the chosen worker."""
+
+KEYS = (
+    Binding("d", "act('diff')", "diff"),
+    Binding("t", "act('tree')", "tasks"),
+    Binding("s", "act('stop')", "stop"),
+    Binding("r", "act('restart')", "restart"),
+    Binding("x", "act('interrupt')", "end turn"),
+)
+"""The keys of each pane that is about a worker; its `check_action` asks `able`, its `action_act` does one of `ACTS`."""
+
+
+def able(app: PostroomApp, target: Target | None) -> bool:
+    """Whether that is a worker of this post room, so that the keys act on it."""
+    if target is None or target.is_project:
+        return False
+    room = app.room  # what it does not know yet may be one
+    return room is None or room.worker(target.uid) is not None or room.agent(target.uid) is None
 
 
 def _asked(app: PostroomApp, title: str, sentence: str, done: Callable[[], Any], word: str) -> None:

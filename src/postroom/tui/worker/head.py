@@ -30,8 +30,22 @@ STATES = {
 }
 
 
-def worker_rows(worker: Worker, now: float) -> list[Row]:
-    """A worker; the first rows matter most."""
+def worker_rows(worker: Worker, now: float, most: int = 9) -> list[Row]:
+    """A worker, in at most so many rows; where it works and what it used share one where there are few."""
+    rows = _worker_rows(worker, now)
+    last = [row for row in (*_place(worker), _figures(worker, now)) if row.text]
+    if last and len(rows) + len(last) > most:
+        # Of a narrow row the figures are seen, and the beginning of the place.
+        parts = [row.spans for row in reversed(last)]
+        joined = [span for spans in parts for span in (*spans, Span(" · ", Style.DIM))][:-1]
+        last = [Row(tuple(joined))]
+        # A task matters more than both.
+        rows = rows[: max(2 if most > 1 else 1, most - 1)]
+    return [*rows, *last][:most]
+
+
+def _worker_rows(worker: Worker, now: float) -> list[Row]:
+    """Who it is and what it does; the first rows matter most."""
     task = worker.get("task")
     asks = bool(task and is_question(task["state"]) and not broken(worker))
     state = "asks" if asks else worker["state"]
@@ -56,7 +70,7 @@ def worker_rows(worker: Worker, now: float) -> list[Row]:
         rows.append(Row.of(one_line(worker["detail"], 300), style))
     if task:
         rows += _task(task, now)
-    return [*rows, *_place(worker), _figures(worker, now)]
+    return rows
 
 
 def agent_rows(agent: Listed, now: float) -> list[Row]:

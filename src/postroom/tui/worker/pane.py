@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 PAUSE = 0.15
 """Seconds that the person rests on a worker before anything is fetched: who goes through a list asks for nothing."""
 
-LOW, LOWEST = 30, 18
-"""Lines of the pane below which its head has three rows, and one."""
+LOW, LOWER, LOWEST = 30, 18, 12
+"""Lines of the pane below which its head has four rows, two, and one."""
 
 HIDDEN = "what workers do is shown to who operates them (scope operate)"
 NO_EVENTS = "it reports no events: what is known are its tasks"
@@ -56,13 +56,8 @@ class WorkerPane(Vertical):
     WorkerPane > RowLog { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        # In the order in which they are wanted: a narrow footer shows the first ones.
-        Binding("d", "diff", "diff"),
-        Binding("t", "tree", "tasks"),
-        Binding("x", "interrupt", "interrupt"),
-        Binding("s", "stop", "stop"),
-        Binding("r", "restart", "restart"),
-        Binding("h", "head", "all of the head"),
+        *acts.KEYS,
+        Binding("h", "head", "head"),
     ]
 
     def __init__(self, **arguments: Any) -> None:
@@ -158,6 +153,8 @@ class WorkerPane(Vertical):
         else:
             if feed.quiet:
                 await self._without_events(target)
+            elif not self._log.row_count:
+                self._quiet("nothing so far; what it does comes here")
 
     async def _without_events(self, target: Target, why: str = NO_EVENTS) -> None:
         """Its card and its tasks: it is no worker, or a worker that reports none, or one that is hidden."""
@@ -254,18 +251,18 @@ class WorkerPane(Vertical):
         target = self._target
         if target is None or not self.is_mounted:
             return
-        rows = self._head(target)
-        most = 1 if self.size.height < LOWEST else 3 if self.size.height < LOW else len(rows)
-        if self._unfolded:
-            most = len(rows)
+        height = self.size.height
+        most = 1 if height < LOWEST else 2 if height < LOWER else 4 if height < LOW else 9
+        most = 9 if self._unfolded else most
+        rows = self._head(target, most)
         gone = [Row.of(self._gone, Style.ASKS)] if self._gone else []
         self._top.update(text_of([*rows[:most], *gone]))
 
-    def _head(self, target: Target) -> list[Row]:
+    def _head(self, target: Target, most: int) -> list[Row]:
         room, now = self.room_app.room, time.time()
         worker = room.worker(target.uid) if room else None
         if worker is not None:
-            return worker_rows(worker, now)
+            return worker_rows(worker, now, most)
         agent = (room.agent(target.uid) if room else None) or self._agent
         return agent_rows(agent, now) if agent else [Row.of(str(target), Style.STRONG)]
 
@@ -276,27 +273,11 @@ class WorkerPane(Vertical):
         self._unfolded = not self._unfolded
         self._draw()
 
-    def action_stop(self) -> None:
-        """Stop it, after a question."""
-        if self._target is not None:
-            acts.stop(self.room_app, self._target)
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """The keys of workers are there where a worker is shown."""
+        return action != "act" or acts.able(self.room_app, self._target)
 
-    def action_restart(self) -> None:
-        """Restart it, after a question."""
+    def action_act(self, act: str) -> None:
+        """Do something to the worker."""
         if self._target is not None:
-            acts.restart(self.room_app, self._target)
-
-    def action_diff(self) -> None:
-        """Show what it changed."""
-        if self._target is not None:
-            acts.open_diff(self.room_app, self._target)
-
-    def action_tree(self) -> None:
-        """Show who gave which task because of its present one."""
-        if self._target is not None:
-            acts.open_tree(self.room_app, self._target)
-
-    def action_interrupt(self) -> None:
-        """Interrupt its turn."""
-        if self._target is not None:
-            acts.interrupt(self.room_app, self._target)
+            acts.ACTS[act](self.room_app, self._target)
