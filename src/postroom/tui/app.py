@@ -9,6 +9,7 @@ from textual import events, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
+from textual.css.query import NoMatches
 from textual.widgets import Input, Static, TextArea
 from textual.worker import WorkerFailed
 
@@ -350,6 +351,8 @@ class PostroomApp(App[int]):
         if isinstance(error, WorkerFailed) and isinstance(cause, PostroomError):
             self.post_message(trouble(cause))
             return
+        if isinstance(cause, NoMatches) and (self._exit or not self.is_running):
+            return  # a late result for a widget that has gone with the screen, which ends anyway
         if self.failure is None:
             self.failure = cause if isinstance(cause, Exception) else error
         self._return_code = 1

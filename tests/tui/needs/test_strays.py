@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.css.query import NoMatches
 
 from postroom.tui.needs import dialog
 from postroom.tui.needs.approval import ApprovalDialog
@@ -77,3 +78,13 @@ async def test_an_error_that_nobody_expected_in_the_state_ends_the_screen_with_a
         link.refresh()
         await until(pilot, lambda: ended)
         assert isinstance(ended[0], KeyError)
+
+
+async def test_a_late_result_for_a_widget_that_went_with_the_screen_is_no_failure(
+    shared: TaskRoom, tmp_path: Path
+):
+    async with working(shared, tmp_path) as coder, app_on(coder) as pilot:
+        app = app_of(pilot)
+        app.exit()
+        app._handle_exception(NoMatches("No nodes match 'RowsView' on ApprovalDialog()"))
+    assert app.failure is None
