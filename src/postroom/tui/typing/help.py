@@ -51,7 +51,14 @@ PLACES: tuple[tuple[str, Keys], ...] = (
             ("d t", "of a worker: what it changed, its tasks"),
         ),
     ),
-    ("Talk", (("F", "search in everything that was said"),)),
+    (
+        "Talk",
+        (
+            ("F", "search in everything that was said"),
+            ("s r x", "of the worker: stop, restart, interrupt"),
+            ("d t", "of the worker: what it changed, its tasks"),
+        ),
+    ),
     (
         "Talk and worker",
         (
