@@ -50,10 +50,13 @@ async def test_enter_on_what_asks_opens_its_dialog(shared: TaskRoom, tmp_path: P
         await until(screen.pilot, lambda: len(screen.app.screen_stack) > 1)
         assert REQUEST[:4] in screen.text or "make deploy" in screen.text
 
-        await screen.pilot.press("escape")
         await coder.doing.decide("allowed")
+        await until(
+            screen.pilot, lambda: "waits no more" in screen.text or "allowed" in screen.text
+        )
+        await screen.pilot.press("escape")
+        await until(screen.pilot, lambda: "asks for approval" in screen.text)
         await until(screen.pilot, lambda: "Enter answers it" not in screen.text)
-        assert "asks for approval" in screen.text
 
 
 @pytest.mark.slow
