@@ -11,3 +11,4 @@ from postroom.tui.needs import dialog
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys count soon after a dialog opens."""
     monkeypatch.setattr(dialog, "GUARD", 0.05)
+    monkeypatch.setattr(dialog, "WORD", 0.0)  # tests press keys faster than people

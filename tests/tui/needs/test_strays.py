@@ -35,6 +35,22 @@ async def test_the_rest_of_a_reason_for_what_is_over_acts_nowhere(
         await closed(pilot)
 
 
+@pytest.mark.requirement("screen-need-guarded")
+async def test_the_letters_of_a_word_decide_nothing(
+    shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with opened(shared, tmp_path) as (coder, pilot):
+        monkeypatch.setattr(dialog, "WORD", 3600.0)
+        await pilot.press(*"hi yes, please do")
+        await pilot.pause(0.05)
+        shown = await dialog_of(pilot)
+        assert await state_of(coder) == "pending"
+        monkeypatch.setattr(dialog, "WORD", 0.0)
+        await pilot.press("y")
+        assert (await coder.decided())["state"] == "allowed"
+        assert not shown.types
+
+
 async def test_a_key_right_behind_the_one_for_the_next_need_decides_nothing_about_it(
     shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

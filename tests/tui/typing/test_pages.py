@@ -27,7 +27,7 @@ from postroom.tui.typing.line import TypingLine
 from postroom.tui.typing.said import SaidLine
 from postroom.tui.worker.pane import WorkerPane
 from tests.control.taskroom import TaskRoom
-from tests.tui.conftest import app_on, screen_text, until, working
+from tests.tui.conftest import app_on, doing, screen_text, until, working
 
 pytestmark = pytest.mark.anyio
 
@@ -115,22 +115,25 @@ def offers(pilot: Pilot[int], text: str) -> bool:
 async def test_the_palette_finds_commands_and_whom_to_look_at(
     shared: TaskRoom, tmp_path: Path
 ) -> None:
-    async with working(shared, tmp_path) as coder, app_on(coder) as pilot:
-        await until(pilot, lambda: app_of(pilot).room)
-        await pilot.press("ctrl+p")
-        await until(pilot, lambda: pilot.app.screen.query(Input))
-        await pilot.press(*"coder")
-        await until(pilot, lambda: offers(pilot, "@coder"))
-        await pilot.press("enter")
-        await until(pilot, lambda: app_of(pilot).target == Target("coder", coder.uid))
+    async with working(shared, tmp_path) as coder:
+        # What waits since earlier tests names their workers, so a search for one of them finds that too.
+        painter = await doing(shared, tmp_path, "violet")
+        async with app_on(coder) as pilot:
+            await until(pilot, lambda: app_of(pilot).room)
+            await pilot.press("ctrl+p")
+            await until(pilot, lambda: pilot.app.screen.query(Input))
+            await pilot.press(*"violet")
+            await until(pilot, lambda: offers(pilot, "@violet"))
+            await pilot.press("enter")
+            await until(pilot, lambda: app_of(pilot).target == Target("violet", painter.uid))
 
-        await pilot.press("ctrl+p")
-        await until(pilot, lambda: pilot.app.screen.query(Input))
-        await pilot.press(*"/deleg")
-        await until(pilot, lambda: offers(pilot, "Give an agent a task"))
-        await pilot.press("enter")
-        line = pilot.app.screen_stack[0].query_one(TypingLine)
-        await until(pilot, lambda: line.text == "/delegate " and line.has_focus)
+            await pilot.press("ctrl+p")
+            await until(pilot, lambda: pilot.app.screen.query(Input))
+            await pilot.press(*"/deleg")
+            await until(pilot, lambda: offers(pilot, "Give an agent a task"))
+            await pilot.press("enter")
+            line = pilot.app.screen_stack[0].query_one(TypingLine)
+            await until(pilot, lambda: line.text == "/delegate " and line.has_focus)
 
 
 async def test_what_was_said_can_be_seen_again(shared: TaskRoom, tmp_path: Path) -> None:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 GUARD = 0.4
 """Seconds after something is shown for which no key decides about it: nobody has read it, so none is meant for it."""
 
+WORD = 0.4
+"""Seconds between two letters of a word; a key that decides has none before it for so long."""
+
 SHOWN = 2.0
 """Seconds for which the end of a need is shown."""
 
@@ -122,6 +125,7 @@ class NeedDialog(ModalScreen[Move]):
         self._left: Callable[[], str] = lambda: ""
         self._move = Move.GONE
         self._ends_typing = False
+        self._pressed = self._pressed_before = 0.0
 
     @property
     def post(self) -> PostroomApp:
@@ -226,6 +230,8 @@ class NeedDialog(ModalScreen[Move]):
             return action not in self.PHASES and action != "back"
         if self.guarded and (action in self.PHASES or action == "back"):
             return False
+        if self.hurried and action in self.PHASES and action not in ("following", "previous"):
+            return False
         return self.phase in self.PHASES.get(action, frozenset(Phase))
 
     @property
@@ -238,8 +244,15 @@ class NeedDialog(ModalScreen[Move]):
         """Whether a key may be meant for something else: what is shown is there since a moment only."""
         return time.monotonic() < self._guarded_until
 
+    @property
+    def hurried(self) -> bool:
+        """Whether a letter belongs to a word: who types without looking decides nothing."""
+        within = self._pressed - self._pressed_before < WORD
+        return self.BY_LETTERS and self.phase is Phase.ASK and within
+
     def on_key(self, event: KeyPressed) -> None:
         """Any key ends what only says how it ended; but where the person typed, none that goes on with a text."""
+        self._pressed_before, self._pressed = self._pressed, time.monotonic()
         if self.phase is not Phase.OVER:
             return
         event.stop()
