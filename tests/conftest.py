@@ -51,8 +51,11 @@ SLOWEST = (
 )
 """Folders whose files take longest; where one is missing a run is a little slower."""
 
-MOST_REPEATED = 3
-"""Tests of a run that may fail once and pass when they are repeated."""
+MOST_REPEATED = 6
+"""Tests of a run that may fail once and pass when they are repeated: fewer than one in a thousand."""
+
+REASON = 1500
+"""Characters of a repeated test's first failure that the end of the run tells."""
 
 
 @pytest.fixture(scope="session")
@@ -166,10 +169,12 @@ class RepeatedTests:
 
     def __init__(self) -> None:
         self.nodeids: list[str] = []
+        self.reasons: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.outcome == "rerun":
             self.nodeids.append(report.nodeid)
+            self.reasons[report.nodeid] = report.longreprtext[-REASON:]
 
     @pytest.hookimpl(optionalhook=True, trylast=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
@@ -184,6 +189,7 @@ class RepeatedTests:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for nodeid in self.nodeids:
             terminalreporter.write_line(f"failed once, to be mended: {nodeid}", yellow=True)
+            terminalreporter.write_line(self.reasons.get(nodeid, "its process ended"))
         if len(self.nodeids) > MOST_REPEATED:
             terminalreporter.write_line(f"more than {MOST_REPEATED} tests failed once", red=True)
 

@@ -100,9 +100,14 @@ class AgentsRoom(PostRoom):
         return [event for event in found["events"] if not kinds or event["type"] in kinds]
 
     def events_of(self, task: str, *kinds: str) -> list[dict[str, Any]]:
-        """What was done for a task."""
+        """What was done for a task so far."""
         nick = self.get(f"/v1/tasks/{task}")["worker"]["nick"]
         return [event for event in self.events(nick, *kinds) if event.get("task") == task]
+
+    def events_at_end(self, task: str, *kinds: str) -> list[dict[str, Any]]:
+        """What was done for a task, once its result is told. The task's end comes by another way: it may be first."""
+        until(lambda: self.events_of(task, "result"))
+        return self.events_of(task, *kinds)
 
     def asked(self, text: str, nick: str) -> list[Request]:
         """The model's requests of an agent whose last prompt has this text."""

@@ -52,7 +52,7 @@ def test_a_task_is_done_and_the_key_is_added_outside(room: AgentsRoom, nick: str
     task = room.delegate(nick, "say hello")
     done = room.await_task(task, "completed", "failed")
     assert done["artifacts"][0]["text"] == HELLO
-    kinds = [event["type"] for event in room.events_of(task)]
+    kinds = [event["type"] for event in room.events_at_end(task)]
     assert [kind for kind in kinds if kind in ("usage", "result")] == ["usage", "result"]
     _, header, value = KEYS[nick]
     assert room.model.asked()[-1].headers[header] == value.format(secret=SECRET)
@@ -72,7 +72,7 @@ def test_a_tool_call_waits_for_a_person(
     )
     room.decide(nick, approval["id"], decision)
     assert room.await_task(task, "completed", "failed")["state"] == "completed"
-    assert [event["status"] for event in room.events_of(task, "tool_result")] == [status]
+    assert [event["status"] for event in room.events_at_end(task, "tool_result")] == [status]
 
 
 @pytest.mark.requirement("acp-real-agents")

@@ -42,17 +42,18 @@ def room() -> Iterator[AgentsRoom]:
 @pytest.mark.requirement("agents-real")
 @both
 def test_a_real_agent_answers_a_task_and_never_has_the_models_key(room: AgentsRoom, nick: str):
+    before = len(room.asked("say hello", nick))
     task = room.delegate(nick, "say hello")
     done = room.await_task(task, "completed", "failed")
     assert done["artifacts"][0]["text"] == "Hello from the fake model."
-    kinds = [event["type"] for event in room.events_of(task)]
+    kinds = [event["type"] for event in room.events_at_end(task)]
     assert [kind for kind in kinds if kind in ("text", "usage", "result")] == [
         "text",
         "usage",
         "result",
     ]
     name, value = KEY[nick]
-    [request] = room.asked("say hello", nick)
+    [request] = room.asked("say hello", nick)[before:]
     assert request.headers[name] == value
     hunt = "RUN:[cat /proc/*/environ /proc/*/cmdline 2>/dev/null | grep -ac sk-real; env | grep -c KEY]"
     found = room.delegate(nick, hunt)
@@ -60,7 +61,7 @@ def test_a_real_agent_answers_a_task_and_never_has_the_models_key(room: AgentsRo
     said = room.await_task(found, "completed", "failed")["artifacts"][0]["text"]
     # The only hits are the words of the hunt itself; the variables with the stand-ins are there.
     assert SECRET not in said
-    assert SECRET not in json.dumps(room.events_of(found))
+    assert SECRET not in json.dumps(room.events_at_end(found))
 
 
 @pytest.mark.requirement("agents-real")
@@ -75,7 +76,7 @@ def test_a_tool_call_waits_for_a_person_and_is_then_done(room: AgentsRoom, nick:
     room.decide(nick, approval["id"], "allowed")
     done = room.await_task(task, "completed", "failed")
     assert "a sign" in done["artifacts"][0]["text"]
-    [result] = room.events_of(task, "tool_result")
+    [result] = room.events_at_end(task, "tool_result")
     assert (result["status"], result["output"].strip()) == ("ok", "a sign")
 
 
@@ -85,7 +86,7 @@ def test_a_denied_tool_call_is_not_done_and_the_agent_is_told_why(room: AgentsRo
     task = room.delegate(nick, "RUN:[touch denied.txt]")
     room.decide(nick, room.await_approval(task)["id"], "denied", reason="not on a Monday")
     assert room.await_task(task, "completed", "failed")["state"] == "completed"
-    [result] = room.events_of(task, "tool_result")
+    [result] = room.events_at_end(task, "tool_result")
     assert result["status"] == "denied"
     assert "not on a Monday" in json.dumps(room.model.requests[-1].body)
 
@@ -112,7 +113,7 @@ def test_a_failed_model_fails_the_task_with_its_reason(room: AgentsRoom, nick: s
     done = room.await_task(task, "completed", "failed")
     assert done["state"] == "failed"
     assert "scripted failure" in json.dumps(done)
-    [result] = room.events_of(task, "result")
+    [result] = room.events_at_end(task, "result")
     assert result["status"] == "failed"
 
 
@@ -177,6 +178,7 @@ def test_a_killed_agent_goes_on_in_its_session(room: AgentsRoom, nick: str):
     room.model.go.set()
     done = room.await_task(task, "completed", "failed")
     assert done["artifacts"][0]["text"] == "still here"
+    room.events_at_end(task)
     after = room.events(nick, "started")[-1]
     assert (after["session"], after["resumed"]) == (before, True)
 
@@ -194,5 +196,6 @@ def test_an_agent_whose_sidecar_is_killed_goes_on_in_its_session(room: AgentsRoo
     room.run("restart", nick, "--same")
     done = room.await_task(task, "completed", "failed")
     assert done["artifacts"][0]["text"] == "still here"
+    room.events_at_end(task)
     after = room.events(nick, "started")[-1]
     assert (after["session"], after["resumed"]) == (before, True)
