@@ -24,7 +24,7 @@ def test_it(number):
 """
 
 
-@pytest.mark.parametrize("times, status, workers", [(3, 0, "0"), (4, 1, "1")])
+@pytest.mark.parametrize("times, status, workers", [(6, 0, "0"), (7, 1, "1")])
 def test_a_few_tests_may_fail_once_and_are_named(
     tmp_path: Path, times: int, status: int, workers: str
 ):
