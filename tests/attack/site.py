@@ -18,10 +18,10 @@ from postroom.gateway.credentials import Credentials
 from postroom.gateway.http.control import ControlProxy
 from postroom.gateway.http.egress import EgressProxy
 from postroom.gateway.nats.proxy import NatsProxy
-from postroom.gateway.outbound import OutboundPolicy, client_context
 from postroom.gateway.port import DoorDeadlines, DoorSpec, Rates
 from postroom.gateway.server import Gateway
 from postroom.gateway.stream_proxy import StreamProxy
+from postroom.http.outbound import OutboundPolicy, client_context
 from postroom.identity.tokens import digest, new_token
 from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert

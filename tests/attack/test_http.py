@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from fastapi.routing import iter_route_contexts
 
-from postroom.gateway.outbound import OutboundPolicy
+from postroom.http.outbound import OutboundPolicy
 from postroom.protocol import subjects
 from postroom.protocol.audit import DENIED
 from postroom.settings import DEFAULT_ORG

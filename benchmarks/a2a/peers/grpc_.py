@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-import grpc  # ty: ignore[import-not-found]
+import grpc
 from a2a.client import ClientConfig, ClientFactory
 from a2a.server.request_handlers import GrpcHandler
 from a2a.types import a2a_pb2_grpc

@@ -32,10 +32,10 @@ from postroom.gateway.http.control import ControlProxy
 from postroom.gateway.http.egress import EgressProxy
 from postroom.gateway.listener import TlsListener, bind_listener
 from postroom.gateway.nats.proxy import NatsProxy
-from postroom.gateway.outbound import OutboundPolicy, client_context
 from postroom.gateway.port import DoorSpec, GatewayProvider, GatewayStatistics
 from postroom.gateway.server import Gateway, Proxy
 from postroom.gateway.stream_proxy import StreamProxy
+from postroom.http.outbound import OutboundPolicy, client_context
 from postroom.identity.trust import Trust
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.sandbox.canary import CanaryServer

@@ -21,10 +21,10 @@ from postroom.gateway.connection import GatewayConnection
 from postroom.gateway.credentials import BoundCredential, Credentials
 from postroom.gateway.http.egress import EgressProxy
 from postroom.gateway.http.exchange import Timeouts
-from postroom.gateway.outbound import OutboundPolicy, PrivateAccess, Resolve
 from postroom.gateway.port import DoorSpec
 from postroom.gateway.rate_limit import RateLimit
 from postroom.gateway.stream_proxy import StreamServer
+from postroom.http.outbound import OutboundPolicy, PrivateAccess, Resolve
 from postroom.identity.tokens import digest
 from postroom.protocol.audit import AuditRecord
 

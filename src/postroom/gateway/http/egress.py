@@ -23,8 +23,8 @@ from postroom.gateway.http.headers import Headers, onward
 from postroom.gateway.http.request_record import RequestRecord, without_user
 from postroom.gateway.http.session import HttpSession
 from postroom.gateway.http.tunnel import Tunnel
-from postroom.gateway.outbound import FairLookups, OutboundPolicy, check_address, connect
 from postroom.http.connection import HttpConnection
+from postroom.http.outbound import FairLookups, OutboundPolicy, check_address, connect
 from postroom.identity.tokens import matches
 from postroom.protocol.egress import AllowList, Target
 from postroom.protocol.hosts import is_address, split_authority

@@ -22,8 +22,8 @@ from postroom.errors import (
     PeerError,
     RequestTimeout,
 )
-from postroom.gateway.addresses import is_public
-from postroom.gateway.outbound import (
+from postroom.http.addresses import is_public
+from postroom.http.outbound import (
     FairLookups,
     OutboundPolicy,
     PrivateAccess,
