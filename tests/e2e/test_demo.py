@@ -15,6 +15,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Static
 
+from postroom.tui.needs import dialog
 from postroom.tui.typing.said import SaidLine
 from tests.e2e.conftest import DEADLINE, EXAMPLES
 from tests.e2e.processes import living
@@ -90,6 +91,7 @@ async def test_in_a_terminal_the_demonstration_is_answered_in_the_screen_and_end
 ) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     scene = import_module("scene")
+    monkeypatch.setattr(dialog, "WORD", 0.0)  # these keys follow each other faster than a person's
 
     asked: list[str] = []
 
