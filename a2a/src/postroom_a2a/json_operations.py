@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from postroom_a2a.ecma_json import dumps
@@ -19,8 +20,9 @@ from postroom_a2a.params import (
     query_of,
     shortened,
 )
+from postroom_a2a.push_operations import PUSH, PushOperations, config_in
 from postroom_a2a.rpc import Code, RpcError
-from postroom_a2a.service import TaskChange, TaskService
+from postroom_a2a.service import PushConfig, PushConfigs, TaskChange, TaskService
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Message, Task, new_task, state_of
 from postroom_a2a.times import parse_time
@@ -35,33 +37,35 @@ WAIT = 3600.0
 
 BEGINNING = frozenset({"SendMessage", "SendStreamingMessage"})
 STREAMING = frozenset({"SendStreamingMessage", "SubscribeToTask"})
-PUSH = frozenset(
-    f"{verb}TaskPushNotificationConfig{plural}"
-    for verb, plural in (("Create", ""), ("Get", ""), ("List", "s"), ("Delete", ""))
-)
 UNSUPPORTED = frozenset({"GetExtendedAgentCard"})
 """Methods of A2A 1.0 without an implementation here: no card states a capability for them."""
 
 Params = dict[str, Any]
-Single = Callable[[Params, str], Awaitable[Any]]
-Streaming = Callable[[Params, str], AsyncGenerator[dict[str, Any], None]]
+Single = Callable[[Params, Call], Awaitable[Any]]
+Streaming = Callable[[Params, Call], AsyncGenerator[dict[str, Any], None]]
 
 
 class JsonOperations:
     """The operations of one agent; implements `postroom_a2a.operations.Operations`.
 
     Args:
+        push: where changes are pushed; None for an agent without push notifications.
         streams: most open streams at a time.
     """
 
-    def __init__(self, tasks: TaskService, *, streams: int = STREAMS) -> None:
+    def __init__(
+        self, tasks: TaskService, *, push: PushConfigs | None = None, streams: int = STREAMS
+    ) -> None:
         self._tasks = tasks
+        self._push = push
         self._single: dict[str, Single] = {
             "SendMessage": self._send,
             "GetTask": self._get,
             "ListTasks": self._list,
             "CancelTask": self._cancel,
         }
+        if push is not None:
+            self._single |= PushOperations(push).methods
         self._streaming: dict[str, Streaming] = {
             "SendStreamingMessage": self._send_and_follow,
             "SubscribeToTask": self._subscribe,
@@ -86,7 +90,7 @@ class JsonOperations:
         try:
             if perform is None:
                 return await self.other(call)
-            return dumps(await perform(params, call.caller))
+            return dumps(await perform(params, call))
         except PostroomError as error:
             raise _refused(params, error) from error
 
@@ -98,7 +102,7 @@ class JsonOperations:
             raise not_offered(call.method)
         with self._limit.slot():
             try:
-                async with aclosing(perform(params, call.caller)) as events:
+                async with aclosing(perform(params, call)) as events:
                     async for event in events:
                         yield dumps(event)
             except PostroomError as error:
@@ -110,21 +114,24 @@ class JsonOperations:
 
     # ── messages ────────────────────────────────────────────────────────────────────────────────────
 
-    async def _send(self, params: Params, requester: str) -> dict[str, Any]:
+    async def _send(self, params: Params, call: Call) -> dict[str, Any]:
         message, configuration, limit = _send_params(params)
+        requester, push = call.caller, await self._push_in(configuration, message, call)
         task = message.get("taskId") or ""
         if task:
-            await self._answer(message, requester)
+            await self._push_to(push, task, requester, await self._answer(message, requester))
         else:
             task = await self._tasks.submit(message, requester, follow=False)
+            await self._push_to(push, task, requester, 0)
         if configuration.get("returnImmediately") is not True:
             await self._tasks.wait(task, requester, WAIT)
         return {"task": shortened((await self._tasks.get(task, requester)).task, limit)}
 
     async def _send_and_follow(
-        self, params: Params, requester: str
+        self, params: Params, call: Call
     ) -> AsyncGenerator[dict[str, Any], None]:
-        message, _configuration, limit = _send_params(params)
+        message, configuration, limit = _send_params(params)
+        requester, push = call.caller, await self._push_in(configuration, message, call)
         if task := message.get("taskId") or "":
             after = await self._answer(message, requester)
             first = (await self._tasks.get(task, requester)).task
@@ -132,6 +139,7 @@ class JsonOperations:
             # From the first change on: a stream that is opened later shows the same.
             task, after = await self._tasks.submit(message, requester, follow=True), 0
             first = _as_asked((await self._tasks.get(task, requester)).task)
+        await self._push_to(push, task, requester, after)
         yield {"task": shortened(first, limit)}
         async with aclosing(self._following(task, requester, after)) as changes:
             async for change in changes:
@@ -139,6 +147,25 @@ class JsonOperations:
                     yield change.event
                 if change.settled:
                     return
+
+    async def _push_in(
+        self, configuration: Params, message: Message, call: Call
+    ) -> PushConfig | None:
+        """The push notification config of a send, checked before anything begins; None without."""
+        given = configuration.get("taskPushNotificationConfig")
+        if not given:
+            return None
+        if self._push is None:
+            raise not_offered("CreateTaskPushNotificationConfig")
+        config = config_in(given, message.get("taskId") or "", call.version)
+        await self._push.check(config, call.caller)
+        return config
+
+    async def _push_to(
+        self, config: PushConfig | None, task: str, requester: str, after: int
+    ) -> None:
+        if config is not None and self._push is not None:
+            await self._push.create(replace(config, task=task), requester, after=after)
 
     async def _answer(self, message: Message, requester: str) -> int:
         """Answer a task's question; returns the sequence of the change that asked it."""
@@ -155,13 +182,13 @@ class JsonOperations:
 
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
 
-    async def _get(self, params: Params, requester: str) -> Task:
+    async def _get(self, params: Params, call: Call) -> Task:
         task, limit = name_param(params, "id"), history_length(params)
-        return shortened((await self._tasks.get(task, requester)).task, limit)
+        return shortened((await self._tasks.get(task, call.caller)).task, limit)
 
-    async def _list(self, params: Params, requester: str) -> dict[str, Any]:
+    async def _list(self, params: Params, call: Call) -> dict[str, Any]:
         query = query_of(params)
-        page = await self._tasks.list(query, requester)
+        page = await self._tasks.list(query, call.caller)
         return {
             "tasks": page.tasks,
             "nextPageToken": page.next_page,
@@ -169,17 +196,15 @@ class JsonOperations:
             "totalSize": page.total,
         }
 
-    async def _cancel(self, params: Params, requester: str) -> Task:
+    async def _cancel(self, params: Params, call: Call) -> Task:
         task = name_param(params, "id")
         try:
-            return await self._tasks.cancel(task, requester)
+            return await self._tasks.cancel(task, call.caller)
         except Conflict as error:
             raise RpcError(Code.TASK_NOT_CANCELABLE, error.message, taskId=task) from error
 
-    async def _subscribe(
-        self, params: Params, requester: str
-    ) -> AsyncGenerator[dict[str, Any], None]:
-        task = name_param(params, "id")
+    async def _subscribe(self, params: Params, call: Call) -> AsyncGenerator[dict[str, Any], None]:
+        task, requester = name_param(params, "id"), call.caller
         version = await self._tasks.get(task, requester)
         if version.state.terminal:
             text = f"the task is {version.state.value}: nothing follows"
@@ -241,7 +266,8 @@ def not_offered(method: str) -> RpcError:
 def _refused(params: Params, error: PostroomError) -> RpcError:
     """The error of a failed call; the same for a missing task and another requester's task."""
     message = params.get("message")
-    task = message.get("taskId") if isinstance(message, dict) else params.get("id")
+    about = message if isinstance(message, dict) else params
+    task = about.get("taskId") or params.get("id")
     if type(error) is NotFound and isinstance(task, str):
         return RpcError(Code.TASK_NOT_FOUND, "there is no such task", taskId=task)
     return RpcError.of(error)
@@ -253,8 +279,6 @@ def _send_params(params: Params) -> tuple[Message, dict[str, Any], int | None]:
     configuration = params.get("configuration") or {}
     if not isinstance(configuration, dict):
         raise RpcError(Code.INVALID_PARAMS, "'configuration' has to be an object")
-    if configuration.get("taskPushNotificationConfig"):
-        raise RpcError(Code.PUSH_NOTIFICATION_NOT_SUPPORTED, "there are no push notifications")
     return message, configuration, history_length(configuration)
 
 

@@ -27,6 +27,8 @@ class Call:
         task_id: the id for the task that this call begins; "" for any. A server that may hand a call over twice
             (after a crash) gives the same id again. For a call about an existing task, operations may put its id here.
         deadline: seconds since the epoch after which nobody waits for the answer; 0 for none.
+        version: of A2A that the caller itself speaks, where a front end has translated the call: what is pushed to
+            the caller later goes out in it.
     """
 
     id: Id
@@ -37,6 +39,7 @@ class Call:
     caller: str = ""
     task_id: str = ""
     deadline: float = 0.0
+    version: str = "1.0"
 
 
 class Operations(Protocol):

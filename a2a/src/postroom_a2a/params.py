@@ -48,7 +48,8 @@ def name_param(params: Mapping[str, Any], name: str, default: str | None = None)
     return value
 
 
-def _whole(params: Mapping[str, Any], name: str, least: int, most: int) -> int | None:
+def whole_param(params: Mapping[str, Any], name: str, least: int, most: int) -> int | None:
+    """A number in the parameters, None without."""
     value = params.get(name)
     if value is None:
         return None
@@ -79,7 +80,7 @@ def check_message(params: Mapping[str, Any]) -> Message:
 
 def history_length(params: Mapping[str, Any]) -> int | None:
     """Messages of the history to show, None for all."""
-    return _whole(params, "historyLength", 0, 2**31)
+    return whole_param(params, "historyLength", 0, 2**31)
 
 
 def shortened(task: dict[str, Any], limit: int | None) -> dict[str, Any]:
@@ -97,7 +98,7 @@ def query_of(params: Mapping[str, Any]) -> TaskQuery:
         context=name_param(params, "contextId", ""),
         state=_state(params.get("status")),
         since=_time(params.get("statusTimestampAfter")),
-        limit=_whole(params, "pageSize", 1, MAX_PAGE) or PAGE,
+        limit=whole_param(params, "pageSize", 1, MAX_PAGE) or PAGE,
         page=str(params.get("pageToken") or ""),
         history=history_length(params),
         artifacts=params.get("includeArtifacts") is True,

@@ -120,3 +120,71 @@ class TaskService(Protocol):
 
     def follow(self, task: str, requester: str, after: int, /) -> AsyncGenerator[TaskChange, None]:
         """Every stored change behind sequence `after`, in order, up to a terminal one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushConfig:
+    """Where the changes of a task are pushed: A2A's TaskPushNotificationConfig.
+
+    Attributes:
+        id: "" in a new one without; the service then chooses one, the same for the same `url`.
+        token: goes out with each push, so that the receiver knows whom it is from. Never comes back.
+        scheme, credentials: of the Authorization of each push, "" for none. The credentials never come back.
+        version: of A2A in which the pushes are written.
+    """
+
+    task: str
+    url: str
+    id: str = ""
+    token: str = field(default="", repr=False)
+    scheme: str = ""
+    credentials: str = field(default="", repr=False)
+    version: str = "1.0"
+
+
+@dataclass(frozen=True, slots=True)
+class PushConfigPage:
+    """At most `limit` configs, in the order of their ids; `next_page` is "" after the last."""
+
+    configs: list[PushConfig]
+    next_page: str = ""
+
+
+class PushConfigs(Protocol):
+    """Where the changes of one agent's tasks are pushed, as far as a requester has said so.
+
+    `requester` and errors as in `TaskService`; a task that the requester may not see raises `NotFound`. A config
+    belongs to who made it: for everybody else it is not there.
+    """
+
+    async def check(self, config: PushConfig, requester: str, /) -> None:
+        """Refuse what `create` would refuse, before there is a task.
+
+        Raises:
+            InvalidInput: the config cannot be taken: its `url` above all.
+        """
+
+    async def create(
+        self, config: PushConfig, requester: str, /, *, after: int | None = None
+    ) -> PushConfig:
+        """Push every change of the task from now on, or behind sequence `after`, which may be past.
+
+        One with the same id takes the place of the one before and goes on where that was.
+
+        Raises:
+            InvalidInput: as `check`.
+            Refused: there are too many.
+        """
+
+    async def get(self, task: str, config: str, requester: str, /) -> PushConfig | None:
+        """A config; None if the requester has none of that id."""
+
+    async def list(self, task: str, requester: str, /, *, limit: int, page: str) -> PushConfigPage:
+        """The requester's configs of a task.
+
+        Raises:
+            InvalidInput: `page` is not a token of ours.
+        """
+
+    async def delete(self, task: str, config: str, requester: str, /) -> None:
+        """Push no further change there; one that is not there is deleted already."""
