@@ -11,7 +11,7 @@ from typing import Any
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.errors import Conflict, NotFound, PostroomError
 from postroom_a2a.limits import ConcurrencyLimit
-from postroom_a2a.operations import Call
+from postroom_a2a.operations import LAST_EVENT, Call, Numbered
 from postroom_a2a.params import (
     camel,
     check_message,
@@ -42,7 +42,9 @@ UNSUPPORTED = frozenset({"GetExtendedAgentCard"})
 
 Params = dict[str, Any]
 Single = Callable[[Params, Call], Awaitable[Any]]
-Streaming = Callable[[Params, Call], AsyncGenerator[dict[str, Any], None]]
+Events = AsyncGenerator[tuple[int, dict[str, Any]], None]
+"""Results of a stream, each with the sequence of its change."""
+Streaming = Callable[[Params, Call], Events]
 
 
 class JsonOperations:
@@ -103,8 +105,8 @@ class JsonOperations:
         with self._limit.slot():
             try:
                 async with aclosing(perform(params, call)) as events:
-                    async for event in events:
-                        yield dumps(event)
+                    async for sequence, event in events:
+                        yield Numbered.of(dumps(event), sequence)
             except PostroomError as error:
                 raise _refused(params, error) from error
 
@@ -127,9 +129,8 @@ class JsonOperations:
             await self._tasks.wait(task, requester, WAIT)
         return {"task": shortened((await self._tasks.get(task, requester)).task, limit)}
 
-    async def _send_and_follow(
-        self, params: Params, call: Call
-    ) -> AsyncGenerator[dict[str, Any], None]:
+    async def _send_and_follow(self, params: Params, call: Call) -> Events:
+        last = _last_event(call)
         message, configuration, limit = _send_params(params)
         requester, push = call.caller, await self._push_in(configuration, message, call)
         if task := message.get("taskId") or "":
@@ -140,11 +141,14 @@ class JsonOperations:
             task, after = await self._tasks.submit(message, requester, follow=True), 0
             first = _as_asked((await self._tasks.get(task, requester)).task)
         await self._push_to(push, task, requester, after)
-        yield {"task": shortened(first, limit)}
+        if last is None:
+            yield after, {"task": shortened(first, limit)}
+        else:
+            after = max(after, last)
         async with aclosing(self._following(task, requester, after)) as changes:
             async for change in changes:
                 if change.event is not None:
-                    yield change.event
+                    yield change.sequence, change.event
                 if change.settled:
                     return
 
@@ -203,17 +207,21 @@ class JsonOperations:
         except Conflict as error:
             raise RpcError(Code.TASK_NOT_CANCELABLE, error.message, taskId=task) from error
 
-    async def _subscribe(self, params: Params, call: Call) -> AsyncGenerator[dict[str, Any], None]:
-        task, requester = name_param(params, "id"), call.caller
+    async def _subscribe(self, params: Params, call: Call) -> Events:
+        task, requester, last = name_param(params, "id"), call.caller, _last_event(call)
         version = await self._tasks.get(task, requester)
-        if version.state.terminal:
+        if version.state.terminal and (last is None or last >= version.sequence):
             text = f"the task is {version.state.value}: nothing follows"
             raise RpcError(Code.UNSUPPORTED_OPERATION, text, taskId=task)
-        yield {"task": version.task}
-        async with aclosing(self._following(task, requester, version.sequence)) as changes:
+        after = version.sequence
+        if last is None:
+            yield after, {"task": version.task}
+        else:
+            after = last
+        async with aclosing(self._following(task, requester, after)) as changes:
             async for change in changes:
                 if change.event is not None:
-                    yield change.event
+                    yield change.sequence, change.event
 
     async def _following(
         self, task: str, requester: str, after: int
@@ -246,6 +254,13 @@ def read_params(call: Call) -> Params:
     if not isinstance(call.params, dict):
         raise RpcError(Code.INVALID_PARAMS, "'params' has to be an object")
     return camel(call.params)
+
+
+def _last_event(call: Call) -> int | None:
+    """The sequence behind which a stream is to go on; None for a new one, also where another server's id is given."""
+    named = {name.lower(): value for name, value in call.parameters.items()}
+    text = named.get(LAST_EVENT.lower(), "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
 
 
 def not_spoken() -> RpcError:

@@ -42,6 +42,23 @@ class Call:
     version: str = "1.0"
 
 
+LAST_EVENT = "Last-Event-ID"
+"""Service parameter of a stream: the sequence of the last result that the caller has, to go on behind it."""
+
+
+class Numbered(bytes):
+    """A result of a stream with the sequence of its change, with which a caller may come back (`LAST_EVENT`)."""
+
+    sequence: int
+
+    @classmethod
+    def of(cls, result: bytes, sequence: int) -> Numbered:
+        """`result` with its sequence."""
+        made = cls(result)
+        made.sequence = sequence
+        return made
+
+
 class Operations(Protocol):
     """The operations of one agent, in the versions of A2A that it speaks."""
 
@@ -62,7 +79,7 @@ class Operations(Protocol):
         """
 
     def stream(self, call: Call) -> AsyncGenerator[bytes, None]:
-        """Perform a call that answers with a stream of results, each as by `answer`.
+        """Perform a call that answers with a stream of results, each as by `answer`, and `Numbered` if it is stored.
 
         Closing the generator ends the stream, not its task.
 

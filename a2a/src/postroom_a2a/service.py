@@ -30,6 +30,10 @@ class TaskChange(Protocol):
     """A stored change of a task."""
 
     @property
+    def sequence(self) -> int:
+        """Its number; later changes have higher ones."""
+
+    @property
     def event(self) -> Event | None:
         """A2A StreamResponse; None for the first change, which creates the task."""
 

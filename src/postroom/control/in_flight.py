@@ -29,6 +29,9 @@ WEBSOCKET = "WEBSOCKET"
 SWITCHING = 101
 """Its status there (HTTP, 101 Switching Protocols)."""
 
+ONLY_READS = "postroom.only_reads"
+"""Scope key: a request of another verb has changed nothing, so it is no act for the audit log."""
+
 MAX_URL = 2048
 """Characters of a path in a record."""
 
@@ -219,7 +222,8 @@ class Guard:
             self._in_flight.leave(request)
             principal: Principal | None = scope.get(PRINCIPAL)
             # What a worker does through its door the gateway has recorded.
-            if principal is not None and principal.method == KEY:
+            acted = principal is not None and principal.method == KEY
+            if principal is not None and acted and ONLY_READS not in scope:
                 self._record(scope, principal, status, ids)
 
     def _record(self, scope: Scope, principal: Principal, status: int, ids: dict[str, str]) -> None:

@@ -25,12 +25,14 @@ from postroom.blobs.folder import BlobFolder
 from postroom.blobs.service import BlobService
 from postroom.bus.host import BusHost
 from postroom.bus.nats.bus import NatsBus
+from postroom.control.a2a.door import A2ADoor
 from postroom.control.agent_requests import AgentRequests
 from postroom.control.agent_task_requests import AgentTaskRequests
 from postroom.control.api import build_api
 from postroom.control.app import Installation, OrgGateway
 from postroom.control.base import Base, connect, open_base
 from postroom.control.in_flight import Guard
+from postroom.control.org_router import Receive, Scope, Send
 from postroom.control.orgs import Orgs
 from postroom.control.parts import Parts
 from postroom.control.principals import Gate
@@ -116,9 +118,15 @@ class Organisation:
             orgs: all organisations, for the default one to manage.
         """
         api, hot = build_api(self.parts, announcement, orgs)
+        door = A2ADoor(self.parts)
+
+        async def first(scope: Scope, receive: Receive, send: Send) -> Receive | None:
+            left = await door.answer(scope, receive, send)
+            return left and await hot.answer(scope, left, send)
+
         shared = self.parts.installation
         guard = Guard(shared.in_flight, shared.audit, self.owner.org)
-        shared.router.open(api, self.owner.org, hot.answer, guard, api.state.sockets)
+        shared.router.open(api, self.owner.org, first, guard, api.state.sockets)
         await self.parts.workers.restore()
 
     async def alert(self, alert: Alert) -> None:

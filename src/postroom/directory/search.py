@@ -89,6 +89,10 @@ class AgentSearch:
             raise NotFound(f"@{entry['nick']} has no card")
         return entry
 
+    async def card(self, agent: Agent) -> Card | None:
+        """The card of an agent, without a signature; None if it has none."""
+        return (await self._cards(agent.uid)).get(agent.uid)
+
     def _presence(self, agent: Agent) -> Presences:
         return self._workers if agent.kind == "worker" else self._callers
 

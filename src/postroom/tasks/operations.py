@@ -44,6 +44,11 @@ class StoredChange:
     event: Event | None = field(hash=False)
 
     @property
+    def sequence(self) -> int:
+        """Its sequence in TASKS."""
+        return self.seq
+
+    @property
     def settled(self) -> bool:
         """Whether the task has ended or asks."""
         return self.state.terminal or self.state.interrupted

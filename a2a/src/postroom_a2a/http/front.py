@@ -1,0 +1,56 @@
+"""What every HTTP binding needs of the server behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+from postroom_a2a.http.exchange import Exchange
+from postroom_a2a.operations import Operations
+
+MAX_BODY = 4 * 1024 * 1024
+"""Bytes of a request's body by default."""
+
+BEAT = 15.0
+"""Seconds of silence after which a stream gets an empty comment by default, so that both ends notice its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks for.
+
+    Attributes:
+        method: its name in A2A 1.0, whatever the client speaks.
+        door: by which binding it came: `a2a+jsonrpc` or `a2a+rest`, in 0.3 `a2a+jsonrpc/0.3` or `a2a+rest/0.3`.
+    """
+
+    method: str
+    door: str
+
+
+async def _anybody(_exchange: Exchange) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What every binding needs.
+
+    Attributes:
+        operations_of: the operations of the agent that a request is for; they speak A2A 1.0. It raises what
+            `admit` raises, and `NotFound` for an agent that is not there.
+        admit: proves who calls, before the body is read; returns the caller's name, "" without proof. It raises
+            `Unauthorized`, `Forbidden`, or `Refused` for one who asks too much.
+        streaming: counts one open stream of a caller as long as the context lasts; raises `Refused` for one too many.
+        max_body: bytes of a request's body.
+        beat: seconds of silence after which a stream gets an empty comment.
+    """
+
+    operations_of: Callable[[Exchange, Asked], Awaitable[Operations]]
+    admit: Callable[[Exchange], Awaitable[str]] = _anybody
+    streaming: Callable[[Exchange, str], AbstractContextManager[None]] = lambda _exchange, _caller: (
+        nullcontext()
+    )
+    max_body: int = MAX_BODY
+    beat: float = BEAT

@@ -1,0 +1,113 @@
+"""A2A over JSON-RPC (A2A 1.0, section 9, and 0.3): one address for all methods."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from postroom_a2a.ecma_json import dumps
+from postroom_a2a.errors import PostroomError
+from postroom_a2a.http import sse
+from postroom_a2a.http.errors import headers_of, refused, status_of
+from postroom_a2a.http.exchange import VERSION, Exchange
+from postroom_a2a.http.front import Asked, Front
+from postroom_a2a.http.versions import BLOCKING, LEGACY, METHODS, STREAMING, V03, V10, version_of
+from postroom_a2a.operations import Call, Operations
+from postroom_a2a.rpc import Code, Id, RpcError, id_of, read_call, refusal
+from postroom_a2a.strict_json import loads
+
+DOOR = "a2a+jsonrpc"
+
+MEDIA_TYPES = frozenset({"application/json", "application/a2a+json"})
+
+
+class JsonRpc:
+    """The JSON-RPC binding of the agents behind `front`."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def serve(self, exchange: Exchange) -> None:
+        """Answer a POST; raises ClientGone."""
+        try:
+            caller = await self._front.admit(exchange)
+            body = await exchange.body(self._front.max_body)
+        except PostroomError as error:
+            await self._refuse(exchange, None, error)
+            return
+        call_id: Id = None
+        try:
+            record = self._read(exchange, body)
+            call_id = id_of(record)
+            await self._call(exchange, call_id, record, caller)
+        except PostroomError as error:
+            await self._refuse(exchange, call_id, error)
+        except RpcError as error:
+            await exchange.answer(200, dumps(refusal(call_id, error)))
+
+    def _read(self, exchange: Exchange, body: bytes) -> object:
+        if exchange.content_type not in MEDIA_TYPES:
+            text = "the Content-Type has to be application/json"
+            raise RpcError(Code.CONTENT_TYPE_NOT_SUPPORTED, text)
+        try:
+            return loads(body)
+        except ValueError as error:
+            raise RpcError(Code.PARSE_ERROR, "the body is not JSON") from error
+
+    async def _call(self, exchange: Exchange, call_id: Id, record: object, caller: str) -> None:
+        method, params = read_call(record)
+        parameters = exchange.parameters()
+        version = version_of(parameters)
+        named = _method(method, version)
+        door = DOOR if version == V10 else f"{DOOR}/{version}"
+        operations = await self._front.operations_of(exchange, Asked(named, door))
+        parameters[VERSION] = V10
+        call = Call(call_id, named, params, parameters=parameters, caller=caller)
+        if named in STREAMING:
+            await self._stream(exchange, operations, call)
+            return
+        work = operations.answer(call)
+        result = await (exchange.while_there(work) if named in BLOCKING else work)
+        await exchange.answer(200, b"%b%b}" % (_head(call_id), result or b"null"))
+
+    async def _stream(self, exchange: Exchange, operations: Operations, call: Call) -> None:
+        head = _head(call.id)
+
+        def failed(error: Exception) -> bytes:
+            if isinstance(error, PostroomError):
+                error = RpcError.of(error)
+            if not isinstance(error, RpcError):
+                raise error
+            return dumps(refusal(call.id, error))
+
+        with self._front.streaming(exchange, call.caller):
+            results = operations.stream(call)
+            await sse.send(exchange, results, partial(_whole, head), failed, self._front.beat)
+
+    async def _refuse(self, exchange: Exchange, call_id: Id, error: PostroomError) -> None:
+        status, _ = status_of(error)
+        body = dumps(refusal(call_id, refused(error)))
+        await exchange.answer(status, body, b"application/json", *headers_of(status, error))
+
+
+def _head(call_id: Id) -> bytes:
+    return b'{"jsonrpc":"2.0","id":%b,"result":' % dumps(call_id)
+
+
+def _whole(head: bytes, result: bytes) -> bytes:
+    return b"%b%b}" % (head, result)
+
+
+def _method(method: str, version: str) -> str:
+    """The method of A2A 1.0 that a call means.
+
+    Raises:
+        RpcError: this version has no such method.
+    """
+    if version == V10 and method in METHODS:
+        return method
+    if version == V03 and method in LEGACY:
+        return LEGACY[method]
+    if version == V03 and method in METHODS:
+        text = f"{method} is of A2A {V10}: send the header {VERSION}: {V10}"
+        raise RpcError(Code.VERSION_NOT_SUPPORTED, text)
+    raise RpcError(Code.METHOD_NOT_FOUND, f"A2A {version} has no method {method[:80]!r}")

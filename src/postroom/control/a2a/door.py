@@ -1,0 +1,110 @@
+"""The door for A2A clients over HTTP: it finds the agent and the principal, and hands on to the library's front end."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from postroom.control.a2a.operations import CHANGING, DoorOperations, DoorTasks
+from postroom.control.a2a.published import PublishedCards
+from postroom.control.in_flight import ONLY_READS
+from postroom.control.org_router import Receive, Scope, Send
+from postroom.control.parts import Parts
+from postroom.control.principals import PRINCIPAL, any_key
+from postroom.errors import NotFound, Unauthorized
+from postroom.protocol import principal
+from postroom.protocol.limits import MAX_BODY
+from postroom.protocol.principal import Principal
+from postroom.store.agents import Agent
+from postroom_a2a.errors import Refused
+from postroom_a2a.http import A2AApplication, Asked, Exchange, Front, ServedCard
+from postroom_a2a.limits import ConcurrencyLimit
+from postroom_a2a.operations import Operations
+
+PREFIX = "/a2a/"
+"""Before the nick or uid of an agent."""
+
+AGENT = "postroom.a2a"
+"""Scope key: the nick or uid that the path names."""
+
+MAX_STREAMS = 64
+"""Open streams of one API key at a time."""
+
+
+class A2ADoor:
+    """The A2A address of each agent of an organisation."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._gate = parts.gate
+        self._cards = PublishedCards(parts)
+        self._streams = ConcurrencyLimit(
+            MAX_STREAMS, lambda: Refused("too many streams of this key are open")
+        )
+        front = Front(self._operations_of, self._admit, self._streaming, MAX_BODY)
+        self._application = A2AApplication(front, self._card_of)
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> Receive | None:
+        """Answer a request for an agent's A2A address; returns `receive` for any other."""
+        path: str = scope["path"].removeprefix(scope["root_path"])
+        if not path.startswith(PREFIX):
+            return receive
+        ref, slash, rest = path.removeprefix(PREFIX).partition("/")
+        scope[AGENT] = ref
+        await self._application.serve(Exchange(scope, receive, send, slash + rest))
+        return None
+
+    async def _admit(self, exchange: Exchange) -> str:
+        """Find out who calls, by `Authorization: Bearer` or by `X-API-Key`."""
+        scope = exchange.scope
+        key = exchange.header("x-api-key")
+        if key and not exchange.header("authorization"):
+            scope["headers"] = [
+                *scope["headers"],
+                (b"authorization", b"Bearer " + key.encode("latin-1")),
+            ]
+        me = await self._gate.admit(scope, _caller)
+        return "" if me is None else me.uid
+
+    def _streaming(self, exchange: Exchange, _caller: str) -> AbstractContextManager[None]:
+        me: Principal = exchange.scope[PRINCIPAL]
+        return self._streams.slot(me.key_id or me.uid)
+
+    async def _operations_of(self, exchange: Exchange, asked: Asked) -> Operations:
+        me: Principal = exchange.scope[PRINCIPAL]
+        changes = asked.method in CHANGING
+        me.require(principal.Scope.TASK if changes else principal.Scope.READ)
+        if not changes:
+            exchange.scope[ONLY_READS] = True
+        agent = await self._agent(exchange)
+        tasks = DoorTasks(self._parts, agent, me, asked.door)
+
+        async def extended() -> ServedCard:
+            return await self._cards.extended(exchange, agent)
+
+        return DoorOperations(tasks, extended)
+
+    async def _card_of(self, exchange: Exchange) -> ServedCard:
+        """The public card; without a key only of agents whose card is public."""
+        named = bool(exchange.header("authorization") or exchange.header("x-api-key"))
+        if named:
+            await self._admit(exchange)
+            exchange.scope[PRINCIPAL].require(principal.Scope.READ)
+        try:
+            agent = await self._agent(exchange)
+            return await self._cards.public(exchange, agent, known=named)
+        except NotFound:
+            if named:
+                raise
+            # As for an agent that is there: who has no key learns of public ones alone.
+            raise Unauthorized("a bearer token is missing") from None
+
+    async def _agent(self, exchange: Exchange) -> Agent:
+        agent = await self._parts.directory.resolve(exchange.scope[AGENT])
+        if agent.kind == "human":
+            raise NotFound(f"nobody is called {exchange.scope[AGENT]!r}")
+        return agent
+
+
+@any_key
+async def _caller() -> None:
+    """Stands for all methods: which scope a call needs is known when its body is read."""

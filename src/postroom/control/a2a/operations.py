@@ -1,0 +1,67 @@
+"""A2A's operations of one agent for one principal, as they come in over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from postroom.control.in_flight import acted_on
+from postroom.control.parts import Parts
+from postroom.protocol.principal import Principal
+from postroom.store.agents import Agent
+from postroom.tasks.operations import AgentTasks
+from postroom_a2a.http import ServedCard
+from postroom_a2a.json_operations import PUSH, JsonOperations
+from postroom_a2a.operations import Call
+from postroom_a2a.tasks import Message, Task
+
+CHANGING = frozenset({"SendMessage", "SendStreamingMessage", "CancelTask"}) | {
+    name for name in PUSH if name.startswith(("Create", "Delete"))
+}
+"""Methods that need the scope `task`; all others need `read`."""
+
+
+class DoorTasks(AgentTasks):
+    """The tasks of an agent, for a principal; what it changes is noted for the audit log.
+
+    Args:
+        door: by which binding the request came.
+    """
+
+    def __init__(self, parts: Parts, agent: Agent, me: Principal, door: str) -> None:
+        super().__init__(parts.tasks, parts.database, parts.changes, agent, me)
+        self.door = door
+
+    async def submit(self, message: Message, _requester: str, *, follow: bool) -> str:
+        """As `TaskService.submit`."""
+        task = await super().submit(message, _requester, follow=follow)
+        acted_on(task=task)
+        return task
+
+    async def cancel(self, task: str, _requester: str) -> Task:
+        """As `TaskService.cancel`."""
+        canceled = await super().cancel(task, _requester)
+        acted_on(task=task)
+        return canceled
+
+    async def answer(self, task: str, message: Message, _requester: str) -> None:
+        """As `TaskService.answer`."""
+        await super().answer(task, message, _requester)
+        acted_on(task=task)
+
+
+class DoorOperations(JsonOperations):
+    """The operations of an agent, and its extended card.
+
+    Args:
+        extended: gives that card.
+    """
+
+    def __init__(self, tasks: DoorTasks, extended: Callable[[], Awaitable[ServedCard]]) -> None:
+        super().__init__(tasks)
+        self._extended = extended
+
+    async def other(self, call: Call) -> bytes:
+        """As `JsonOperations.other`."""
+        if call.method == "GetExtendedAgentCard":
+            return (await self._extended()).body
+        return await super().other(call)
