@@ -317,6 +317,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "binding-durable-answer-own": "A client gets only answers to its own calls, and the listed rights keep clients apart.",
         "binding-durable-provisioned": "Streams of durable calls are bounded, shared by all makers, and used as they are provisioned.",
     },
+    ("A2A", "docs/conformance.md#grpc"): {
+        "grpc-same-as-http": "Over gRPC an agent is the same as over HTTP: the same operations, rights and errors, and no other version than the one that its card states.",
+    },
     ("A2A", "docs/binding.md#operations"): {
         "core-interop-methods": "Peers of the wire `a2a-nats/1` in TypeScript and ours understand each other's calls and cards.",
         "core-sdk-client": "The SDK's client and handler work over NATS and JetStream, in A2A 1.0 and 0.3, in JSON and protobuf.",

@@ -1,0 +1,83 @@
+"""The errors of A2A as gRPC states them: a status code, and `google.rpc.Status` with an ErrorInfo.
+
+Codes are those of A2A 1.0.1, section 5.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import grpc
+from google.protobuf import any_pb2
+from google.protobuf.json_format import ParseDict, ParseError
+from google.rpc import error_details_pb2  # noqa: F401 (a reader of `Any` finds its types where they were loaded)
+from google.rpc.status_pb2 import Status
+
+from postroom_a2a.errors import Forbidden, PostroomError, Unauthorized
+from postroom_a2a.rpc import Code, RpcError
+
+AnyMessage: Any = getattr(any_pb2, "Any")  # noqa: B009 (made at run time, without a declaration)
+
+DETAILS = "grpc-status-details-bin"
+"""Trailing metadata that holds the `google.rpc.Status`."""
+
+_PRECONDITION = grpc.StatusCode.FAILED_PRECONDITION
+_ARGUMENT = grpc.StatusCode.INVALID_ARGUMENT
+
+STATUS: Mapping[int, grpc.StatusCode] = MappingProxyType(
+    {
+        Code.TASK_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+        Code.TASK_NOT_CANCELABLE: _PRECONDITION,
+        Code.PUSH_NOTIFICATION_NOT_SUPPORTED: _PRECONDITION,
+        Code.UNSUPPORTED_OPERATION: _PRECONDITION,
+        Code.CONTENT_TYPE_NOT_SUPPORTED: _ARGUMENT,
+        Code.INVALID_AGENT_RESPONSE: grpc.StatusCode.INTERNAL,
+        Code.EXTENDED_AGENT_CARD_NOT_CONFIGURED: _PRECONDITION,
+        Code.EXTENSION_SUPPORT_REQUIRED: _PRECONDITION,
+        Code.VERSION_NOT_SUPPORTED: _PRECONDITION,
+        Code.SERVER_BUSY: grpc.StatusCode.RESOURCE_EXHAUSTED,
+        Code.INVALID_REQUEST: _ARGUMENT,
+        Code.METHOD_NOT_FOUND: grpc.StatusCode.UNIMPLEMENTED,
+        Code.INVALID_PARAMS: _ARGUMENT,
+        Code.INTERNAL_ERROR: grpc.StatusCode.INTERNAL,
+        Code.PARSE_ERROR: _ARGUMENT,
+    }
+)
+"""Code of a JSON-RPC error to gRPC's."""
+
+
+def status_of(error: PostroomError | RpcError) -> tuple[grpc.StatusCode, Status]:
+    """gRPC's code for an error, and the status with its details; a caller without a right gets no ErrorInfo."""
+    if isinstance(error, Unauthorized):
+        return _bare(grpc.StatusCode.UNAUTHENTICATED, error)
+    if isinstance(error, Forbidden):
+        return _bare(grpc.StatusCode.PERMISSION_DENIED, error)
+    said = error if isinstance(error, RpcError) else RpcError.of(error)
+    code = STATUS.get(int(said.code), grpc.StatusCode.UNKNOWN)
+    document = said.document()
+    details = [each for each in map(_packed, _listed(document.get("data"))) if each is not None]
+    return code, Status(code=_number(code), message=document["message"], details=details)
+
+
+def _bare(code: grpc.StatusCode, error: PostroomError) -> tuple[grpc.StatusCode, Status]:
+    return code, Status(code=_number(code), message=str(error))
+
+
+def _number(code: grpc.StatusCode) -> int:
+    return code.value[0]
+
+
+def _listed(data: Any) -> list[Any]:
+    return data if isinstance(data, list) else []
+
+
+def _packed(detail: Any) -> Any:
+    """A detail of the error's data; None for one of an agent's own that no protobuf type describes."""
+    if not isinstance(detail, dict) or "@type" not in detail:
+        return None
+    try:
+        return ParseDict(detail, AnyMessage(), ignore_unknown_fields=True)
+    except (ParseError, TypeError):
+        return None
