@@ -327,6 +327,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "handler-end-final": "Nothing is written over the end of a task, and of two writers one is refused.",
         "errors-rpc-lossless": "An error keeps code, message and data on the way to the client; an unforeseen exception shows no text.",
     },
+    ("A2A", "docs/binding.md#replicas"): {
+        "replicas-one-runner": "Of several processes that serve an agent one runs a task: follow-ups, cancels and repeats reach it, and no task outlives it at work.",
+    },
     ("A2A", "docs/binding.md#limits"): {
         "core-busy-told": "A call too many waits a moment and is refused; one caller leaves room to others; a cancel gets through.",
         "core-stream-window": "A slow reader costs the server no memory, and loses its stream after a time.",

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -101,7 +101,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 @asynccontextmanager
 async def fleet_of(folder: Path, count: int) -> AsyncGenerator[Fleet]:
-    async with open_desk(folder / "nats") as desk, AsyncExitStack() as stack:
+    async with open_desk(folder / "nats") as desk:
         fleet = Fleet(desk, folder)
         try:
             await asyncio.gather(*(fleet.start() for _ in range(count)))

@@ -16,9 +16,11 @@ A message is `KIND NAME`. What is begun and ended is appended to `FOLDER/journal
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from a2a.helpers import new_task_from_user_message, new_text_message
@@ -28,8 +30,9 @@ from a2a.server.tasks import TaskUpdater
 
 from a2a import types
 from postroom_a2a import AgentRequestHandler, KvTaskStore, SdkOperations, connect
+from postroom_a2a.http import A2AApplication, Asked, Exchange, Front
+from postroom_a2a.operations import Operations
 from postroom_a2a.sdk.replicas import ReplicaOperations
-from tests.a2a_faults.jsonrpc import application
 
 CARD = types.AgentCard(
     name="desk", capabilities=types.AgentCapabilities(streaming=True, push_notifications=False)
@@ -100,22 +103,38 @@ class Scripted(AgentExecutor):
         await TaskUpdater(event_queue, str(context.task_id), str(context.context_id)).cancel()
 
 
+def application(replica: ReplicaOperations, handler: AgentRequestHandler) -> Any:
+    """The agent's own address; GET tells what the process holds. A caller is whom its header names."""
+
+    async def operations_of(_exchange: Exchange, _asked: Asked) -> Operations:
+        return replica
+
+    async def admit(exchange: Exchange) -> str:
+        return exchange.header("x-caller")
+
+    served = A2AApplication(Front(operations_of, admit))
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["method"] == "GET":
+            held = {"runs": handler.running, "tasks": len(asyncio.all_tasks())}
+            await Exchange(scope, receive, send).answer(200, json.dumps(held).encode())
+        else:
+            await served(scope, receive, send)
+
+    return app
+
+
 async def main(url: str, folder: str) -> None:
     connection = await connect(url)
     handler = AgentRequestHandler(Scripted(Path(folder)), CARD, await KvTaskStore.open(connection))
     async with ReplicaOperations(connection, "desk", SdkOperations(handler), grace=1.0) as replica:
-        config = uvicorn.Config(
-            application(replica, lambda: handler.running),
-            port=0,
-            log_level="warning",
-            lifespan="off",
-        )
-        server = uvicorn.Server(config)
+        served = application(replica, handler)
+        server = uvicorn.Server(uvicorn.Config(served, port=0, log_level="warning", lifespan="off"))
         serving = asyncio.create_task(server.serve())
         while not server.started:  # noqa: ASYNC110 (uvicorn has no event for it)
             await asyncio.sleep(0.01)
         port = server.servers[0].sockets[0].getsockname()[1]
-        print(port, flush=True)
+        os.write(1, f"{port}\n".encode())
         await asyncio.to_thread(sys.stdin.read)
         server.should_exit = True
         await serving

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from postroom_a2a.sdk.handling import AgentRequestHandler, MemoryTaskStore
     from postroom_a2a.sdk.operations import SdkOperations
     from postroom_a2a.sdk.references import LargeContent
+    from postroom_a2a.sdk.replicas import ReplicaOperations
     from postroom_a2a.sdk.server import (
         JetStreamA2AServer,
         NatsA2AServer,
@@ -50,6 +51,7 @@ __all__ = [
     "NatsA2AServer",
     "NatsA2ATransport",
     "Operations",
+    "ReplicaOperations",
     "RpcError",
     "SdkOperations",
     "Streams",
@@ -80,6 +82,7 @@ _MODULES = {
     "NatsA2AServer": "sdk.server",
     "NatsA2ATransport": "sdk.transport",
     "Operations": "operations",
+    "ReplicaOperations": "sdk.replicas",
     "RpcError": "rpc",
     "SdkOperations": "sdk.operations",
     "Streams": "durable.streams",

@@ -338,10 +338,10 @@ class _Local:
     def __init__(self, replica: ReplicaOperations) -> None:
         self._replica = replica
 
-    def streams(self, _method: str) -> bool:
+    def streams(self, method: str) -> bool:  # noqa: ARG002
         return True
 
-    def begins(self, _method: str) -> bool:
+    def begins(self, method: str) -> bool:  # noqa: ARG002
         return False
 
     async def answer(self, call: Call) -> bytes:

@@ -34,6 +34,7 @@ from a2a.utils.input_mode_validator import validate_input_modes as check_input_m
 from a2a.utils.proto_utils import warn_on_missing_required_fields
 from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
 
+from postroom_a2a.errors import LostUpdate
 from postroom_a2a.sdk.handling import changes
 from postroom_a2a.sdk.handling.changes import SETTLED, TERMINAL, Event
 from postroom_a2a.sdk.handling.configs import CardModifier, ConfigOperations, UrlCheck
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
     from a2a.server.agent_execution import AgentExecutor, RequestContext, RequestContextBuilder
     from a2a.server.context import ServerCallContext
     from a2a.server.tasks import PushNotificationConfigStore, PushNotificationSender, TaskStore
+
+CANCELS = 64
+"""Tries of a cancel while another process changes the task faster than this one can."""
 
 ASSIGNED = "task_id"
 """Key in the state of a call context: the id for the task that the call begins. A server that may hand a call over
@@ -289,12 +293,20 @@ class AgentRequestHandler(ConfigOperations):
     ) -> Task | None:
         """End a task, by its executor if possible."""
         require(params)
-        task = await self._store.get(params.id, context)
+        for _ in range(CANCELS):
+            try:
+                return await self._cancel(params.id, context)
+            except LostUpdate:
+                continue  # another process has changed the task meanwhile
+        return await self._cancel(params.id, context)
+
+    async def _cancel(self, task_id: str, context: ServerCallContext) -> Task:
+        task = await self._store.get(task_id, context)
         if task is None:
             raise TaskNotFoundError
         if task.status.state in TERMINAL:
             raise TaskNotCancelableError
-        run = self._runs.get(params.id)
+        run = self._runs.get(task_id)
         if run is not None:
             try:
                 return await run.cancel(context)

@@ -16,8 +16,9 @@ from a2a.types import (
     TaskState,
     TaskStatusUpdateEvent,
 )
-from a2a.utils.errors import InvalidAgentResponseError, InvalidParamsError
+from a2a.utils.errors import InternalError, InvalidAgentResponseError, InvalidParamsError
 
+from postroom_a2a.errors import Conflict, LostUpdate
 from postroom_a2a.sdk.handling import changes
 from postroom_a2a.sdk.handling.changes import SETTLED, TERMINAL, Event
 from postroom_a2a.sdk.handling.subscribers import Subscriber
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from a2a.server.tasks.task_store import TaskStore
 
 Update = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+
+OVERTAKEN = (LostUpdate, Conflict)
+"""The errors of a store that another writer has changed the task, or ended it."""
 
 _log = logging.getLogger(__name__)
 
@@ -119,6 +123,8 @@ class RecordedTask:
                 return
             try:
                 await self._take(event)
+            except OVERTAKEN:
+                await self._yield()
             except Exception as error:  # noqa: BLE001 (the subscribers get it)
                 _log.exception("task %s: %s not taken", self.id, type(event).__name__)
                 await self._break(error, by_agent=False)
@@ -225,6 +231,27 @@ class RecordedTask:
         except Exception:  # noqa: BLE001
             # Best effort, as the SDK's interface says: the task goes on.
             _log.exception("task %s: its push notification failed", self.id)
+
+    async def _yield(self) -> None:
+        """Leave the task to its other writer, and stop this agent; the subscribers see the end, if it has one."""
+        self.finished = self._ended = True
+        try:
+            stored = await self._host.store.get(self.id, self._context)
+        except Exception as error:  # noqa: BLE001 (the subscribers get it)
+            self._fail(error)
+            stored = None
+        if stored is None or stored.status.state not in TERMINAL:
+            self._fail(InternalError("another process works on this task: ask for the task again"))
+        else:
+            self.task = stored
+            event = TaskStatusUpdateEvent(
+                task_id=self.id, context_id=stored.context_id, status=stored.status
+            )
+            self._notify(event, self._subscribers)
+        self.overtaken()  # last: it cancels the agent's coroutine, which may be this one
+
+    def overtaken(self) -> None:
+        """Another process has changed the task: end what works on it here."""
 
     async def _conclude(self, state: TaskState) -> None:
         """Give the task its last state, unless it has ended."""

@@ -161,6 +161,11 @@ class TaskRun(RecordedTask):
 
     # ── ends ────────────────────────────────────────────────────────────────────────────────────────
 
+    def overtaken(self) -> None:
+        """As `RecordedTask.overtaken`."""
+        if self._worker is not None:
+            self._worker.cancel()
+
     async def cancel(self, context: ServerCallContext) -> Task:
         """Let the executor cancel the task, end the executor, and store the task's end.
 
