@@ -382,6 +382,11 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "settings-survive-restart": "`config set` changes one value, leaves every other line, and holds for each later `up`.",
         "settings-secret-hidden": "No secret among the settings is printed, or taken from where others can read it.",
     },
+    ("Operation", "docs/operating.md#limits-of-callers"): {
+        "caller-limits": "A caller over a limit gets 429 and when to come again, before its body is read; guesses of keys are slow and lock nobody out.",
+        "caller-rate-bounded": "In no span of time a caller gets more than its burst and its rate, and who keeps to the rate is never refused.",
+        "open-tasks-bounded": "An agent has a bounded number of open tasks; a repeated request is still answered with its task.",
+    },
     ("Operation", "docs/operating.md#run-at-boot"): {
         "unit-systemd-runs": "The systemd unit and the launchd job run this post room, and `down` ends it whatever its HTTP port says.",
     },

@@ -26,7 +26,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 BEGIN = "<!-- `python -m tools.api` writes from here on -->\n"
 END = "<!-- to here -->\n"
 
-ALWAYS = {"400", "401", "403", "413", "422", "431", "503"}
+ALWAYS = {"400", "401", "403", "413", "422", "429", "431", "503"}
 """Refusals that any route may answer with; the text before the table says so."""
 
 NAMELESS = {"Problem", "Ready", "Scope", "TaskState"}
@@ -86,9 +86,9 @@ def _socket_row(route: SocketRoute) -> str:
 
 
 _REFUSALS = (
-    "Every route may answer 400, 401, 403, 422, 431 and 503, and one with a body 413 ([Errors](#errors)). Those that "
-    "are of one route stand beside it. `scope` is what a key must have; - is for everybody, without a key. `*` marks "
-    "what workers may call through their own doors. A list answers at most `limit` entries."
+    "Every route may answer 400, 401, 403, 422, 429, 431 and 503, and one with a body 413 ([Errors](#errors)). Those "
+    "that are of one route stand beside it. `scope` is what a key must have; - is for everybody, without a key. `*` "
+    "marks what workers may call through their own doors. A list answers at most `limit` entries."
 )
 
 

@@ -35,6 +35,7 @@ The tree says whose fault it is, so that a caller can decide without reading tex
     │   ├── StreamFull
     │   ├── BlobsFull
     │   ├── PinPaused
+    │   ├── TooManyRequests
     │   └── LostUpdate
     └── EnvironmentFault           this machine or its surroundings: a person has to act
         ├── NotRunning
@@ -53,7 +54,8 @@ The tree says whose fault it is, so that a caller can decide without reading tex
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from postroom_a2a.errors import (
@@ -123,6 +125,7 @@ __all__ = [
     "StoreLocked",
     "StreamBroken",
     "StreamFull",
+    "TooManyRequests",
     "Unauthorized",
     "Uncertain",
     "UnknownRecipient",
@@ -132,6 +135,7 @@ __all__ = [
     "http_status",
     "leaves",
     "problem",
+    "retry_after",
 ]
 
 
@@ -211,6 +215,27 @@ class PinPaused(Refused):
     """Too many wrong PINs were given; for a while no try is taken."""
 
     code = "pin-paused"
+
+
+class TooManyRequests(Refused):
+    """The caller asks faster than its limit; nothing of the request was done.
+
+    Args:
+        seconds: until a further request would be taken.
+    """
+
+    code = "too-many-requests"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        remedy: str = "",
+        details: Sequence[str] = (),
+        seconds: float = 1.0,
+    ) -> None:
+        super().__init__(message, remedy=remedy, details=details)
+        self.seconds = seconds
 
 
 class NotRunning(EnvironmentFault):
@@ -320,6 +345,17 @@ def exit_code(error: PostroomError) -> int:
 def http_status(error: PostroomError) -> int:
     """The HTTP status of a response that reports `error`."""
     return _nearest(HTTP_STATUS, type(error))
+
+
+AGAIN = frozenset({429, 503, 507})
+"""HTTP statuses of refusals that pass: they come with `Retry-After`."""
+
+
+def retry_after(error: PostroomError) -> int | None:
+    """The seconds of the header `Retry-After` for `error`, rounded up; None without that header."""
+    if http_status(error) not in AGAIN:
+        return None
+    return math.ceil(error.seconds) if isinstance(error, TooManyRequests) else 1
 
 
 def by_code(root: type[PostroomError] = PostroomError) -> dict[str, type[PostroomError]]:

@@ -421,16 +421,17 @@ async def emptied(room: TaskRoom) -> AsyncGenerator[TaskRoom]:
 
 
 @asynccontextmanager
-async def task_room(folder: Path) -> AsyncGenerator[TaskRoom]:
-    """An organisation with a server of its own."""
-    async with running_server(folder) as rig, room_on(folder, rig) as room:
+async def task_room(folder: Path, **chosen: Any) -> AsyncGenerator[TaskRoom]:
+    """An organisation with a server of its own, and `chosen` settings."""
+    async with running_server(folder) as rig, room_on(folder, rig, **chosen) as room:
         yield room
 
 
 @asynccontextmanager
-async def room_on(folder: Path, rig: Rig) -> AsyncGenerator[TaskRoom]:
+async def room_on(folder: Path, rig: Rig, **chosen: Any) -> AsyncGenerator[TaskRoom]:
     """An organisation on the server of `rig`."""
-    settings = Settings(state=folder, memory=True, blob_limit=LARGEST_BLOB, blobs_limit=ALL_BLOBS)
+    chosen = {"blob_limit": LARGEST_BLOB, "blobs_limit": ALL_BLOBS} | chosen
+    settings = Settings(state=folder, memory=True, **chosen)
     announcement = Announcement(
         url="", pid=1, token="", nats_url="", nats_pid=1, started_at="", version="", state=""
     )

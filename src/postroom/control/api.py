@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from postroom import __version__
@@ -16,7 +15,7 @@ from postroom.control.hot_routes import HotRoutes
 from postroom.control.org_router import Scope
 from postroom.control.orgs import Orgs
 from postroom.control.parts import Parts
-from postroom.control.principals import admitted, demand_of
+from postroom.control.principals import AdmittedRoute, demand_of
 from postroom.control.routes import (
     agents,
     alerts,
@@ -56,6 +55,7 @@ from postroom.errors import (
     StateUnwritable,
     http_status,
     problem,
+    retry_after,
 )
 from postroom.observe import get_logger
 
@@ -78,10 +78,9 @@ def build_api(
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
-        dependencies=[Depends(admitted)],
     )
     app.state.gate = parts.gate
-    sockets = app.state.sockets = SocketRoutes(parts.gate.admit)
+    sockets = app.state.sockets = SocketRoutes(parts.gate.admit, parts.gate.stream)
     sockets.include(events.sockets(parts))
     sockets.include(terminals.socket_routes(parts))
     _answer_problems(app)
@@ -89,8 +88,9 @@ def build_api(
 
     def include(routes: APIRouter, prefix: str = "/v1") -> None:
         for route in routes.routes:
-            if isinstance(route, APIRoute):
-                demand_of(route.endpoint)  # a route without one is an error
+            if not isinstance(route, AdmittedRoute):
+                raise TypeError(f"the route {route} admits everybody: see `Routes`")
+            demand_of(route.endpoint)  # a route without one is an error
         app.include_router(routes, prefix=prefix)
         hot.add(routes, prefix)
 
@@ -145,8 +145,8 @@ def _document(error: PostroomError, status: int = 0) -> JSONResponse:
     status = status or http_status(error)
     body = problem(error) | {"status": status}
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-    if status in (429, 503, 507):
-        headers["Retry-After"] = "1"
+    if (seconds := retry_after(error)) is not None:
+        headers["Retry-After"] = str(seconds)
     return JSONResponse(body, status, headers=headers, media_type=PROBLEM_TYPE)
 
 

@@ -25,6 +25,7 @@ from postroom.control.certificate import CertificateKeeper
 from postroom.control.endpoints import Endpoints
 from postroom.control.http_listener import WorkerDialer
 from postroom.control.in_flight import InFlight
+from postroom.control.limits import Bounds, CallerLimits
 from postroom.control.org_router import OrgRouter
 from postroom.errors import InvalidInput
 from postroom.gateway.credentials import Credentials
@@ -161,8 +162,19 @@ async def open_installation(
     # Sandboxes on other machines need canaries at an address that those machines can reach.
     canary_server = await stack.enter_async_context(CanaryServer(outward=listener is not None))
     canaries = canary_server.canaries("")
+    in_flight = InFlight(limits=CallerLimits(Bounds.of(settings)))
     return Installation(
-        settings, host, router, gateway, credentials, alerts, audit, canaries, remote, shut_down
+        settings,
+        host,
+        router,
+        gateway,
+        credentials,
+        alerts,
+        audit,
+        canaries,
+        remote,
+        shut_down,
+        in_flight,
     )
 
 

@@ -80,6 +80,11 @@ def streams(**events: Any) -> Callable[[F], F]:
     return answers_with(Answer(200, str, "text/event-stream", events=events))
 
 
+def is_stream(endpoint: Callable[..., Any]) -> bool:
+    """Whether `streams` was said of `endpoint`."""
+    return any(answer.events for answer in description_of(endpoint).answers)
+
+
 def takes_content(endpoint: F) -> F:
     """State that the body of a route is content of any type, which passes as a stream."""
     return _described(content=True)(endpoint)

@@ -22,7 +22,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from postroom.control.http_protocol import ABANDONED
 from postroom.control.org_router import Receive, Scope, Send
-from postroom.errors import PostroomError
+from postroom.errors import PostroomError, Refused
 from postroom.protocol.limits import MAX_BODY
 from postroom.protocol.principal import Principal
 from postroom_a2a import strict_json
@@ -158,6 +158,9 @@ class HotRoutes:
                 name, model = route.body
                 document = strict_json.loads(await _body(receive, came, size))
                 values[name] = model.model_validate(document)
+        except Refused as error:  # a limit: no more work is put into it
+            await _send(self.failure(scope, error), send)
+            return None
         except (_Unusual, ValidationError, ValueError, PostroomError):
             return _replayed(came, receive)
         if not route.changes:
@@ -195,9 +198,7 @@ class HotRoutes:
             await _stream(result, send)
             return
         if isinstance(result, Response):
-            start = {"type": "http.response.start", "status": result.status_code}
-            await send(start | {"headers": result.raw_headers})
-            await send({"type": "http.response.body", "body": result.body})
+            await _send(result, send)
             return
         body = _written(result)
         headers = [_HEADERS, (b"content-length", b"%d" % len(body))]
@@ -235,6 +236,12 @@ def _written(value: Any) -> bytes:
         return strict_json.dumps(value)
     except (TypeError, ValueError):  # not a number: null, as pydantic writes it
         return _ANY.dump_json(value)
+
+
+async def _send(response: Response, send: Send) -> None:
+    start = {"type": "http.response.start", "status": response.status_code}
+    await send(start | {"headers": response.raw_headers})
+    await send({"type": "http.response.body", "body": response.body})
 
 
 async def _stream(response: StreamingResponse, send: Send) -> None:

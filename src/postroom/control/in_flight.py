@@ -15,6 +15,7 @@ from typing import Any
 
 from postroom.audit.log import AuditLog
 from postroom.control.http_protocol import ABORT
+from postroom.control.limits import CallerLimits
 from postroom.control.org_router import Receive, Scope, Send
 from postroom.control.principals import PRINCIPAL, REQUEST
 from postroom.protocol.audit import ALLOWED, API, DENIED, AuditRecord
@@ -56,9 +57,10 @@ class Request:
 
     Attributes:
         limit: ends it, where it only reads; None where it may change something.
+        stream: it counts as an open stream of its key.
     """
 
-    __slots__ = ("_timer", "cut_off", "key", "limit", "scope", "started")
+    __slots__ = ("_timer", "cut_off", "key", "limit", "scope", "started", "stream")
 
     def __init__(self, scope: Scope, limit: asyncio.Timeout | None) -> None:
         self.scope = scope
@@ -66,6 +68,7 @@ class Request:
         self.key = ""
         self.started = False
         self.cut_off = False
+        self.stream = False
         self._timer: asyncio.TimerHandle | None = None
 
     def cut(self) -> None:
@@ -95,9 +98,16 @@ class Request:
 
 
 class InFlight:
-    """The running requests of all organisations, by the key that opened them."""
+    """The running requests of all organisations, by the key that opened them.
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    Args:
+        limits: of callers.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.time, limits: CallerLimits | None = None
+    ) -> None:
+        self.limits = limits or CallerLimits()
         self._clock = clock
         self._of_key: dict[str, set[Request]] = {}
         self._dead: dict[str, None] = {}
@@ -114,9 +124,22 @@ class InFlight:
         if key in self._dead:  # it was revoked while it was looked up
             request.cut()
 
+    def stream(self, request: Request) -> None:
+        """Note that a request is going to be a stream of events, or a WebSocket.
+
+        Raises:
+            Refused: its key has as many as it may have.
+        """
+        if request.key and not request.stream:
+            self.limits.open_stream(request.key)
+            request.stream = True
+
     def leave(self, request: Request) -> None:
         """Forget a request that has ended."""
         request.end()
+        if request.stream:
+            self.limits.close_stream(request.key)
+            request.stream = False
         of_key = self._of_key.get(request.key)
         if of_key is not None:
             of_key.discard(request)

@@ -183,7 +183,12 @@ async def _open_parts(
     base.background.start(watch_bus(base.bus, base.changes), "outages")
     base.background.start(registry.run(), "registry")
     base.takers.cards = cards
-    requests = Requests(base.submitter, base.database, takers=base.takers)
+    requests = Requests(
+        base.submitter,
+        base.database,
+        takers=base.takers,
+        most=base.settings.limit_tasks,
+    )
     tasks = OrgTaskService(
         base.bus,
         base.database,
@@ -228,7 +233,14 @@ async def _open_parts(
         audit=await _open_audit(base, stack),
         terminals=terminals,
         iam=iam,
-        gate=Gate(iam, base.database, in_flight.enter, base.callers.called),
+        gate=Gate(
+            iam,
+            base.database,
+            in_flight.enter,
+            in_flight.stream,
+            base.callers.called,
+            in_flight.limits,
+        ),
     )
     services = AgentRequests(parts, AgentTaskRequests(parts))
     await services.open()

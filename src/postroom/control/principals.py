@@ -6,12 +6,16 @@ with `needs` what it demands, or with `anyone` that it demands nothing; an API w
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
 
+from postroom.control.described import is_stream
+from postroom.control.limits import CallerLimits, Comer
 from postroom.control.org_router import WORKER
 from postroom.control.org_router import Scope as AsgiScope
 from postroom.directory.iam import IAMProvider
@@ -92,13 +96,17 @@ class Gate:
     Attributes:
         iam: knows who is behind an API key.
         entered: called with a running request, once it is known whose it is.
+        streaming: called with a running request that is going to be a stream; refuses it with an error.
         called: told of each caller (uid) that is no worker.
+        limits: of those that come with a key, or without one.
     """
 
     iam: IAMProvider
     database: Database
     entered: Callable[[Any, Principal], None] = lambda _request, _principal: None
+    streaming: Callable[[Any], None] = lambda _request: None
     called: Callable[[str], None] = lambda _: None
+    limits: CallerLimits = field(default_factory=CallerLimits)
 
     async def admit(self, scope: AsgiScope, endpoint: Callable[..., Any]) -> Principal | None:
         """The principal of a request for `endpoint`, None where that demands none.
@@ -106,28 +114,55 @@ class Gate:
         Raises:
             Unauthorized: the key or the token is missing or not valid.
             Forbidden: the principal has not the scope, or is a worker where only others may call.
+            Refused: the caller has reached a limit (`control.limits`).
         """
         demand = demand_of(endpoint)
         if demand.open:
             return None
         if WORKER in scope and not demand.door:
             raise Forbidden("workers may not call this")
+        principal = await self.caller(scope)
+        if demand.scope is not None:
+            principal.require(demand.scope)
+        if is_stream(endpoint):
+            self.stream(scope)
+        return principal
+
+    async def caller(self, scope: AsgiScope) -> Principal:
+        """Who has sent a request, whatever it asks for; counts it. Raises Unauthorized, Refused."""
         principal: Principal | None = scope.get(PRINCIPAL)
         if principal is None:
             principal = scope[PRINCIPAL] = await self._resolve(scope)
             if REQUEST in scope:
                 self.entered(scope[REQUEST], principal)
-        if demand.scope is not None:
-            principal.require(demand.scope)
         if principal.method != DOOR:
             self.called(principal.uid)
         return principal
 
+    def stream(self, scope: AsgiScope) -> None:
+        """Say that an admitted request is going to be a stream of events; raises Refused where there are too many."""
+        if REQUEST in scope:
+            self.streaming(scope[REQUEST])
+
     async def _resolve(self, scope: AsgiScope) -> Principal:
-        token = _bearer(scope)
         if WORKER in scope:
-            return await self._worker(scope[WORKER], digest(token))
-        return await self.iam.resolve(token)
+            return await self._worker(scope[WORKER], digest(_bearer(scope)))
+        comer = Comer((scope.get("client") or ("",))[0])
+        try:
+            token = _bearer(scope)
+        except Unauthorized:
+            self.limits.begin(comer)
+            self.limits.failed(comer)
+            raise
+        comer = Comer.of(comer.address, token)
+        self.limits.begin(comer)
+        try:
+            principal = await self.iam.resolve(token)
+        except Unauthorized:
+            self.limits.failed(comer)
+            raise
+        self.limits.known(comer, principal)
+        return principal
 
     async def _worker(self, uid: str, token: str) -> Principal:
         """The worker whose door a request came through, with its own token."""
@@ -142,10 +177,19 @@ class Gate:
         return Principal(who.uid, who.org, who.nick, who.kind, USUAL_SCOPES, DOOR)
 
 
-async def admitted(request: Request) -> None:
-    """Admit a request, or answer why not: the dependency of every route of an API."""
-    gate: Gate = request.app.state.gate
-    await gate.admit(request.scope, request.scope["endpoint"])
+class AdmittedRoute(APIRoute):
+    """A route whose callers are admitted before anything of their request is read."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's handler, which reads the body first of all, behind the gate."""
+        handle, endpoint = super().get_route_handler(), self.endpoint
+
+        async def admitted(request: Request) -> Response:
+            gate: Gate = request.app.state.gate
+            await gate.admit(request.scope, endpoint)
+            return await handle(request)
+
+        return admitted
 
 
 def _caller(request: Request) -> Principal:

@@ -15,12 +15,17 @@ from fastapi.datastructures import DefaultPlaceholder
 from fastapi.dependencies.utils import get_typed_return_annotation
 from starlette.responses import Response
 
+from postroom.control.principals import AdmittedRoute
+
 _JSON = dict[str, Any]
 """What FastAPI knows of an answer: it is written in pydantic's core, as it is."""
 
 
 class Routes(APIRouter):
-    """The routes of one kind of resource."""
+    """The routes of one kind of resource; each admits its callers first (`control.principals`)."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(route_class=AdmittedRoute, **how)
 
     def add_api_route(self, path: str, endpoint: Callable[..., Any], **how: Any) -> None:
         """Add a route; its return annotation is for `control.openapi`."""

@@ -172,9 +172,11 @@ class SocketRoutes:
 
     Args:
         admit: the principal of a request for a function; refuses it with an error. None for routes of a module.
+        stream: told of each admitted request; refuses it where its key has too many streams.
     """
 
     admit: Callable[[Scope, Callable[..., Any]], Awaitable[Principal | None]] | None = None
+    stream: Callable[[Scope], None] = lambda _: None
     routes: list[SocketRoute] = field(default_factory=list)
 
     def socket(self, path: str) -> Callable[[F], F]:
@@ -219,6 +221,7 @@ class SocketRoutes:
             )
         if self.admit is not None:
             await self.admit(scope, route.call)
+            self.stream(scope)
         await route.call(socket, **values, **route.checked(scope["query_string"]))
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from postroom.gateway.port import Rates
+from postroom.protocol.rates import Rate
 
 BURST = 10.0
 """Seconds' worth that may come at once."""
@@ -22,47 +23,16 @@ SMALL = 1024
 _HOUR = 3600.0
 
 
-class _Bucket:
-    """Tokens that come back at `rate` a second, up to `most`; debt is possible. A rate of 0 has no limit."""
-
-    def __init__(self, rate: float, most: float, now: float) -> None:
-        self.rate, self.most = rate, most
-        self._level, self._at = most, now
-
-    def level(self, now: float) -> float:
-        self._level = min(self.most, self._level + (now - self._at) * self.rate)
-        self._at = now
-        return self._level
-
-    def take(self, amount: float, now: float) -> float:
-        """Take `amount`; seconds until the debt is paid."""
-        if not self.rate:
-            return 0.0
-        level = self._level + (now - self._at) * self.rate
-        self._level = level = min(self.most, level) - amount
-        self._at = now
-        return -level / self.rate if level < 0.0 else 0.0
-
-    def covers(self, amount: float, now: float) -> bool:
-        """Take `amount` if there are enough tokens."""
-        if not self.rate:
-            return True
-        if self.level(now) < amount:
-            return False
-        self._level -= amount
-        return True
-
-
 class RateLimit:
     """The rates of a door and what is left of them."""
 
     def __init__(self, rates: Rates, clock: Callable[[], float] = time.monotonic) -> None:
         now = clock()
         self._clock = clock
-        self._messages = _Bucket(rates.messages, rates.messages * BURST, now)
-        self._bytes = _Bucket(rates.bytes, rates.bytes * BURST, now)
-        self._records = _Bucket(rates.records, rates.records * BURST, now)
-        self._stored = _Bucket(rates.stored_bytes / _HOUR, rates.stored_bytes, now)
+        self._messages = Rate(rates.messages, rates.messages * BURST, now)
+        self._bytes = Rate(rates.bytes, rates.bytes * BURST, now)
+        self._records = Rate(rates.records, rates.records * BURST, now)
+        self._stored = Rate(rates.stored_bytes / _HOUR, rates.stored_bytes, now)
         self._since = self._until = self._counted = now - FLOOD_AFTER
 
     def take(self, messages: int, size: int) -> float:

@@ -139,6 +139,16 @@ class Settings:
     """How the screen calls a person who looks elsewhere: `off`, `bell`, `osc9` or `osc777`."""
     violations: int = 20
     """Violations of one worker within ten minutes after which it is cut off."""
+    limit_requests: int = 500
+    """Requests a second of one API key, once `limit_burst` is used up."""
+    limit_burst: int = 10_000
+    """Requests of one API key that may come at once."""
+    limit_strangers: int = 20
+    """Requests a second of one address without a valid key; 20 seconds' worth may come at once."""
+    limit_streams: int = 2_000
+    """Open streams of one API key."""
+    limit_tasks: int = 10_000
+    """Open tasks of one agent."""
     org: str = DEFAULT_ORG
     """The organisation of the folders; see `for_org`."""
 

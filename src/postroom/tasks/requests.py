@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 
 from postroom.directory.input_modes import Takers, check_files
-from postroom.errors import InvalidInput
+from postroom.errors import InvalidInput, Refused
 from postroom.projection.submit import Submitter, author_of
 from postroom.protocol import subjects
 from postroom.protocol.content import Content, content
@@ -20,6 +20,7 @@ from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
 from postroom.store.ports import TaskRow
+from postroom.tasks.open_tasks import OpenTasks
 from postroom.tasks.records import TaskRecord
 from postroom_a2a.messages import ROLE_USER, context_of, text_of
 from postroom_a2a.tasks import new_task
@@ -30,6 +31,7 @@ class Requests:
 
     Args:
         takers: asked whether a worker takes what is said; by default everybody takes everything.
+        most: open tasks of one agent; 0 for no bound.
     """
 
     def __init__(
@@ -39,7 +41,9 @@ class Requests:
         *,
         clock: Callable[[], float] = time.time,
         takers: Takers | None = None,
+        most: int = 0,
     ) -> None:
+        self.open_tasks = OpenTasks(database, most)
         self._submitter = submitter
         self._database = database
         self._clock = clock
@@ -72,6 +76,7 @@ class Requests:
             InvalidInput: nothing is said, a malformed part, a blob that the requester may not read, a person as the
                 worker, or a name that is too long.
             MessageTooLarge: the task would be too large.
+            Refused: the worker has as many open tasks as an agent may have.
             StreamFull: the worker's inbox is full.
             StateUnwritable: the disk is full.
             RequestTimeout, BusDisconnected: perhaps stored; ask again with the same key.
@@ -110,8 +115,14 @@ class Requests:
         # The request must also fit the task's records, or the worker could only refuse it.
         _first(envelope(secrets.token_hex(16)), requester).encode()
         subject = subjects.inbox(worker.uid, requester)
+        named_key = request_key(key)
+        try:
+            await self.open_tasks.check(worker)
+        except Refused:  # what was given before is given again, however many there are
+            if not (key and await self.given(requester, named_key, [worker.uid])):
+                raise
         done = await self._submitter.submit(
-            author, worker.uid, subject, request_key(key), named_envelope, earlier
+            author, worker.uid, subject, named_key, named_envelope, earlier
         )
         return _untaken(done.envelope, requester, done.sequence, request), author.agent
 

@@ -24,6 +24,8 @@ from postroom.errors import (
     MalformedRequest,
     MessageTooLarge,
     PostroomError,
+    Refused,
+    TooManyRequests,
     Unauthorized,
     by_code,
     http_status,
@@ -204,7 +206,9 @@ ALWAYS: tuple[type[PostroomError], ...] = (
 def _refusals(operation: Operation, said: Described, *, keyed: bool) -> dict[str, Any]:
     errors = [*ALWAYS, *said.errors]
     if keyed:
-        errors.append(Unauthorized)
+        errors += [Unauthorized, TooManyRequests]
+    if any(answer.events for answer in said.answers):
+        errors.append(Refused)
     if operation.get("parameters") or "requestBody" in operation:
         errors.append(InvalidInput)
     if "requestBody" in operation:

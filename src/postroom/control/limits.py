@@ -1,0 +1,222 @@
+"""How much one caller may ask: requests of a key, requests without a valid key, and open streams of a key.
+
+A request is refused before its body is read, and most refusals before the database is asked for the key: a key that was
+good is known here by its digest. That knowledge decides only which limit a request counts for; it admits nobody.
+
+Guessing a key is slow, since an address has few tries for each agent whose key it claims to have. Others behind the
+same address do not notice. Workers come through doors, which have limits of their own (`gateway.rate_limit`). The
+operator's key has none here: who owns the post room must not be locked out.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+from postroom.errors import InvalidInput, Refused, TooManyRequests
+from postroom.identity.tokens import api_key_uid, digest
+from postroom.protocol.principal import OPERATOR_KEY, Principal
+from postroom.protocol.rates import Rate
+from postroom.settings import Settings
+
+K = TypeVar("K", bound=Hashable)
+
+MAX_CALLERS = 4096
+"""Keys, and places of guesses, whose rates are kept: of further ones the one that was idle longest is forgotten."""
+
+AT_ONCE = 20.0
+"""Seconds' worth of requests without a valid key that may come at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The limits of one caller; 0 for none.
+
+    Attributes:
+        requests: of one key, a second.
+        burst: of one key, at once.
+        strangers: requests a second of one address without a valid key.
+        streams: open streams of one key.
+    """
+
+    requests: float = 0.0
+    burst: float = 0.0
+    strangers: float = 0.0
+    streams: int = 0
+
+    @classmethod
+    def of(cls, settings: Settings) -> Bounds:
+        """As the operator has set them."""
+        return cls(
+            settings.limit_requests,
+            settings.limit_burst,
+            settings.limit_strangers,
+            settings.limit_streams,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Comer:
+    """What is known of a request before its key is looked up.
+
+    Attributes:
+        sha256: digest of its key, "" without one.
+        claims: uid of the agent whose key it claims to be, "" if it is not in the form of a key.
+    """
+
+    address: str
+    sha256: str = ""
+    claims: str = ""
+
+    @classmethod
+    def of(cls, address: str, key: str) -> Comer:
+        """Who comes with that API key."""
+        try:
+            claims = api_key_uid(key)
+        except InvalidInput:
+            claims = ""
+        return cls(address, digest(key), claims)
+
+
+class _Rates(Generic[K]):
+    """A rate for each caller; those idle longest are forgotten."""
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._rate, self._burst = rate, burst
+        self._kept: dict[K, Rate] = {}
+
+    def of(self, caller: K, now: float) -> Rate:
+        """The rate of a caller, who is the last to be forgotten now."""
+        found = self._kept.pop(caller, None) or Rate(self._rate, self._burst, now)
+        self._kept[caller] = found
+        if len(self._kept) > MAX_CALLERS:
+            del self._kept[next(iter(self._kept))]
+        return found
+
+
+class CallerLimits:
+    """The limits of all callers of the API, of all organisations."""
+
+    def __init__(
+        self, bounds: Bounds | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._bounds = bounds = bounds or Bounds()
+        self._clock = clock
+        self._keys: _Rates[str] = _Rates(bounds.requests, bounds.burst)
+        self._strangers: _Rates[tuple[str, str]] = _Rates(
+            bounds.strangers, bounds.strangers * AT_ONCE
+        )
+        self._known: dict[str, str] = {}
+        self._streams: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+
+    # ── rates ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, comer: Comer) -> None:
+        """A request came; whether its key is valid is not known yet.
+
+        Raises:
+            TooManyRequests: the key has come too often, or it is not known and the address has tried too often.
+        """
+        key = self._known.get(comer.sha256)
+        if key is not None:
+            self._count(key)
+        elif self._bounds.strangers:
+            now = self._clock()
+            if wait := self._stranger(comer, now).wait(1.0, now):
+                self._refuse(
+                    "strangers",
+                    "too many requests without a valid key came from this address",
+                    "check the key: postroom login",
+                    wait,
+                )
+
+    def known(self, comer: Comer, principal: Principal) -> None:
+        """The key is valid, and whose it is.
+
+        Raises:
+            TooManyRequests: the key has come too often.
+        """
+        if comer.sha256 in self._known:
+            return  # it was counted when it came
+        self._known[comer.sha256] = principal.key_id
+        if len(self._known) > MAX_CALLERS:
+            del self._known[next(iter(self._known))]
+        self._count(principal.key_id)
+
+    def failed(self, comer: Comer) -> None:
+        """The request had no key, or one that is not valid."""
+        self._known.pop(comer.sha256, None)
+        now = self._clock()
+        self._stranger(comer, now).take(1.0, now)
+
+    def _stranger(self, comer: Comer, now: float) -> Rate:
+        return self._strangers.of((_place(comer.address), comer.claims), now)
+
+    def _count(self, key: str) -> None:
+        if key == OPERATOR_KEY or not self._bounds.requests:
+            return
+        now = self._clock()
+        rate = self._keys.of(key, now)
+        if not rate.covers(1.0, now):
+            self._refuse(
+                "requests",
+                f"more than {self._bounds.requests:g} requests a second came with this key",
+                "ask more slowly, or wait in one request instead of asking again",
+                rate.wait(1.0, now),
+            )
+
+    # ── streams ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def open_stream(self, key: str) -> None:
+        """Count a stream of a key; `close_stream` ends it.
+
+        Raises:
+            Refused: the key has as many as it may have.
+        """
+        most = self._bounds.streams
+        if most and self._streams[key] >= most and key != OPERATOR_KEY:
+            self.refused["streams"] += 1
+            raise Refused(
+                f"this key has {most} open streams, the most that one key can have",
+                remedy="close one; GET /v1/events has everything in one stream",
+            )
+        self._streams[key] += 1
+
+    def close_stream(self, key: str) -> None:
+        """Forget a stream that was counted."""
+        self._streams[key] -= 1
+        if not self._streams[key]:
+            del self._streams[key]
+
+    @property
+    def streams(self) -> int:
+        """Open streams of all keys."""
+        return self._streams.total()
+
+    def _refuse(self, limit: str, message: str, remedy: str, seconds: float) -> None:
+        self.refused[limit] += 1
+        whole = max(1, math.ceil(seconds))
+        raise TooManyRequests(
+            message, remedy=f"{remedy}; again in {whole} s", seconds=max(seconds, 1.0)
+        )
+
+
+@lru_cache(maxsize=1024)
+def _place(address: str) -> str:
+    """What counts as one address: of IPv6 its network, since each host there has as many addresses as it likes."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if found.version == 4:
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, 64), strict=False))

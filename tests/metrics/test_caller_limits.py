@@ -1,0 +1,157 @@
+"""The limits of callers, by a clock of the test."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.control.limits import AT_ONCE, MAX_CALLERS, Bounds, CallerLimits, Comer
+from postroom.errors import Refused, TooManyRequests, http_status, problem, retry_after
+from postroom.identity.tokens import new_api_key
+from postroom.protocol.principal import KEY, OPERATOR_KEY, USUAL_SCOPES, Principal
+
+pytestmark = pytest.mark.requirement("caller-limits")
+HOME = "192.0.2.1"
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def limits(clock: Clock) -> CallerLimits:
+    return CallerLimits(Bounds(requests=2, burst=10, strangers=1, streams=2), clock)
+
+
+def bearer(key: str) -> Principal:
+    return Principal("a" * 32, "default", "ann", "human", USUAL_SCOPES, KEY, key)
+
+
+def ask(limits: CallerLimits, key: str, address: str = HOME) -> None:
+    """One request with a valid key, as the gate has it."""
+    comer = Comer(address, f"digest of {key}", "a" * 32)
+    limits.begin(comer)
+    limits.known(comer, bearer(key))
+
+
+def guess(limits: CallerLimits, address: str = HOME, sha256: str = "wrong") -> None:
+    """One request with a key that nobody has."""
+    comer = Comer(address, sha256, "a" * 32)
+    limits.begin(comer)
+    limits.failed(comer)
+
+
+def test_a_key_may_burst_and_then_keeps_to_its_rate(limits: CallerLimits, clock: Clock) -> None:
+    for _ in range(10):
+        ask(limits, "one")
+    with pytest.raises(TooManyRequests, match="2 requests a second") as refused:
+        ask(limits, "one")
+    assert (http_status(refused.value), retry_after(refused.value)) == (429, 1)
+    assert problem(refused.value)["code"] == "too-many-requests"
+
+    ask(limits, "another")
+    clock.now += 0.5
+    ask(limits, "one")
+    with pytest.raises(TooManyRequests):
+        ask(limits, "one")
+    assert limits.refused["requests"] == 2
+
+
+def test_the_seconds_to_wait_are_rounded_up(clock: Clock) -> None:
+    limits = CallerLimits(Bounds(requests=0.4, burst=1), clock)
+    ask(limits, "one")
+    with pytest.raises(TooManyRequests, match="again in 3 s") as refused:
+        ask(limits, "one")
+    assert retry_after(refused.value) == 3
+
+    clock.now += 3
+    ask(limits, "one")
+
+
+def test_the_operators_key_is_never_refused(limits: CallerLimits) -> None:
+    for _ in range(100):
+        ask(limits, OPERATOR_KEY)
+        limits.open_stream(OPERATOR_KEY)
+    assert limits.streams == 100
+
+
+def test_guesses_are_slow_and_do_not_keep_out_who_has_a_key(
+    limits: CallerLimits, clock: Clock
+) -> None:
+    ask(limits, "neighbour")
+    for at in range(int(AT_ONCE)):
+        guess(limits, sha256=f"guess {at}")
+    for at in range(50):
+        with pytest.raises(TooManyRequests, match="without a valid key"):
+            guess(limits, sha256=f"guess {at}")
+
+    ask(limits, "neighbour")
+    limits.begin(Comer(HOME, "of somebody else", "b" * 32))
+    guess(limits, "192.0.2.2")
+    clock.now += 1
+    guess(limits)
+    with pytest.raises(TooManyRequests):
+        guess(limits)
+
+
+def test_a_key_that_was_good_is_a_guess_once_it_is_refused(limits: CallerLimits) -> None:
+    ask(limits, "old")
+    guess(limits, sha256="digest of old")  # revoked meanwhile
+    for _ in range(int(AT_ONCE) - 1):
+        guess(limits)
+    with pytest.raises(TooManyRequests, match="without a valid key"):
+        limits.begin(Comer(HOME, "digest of old", "a" * 32))
+
+
+def test_requests_with_no_key_at_all_are_slow_too(limits: CallerLimits) -> None:
+    for _ in range(int(AT_ONCE)):
+        limits.failed(Comer.of(HOME, "no key of ours"))
+    with pytest.raises(TooManyRequests):
+        limits.begin(Comer(HOME))
+    limits.begin(Comer.of(HOME, new_api_key("b" * 32)))
+
+
+def test_a_network_of_ipv6_counts_as_one_address(limits: CallerLimits) -> None:
+    for at in range(int(AT_ONCE)):
+        guess(limits, f"2001:db8::{at:x}")
+    with pytest.raises(TooManyRequests):
+        guess(limits, "2001:db8::ffff:1")
+    guess(limits, "2001:db8:0:1::1")
+    guess(limits, "::ffff:192.0.2.1")
+    guess(limits, "fe80::1%eth0")
+    guess(limits, "")
+
+
+def test_what_is_kept_of_callers_is_bounded(limits: CallerLimits) -> None:
+    for at in range(MAX_CALLERS + 10):
+        ask(limits, f"key {at}")
+        guess(limits, f"address {at}", f"wrong {at}")
+    kept = (limits._keys._kept, limits._strangers._kept, limits._known)
+    assert [len(each) for each in kept] == [MAX_CALLERS] * 3
+
+
+def test_a_key_has_a_bounded_number_of_streams(limits: CallerLimits) -> None:
+    limits.open_stream("one")
+    limits.open_stream("one")
+    with pytest.raises(Refused, match="2 open streams") as refused:
+        limits.open_stream("one")
+    assert http_status(refused.value) == 429
+    limits.open_stream("another")
+    limits.close_stream("one")
+    limits.open_stream("one")
+    assert limits.streams == 3
+
+
+def test_without_bounds_nobody_is_refused() -> None:
+    limits = CallerLimits()
+    for _ in range(1000):
+        ask(limits, "one")
+        guess(limits)
+        limits.open_stream("one")
