@@ -301,6 +301,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "blob-artifact-reference": "A worker gives an artifact of any size by reference, in bounded memory.",
     },
     ("A2A", "docs/architecture.md#local-api"): {
+        "a2a-client-speaks": "The A2A client sends, streams, answers, cancels and lists at a server of the SDK: JSON-RPC and REST of 1.0, JSON-RPC of 0.3.",
+        "client-retries": "A call is repeated after network errors and 5xx with the same message id, within its deadline, and never after a 4xx.",
         "a2a-parts-pass": "Parts of every kind, with metadata that nobody here knows, pass unchanged from an A2A client to the task and back.",
         "a2a-server-speaks": "An A2A client gives this worker, or another, a task at the worker's port, follows it and has the result.",
         "ephemeral-streams": "A stream of another's task shows each change once, in order, also when workers are away or killed.",

@@ -13,9 +13,8 @@ from postroom import errors
 from postroom.client.calls import AuditCalls, name_of
 from postroom.client.http import Client
 from postroom.client.locate import ServerAddress, locate
-from postroom.client.rules import Again
 from postroom.client.transport import Transport
-from postroom_a2a.retry import RetryPolicy
+from postroom_a2a.retry import Again, RetryPolicy
 from tests.client.conftest import Pauses
 from tests.client.standin import TOKEN, Standin, mail, post, problem, status, worker
 

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from postroom_a2a.durable.client import DurableCaller
     from postroom_a2a.durable.server import DurableServer
     from postroom_a2a.durable.streams import Streams
+    from postroom_a2a.http.client import A2AClient, Calling
     from postroom_a2a.live.calling import Caller, CoreCaller
     from postroom_a2a.live.serving import CoreServer
     from postroom_a2a.nats import connect
     from postroom_a2a.operations import Call, Operations
+    from postroom_a2a.retry import RetryPolicy
     from postroom_a2a.rpc import Code, RpcError
     from postroom_a2a.sdk.card_registry import CardRegistry, open_registry
     from postroom_a2a.sdk.factory import register
@@ -35,9 +37,11 @@ if TYPE_CHECKING:
     from postroom_a2a.sdk.transport import NatsA2ATransport
 
 __all__ = [
+    "A2AClient",
     "AgentRequestHandler",
     "Call",
     "Caller",
+    "Calling",
     "CardRegistry",
     "Code",
     "CoreCaller",
@@ -52,6 +56,7 @@ __all__ = [
     "NatsA2ATransport",
     "Operations",
     "ReplicaOperations",
+    "RetryPolicy",
     "RpcError",
     "SdkOperations",
     "Streams",
@@ -66,9 +71,11 @@ __all__ = [
 ]
 
 _MODULES = {
+    "A2AClient": "http.client",
     "AgentRequestHandler": "sdk.handling",
     "Call": "operations",
     "Caller": "live.calling",
+    "Calling": "http.client",
     "CardRegistry": "sdk.card_registry",
     "Code": "rpc",
     "CoreCaller": "live.calling",
@@ -83,6 +90,7 @@ _MODULES = {
     "NatsA2ATransport": "sdk.transport",
     "Operations": "operations",
     "ReplicaOperations": "sdk.replicas",
+    "RetryPolicy": "retry",
     "RpcError": "rpc",
     "SdkOperations": "sdk.operations",
     "Streams": "durable.streams",

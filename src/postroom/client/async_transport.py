@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -13,16 +13,16 @@ import httpx2
 from postroom.client.rules import (
     EVENT_STREAM,
     Endpoint,
-    Failure,
     Locate,
     Outcome,
     Query,
     decoded,
+    failed,
     judged,
     reported,
 )
 from postroom.errors import PostroomError
-from postroom_a2a.retry import RetryPolicy
+from postroom_a2a.retry import RetryPolicy, perform_async
 
 
 class AsyncTransport(Endpoint):
@@ -59,17 +59,8 @@ class AsyncTransport(Endpoint):
     ) -> Any:
         """As `Transport.call`."""
         course = self._course(write=method != "GET", repeatable=repeatable)
-        pause = next(course)
-        while True:
-            outcome = None
-            if pause is None:
-                outcome = await self._attempt(method, path, json, params, extra_time)
-            else:
-                await asyncio.sleep(pause)
-            try:
-                pause = course.send(outcome)
-            except StopIteration as end:
-                return decoded(end.value)
+        attempt = partial(self._attempt, method, path, json, params, extra_time)
+        return decoded(await perform_async(course, attempt))
 
     async def _attempt(
         self, method: str, path: str, json: object, params: Query | None, extra_time: float
@@ -77,9 +68,11 @@ class AsyncTransport(Endpoint):
         asked = self._request(json, params, extra_time)
         try:
             with self._faults():
-                return judged(await self._http.request(method, self._url(path), **asked))
+                return judged(
+                    await self._http.request(method, self._url(path), **asked), self.retry
+                )
         except PostroomError as error:
-            return Failure.of(error)
+            return failed(error)
 
     @asynccontextmanager
     async def stream(

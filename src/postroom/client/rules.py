@@ -6,13 +6,11 @@ outcome is decided here for both, once.
 
 from __future__ import annotations
 
-import enum
 import math
 import ssl
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -27,11 +25,17 @@ from postroom.errors import (
     ProtocolViolation,
     RequestTimeout,
     Unauthorized,
-    Uncertain,
     from_problem,
 )
 from postroom.protocol.ids import check_name
-from postroom_a2a.retry import RetryPolicy
+from postroom_a2a.retry import (
+    Again,
+    Course,
+    Failure,
+    Repeating,
+    RetryPolicy,
+    retry_after,
+)
 
 CONNECT_TIMEOUT = 5.0
 ANSWER_TIMEOUT = 30.0
@@ -53,47 +57,16 @@ Locate = Callable[[], ServerAddress]
 Query = Mapping[str, str | int | float]
 
 
-class Again(enum.Enum):
-    """Whether a failed call may be repeated."""
-
-    ALWAYS = "the server did not act"
-    IF_REPEATABLE = "the server may have acted"
-    IF_MOVED = "the credential may be an old one"
-    NEVER = "it would fail again"
-
-    @classmethod
-    def after(cls, status: int, *, retry_after: bool) -> Again:
-        """The rule above for an HTTP error status; `retry_after`: the response has that header."""
-        if status == HTTPStatus.SERVICE_UNAVAILABLE and retry_after:
-            return cls.ALWAYS
-        if status == HTTPStatus.UNAUTHORIZED:
-            return cls.IF_MOVED
-        return cls.IF_REPEATABLE if status >= HTTPStatus.INTERNAL_SERVER_ERROR else cls.NEVER
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """The error of an attempt; `sent`: the server may have acted on it."""
-
-    error: PostroomError
-    again: Again
-    sent: bool = False
-
-    @classmethod
-    def of(cls, error: PostroomError) -> Failure:
-        """The failure of an attempt that has brought no answer."""
-        if isinstance(error, NotRunning):
-            return cls(error, Again.ALWAYS)
-        if isinstance(error, PeerError) and not isinstance(
-            error, (RequestTimeout, ProtocolViolation)
-        ):
-            return cls(error, Again.IF_REPEATABLE, sent=True)
-        return cls(error, Again.NEVER)
-
-
 Outcome = httpx2.Response | Failure
-Course = Generator[float | None, Outcome | None, httpx2.Response]
-"""A call from beginning to end: yields None for an attempt, whose outcome it is sent, or seconds to wait."""
+
+
+def failed(error: PostroomError) -> Failure:
+    """The failure of an attempt that has brought no answer."""
+    if isinstance(error, NotRunning):
+        return Failure(error, Again.ALWAYS)
+    if isinstance(error, PeerError) and not isinstance(error, (RequestTimeout, ProtocolViolation)):
+        return Failure(error, Again.IF_REPEATABLE, sent=True)
+    return Failure(error, Again.NEVER)
 
 
 class Endpoint:
@@ -163,38 +136,29 @@ class Endpoint:
         """Replace the connections: the next ones may trust another authority."""
         raise NotImplementedError
 
-    def _course(self, *, write: bool, repeatable: bool) -> Course:
+    def _course(self, *, write: bool, repeatable: bool) -> Course[httpx2.Response]:
         """The course of one call; `write`: the server may have done something even if no answer came.
 
         Raises the errors of `Transport.call`.
         """
-        failures, lost = 0, None
-        while True:
-            outcome = yield None
-            if isinstance(outcome, httpx2.Response):
-                return outcome
-            assert outcome is not None  # noqa: S101 (a generator's type cannot say what it is sent when)
-            if write and outcome.sent:
-                lost = lost or outcome.error
-            failures += 1
-            if failures >= self.retry.attempts or not self._may(outcome.again, repeatable):
-                raise _unknown(outcome.error, lost)
-            pause = self.retry.delay(failures)
-            if pause >= self.left():
-                raise _unknown(outcome.error, lost)
-            yield pause
-            if isinstance(outcome.error, NotRunning):
-                try:
-                    self.look_up()
-                except PostroomError as error:
-                    raise _unknown(error, lost) from error
+        rules: Repeating[httpx2.Response] = Repeating(
+            self.retry,
+            write=write,
+            repeatable=repeatable,
+            left=self.left,
+            moved=self._moved,
+            paused=self._after_pause,
+        )
+        return rules.course()
 
-    def _may(self, again: Again, repeatable: bool) -> bool:
-        if again is Again.IF_MOVED:
-            before = self._server
+    def _moved(self) -> bool:
+        before = self._server
+        self.look_up()
+        return self._server != before
+
+    def _after_pause(self, error: PostroomError) -> None:
+        if isinstance(error, NotRunning):
             self.look_up()
-            return self._server != before
-        return again is Again.ALWAYS or (again is Again.IF_REPEATABLE and repeatable)
 
     def _timeout(self, silence: float) -> httpx2.Timeout:
         longest = self.left() + GRACE
@@ -240,25 +204,15 @@ class Endpoint:
             raise PeerError(f"the connection to the post room broke: {error}") from error
 
 
-def judged(response: httpx2.Response) -> Outcome:
+def judged(response: httpx2.Response, policy: RetryPolicy) -> Outcome:
     """The response, or the failure that it reports."""
     if not response.is_error:
         return response
-    asked, error = "retry-after" in response.headers, reported(response)
-    again = Again.after(response.status_code, retry_after=asked)
-    return Failure(error, again, sent=isinstance(error, PERHAPS_DONE))
-
-
-def _unknown(error: PostroomError, lost: PostroomError | None) -> PostroomError:
-    """`error`, or `Uncertain` if an earlier attempt was `lost`: the server may have acted on it."""
-    if (
-        lost is None
-        or isinstance(error, RequestTimeout)
-        or type(error) is type(lost) is BusDisconnected
-    ):
-        return error
-    later = "" if error is lost else f"; then {error.message}"
-    return Uncertain(f"whether it was done is not known: {lost.message}{later}")
+    asked, error = response.headers.get("retry-after"), reported(response)
+    status, patient = response.status_code, policy.patient
+    again = Again.after(status, retry_after=asked is not None, patient=patient)
+    wait = retry_after(asked) if asked and patient and again is Again.ALWAYS else 0.0
+    return Failure(error, again, sent=isinstance(error, PERHAPS_DONE), wait=wait)
 
 
 def _doubt(error: BaseException | None) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -12,16 +13,16 @@ import httpx2
 from postroom.client.rules import (
     EVENT_STREAM,
     Endpoint,
-    Failure,
     Locate,
     Outcome,
     Query,
     decoded,
+    failed,
     judged,
     reported,
 )
 from postroom.errors import PostroomError
-from postroom_a2a.retry import RetryPolicy
+from postroom_a2a.retry import RetryPolicy, perform
 
 if TYPE_CHECKING:
     from postroom.client.websocket import WebSocket
@@ -80,17 +81,8 @@ class Transport(Endpoint):
             PostroomError: the control plane's own error.
         """
         course = self._course(write=method != "GET", repeatable=repeatable)
-        pause = next(course)
-        while True:
-            outcome = None
-            if pause is None:
-                outcome = self._attempt(method, path, json, params, extra_time)
-            else:
-                self._sleep(pause)
-            try:
-                pause = course.send(outcome)
-            except StopIteration as end:
-                return decoded(end.value)
+        attempt = partial(self._attempt, method, path, json, params, extra_time)
+        return decoded(perform(course, attempt, self._sleep))
 
     def _attempt(
         self, method: str, path: str, json: object, params: Query | None, extra_time: float
@@ -99,9 +91,9 @@ class Transport(Endpoint):
         asked = self._request(json, params, extra_time)
         try:
             with self._faults():
-                return judged(self._http.request(method, self._url(path), **asked))
+                return judged(self._http.request(method, self._url(path), **asked), self.retry)
         except PostroomError as error:
-            return Failure.of(error)
+            return failed(error)
 
     @contextmanager
     def stream(self, path: str, params: Query, *, silence: float) -> Generator[httpx2.Response]:
