@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from functools import cache
 from urllib.parse import urlsplit, urlunsplit
 
-from postroom import __version__
 from postroom.errors import (
     BusDisconnected,
     InvalidInput,
@@ -71,7 +70,7 @@ def outbound_exchange(
                 why = error.message if isinstance(error, PeerError) else _reason(error)
                 raise NoResponders(f"{parts.netloc} cannot be reached: {why}") from error
 
-        sent = {"host": parts.netloc, "user-agent": f"postroom/{__version__}"}
+        sent = {"host": parts.netloc, "user-agent": "postroom"}
         client = HttpClient(parts.netloc, dial, sent, step=request.silence, answer=request.silence)
         target = urlunsplit(("", "", parts.path or "/", parts.query, ""))
         try:
