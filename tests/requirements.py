@@ -290,6 +290,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "task-cancel-interrupts": "A canceled task never begins, or its agent is interrupted, and killed after a grace.",
         "task-seen-by-parties": "On the bus only its worker and its requester know a task, and only the requester cancels and answers it.",
         "task-refused-when-not-offered": "Work that a worker's card does not offer is rejected, with the reason.",
+        "task-retry": "A task that failed, was canceled or rejected is asked for again as a new one with the same message, once however many ask at a time, and both name each other.",
+        "task-door": "A task shows over what it was asked for, as the control plane saw it; what came over the bus says so whatever it claims.",
         "task-skill-chosen": "A task for a skill goes to an agent that has it: online first, then the one with the least to do.",
         "task-agent-delegates": "An agent asks another for a task, and is told what became of it.",
         "task-news-from-log-only": "An agent hears of tasks from the control plane alone, which reads the log; no worker can lie about one.",

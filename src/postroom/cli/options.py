@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from postroom.errors import InvalidInput
+from postroom.protocol.tasks import CLI_AGENT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -227,9 +228,14 @@ def connect() -> Client:
 
         name = login.name
         # Read again when the key is refused: a new login may have replaced it.
-        return Client.on(lambda: read().find(name).address(), chosen_org() or login.org)
+        return _named(Client.on(lambda: read().find(name).address(), chosen_org() or login.org))
     state = state_folder()
     locate(state)  # before the import of the HTTP library, which costs more than all the rest here
     from postroom.client.http import Client
 
-    return Client.at(state, chosen_org())
+    return _named(Client.at(state, chosen_org()))
+
+
+def _named(client: Client) -> Client:
+    client.transport.program = CLI_AGENT
+    return client

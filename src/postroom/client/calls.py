@@ -18,7 +18,7 @@ from postroom.protocol.intervals import STREAM_SILENCE
 
 if TYPE_CHECKING:
     from postroom.client.stream import Event, EventStream
-    from postroom.protocol.shapes import Blob, Credential, Rest, Task, TaskEvent
+    from postroom.protocol.shapes import Blob, Credential, Rest, Task, TaskEvent, TaskMessage
 
 POLL = 25.0
 """Seconds that one waiting call may last; a longer wait is several calls, so that a lost server is noticed."""
@@ -313,10 +313,13 @@ class TaskCalls(Calls):
         requester: str = "",
         limit: int = 100,
         before: int = 0,
+        door: str = "",
     ) -> list[Task]:
         """Tasks, newest first, without their artifacts; `before` is a `requested` of an earlier answer."""
         query: dict[str, Any] = {"limit": limit} | ({"open": 1} if open_only else {})
-        query |= given(state=state, worker=worker, requester=requester, before=before or None)
+        query |= given(
+            state=state, worker=worker, requester=requester, before=before or None, door=door
+        )
         return self._get("/v1/tasks", query)["tasks"]
 
     def task(self, ref: str) -> Task:
@@ -346,6 +349,21 @@ class TaskCalls(Calls):
         return EventStream(
             self.transport, {}, after=str(after), path=path, is_last=_ends_task, away=away
         )
+
+    def task_messages(self, ref: str) -> list[TaskMessage]:
+        """The messages that belong to a task, oldest first."""
+        return self._get(f"/v1/tasks/{task_ref(ref)}/messages")["messages"]
+
+    def retry_task(self, ref: str, *, key: str = "", force: bool = False) -> Task:
+        """Ask for a task again that failed, was canceled or rejected; with `force` also a completed one.
+
+        Without a `key` a task has one retry, and asking again gives that one.
+
+        Raises:
+            Conflict: it has not ended, or is completed.
+        """
+        body = given(key=key) | ({"force": True} if force else {})
+        return self._post(f"/v1/tasks/{task_ref(ref)}/retry", body, repeatable=True)
 
     def cancel_task(self, ref: str, *, reason: str = "", timeout: float = CANCEL_TIMEOUT) -> Task:
         """Have an agent stop working on a task; after `timeout` seconds the task is returned as it is."""

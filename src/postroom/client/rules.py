@@ -80,7 +80,12 @@ class Endpoint:
         retry: how often failed calls are repeated.
         clock: monotonic seconds, for `within`.
         org: organisation of the calls, "" for the default one.
+
+    Attributes:
+        program: what the calls name as their `User-Agent`, "" for nothing.
     """
+
+    program = ""
 
     def __init__(
         self,
@@ -178,7 +183,8 @@ class Endpoint:
         return self._server.url + ("" if shared else self._before) + path
 
     def _headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._server.token}"}
+        named = {"User-Agent": self.program} if self.program else {}
+        return {"Authorization": f"Bearer {self._server.token}", **named}
 
     def _connection(self) -> dict[str, Any]:
         """Arguments of an httpx2 client."""

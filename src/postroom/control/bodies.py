@@ -148,6 +148,13 @@ class TaskBody(ContentBody):
     context: Annotated[str, Field(max_length=MAX_CONTEXT)] = ""
 
 
+class RetryBody(Body):
+    """`POST /v1/tasks/{id}/retry`; with `force` also a completed task is asked for again."""
+
+    key: Annotated[str, Field(max_length=MAX_KEY)] = ""
+    force: bool = False
+
+
 class CancelBody(Body):
     """`POST /v1/tasks/{id}/cancel`; `timeout` in seconds for the task to end."""
 

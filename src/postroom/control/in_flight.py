@@ -20,6 +20,7 @@ from postroom.control.org_router import Receive, Scope, Send
 from postroom.control.principals import PRINCIPAL, REQUEST
 from postroom.protocol.audit import ALLOWED, API, DENIED, AuditRecord
 from postroom.protocol.principal import KEY, OPERATOR_KEY, Principal
+from postroom.protocol.tasks import CLI_AGENT, Door
 from postroom_a2a.times import format_time
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -50,6 +51,14 @@ def acted_on(**ids: str) -> None:
     noted = _about.get()
     if noted is not None:
         noted.update(ids)
+
+
+def came_by() -> Door:
+    """The door of the running request of the HTTP API: its client says whether it is Postroom's command."""
+    request = _current.get()
+    headers = request.scope["headers"] if request is not None else ()
+    said = next((value for name, value in headers if name == b"user-agent"), b"")
+    return Door.CLI if said.startswith(CLI_AGENT.encode()) else Door.API
 
 
 class Request:

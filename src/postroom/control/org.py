@@ -62,6 +62,7 @@ from postroom.store.agents import Agent
 from postroom.tasks.assignment import TaskAssigner
 from postroom.tasks.reports import TaskReports
 from postroom.tasks.requests import Requests
+from postroom.tasks.retries import TaskRetries
 from postroom.tasks.service import OrgTaskService
 from postroom.tasks.silence import SilentTasks
 from postroom.workers.following import WorkFollower
@@ -228,6 +229,7 @@ async def _open_parts(
         tasks=tasks,
         reports=TaskReports(tasks, base.database, base.chain),
         assigner=TaskAssigner(tasks, requests, base.directory, search),
+        retries=TaskRetries(tasks, base.database),
         rotation=Rotation(trust, installation.host, accounts, renew_edge),
         blobs=await _open_blobs(base, stack),
         audit=await _open_audit(base, stack),

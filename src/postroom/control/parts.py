@@ -17,6 +17,7 @@ from postroom.directory.registry import CardRegistry
 from postroom.directory.search import AgentSearch
 from postroom.tasks.assignment import TaskAssigner
 from postroom.tasks.reports import TaskReports
+from postroom.tasks.retries import TaskRetries
 from postroom.tasks.service import OrgTaskService
 from postroom.workers.issuer import Issuer
 from postroom.workers.lifecycle import Workers
@@ -38,6 +39,7 @@ class Parts(Base):
     tasks: OrgTaskService
     reports: TaskReports
     assigner: TaskAssigner
+    retries: TaskRetries
     rotation: Rotation
     blobs: BlobService
     audit: AuditView

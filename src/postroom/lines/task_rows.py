@@ -13,7 +13,7 @@ from postroom.lines.words import address, clock
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.protocol.shapes import Artifact, Task, TaskEvent
+    from postroom.protocol.shapes import Artifact, Task, TaskEvent, TaskMessage
 
 _STYLES = {"green": Style.GOOD, "yellow": Style.ASKS, "red": Style.BAD, None: Style.PLAIN}
 
@@ -30,7 +30,12 @@ def whole_rows(task: Task, events: Iterable[TaskEvent], now: float) -> Iterator[
     attempt = f", attempt {task['attempt']}" if task["attempt"] > 1 else ""
     skill = f", skill {one_line(task['skill'], 80)}" if task["skill"] else ""
     yield Row.of(f"{address(task['requester'])} to {address(task['worker'])}{skill}{attempt}")
-    yield Row.of(f"given {clock(task['created_at'], now)}, message {short(task['request'])}")
+    over = f" over {one_line(task['door'], 20)}" if task.get("door") else ""
+    yield Row.of(f"given {clock(task['created_at'], now)}{over}, message {short(task['request'])}")
+    if task.get("retry_of"):
+        yield Row.of(f"retry of {short(task['retry_of'])}")
+    for again in task.get("retried_as", ()):
+        yield Row.of(f"retried as {short(again)}")
     if task["detail"] and not (task["final"] or is_question(task["state"])):
         yield Row.of(one_line(task["detail"], 300), wraps=True)
     yield from _indented(body_lines(task))
@@ -41,6 +46,20 @@ def whole_rows(task: Task, events: Iterable[TaskEvent], now: float) -> Iterator[
         yield from _artifact(artifact)
     if is_question(task["state"]):
         yield Row.of(f"answer it: {answer_hint(task['id'])}")
+
+
+_SENT = {"message": "sent to", "task": "gave a task to"}
+
+
+def message_rows(messages: Iterable[TaskMessage], now: float) -> Iterator[Row]:
+    """What its agent sent in its course; the rest of the messages is in what happened."""
+    sent = [each for each in messages if each["kind"] in _SENT and each["to"] is not None]
+    if sent:
+        yield Row.of("messages of its agent in its course:")
+    for each in sent:
+        when = Span(f"{clock(each['at'], now)} ", Style.DIM)
+        said = f"{_SENT[each['kind']]} {address(each['to'])}, {short(each['id'])}, {each['state']}"
+        yield Row((when, Span(f"{said}: {one_line(each['text'], 200)}")), indent=2, wraps=True)
 
 
 def short_rows(task: Task, events: Iterable[TaskEvent], now: float) -> Iterator[Row]:

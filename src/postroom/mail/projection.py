@@ -15,7 +15,7 @@ from postroom.projection.retention import Over
 from postroom.projection.rules import Rule
 from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert, AlertEnd, decode
-from postroom.protocol.content import subject_of
+from postroom.protocol.content import references_in, subject_of
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE, MESSAGE_ID, UID, is_uid
 from postroom.protocol.receipts import Reason, Receipt, State, advance, is_final, may_set
@@ -88,6 +88,7 @@ def _message_row(record: Message, sender: str, recipient: str) -> messages.Messa
         expires_at=envelope.expires_at,
         requests=envelope.request is not None,
         subject=subject_of(envelope.message),
+        task=next(iter(references_in(envelope.message)), ""),
     )
 
 

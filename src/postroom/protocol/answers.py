@@ -24,6 +24,7 @@ from postroom.protocol.shapes import (
     Post,
     Task,
     TaskEvent,
+    TaskMessage,
     Worker,
     WorkerEvent,
 )
@@ -120,6 +121,12 @@ class TaskEvents(TypedDict):
 
     events: list[TaskEvent]
     next: int | None
+
+
+class TaskMessages(TypedDict):
+    """The messages that belong to a task, the oldest first."""
+
+    messages: list[TaskMessage]
 
 
 class Deadletters(TypedDict):

@@ -5,7 +5,7 @@ Who sent it is not in it: the sender is the last token of the subject, which the
     {"v": 1, "id": "…", "to": "<uid>" | "#<project>" | "*", "sent_at": "<RFC 3339>", "message": {A2A 1.0 Message},
      "expects_reply"?: true, "reply_to"?: "<message id>", "expires_at"?: "<RFC 3339>",
      "requeue_of"?: "<message id>", "response_subject"?: "worker.<sender>.priority.<answerer>",
-     "request"?: {"method": "SendMessage", "skill"?: "…", "stream"?: true}}
+     "request"?: {"method": "SendMessage", "skill"?: "…", "stream"?: true, "door"?: "…", "retry_of"?: "<task id>"}}
 
 With `request` it is no plain message but asks for an A2A task.
 """
@@ -19,6 +19,7 @@ from postroom.errors import InvalidInput, InvalidName, MessageTooLarge, Protocol
 from postroom.protocol.ids import check_message_id
 from postroom.protocol.limits import MAX_DEPTH, MAX_ENVELOPE_BYTES, MAX_LABEL
 from postroom.protocol.records import read_record, too_deep
+from postroom.protocol.tasks import TASK_ID, Door
 from postroom_a2a import strict_json
 from postroom_a2a.messages import context_fault
 from postroom_a2a.times import format_time, parse_time
@@ -32,6 +33,9 @@ SEND_MESSAGE = "SendMessage"
 """The A2A 1.0 method that requests a task."""
 
 
+_DOORS = frozenset(door.value for door in Door)
+
+
 @dataclass(frozen=True, slots=True)
 class TaskRequest:
     """The part that makes a message a request for a task.
@@ -39,10 +43,14 @@ class TaskRequest:
     Attributes:
         skill: id of the wanted skill of the recipient's card, "" for any.
         stream: the sender wants to hear of every change, not only of those that end or interrupt the task.
+        door: a `protocol.tasks.Door`, "" for none that is known; counts only from the control plane.
+        retry_of: id of the task that is asked for again, "" for none.
     """
 
     skill: str = ""
     stream: bool = False
+    door: str = ""
+    retry_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +175,10 @@ def _request_record(request: TaskRequest) -> dict[str, Any]:
         record["skill"] = request.skill
     if request.stream:
         record["stream"] = True
+    if request.door:
+        record["door"] = request.door
+    if request.retry_of:
+        record["retry_of"] = request.retry_of
     return record
 
 
@@ -176,4 +188,11 @@ def _request(record: object) -> TaskRequest:
     skill = record.get("skill", "")
     if not isinstance(skill, str) or len(skill) > MAX_LABEL:
         raise ProtocolViolation("the envelope's skill is not the name of a skill")
-    return TaskRequest(skill, record.get("stream") is True)
+    door, retry_of = record.get("door"), record.get("retry_of")
+    return TaskRequest(
+        skill,
+        record.get("stream") is True,
+        # Both only tell of a task: what a later version says there is no reason to refuse its message.
+        door if door in _DOORS else "",
+        retry_of if isinstance(retry_of, str) and TASK_ID.fullmatch(retry_of) else "",
+    )

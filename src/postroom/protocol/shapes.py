@@ -248,6 +248,9 @@ class Task(TypedDict):
         timed_out: the caller waited for it in vain.
         usage: what its worker's agent used for it, not in lists.
         references: ids of tasks that its requester names, such as the one for which it delegates; not in lists.
+        door: over what it was asked for: `cli`, `api`, `bus`, `a2a+jsonrpc`, `a2a+rest`, `a2a+grpc`; "" if unknown.
+        retry_of: id of the task that it asks for again, "" for none.
+        retried_as: ids of the tasks that ask for it again, not in lists.
     """
 
     id: str
@@ -276,6 +279,31 @@ class Task(TypedDict):
     timed_out: NotRequired[bool]
     usage: NotRequired[Usage]
     references: NotRequired[list[str]]
+    door: str
+    retry_of: str
+    retried_as: NotRequired[list[str]]
+
+
+TaskMessage = TypedDict(
+    "TaskMessage",
+    {
+        "kind": str,
+        "id": str,
+        "at": Time,
+        "from": Party | None,
+        "to": Party | None,
+        "state": str,
+        "text": str,
+        "parts": list[Part],
+    },
+)
+TaskMessage.__doc__ = """A message that belongs to a task.
+
+`kind` is `request`, `answer` (to a question of the task), `news` (what its agent said of it), `message` (what the agent
+sent in its course) or `task` (what it gave to another agent). `id` is that of the message, "" for answers and news.
+`from` is null where it is not kept who answered, `to` for news. `state` is that of the message, for answers and news
+that of the task.
+"""
 
 
 class Piece(TypedDict):

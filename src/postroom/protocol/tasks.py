@@ -11,9 +11,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
 
 from postroom.errors import InvalidInput
 from postroom.protocol import subjects
+from postroom.protocol.limits import MAX_LABEL
 from postroom_a2a.task_state import TaskState
 
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
@@ -31,6 +34,33 @@ EXIT_CODES: dict[str, int] = {
 """Exit status of a command that waited for a task, by its final state."""
 
 
+SKILL = "urn:postroom:a2a:skill:1"
+"""Key in the metadata of a Message that asks for a task, and of the Task: id of the skill that is wanted of the card.
+"""
+
+
+class Door(StrEnum):
+    """The way by which a request for a task came in.
+
+    The control plane notes it where it took the request itself. `cli` is `api` with the client's word that it is
+    Postroom's command. What came over the bus is `bus`, whatever it says of itself.
+    """
+
+    CLI = "cli"
+    API = "api"
+    BUS = "bus"
+    JSONRPC = "a2a+jsonrpc"
+    REST = "a2a+rest"
+    GRPC = "a2a+grpc"
+
+
+ANSWERED_BY = "urn:postroom:a2a:answered-by:1"
+"""Key in the metadata of an answer: uid of its sender."""
+
+CLI_AGENT = "postroom-cli"
+"""What the `User-Agent` of Postroom's command begins with."""
+
+
 def task_id(worker: str, sender: str, message_id: str) -> str:
     """The id of the task that `worker` makes of the request `message_id` of `sender`.
 
@@ -44,6 +74,21 @@ def task_id(worker: str, sender: str, message_id: str) -> str:
 def key_of(message_id: str) -> str:
     """The idempotency key of a request by an A2A client: the same `messageId` is the same task."""
     return f"a2a:{hashlib.sha256(message_id.encode('utf-8', 'replace')).hexdigest()}"
+
+
+def skill_in(message: Mapping[str, Any]) -> str:
+    """The skill that the Message of an A2A client names in its metadata, "" for any.
+
+    A2A 1.0 has no field for it: a card's skills describe, and a request goes to the agent. So it is metadata of ours.
+
+    Raises:
+        InvalidInput: it is no name of a skill.
+    """
+    metadata = message.get("metadata")
+    named = metadata.get(SKILL, "") if isinstance(metadata, Mapping) else ""
+    if not isinstance(named, str) or len(named) > MAX_LABEL:
+        raise InvalidInput(f"metadata {SKILL!r} names a skill in at most {MAX_LABEL} characters")
+    return named
 
 
 def chain(worker: str, task: str) -> str:

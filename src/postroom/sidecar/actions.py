@@ -146,13 +146,16 @@ class Actions:
         raise InvalidInput(f"the sidecar does not carry out {action.verb.name!r}")
 
     async def send(self, action: Send, owner: Owner | None = None) -> str:
-        """Send a message; returns its id once it is on disk."""
+        """Send a message; returns its id once it is on disk.
+
+        It names the task at which the agent is certainly at work.
+        """
         recipient = await self._directory.uid_of(action.to)
+        owner = owner or self._ownership.of(action)
         key = self._key("send", action, recipient, owner)
         await self._check_taken(action.to, action.content)
-        draft = OutgoingMessage(
-            recipient, action.content, action.expects_reply, expires_in=action.expires_in
-        )
+        said = action.content.referring(owner.task)
+        draft = OutgoingMessage(recipient, said, action.expects_reply, expires_in=action.expires_in)
         return await self._outgoing.message(draft, key)
 
     async def reply(self, action: Reply) -> str:

@@ -23,9 +23,9 @@ from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.priority import Cancel, Input, Requested, Update
 from postroom.protocol.receipts import Reason
 from postroom.protocol.streams import redelivery_delay
+from postroom.protocol.tasks import ANSWERED_BY
 from postroom.sidecar.bus import BACKOFF
 from postroom.sidecar.delegations import Delegations
-from postroom.sidecar.program import ANSWERED_BY
 from postroom.sidecar.task_client import TaskClient
 from postroom.tasks.engine import TaskEngine
 from postroom_a2a.tasks import Message

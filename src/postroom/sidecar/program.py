@@ -14,12 +14,12 @@ from typing import Any
 
 from postroom.protocol.content import subject_of
 from postroom.protocol.ids import is_uid
+from postroom.protocol.tasks import ANSWERED_BY, SKILL
 from postroom.sidecar.adapters import Heard, IncomingTask, Sender, parts_or_text, said_in
 from postroom.sidecar.agent import AgentGone, AgentProgram
 from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.keys import OF_TASK, Derivation
 from postroom.sidecar.session import AgentRun
-from postroom.tasks.engine import SKILL
 from postroom.tasks.execution import Execution
 from postroom.tasks.log import AttemptLost, ExecutorGone
 from postroom_a2a.messages import ROLE_USER
@@ -27,9 +27,6 @@ from postroom_a2a.tasks import Message
 
 HAD = 64
 """Former tasks of the program that its lines may still name."""
-
-ANSWERED_BY = "urn:postroom:a2a:answered-by:1"
-"""Key in the metadata of an answer: uid of its sender."""
 
 
 class ProgramExecutor:

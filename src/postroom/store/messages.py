@@ -24,6 +24,7 @@ class MessageRow:
         updated_at: instant of the record that set the present state.
         final: no further state follows.
         requests: it requests a task.
+        task: id of the task that its sender was at, as the sender says; "" for none.
     """
 
     seq: int
@@ -45,6 +46,7 @@ class MessageRow:
     final: bool = False
     requests: bool = False
     subject: str = ""
+    task: str = ""
 
 
 COLUMNS = [messages.c[field.name] for field in fields(MessageRow)]
@@ -129,6 +131,16 @@ _UNREAD_PAST = prepared(
     .limit(bindparam("most"))
 )
 _NAMED = prepared(select(*COLUMNS).where(among(messages.c.id, "ids")))
+
+
+_OF_TASK = prepared(
+    # The index is partial.
+    select(*COLUMNS)
+    .where(messages.c.task == bindparam("of"), messages.c.task != "")
+    .where(messages.c.sender == bindparam("sender"), messages.c.seq > bindparam("past"))
+    .order_by(messages.c.seq)
+    .limit(bindparam("most"))
+)
 
 
 _SEQ = attrgetter("seq")
@@ -268,6 +280,11 @@ class MessageStore:
         # By the ids alone, or SQLite would read all that the recipient has.
         found = self._session.all(MessageRow, _NAMED, ids=set(ids))
         return sorted((row for row in found if row.recipient == recipient), key=_SEQ)
+
+    def sent_in(self, task: str, sender: str, after: int, limit: int) -> list[MessageRow]:
+        """The first messages past sequence `after` that `sender` sent in the course of a task, oldest first."""
+        named = {"of": task, "sender": sender, "past": after, "most": page(limit)}
+        return self._session.all(MessageRow, _OF_TASK, **named)
 
     def requeues(self, ids: Iterable[str]) -> dict[tuple[str, str], str]:
         """(sender, id) of each dead message in `ids` to the message that repeats it."""

@@ -33,6 +33,8 @@ class TaskHead:
         final: no further state follows.
         created_at: when the request was stored.
         updated_at: when the last record that counted was stored.
+        door: `protocol.tasks.Door` of its request; "" where an earlier version noted none.
+        retry_of: id of the task that it asks for again, "" for none.
     """
 
     id: str
@@ -57,6 +59,8 @@ class TaskHead:
     weight: int = 0
     since: int = 0
     final: bool = False
+    door: str = ""
+    retry_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,10 @@ class TaskEventRow:
     at: float
     event: str
     answer: str = ""
+
+
+MAX_RETRIES = 20
+"""Retries of one task that are read."""
 
 
 class Cursor(Protocol):
@@ -154,6 +162,7 @@ class Tasks(Protocol):
         limit: int,
         before: int = 0,
         party: str = "",
+        door: str = "",
     ) -> list[TaskHead]:
         """Tasks, the newest request first.
 
@@ -163,7 +172,11 @@ class Tasks(Protocol):
             states: only tasks in one of them; empty for any.
             open_only: only open (True) or final tasks (False).
             before: only tasks requested before this sequence of INBOX (`requested_seq`).
+            door: only tasks that were asked for over it; "" for any.
         """
+
+    def retries_of(self, task: str) -> list[TaskHead]:
+        """The tasks that ask for that one again, the oldest request first; at most `MAX_RETRIES`."""
 
     def updated(
         self,

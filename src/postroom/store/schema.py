@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import Integer as AnyInteger
 
-REVISION = "0014"
+REVISION = "0015"
 """The migration that leads to exactly these tables (a test compares them)."""
 
 Integer = AnyInteger().with_variant(BigInteger(), "postgresql")
@@ -204,7 +204,9 @@ messages = Table(
     Column("updated_at", Float, nullable=False),
     Column("requests", Boolean, nullable=False, server_default=text("0")),
     Column("subject", Text, nullable=False, server_default=text("''")),
+    Column("task", Text, nullable=False, server_default=text("''")),
     UniqueConstraint("sender", "id"),
+    Index("ix_messages_task", "task", "seq", sqlite_where=text("task != ''")),
     Index("ix_messages_id", "id"),
     Index("ix_messages_recipient", "recipient", "seq"),
     Index("ix_messages_pair", "sender", "recipient", "seq"),
@@ -359,7 +361,10 @@ a2a_tasks = Table(
     Column("snapshot_seq", Integer, nullable=False, server_default=text("0")),
     Column("weight", Integer, nullable=False, server_default=text("0")),
     Column("since", Integer, nullable=False, server_default=text("0")),
+    Column("door", Text, nullable=False, server_default=text("''")),
+    Column("retry_of", Text, nullable=False, server_default=text("''")),
     UniqueConstraint("requested_seq"),
+    Index("ix_a2a_tasks_retry_of", "retry_of", sqlite_where=text("retry_of != ''")),
     Index("ix_a2a_tasks_worker", "worker", "requested_seq"),
     Index("ix_a2a_tasks_requester", "requester", "requested_seq"),
     Index("ix_a2a_tasks_open", "worker", "requested_seq", sqlite_where=text("final = 0")),

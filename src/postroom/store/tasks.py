@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 from postroom.protocol.limits import MAX_PAGE, MAX_SHOWN_TEXT
 from postroom.store.messages import page
-from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
+from postroom.store.ports import MAX_RETRIES, TaskEventRow, TaskHead, TaskRow
 from postroom.store.records import Cursors
 from postroom.store.schema import a2a_task_events, a2a_tasks
 from postroom.store.session import Session, among, insert_new, prepared, values_of
@@ -140,6 +140,13 @@ _BEGUN = prepared(
         among(a2a_tasks.c.id, "ids")
     )
 )
+_RETRIES = prepared(
+    # The index is partial.
+    select(*HEAD)
+    .where(a2a_tasks.c.retry_of == bindparam("of"), a2a_tasks.c.retry_of != "")
+    .order_by(a2a_tasks.c.requested_seq)
+    .limit(MAX_RETRIES)
+)
 _COUNTS = prepared(
     select(a2a_tasks.c.worker, func.count()).where(_OPEN).group_by(a2a_tasks.c.worker)
 )
@@ -221,6 +228,7 @@ class TaskStore:
         limit: int,
         before: int = 0,
         party: str = "",
+        door: str = "",
     ) -> list[TaskHead]:
         """As `ports.Tasks`."""
         found = select(*HEAD).order_by(a2a_tasks.c.requested_seq.desc()).limit(page(limit))
@@ -230,6 +238,8 @@ class TaskStore:
             found = found.where(a2a_tasks.c.requester == requester)
         if party:
             found = found.where(_of_party(party))
+        if door:
+            found = found.where(a2a_tasks.c.door == door)
         if states:
             found = found.where(a2a_tasks.c.state.in_(states))
         if open_only is not None:
@@ -237,6 +247,10 @@ class TaskStore:
         if before:
             found = found.where(a2a_tasks.c.requested_seq < before)
         return self._session.all(TaskHead, found)
+
+    def retries_of(self, task: str) -> list[TaskHead]:
+        """As `ports.Tasks`."""
+        return self._session.all(TaskHead, _RETRIES, of=task)
 
     def updated(
         self,

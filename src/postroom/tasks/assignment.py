@@ -39,6 +39,7 @@ class TaskAssigner:
         skill: str,
         said: Content | str,
         key: str = "",
+        door: str = "",
     ) -> TaskView:
         """Request a task from the agent `to` or, with `skill` alone, from the least busy agent that has the skill.
 
@@ -54,7 +55,9 @@ class TaskAssigner:
         named = request_key(key)
         worker = await (self._directory.resolve(to) if to else self.choose(requester, skill, named))
         try:
-            return await self._office.delegate(requester, worker, said, skill=skill, key=key)
+            return await self._office.delegate(
+                requester, worker, said, skill=skill, key=key, door=door
+            )
         except StreamFull:
             self._chosen.pop(
                 (requester, named), None

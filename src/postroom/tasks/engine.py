@@ -24,7 +24,7 @@ from postroom.errors import (
     PostroomError,
 )
 from postroom.observe import get_logger
-from postroom.protocol.tasks import task_id
+from postroom.protocol.tasks import SKILL, task_id
 from postroom.tasks.backlog import Backlog, Waiting
 from postroom.tasks.execution import Execution, Executor
 from postroom.tasks.log import (
@@ -43,9 +43,6 @@ from postroom_a2a.tasks import Event, Message
 
 MAX_LOST = 3
 """Attempts that may end without a reason before the task has failed."""
-
-SKILL = "urn:postroom:a2a:skill:1"
-"""Key in the metadata of a task: id of the skill that its request named."""
 
 CANCEL_TRIES = 5
 

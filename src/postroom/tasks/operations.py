@@ -18,7 +18,7 @@ from postroom.protocol.content import Content
 from postroom.protocol.intervals import STREAM_BEAT
 from postroom.protocol.limits import LONGEST_WAIT
 from postroom.protocol.principal import Principal
-from postroom.protocol.tasks import key_of
+from postroom.protocol.tasks import key_of, skill_in
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.ports import TaskEventRow, TaskRow
@@ -57,6 +57,9 @@ class StoredChange:
 class AgentTasks:
     """The tasks of the agent `worker`, for the principal `me`; implements `postroom_a2a.service.TaskService`.
 
+    Args:
+        door: the `protocol.tasks.Door` by which `me` calls, "" for none that is known.
+
     The requester that `TaskService` names is not looked at: `me` is who asks.
     """
 
@@ -67,12 +70,14 @@ class AgentTasks:
         changes: Changes,
         worker: Agent,
         me: Principal,
+        door: str = "",
     ) -> None:
         self._office = office
         self._database = database
         self._changes = changes
         self._worker = worker
         self._me = me
+        self._door = door
 
     async def submit(self, message: Message, _requester: str, *, follow: bool) -> str:  # noqa: ARG002
         """As `TaskService.submit`."""
@@ -80,8 +85,10 @@ class AgentTasks:
             self._me.uid,
             self._worker,
             Content.whole(message),
+            skill=skill_in(message),
             key=key_of(message["messageId"]),
             as_message=message["messageId"],
+            door=self._door,
         )
         return view.id
 

@@ -165,6 +165,8 @@ def _untaken(envelope: Envelope, requester: str, sequence: int, request: TaskReq
         text=text_of(envelope.message),
         skill=request.skill,
         stream=request.stream,
+        door=request.door,
+        retry_of=request.retry_of,
         created_at=envelope.sent_at,
         updated_at=envelope.sent_at,
         snapshot=json.dumps(record.task),

@@ -17,10 +17,10 @@ from postroom.projection.retention import Over
 from postroom.projection.rules import Early, Rule
 from postroom.protocol import priority, subjects
 from postroom.protocol.blobs import PREFIX
-from postroom.protocol.envelope import Envelope
+from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.ids import UID
 from postroom.protocol.limits import MAX_SAID, MAX_TASK_BYTES, MAX_TASK_EVENT_BYTES
-from postroom.protocol.tasks import EXPECTED, follows, parse_task_subject, task_id
+from postroom.protocol.tasks import EXPECTED, Door, follows, parse_task_subject, task_id
 from postroom.store.database import Store
 from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
 from postroom.store.session import values_of
@@ -71,12 +71,35 @@ def fold_request(store: Store, record: Message) -> list[Change]:
         context_id=context,
         skill=envelope.request.skill,
         stream=envelope.request.stream,
+        door=_door(store, requester, envelope.request),
+        retry_of=_retried(store, envelope, worker, requester),
         text=text_of(envelope.message),
         snapshot=snapshot,
         created_at=record.timestamp,
         updated_at=record.timestamp,
     )
     return [_change(row)] if store.tasks.insert_task(row) else []
+
+
+def _door(store: Store, requester: str, request: TaskRequest) -> str:
+    """The door of a request. A worker has the bus alone; in the name of all others the control plane alone writes."""
+    return request.door if _has_no_bus(store, requester) else Door.BUS
+
+
+def _has_no_bus(store: Store, uid: str) -> bool:
+    agent = store.agents.agent_by_uid(uid)
+    return agent is not None and agent.kind != "worker"
+
+
+def _retried(store: Store, envelope: Envelope, worker: str, requester: str) -> str:
+    """The task that is asked for again, "" for none. A worker retries what it asked for itself, and nothing else."""
+    named = envelope.request.retry_of if envelope.request is not None else ""
+    if not named and envelope.requeue_of:
+        named = task_id(worker, requester, envelope.requeue_of)
+    before = store.tasks.head_by_id(named) if named else None
+    if before is None or (before.requester != requester and not _has_no_bus(store, requester)):
+        return ""
+    return before.id
 
 
 def fold_record(store: Store, record: Message) -> list[Change]:

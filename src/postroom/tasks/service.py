@@ -94,9 +94,15 @@ class OrgTaskService:
         skill: str = "",
         key: str = "",
         as_message: str = "",
+        door: str = "",
+        retry_of: str = "",
     ) -> TaskView:
-        """Request a task from `worker`; on return the request is in the log, on disk (`Requests.store`)."""
-        request = TaskRequest(skill)
+        """Request a task from `worker`; on return the request is in the log, on disk (`Requests.store`).
+
+        Args:
+            door: the `protocol.tasks.Door` by which it was asked for.
+        """
+        request = TaskRequest(skill, door=door, retry_of=retry_of)
         with self._changes.listen() as listener:
             row, author = await self._requests.store(
                 requester,
@@ -194,11 +200,13 @@ class OrgTaskService:
         limit: int = PAGE,
         before: int = 0,
         only: str = "",
+        door: str = "",
     ) -> list[TaskView]:
         """Tasks without their artifacts, the newest request first; `only` as in `find`.
 
         Args:
             before: a `requested` of an earlier answer.
+            door: as in `delegate`; "" for any.
         """
 
         def find(store: Store) -> list[TaskView]:
@@ -210,6 +218,7 @@ class OrgTaskService:
                 limit=limit,
                 before=before,
                 party=only,
+                door=door,
             )
             return views.listed(store, heads, self.blocker)
 

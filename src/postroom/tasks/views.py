@@ -43,6 +43,8 @@ class TaskView:
         artifacts: `{"id", "name", "text", "parts", "files"?}` each; None where they are left out.
         sizes: bytes of the blobs that its requester may read, by hash.
         timed_out: the caller waited for it in vain.
+        door, retry_of: as in `store.ports.TaskHead`.
+        retried_as: ids of the tasks that ask for it again; None where they are left out.
     """
 
     seq: int
@@ -67,6 +69,9 @@ class TaskView:
     asked: Mapping[str, Any] | None = None
     status_parts: list[dict[str, Any]] | None = None
     sizes: Mapping[str, int] | None = None
+    door: str = ""
+    retry_of: str = ""
+    retried_as: Sequence[str] | None = None
 
     def as_json(self) -> shapes.Task:
         """Shape of the API."""
@@ -89,7 +94,11 @@ class TaskView:
             "updated_at": format_time(self.updated_at),
             "status_text": self.status_text,
             "started_at": None if self.started_at is None else format_time(self.started_at),
+            "door": self.door,
+            "retry_of": self.retry_of,
         }
+        if self.retried_as is not None:
+            document["retried_as"] = list(self.retried_as)
         if self.asked is not None:
             document |= cast("shapes.Task", said(self.asked, self.sizes))
             document["subject"] = subject_of(self.asked)
@@ -185,6 +194,8 @@ def whole(store: Store, row: TaskRow, blocker: Blocker) -> TaskView:
     begun = store.tasks.begun([row.id]).get(row.id)
     view = _whole(row, known, _ahead(store, [row]), begun, blocker)
     _add_sizes(store, view.artifacts, row.worker)
+    if row.final:
+        view = replace(view, retried_as=[each.id for each in store.tasks.retries_of(row.id)])
     hashes = named_in(view.asked)
     return replace(view, sizes=store.blobs.sizes(hashes, row.requester)) if hashes else view
 
@@ -314,6 +325,8 @@ def _view(head: TaskHead, known: Mapping[str, Party], detail: str, begun: float 
         updated_at=head.updated_at,
         status_text=head.said,
         started_at=begun,
+        door=head.door,
+        retry_of=head.retry_of,
     )
 
 

@@ -1,4 +1,4 @@
-"""`postroom task`: list, show, watch, cancel and answer."""
+"""`postroom task`: list, show, watch, cancel, answer and retry."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from postroom.cli.commands.audit import AuditLines
 from postroom.cli.completion import agents, tasks
 from postroom.cli.content import Given, content_options, said, upload_parts
 from postroom.cli.options import connect, json_option, state_option
@@ -18,11 +19,12 @@ from postroom.cli.waiting import said_if_slow
 from postroom.cli.workspaces import tell_left
 from postroom.errors import RequestTimeout
 from postroom.lines.rows import painted
-from postroom.lines.task_rows import whole_rows
-from postroom.lines.tasks import HEAD, row, short
+from postroom.lines.task_rows import message_rows, whole_rows
+from postroom.lines.tasks import HEAD, accepted_line, row, short
 from postroom.lines.words import address
 from postroom.protocol.limits import MAX_PAGE
 from postroom.protocol.modes import DIRECT
+from postroom.protocol.tasks import Door
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.text import one_line
 
@@ -67,6 +69,13 @@ def command() -> None:
     help=f"Only those in this state: {', '.join(TaskState)}.",
 )
 @click.option(
+    "--door",
+    metavar="DOOR",
+    default="",
+    type=click.Choice(["", *Door]),
+    help=f"Only those asked for over it: {', '.join(Door)}.",
+)
+@click.option(
     "--limit",
     type=click.IntRange(1, MAX_PAGE),
     default=100,
@@ -76,11 +85,15 @@ def command() -> None:
 )
 @json_option
 @state_option()
-def list_(everything: bool, worker: str, wanted: str | None, limit: int, as_json: bool) -> None:
+def list_(
+    everything: bool, worker: str, wanted: str | None, door: str, limit: int, as_json: bool
+) -> None:
     """List the open tasks, newest first."""
     open_only = not everything and wanted is None
     with connect() as client:
-        found = client.tasks(open_only=open_only, state=wanted or "", worker=worker, limit=limit)
+        found = client.tasks(
+            open_only=open_only, state=wanted or "", worker=worker, door=door, limit=limit
+        )
     if as_json:
         print_json({"tasks": found})
     elif found:
@@ -92,19 +105,62 @@ def list_(everything: bool, worker: str, wanted: str | None, limit: int, as_json
 
 @command.command("show", short_help="Show a task with all that happened.")
 @task_argument
+@click.option("--audit", is_flag=True, help="Also its records in the audit log.")
 @json_option
 @state_option()
-def show(ref: str, as_json: bool) -> None:
-    """Show a task: its request, all that happened, and its results."""
+def show(ref: str, audit: bool, as_json: bool) -> None:
+    """Show a task: who asked and over what, its request, all that happened, its results, and its messages.
+
+    The messages are those that its agent sent in its course, and the tasks that it gave to others for it.
+    """
     with connect() as client:
         task = client.task(ref)
         events = list(_events(client, task["id"]))
+        messages = client.task_messages(task["id"])
+        records = list(client.audit(task=task["id"], plumbing=False)) if audit else []
+        lines = AuditLines(client)
+        kept = [record for record in records if "omitted" not in record]
+        shown = [] if as_json else [lines.line(record) for record in kept]
     if as_json:
-        print_json(task | {"events": events})
-    else:
-        for row_ in whole_rows(task, events, time.time()):
-            for line in painted(row_, None):
-                click.echo(line)
+        print_json(
+            task | {"events": events, "messages": messages} | ({"audit": kept} if audit else {})
+        )
+        return
+    now = time.time()
+    for row_ in (*whole_rows(task, events, now), *message_rows(messages, now)):
+        for line in painted(row_, None):
+            click.echo(line)
+    if audit:
+        click.echo("audit log:" if shown else "the audit log has nothing about it")
+    for line in shown:
+        click.echo(line)
+
+
+@command.command("retry", short_help="Ask for a task again that failed.")
+@task_argument
+@click.option("--force", is_flag=True, help="Also a completed one: it is done twice.")
+@click.option(
+    "--key",
+    default="",
+    metavar="KEY",
+    help="Each key gives one new task; without one there is one.",
+)
+@json_option
+@state_option()
+def retry(ref: str, force: bool, key: str, as_json: bool) -> None:
+    """Ask for a task again that failed, was canceled or rejected: the same message to the same agent, as a new task.
+
+    The new task is printed, and waits if the agent is offline; both name each other in `postroom task show`. What was
+    asked for again already gives that task.
+    """
+    with connect() as client:
+        task = client.retry_task(ref, key=key, force=force)
+    if as_json:
+        print_json(task)
+        return
+    click.echo(accepted_line(task))
+    if task["detail"] and not task["final"]:
+        click.echo(one_line(task["detail"], 300), err=True)
 
 
 @command.command("get", short_help="Save the results of a task as files.")

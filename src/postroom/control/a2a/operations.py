@@ -28,8 +28,7 @@ class DoorTasks(AgentTasks):
     """
 
     def __init__(self, parts: Parts, agent: Agent, me: Principal, door: str) -> None:
-        super().__init__(parts.tasks, parts.database, parts.changes, agent, me)
-        self.door = door
+        super().__init__(parts.tasks, parts.database, parts.changes, agent, me, door)
 
     async def submit(self, message: Message, _requester: str, *, follow: bool) -> str:
         """As `TaskService.submit`."""

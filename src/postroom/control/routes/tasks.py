@@ -10,14 +10,15 @@ from fastapi import Query
 from fastapi.responses import StreamingResponse
 
 from postroom.control import sse
-from postroom.control.bodies import AnswerBody, CancelBody, TaskBody
+from postroom.control.bodies import AnswerBody, CancelBody, RetryBody, TaskBody
 from postroom.control.described import STORING, fails, streams
 from postroom.control.hot_routes import hot
-from postroom.control.in_flight import acted_on
+from postroom.control.in_flight import acted_on, came_by
 from postroom.control.parameters import After, Before, Limit, Ref, Seconds, TaskRef, next_page
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.control.routing import Routes
+from postroom.control.task_messages import messages_of
 from postroom.control.task_trouble import troubles
 from postroom.errors import Conflict, ContentNotTaken, NotFound
 from postroom.projection.changes import BUS, WORKERS, Change, of_task
@@ -29,6 +30,10 @@ from postroom_a2a.task_state import TaskState
 Open = Annotated[
     bool | None,
     Query(alias="open", description="Only open tasks, or with false only those that have ended."),
+]
+OverDoor = Annotated[
+    Literal["", "cli", "api", "bus", "a2a+jsonrpc", "a2a+rest", "a2a+grpc"],
+    Query(description="Only tasks that were asked for over this door."),
 ]
 InState = Annotated[TaskState | None, Query(description="Only tasks in this state.")]
 
@@ -61,7 +66,7 @@ def router(parts: Parts) -> Routes:
         if body.context and not said.thread:
             said = replace(said, thread=body.context)
         view = await parts.assigner.delegate(
-            me.uid, to=body.to, skill=body.skill, said=said, key=body.key
+            me.uid, to=body.to, skill=body.skill, said=said, key=body.key, door=came_by()
         )
         acted_on(task=view.id)
         return view.as_json()
@@ -76,6 +81,7 @@ def router(parts: Parts) -> Routes:
         requester: Ref = "",
         limit: Limit = 50,
         before: Before = 0,
+        door: OverDoor = "",
         *,
         open_only: Open = None,
     ) -> answers.Tasks:
@@ -88,6 +94,7 @@ def router(parts: Parts) -> Routes:
             limit=limit,
             before=before,
             only=me.only,
+            door=door,
         )
         older = next_page(found, limit, lambda view: view.requested)
         return {"tasks": [view.as_json() for view in found], "next": older}
@@ -145,6 +152,33 @@ def router(parts: Parts) -> Routes:
         headers = {"Cache-Control": "no-store"}
         updates = _updates(parts, named, after)
         return StreamingResponse(updates, media_type="text/event-stream", headers=headers)
+
+    @routes.get("/{task}/messages")
+    @needs(Scope.READ)
+    @fails(NotFound, Conflict)
+    async def messages(task: TaskRef, me: Caller) -> answers.TaskMessages:
+        """Read the messages that belong to a task, the oldest first.
+
+        Its request, what its agent said of it, the answers to its questions, and what its agent sent to others in its
+        course, as the agent says.
+        """
+        row = await tasks.find(task, me.only)
+        found = await parts.database.read(lambda store: messages_of(store, row))
+        return {"messages": found}
+
+    @routes.post("/{task}/retry", status_code=201)
+    @needs(Scope.TASK)
+    @fails(NotFound, Conflict, ContentNotTaken, *STORING)
+    async def retry(task: TaskRef, me: Caller, body: RetryBody | None = None) -> shapes.Task:
+        """Ask for a task again that failed, was canceled or rejected.
+
+        A new task of the same agent with the same message, `retry_of` the old one. Without a `key` a task has one
+        retry: who asks again gets that one. 409 if the task has not ended, or is completed, unless `force` is given.
+        """
+        wish = body or RetryBody()
+        view = await parts.retries.retry(task, me, key=wish.key, force=wish.force, door=came_by())
+        acted_on(task=view.id)
+        return view.as_json()
 
     @routes.post("/{task}/cancel")
     @needs(Scope.TASK)
