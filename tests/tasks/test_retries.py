@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def principal(agent: Agent, *, operates: bool = False) -> Principal:
     return Principal(agent.uid, agent.org, agent.nick, agent.kind, scopes, KEY)
 
 
-async def failed(room: TaskRoom, worker: Hand, **asked: str) -> str:
+async def failed(room: TaskRoom, worker: Hand, **asked: Any) -> str:
     """A task that has failed."""
     task = (await room.delegate(f"@{worker.agent.nick}", **asked))["id"]
     await worker.take(task)

@@ -28,7 +28,9 @@ class DoorTasks(AgentTasks):
     """
 
     def __init__(self, parts: Parts, agent: Agent, me: Principal, door: str) -> None:
-        super().__init__(parts.tasks, parts.database, parts.changes, agent, me, door)
+        super().__init__(
+            parts.tasks, parts.database, parts.changes, agent, me, door.partition("/")[0]
+        )
 
     async def submit(self, message: Message, _requester: str, *, follow: bool) -> str:
         """As `TaskService.submit`."""
