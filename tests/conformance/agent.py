@@ -1,10 +1,5 @@
-"""The agent that A2A's official kit (github.com/a2aproject/a2a-tck, branch 1.0-dev) tests: it acts on the prefix of a
-request's `messageId`, as the kit's `scenarios/*.feature` say.
-
-    postroom spawn kit.toml --sandbox none --isolation none     # command = ["python3", ".../tests/a2a/kit_agent.py"]
-    python -m pytest tests/compatibility --sut-host "$(cat api)" --transport jsonrpc      # in the kit's own checkout
-
-The file `api` in the worker's folder has the address. It needs no wall, or the kit could not reach it.
+"""The worker that A2A's official kit tests: it acts on the prefix of a request's `messageId`, as the kit's
+`scenarios/*.feature` say. It runs behind the wall like every worker; `tests/conformance/run.py` spawns it.
 """
 
 from __future__ import annotations
@@ -14,27 +9,26 @@ import json
 import os
 import sys
 import threading
-import time
 import urllib.request
-from pathlib import Path
 from typing import Any
 
-TEXT = {
-    "tck-artifact-text": "Generated text content",
-    "tck-stream-001": "Stream hello from TCK",
-    "tck-stream-003": "Stream task lifecycle",
-    "tck-stream-ordering-001": "Ordered output",
-    "tck-stream-artifact-text": "Streamed text content",
-}
+CONTENT = base64.b64encode(b"content").decode()
 NAMED = {"filename": "output.txt", "mediaType": "text/plain"}
 PARTS: dict[str, dict[str, Any]] = {
-    **{prefix: {"text": text} for prefix, text in TEXT.items()},
+    "tck-artifact-text": {"text": "Generated text content"},
     "tck-artifact-file-url": {"url": "https://example.com/output.txt", **NAMED},
-    "tck-artifact-file": {"raw": base64.b64encode(b"content").decode(), **NAMED},
-    "tck-stream-artifact-file": {"raw": base64.b64encode(b"content").decode(), **NAMED},
+    "tck-artifact-file": {"raw": CONTENT, **NAMED},
     "tck-artifact-data": {"data": {"key": "value", "count": 42}},
+    "tck-stream-001": {"text": "Stream hello from TCK"},
+    "tck-stream-003": {"text": "Stream task lifecycle"},
+    "tck-stream-ordering-001": {"text": "Ordered output"},
+    "tck-stream-artifact-text": {"text": "Streamed text content"},
+    "tck-stream-artifact-file": {"raw": CONTENT, **NAMED},
 }
-"""Prefix to the only part of the artifact."""
+"""Prefix to the only part of the artifact; the longest that fits counts."""
+
+STREAM_PATIENCE = 2.0
+"""Seconds that the kit waits for an event of a stream."""
 
 _writing = threading.Lock()
 
@@ -66,17 +60,19 @@ def work(task: str) -> None:
     if name.startswith("tck-reject-task"):
         say(type="reject", task=task, text="rejected")
         return
+    if name.startswith("tck-message-response"):
+        say(type="complete", task=task, text="Direct message response", only=True)
+        return
     if name.startswith(("tck-stream", "test-resubscribe")):
         say(type="update", task=task, text="at it")
     if name.startswith("test-resubscribe"):
-        time.sleep(4)  # twice the kit's time-out of a stream
+        threading.Event().wait(2 * STREAM_PATIENCE)
     if name.startswith("tck-stream-artifact-chunked"):
         say(type="artifact", task=task, id="c", text="chunk-1 ", last=False)
         say(type="artifact", task=task, id="c", text="chunk-2", append=True)
-    for prefix, part in PARTS.items():
-        if name.startswith(f"{prefix}-"):
-            say(type="artifact", task=task, parts=[part])
-            break
+    fitting = [prefix for prefix in PARTS if name.startswith(f"{prefix}-")]
+    if fitting:
+        say(type="artifact", task=task, parts=[PARTS[max(fitting, key=len)]])
     say(type="complete", task=task, text="Hello from TCK")
 
 
@@ -89,8 +85,6 @@ def main() -> None:
     """Read lines until the end."""
     for line in map(json.loads, sys.stdin):
         match line["type"]:
-            case "hello":
-                Path("api").write_text(line["api"], encoding="utf-8")
             case "task":
                 begin(line["id"])
             case "input":
