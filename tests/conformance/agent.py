@@ -61,7 +61,7 @@ def work(task: str) -> None:
         say(type="reject", task=task, text="rejected")
         return
     if name.startswith("tck-message-response"):
-        say(type="complete", task=task, text="Direct message response", only=True)
+        say(type="complete", task=task, text="Direct message response", message=True)
         return
     if name.startswith(("tck-stream", "test-resubscribe")):
         say(type="update", task=task, text="at it")

@@ -24,7 +24,7 @@ from postroom_a2a.push_operations import PUSH, PushOperations, config_in
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.service import PushConfig, PushConfigs, TaskChange, TaskService
 from postroom_a2a.task_state import TaskState
-from postroom_a2a.tasks import Message, Task, new_task, state_of
+from postroom_a2a.tasks import Message, Task, new_task, state_of, whole_answer
 from postroom_a2a.times import parse_time
 
 VERSION = "1.0"
@@ -127,7 +127,10 @@ class JsonOperations:
             await self._push_to(push, task, requester, 0)
         if configuration.get("returnImmediately") is not True:
             await self._tasks.wait(task, requester, WAIT)
-        return {"task": shortened((await self._tasks.get(task, requester)).task, limit)}
+        found = (await self._tasks.get(task, requester)).task
+        if (said := whole_answer(found)) and configuration.get("returnImmediately") is not True:
+            return {"message": said}
+        return {"task": shortened(found, limit)}
 
     async def _send_and_follow(self, params: Params, call: Call) -> Events:
         last = _last_event(call)

@@ -27,6 +27,9 @@ Message = dict[str, Any]
 ANSWER = "urn:postroom:a2a:answer:1"
 """Key in the metadata of a status update: the answer to the task's question."""
 
+WHOLE = "urn:postroom:a2a:message:1"
+"""Key in the metadata of a completed task's status message: the agent means it as its whole answer."""
+
 
 def new_task(task_id: str, context_id: str, request: Message, at: float) -> Task:
     """The `submitted` task of a request."""
@@ -72,6 +75,19 @@ def status_update(task: Task, state: TaskState, at: float, message: Message | No
     return {
         "statusUpdate": {"taskId": task["id"], "contextId": task["contextId"], "status": status}
     }
+
+
+def whole_answer(task: Task) -> Message | None:
+    """The message that an agent gave in place of results; None where there is none, or there are artifacts."""
+    message = task["status"].get("message") or {}
+    metadata = message.get("metadata")
+    if state_of(task) is not TaskState.COMPLETED or task.get("artifacts"):
+        return None
+    if not isinstance(metadata, dict) or metadata.get(WHOLE) is not True:
+        return None
+    rest = {name: value for name, value in metadata.items() if name != WHOLE}
+    said = {name: value for name, value in message.items() if name != "metadata"}
+    return {**said, "metadata": rest} if rest else said
 
 
 def answer_update(task: Task, at: float, answer: Message) -> Event:

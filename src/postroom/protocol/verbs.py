@@ -405,12 +405,29 @@ class Artifact(
 class Complete(
     Saying, Action, verb="complete", route="POST /v1/tasks/{task}/complete", command="complete"
 ):
-    """The task is done."""
+    """The task is done.
+
+    Attributes:
+        message: an A2A client that waits gets what is said as a Message, in place of the Task.
+    """
 
     task: _OwnTask
     text: _Said = ""
+    message: Annotated[
+        bool, Flag("this is the whole answer: an A2A client gets it and no task", option="--message")
+    ] = False
     ref: _Ref = None
     parts: _Parts = ()
+
+    @property
+    def content(self) -> Content:
+        """What is said; marked where it is the whole answer."""
+        said = super().content
+        if not self.message:
+            return said
+        from postroom_a2a.tasks import WHOLE  # late: for `postroom-agent`, which starts anew each time
+
+        return Content(said.parts, more={"metadata": {WHOLE: True}})
 
     def _check(self, record: Mapping[str, Any]) -> None:
         """Accept one that says nothing."""
