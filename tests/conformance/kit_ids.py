@@ -13,8 +13,8 @@ import pytest
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: Any) -> None:  # noqa: ARG001 (the hook's)
+def pytest_runtest_setup(item: Any) -> None:
     """Begin a case with a new suffix for ids."""
-    from tck.requirements import base  # ty: ignore[unresolved-import]
+    from tck.requirements import base  # ty: ignore[import-not-found]
 
     base._SESSION = uuid.uuid4().hex[:8]

@@ -1,6 +1,6 @@
 """The same agent on the A2A SDK's own server with all its options: what Postroom is compared with.
 
-    python tests/conformance/plain.py PORT      # the card says where gRPC is
+python tests/conformance/plain.py PORT      # the card says where gRPC is
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import http.client
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -42,9 +42,7 @@ class _Relay(BaseHTTPRequestHandler):
         headers = {n: v for n, v in self.headers.items() if n.lower() not in HOP}
         up = http.client.HTTPConnection(to.netloc, timeout=PATIENCE)
         try:
-            up.request(
-                self.command, path, body, headers | {"Authorization": f"Bearer {self.key}"}
-            )
+            up.request(self.command, path, body, headers | {"Authorization": f"Bearer {self.key}"})
             self._answer(up.getresponse())
         finally:
             up.close()
@@ -86,7 +84,7 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def http_relay(agent: str, key: str, replaced: dict[str, str] | None = None) -> Iterator[str]:
+def http_relay(agent: str, key: str, replaced: dict[str, str] | None = None) -> Generator[str]:
     """Relay HTTP to the agent at the URL `agent`; yields the relay's URL.
 
     Args:
@@ -96,7 +94,7 @@ def http_relay(agent: str, key: str, replaced: dict[str, str] | None = None) -> 
     server = _Server(("127.0.0.1", 0), relay)
     url = f"http://127.0.0.1:{server.server_address[1]}"
     texts = {agent.rstrip("/"): url} | (replaced or {})
-    relay.replaced = {old.encode(): new.encode() for old, new in texts.items()}  # ty: ignore[unresolved-attribute]
+    relay.replaced = {old.encode(): new.encode() for old, new in texts.items()}
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -108,7 +106,7 @@ def http_relay(agent: str, key: str, replaced: dict[str, str] | None = None) -> 
 
 
 @contextmanager
-def grpc_relay(address: str, tenant: str, key: str) -> Iterator[str]:
+def grpc_relay(address: str, tenant: str, key: str) -> Generator[str]:
     """Relay gRPC to `address` (`host:port`); yields the relay's own."""
     channel = grpc.insecure_channel(address)
     methods = {}
@@ -119,7 +117,9 @@ def grpc_relay(address: str, tenant: str, key: str) -> Iterator[str]:
         if method.server_streaming:
             call, handler = channel.unary_stream, grpc.unary_stream_rpc_method_handler
         far = call(path, request_serializer=None, response_deserializer=None)
-        relay = partial(_streamed if method.server_streaming else _called, far, request, tenant, key)
+        relay = partial(
+            _streamed if method.server_streaming else _called, far, request, tenant, key
+        )
         methods[method.name] = handler(relay)
     server = grpc.server(ThreadPoolExecutor(STREAMS))
     server.add_generic_rpc_handlers(

@@ -19,7 +19,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
@@ -34,7 +34,7 @@ OUTCOMES = ("passed", "failed", "xfailed", "skipped")
 
 
 @contextmanager
-def post_room(stack: ExitStack) -> Iterator[str]:
+def post_room(stack: ExitStack) -> Generator[str]:
     """Our agent behind the relays; yields the URL for the kit."""
     scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="postroom-kit-")))
     room = PostRoom(scratch / "state", scratch)
@@ -70,7 +70,7 @@ def _card(agent: str, key: str) -> dict[str, list[dict[str, str]]]:
 
 
 @contextmanager
-def plain_server(stack: ExitStack) -> Iterator[str]:
+def plain_server(stack: ExitStack) -> Generator[str]:
     """The SDK's own server; yields the URL for the kit."""
     port = 18999
     program = [sys.executable, "-m", "tests.conformance.plain", str(port)]

@@ -30,7 +30,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 NAMES = {"postroom", "postroom-a2a"}
 
 # Which module of a declared dependency is imported.
-MODULES = {"a2a": "a2a-sdk", "google": "protobuf", "nats": "nats-py", "orjson": "orjson"}
+MODULES = {
+    "a2a": "a2a-sdk",
+    "google": "protobuf",
+    "grpc": "grpcio",
+    "nats": "nats-py",
+    "orjson": "orjson",
+}
 
 
 @pytest.mark.requirement("install-library-alone")

@@ -414,7 +414,8 @@ class Complete(
     task: _OwnTask
     text: _Said = ""
     message: Annotated[
-        bool, Flag("this is the whole answer: an A2A client gets it and no task", option="--message")
+        bool,
+        Flag("this is the whole answer: an A2A client gets it and no task", option="--message"),
     ] = False
     ref: _Ref = None
     parts: _Parts = ()
@@ -425,7 +426,9 @@ class Complete(
         said = super().content
         if not self.message:
             return said
-        from postroom_a2a.tasks import WHOLE  # late: for `postroom-agent`, which starts anew each time
+        from postroom_a2a.tasks import (
+            WHOLE,
+        )  # late: for `postroom-agent`, which starts anew each time
 
         return Content(said.parts, more={"metadata": {WHOLE: True}})
 
