@@ -35,9 +35,10 @@ from google.rpc.status_pb2 import Status
 
 from postroom_a2a import AgentRequestHandler, SdkOperations
 from postroom_a2a.errors import Forbidden, InvalidInput, Unauthorized
+from postroom_a2a.incoming import Incoming, Perform
 from postroom_a2a.operations import Operations
 from postroom_a2a.rpc import RpcError
-from postroom_a2a.sdk.grpc import GrpcServer, Incoming, Perform
+from postroom_a2a.sdk.grpc import GrpcServer
 from postroom_a2a.sdk.translation.grpc_status import DETAILS, STATUS, status_of
 from tests.a2a.agents import Agent, asks, chunks, text, waits
 from tests.a2a.front import CARD, artifacts, message, states

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from tests.conformance.relay import grpc_relay, http_relay
 from tests.e2e.conftest import PostRoom, until
@@ -101,13 +101,13 @@ def run_kit(kit: Path, python: str, url: str, words: list[str], *, own_ids: bool
             command += ["-p", "kit_ids"]
             env["PYTHONPATH"] = str(HERE)
         subprocess.run([*command, *words], cwd=kit, env=env, check=False, timeout=SECONDS)
-        return [_Case(each) for each in ElementTree.parse(report).iter("testcase")]
+        return [_Case(each) for each in ET.parse(report).iter("testcase")]
 
 
 class _Case:
     """One case of the kit's report."""
 
-    def __init__(self, element: ElementTree.Element) -> None:
+    def __init__(self, element: ET.Element) -> None:
         folder = element.get("classname", "").removeprefix("tests.compatibility.")
         self.module = ".".join(folder.split(".")[:2])
         self.name = element.get("name", "")

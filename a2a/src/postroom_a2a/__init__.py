@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from postroom_a2a.rpc import Code, RpcError
     from postroom_a2a.sdk.card_registry import CardRegistry, open_registry
     from postroom_a2a.sdk.factory import register
+    from postroom_a2a.sdk.grpc import GrpcServer
     from postroom_a2a.sdk.handling import AgentRequestHandler, MemoryTaskStore
     from postroom_a2a.sdk.operations import SdkOperations
     from postroom_a2a.sdk.references import LargeContent
@@ -48,6 +49,7 @@ __all__ = [
     "CoreServer",
     "DurableCaller",
     "DurableServer",
+    "GrpcServer",
     "JetStreamA2AServer",
     "KvTaskStore",
     "LargeContent",
@@ -82,6 +84,7 @@ _MODULES = {
     "CoreServer": "live.serving",
     "DurableCaller": "durable.client",
     "DurableServer": "durable.server",
+    "GrpcServer": "sdk.grpc",
     "JetStreamA2AServer": "sdk.server",
     "KvTaskStore": "sdk.taskstore",
     "LargeContent": "sdk.references",

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
+from urllib.parse import unquote
 
 import grpc
 import grpc.aio
@@ -23,6 +23,7 @@ from google.protobuf.message import Message as Proto
 
 from postroom_a2a.ecma_json import loads
 from postroom_a2a.errors import InvalidInput, PostroomError
+from postroom_a2a.incoming import Door, Incoming, Perform
 from postroom_a2a.json_operations import not_spoken
 from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, RpcError
@@ -51,43 +52,7 @@ _PRIVATE = frozenset({"authorization", "user-agent"})
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Incoming:
-    """A call that has come in.
-
-    Attributes:
-        operation: as `translation.OPERATIONS` names it.
-        tenant: names the agent, as its card's interface does; "" for none.
-        metadata: by name in lower case, without binary values; of a name that was sent twice, its last value.
-        authorization: each value of that name.
-        peer: as gRPC writes it, such as `ipv4:127.0.0.1:4711`.
-    """
-
-    operation: Operation
-    tenant: str
-    metadata: Mapping[str, str]
-    authorization: Sequence[str]
-    peer: str
-    ended: asyncio.Future[PostroomError] = field(repr=False)
-
-    @property
-    def path(self) -> str:
-        """The path of its HTTP/2 request."""
-        return f"/{SERVICE}/{self.operation.name}"
-
-    def end(self, error: PostroomError) -> None:
-        """Answer the caller with `error` at once. What the call has begun goes on, a stream does not."""
-        if not self.ended.done():
-            self.ended.set_result(error)
-
-
-Perform = Callable[[Operations, str], Awaitable[None]]
-"""Performs the call by the operations of an agent, for a proven caller ("" without proof), and answers it."""
-
 Failure = PostroomError | RpcError
-
-Door = Callable[[Incoming, Perform], Awaitable[None]]
-"""Decides about a call: performs it once, or raises `RpcError` or an error of `postroom_a2a.errors`."""
 
 
 class GrpcServer:
@@ -95,7 +60,7 @@ class GrpcServer:
 
     Args:
         address: `host:port`, port 0 for any free one.
-        credentials: TLS; None for none.
+        certificate: reads the certificate with its chain and its key (PEM), before each handshake; None for no TLS.
         patience: seconds that the reader of a stream has to take an event; then the call is given up.
 
     Raises:
@@ -107,14 +72,14 @@ class GrpcServer:
         door: Door,
         address: str,
         *,
-        credentials: grpc.ServerCredentials | None = None,
+        certificate: Callable[[], bytes] | None = None,
         most_bytes: int = MOST_BYTES,
         most_calls: int = MOST_CALLS,
         patience: float = PATIENCE,
     ) -> None:
         self._door = door
         self._address = address
-        self._credentials = credentials
+        self._certificate = certificate
         self._options = [
             ("grpc.max_receive_message_length", most_bytes),
             ("grpc.max_concurrent_streams", most_calls),
@@ -132,10 +97,11 @@ class GrpcServer:
         )
         self._server.add_generic_rpc_handlers((self._handlers(),))
         try:
-            if self._credentials is None:
+            if self._certificate is None:
                 self.port = self._server.add_insecure_port(self._address)
             else:
-                self.port = self._server.add_secure_port(self._address, self._credentials)
+                shown = _credentials(self._certificate)
+                self.port = self._server.add_secure_port(self._address, shown)
         except RuntimeError as error:
             raise InvalidInput(f"gRPC cannot listen at {self._address}: {error}") from error
         await self._server.start()
@@ -171,7 +137,7 @@ class GrpcServer:
         answered: list[Proto] = []
 
         async def perform(operations: Operations, caller: str) -> None:
-            call = _call(incoming, request, caller, context.time_remaining())
+            call = _call(operation, incoming, request, caller, context)
             answered.append(_result(operation, await operations.answer(call)))
 
         work = self._begin(incoming, perform)
@@ -194,7 +160,7 @@ class GrpcServer:
         pipe = _Pipe()
 
         async def perform(operations: Operations, caller: str) -> None:
-            call = _call(incoming, request, caller, context.time_remaining())
+            call = _call(operation, incoming, request, caller, context)
             async with aclosing(operations.stream(call)) as events:
                 async for event in events:
                     await pipe.put(_result(operation, event))
@@ -274,18 +240,52 @@ def _incoming(operation: Operation, request: Any, context: Any) -> Incoming:
         if name.lower() == "authorization":
             authorization.append(value)
     ended = asyncio.get_running_loop().create_future()
-    return Incoming(operation, request.tenant, metadata, authorization, context.peer(), ended)
+    path = f"/{SERVICE}/{operation.name}"
+    peer = _address(context.peer())
+    return Incoming(operation.name, path, request.tenant, metadata, authorization, peer, ended)
 
 
-def _call(incoming: Incoming, request: Any, caller: str, seconds: float | None) -> Call:
+def _address(peer: str) -> str:
+    """The IP address in what gRPC says of a caller: `ipv4:192.0.2.1:4711`, `ipv6:%5B::1%5D:4711`."""
+    family, _, rest = unquote(peer).partition(":")
+    host = rest.rpartition(":")[0].strip("[]")
+    return host if family in {"ipv4", "ipv6"} else ""
+
+
+def _credentials(certificate: Callable[[], bytes]) -> grpc.ServerCredentials:
+    last = b""
+
+    def read() -> Any:
+        """The certificate where it has changed, else None."""
+        nonlocal last
+        try:
+            pem = certificate()
+        except OSError as error:  # the former one stays
+            _log.warning("the certificate cannot be read: %s", error)
+            return None
+        if pem == last:
+            return None
+        last = pem
+        return grpc.ssl_server_certificate_configuration([(pem, pem)])
+
+    first = read()
+    if first is None:
+        raise InvalidInput("there is no certificate for gRPC")
+    return grpc.dynamic_ssl_server_credentials(first, read)
+
+
+def _call(
+    operation: Operation, incoming: Incoming, request: Any, caller: str, context: Any
+) -> Call:
     # None means 0.3 (section 3.6.2), which this service is not.
     if incoming.metadata.get("a2a-version", "").split(".")[:2] != V10.version.split("."):
         raise not_spoken()
+    seconds: float | None = context.time_remaining()
     parameters = {name: value for name, value in incoming.metadata.items() if name not in _PRIVATE}
     return Call(
         None,
-        incoming.operation.name,
-        V10.write_params(incoming.operation, request),
+        operation.name,
+        V10.write_params(operation, request),
         parameters=parameters,
         caller=caller,
         deadline=time.time() + seconds if seconds is not None else 0.0,
