@@ -145,7 +145,7 @@ async def test_no_answer_in_time_is_a_timeout_at_the_deadline_of_the_call(server
     assert len(server.asked) == 1
 
 
-@pytest.mark.requirement("outbound-guard")
+@pytest.mark.requirement("a2a-client-guarded")
 async def test_the_guard_refuses_a_private_address_before_anything_is_sent(server: Scripted):
     server.then(result(TASK))
     guarded = Calling(outbound_exchange(OutboundPolicy()), retry=SOON)
