@@ -22,6 +22,7 @@ from postroom.protocol.shapes import (
     Org,
     Person,
     Post,
+    Push,
     Task,
     TaskEvent,
     TaskMessage,
@@ -113,6 +114,13 @@ class Tasks(TypedDict):
     """Tasks, the newest request first; `next` is the `before` of the earlier ones, null if there are none."""
 
     tasks: list[Task]
+    next: int | None
+
+
+class Pushes(TypedDict):
+    """Pushes of a task, the oldest change first; `next` is the `after` of the later ones, null if there are none."""
+
+    pushes: list[Push]
     next: int | None
 
 

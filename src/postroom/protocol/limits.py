@@ -222,6 +222,14 @@ MAX_API_KEYS = 100
 MAX_CERTIFICATE_DAYS = 397
 """Days of a certificate's validity: browsers take no more."""
 
+# ── Pushes ──
+
+MAX_PUSH_CONFIGS = 10
+"""Push notification configs of one caller for one task."""
+
+MAX_OPEN_PUSH_CONFIGS = 10_000
+"""Push notification configs of one caller for tasks that have not ended."""
+
 # ── Between our own processes; no table shows these ──
 
 TASK_DEPTH = MAX_DEPTH + 8

@@ -230,6 +230,45 @@ class Blob(TypedDict):
     named: bool
 
 
+class Push(TypedDict):
+    """One change of a task on its way to a URL that a caller named.
+
+    Attributes:
+        id: the `webhook-id` of its attempts.
+        config: id of the push notification config.
+        seq: sequence of the change.
+        what: the task's state with the change, or `artifact`; "" if it is no longer kept.
+        state: `pending`, `delivered` or `given-up`.
+        status: HTTP status of the last answer, 0 for none.
+        reason: why the last attempt failed, "" if it did not.
+        tried_at, next_at: instants of the last and the next attempt, null for none.
+    """
+
+    id: str
+    config: str
+    url: str
+    seq: int
+    what: str
+    state: str
+    attempts: int
+    status: int
+    reason: str
+    tried_at: Time | None
+    next_at: Time | None
+
+
+class WebhookKeys(TypedDict):
+    """What verifies that a request to a webhook is of this post room (Standard Webhooks).
+
+    Attributes:
+        secret: of the caller alone, for signatures of `v1`.
+        public: the public key for signatures of `v1a`, also in the organisation's JWK set.
+    """
+
+    secret: str
+    public: str
+
+
 class Task(TypedDict):
     """Work that was given to an agent. `state` is one of A2A's, such as `working`.
 

@@ -31,6 +31,8 @@ from postroom.store.schema import (
     memberships,
     messages,
     posts,
+    push_configs,
+    pushes,
     sdk_events,
     workers,
 )
@@ -215,6 +217,10 @@ _OPEN_REQUESTS = prepared(
 )
 _FORGET_EVENTS = prepared(delete(a2a_task_events).where(among(a2a_task_events.c.task, "ids")))
 _FORGET_TASKS = prepared(delete(a2a_tasks).where(among(a2a_tasks.c.id, "ids")))
+_FORGET_PUSHES = (
+    prepared(delete(pushes).where(among(pushes.c.about, "ids"))),
+    prepared(delete(push_configs).where(among(push_configs.c.task, "ids"))),
+)
 
 # The events that are neither the first of a state nor, so, the last of their task.
 _FIRSTS = (
@@ -257,6 +263,8 @@ def _give_up_tasks(session: Session, chosen: Sequence[Ended]) -> None:
     ids = {"ids": [row.id for row in chosen]}
     session.run(_FORGET_EVENTS, ids)
     session.run(_FORGET_TASKS, ids)
+    for forget in _FORGET_PUSHES:
+        session.run(forget, ids)
     _give_up_messages(session, chosen)
 
 

@@ -3,7 +3,7 @@
 There are three kinds, and on SQLite each has a file:
 
     ACCOUNTS     who has an address, and by what it is known: one for the installation, each row with its organisation
-    BLOBS        uploads and who may read them: of one organisation
+    BLOBS        uploads and who may read them, and where tasks are pushed: of one organisation
     PROJECTION   folded from the log, one for each organisation; it holds nothing that the log (or a snapshot of it)
                  does not, so `projection.rebuild` may empty it
 
@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import Integer as AnyInteger
 
-REVISION = "0015"
+REVISION = "0016"
 """The migration that leads to exactly these tables (a test compares them)."""
 
 Integer = AnyInteger().with_variant(BigInteger(), "postgresql")
@@ -178,6 +178,47 @@ blob_readers = Table(
     metadata,
     Column("sha256", Text, ForeignKey("blobs.sha256", ondelete="CASCADE"), primary_key=True),
     Column("uid", Text, primary_key=True),  # "" for every agent
+)
+
+# ── pushes: where the changes of tasks go, and how far each of them has come; in the file of the blobs ──────────
+
+push_configs = Table(
+    "push_configs",
+    metadata,
+    Column("key", Text, primary_key=True),  # of task, owner and id
+    Column("id", Text, nullable=False),  # as its owner names it
+    Column("task", Text, nullable=False),
+    Column("owner", Text, nullable=False),  # uid
+    Column("api_key", Text, nullable=False),  # id of the key that it was made with
+    Column("url", Text, nullable=False),
+    Column("token", Text, nullable=False),
+    Column("scheme", Text, nullable=False),
+    Column("credentials", Text, nullable=False),
+    Column("version", Text, nullable=False),  # of A2A
+    Column("made_at", Float, nullable=False),
+    Column("seq", Integer, nullable=False),  # of TASKS: the changes up to it have their pushes
+    Column("final", Boolean, nullable=False),  # the end of the task, too
+    Index("ix_push_configs_task", "task", "owner", "id"),
+    Index("ix_push_configs_open", "key", sqlite_where=text("final = 0")),
+    Index("ix_push_configs_owner", "owner", sqlite_where=text("final = 0")),
+)
+
+pushes = Table(
+    "pushes",
+    metadata,
+    Column("id", Text, primary_key=True),  # the `webhook-id` of every attempt
+    Column("hook", Text, nullable=False),  # the receiver: key of a config
+    Column("about", Text, nullable=False),  # id of the task
+    Column("seq", Integer, nullable=False),  # of TASKS
+    Column("state", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_at", Float),  # of the next attempt; null when there is none
+    Column("at", Float),  # of the last attempt
+    Column("status", Integer, nullable=False),  # HTTP, of its answer; 0 for none
+    Column("reason", Text, nullable=False),  # why it failed
+    UniqueConstraint("hook", "seq"),
+    Index("ix_pushes_about", "about", "seq"),
+    Index("ix_pushes_pending", "hook", "seq", sqlite_where=text("state = 'pending'")),
 )
 
 # ── the projection: folded from the log ─────────────────────────────────────────────────────────────────────
@@ -401,7 +442,8 @@ cursors = Table(
 ACCOUNTS = (agents, workers, memberships, api_keys, agent_cards, credentials)
 """The tables with a row's organisation, in the order of their foreign keys."""
 
-BLOBS = (blobs, blob_readers)
+BLOBS = (blobs, blob_readers, push_configs, pushes)
+"""The other tables whose origin is here, of one organisation."""
 
 IDENTITY = (*ACCOUNTS, *BLOBS)
 """The tables whose origin is here."""

@@ -15,6 +15,7 @@ from postroom.store.keys import KeyStore
 from postroom.store.messages import MessageStore
 from postroom.store.pending import PendingStore
 from postroom.store.ports import Tasks
+from postroom.store.pushes import PushStore
 from postroom.store.records import RecordStore
 from postroom.store.session import Session
 from postroom.store.tasks import TaskStore
@@ -25,7 +26,7 @@ class Store:
     """One transaction or one consistent view, as the runner gives it to a piece of work (`store.database`).
 
     Attributes:
-        agents, blobs, cards, credentials, keys, workers: identity, whose origin is here.
+        agents, blobs, cards, credentials, keys, pushes, workers: identity, whose origin is here.
         alerts, announcements, approvals, events, messages, pending, records: folded from the log.
         tasks: folded from the log, as a projection of their own.
         activity: what happens in a project, read from several of them.
@@ -39,6 +40,7 @@ class Store:
         self.cards = CardStore(session)
         self.credentials = CredentialStore(session)
         self.keys = KeyStore(session)
+        self.pushes = PushStore(session)
         self.workers = WorkerStore(session)
         self.alerts = AlertStore(session)
         self.announcements = AnnouncementStore(session)

@@ -21,7 +21,7 @@ from postroom.protocol.principal import Principal
 from postroom.protocol.tasks import key_of, skill_in
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
-from postroom.store.ports import TaskEventRow, TaskRow
+from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.pages import page_of
 from postroom.tasks.service import OrgTaskService
 from postroom_a2a.service import TaskPage, TaskQuery, TaskVersion
@@ -172,7 +172,7 @@ class AgentTasks:
             raise Conflict("another agent asked for it")
 
 
-def sees(me: Principal, row: TaskRow) -> bool:
+def sees(me: Principal, row: TaskHead) -> bool:
     """Whether a principal may know of a task."""
     return me.sees(row.worker, row.requester)
 

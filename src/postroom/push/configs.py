@@ -1,0 +1,156 @@
+"""The push notification configs of one agent's tasks, for a principal: what A2A's operations need of them."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from postroom.errors import InvalidInput, NotFound, Refused
+from postroom.protocol.limits import MAX_OPEN_PUSH_CONFIGS, MAX_PUSH_CONFIGS
+from postroom.protocol.principal import DOOR, Principal
+from postroom.push.pusher import Pusher, take
+from postroom.store.agents import Agent
+from postroom.store.database import Database, Store
+from postroom.store.ports import TaskHead
+from postroom.store.pushes import ConfigRow, key_of
+from postroom.tasks.operations import sees
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.service import PushConfig, PushConfigPage
+
+
+class AgentPushes:
+    """The configs of the tasks of `worker`, for the principal `me`; implements `postroom_a2a.service.PushConfigs`.
+
+    The requester that `PushConfigs` names is not looked at: `me` is who asks. A config is bound to the key that it was
+    made with, and nothing is pushed any more when that is revoked.
+    """
+
+    def __init__(
+        self,
+        pusher: Pusher,
+        database: Database,
+        worker: Agent,
+        me: Principal,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._pusher = pusher
+        self._database = database
+        self._worker = worker
+        self._me = me
+        self._clock = clock
+
+    async def check(self, config: PushConfig, _requester: str) -> None:
+        """As `PushConfigs.check`."""
+        if self._me.method == DOOR:
+            # What a worker may send to the outside is its gateway's to judge.
+            raise RpcError(
+                Code.PUSH_NOTIFICATION_NOT_SUPPORTED, "there are no push notifications for workers"
+            )
+        try:
+            self._pusher.sender.check(config.url)
+        except InvalidInput as error:
+            raise InvalidInput(f"'url': {error.message}", remedy=error.remedy) from error
+
+    async def create(
+        self, config: PushConfig, requester: str, *, after: int | None = None
+    ) -> PushConfig:
+        """As `PushConfigs.create`."""
+        await self.check(config, requester)
+        config = replace(config, id=config.id or _id_for(config.url))
+        try:
+            stored = await self._database.write(
+                partial(self._create, config=config, after=after), accounts=False
+            )
+        finally:
+            # Also where the caller has gone: perhaps it was stored.
+            self._pusher.watch(config.task)
+            self._pusher.touch(config.task)
+        self._pusher.wake(stored)
+        return _shown(stored)
+
+    def _create(self, store: Store, config: PushConfig, after: int | None) -> ConfigRow:
+        head = self._head(store, config.task)
+        key = key_of(config.task, self._me.uid, config.id)
+        known = store.pushes.config(key)
+        if known is None:
+            self._check_room(store, config.task)
+        row = ConfigRow(
+            key=key,
+            id=config.id,
+            task=config.task,
+            owner=self._me.uid,
+            api_key=self._me.key_id,
+            url=config.url,
+            token=config.token,
+            scheme=config.scheme,
+            credentials=config.credentials,
+            version=config.version,
+            made_at=self._clock(),
+            seq=head.seq if after is None else after,
+        )
+        store.pushes.put(row)
+        stored = known or row
+        if not stored.final:
+            take(store, stored, self._clock())
+        return row
+
+    def _check_room(self, store: Store, task: str) -> None:
+        me, most = self._me.uid, MAX_PUSH_CONFIGS
+        if len(store.pushes.configs(task, me, after="", limit=most)) >= most:
+            raise Refused(
+                f"the task has {most} push notification configs of yours, the most that it can have",
+                remedy="delete one",
+            )
+        if store.pushes.count_open(me) >= MAX_OPEN_PUSH_CONFIGS:
+            raise Refused(
+                f"you have {MAX_OPEN_PUSH_CONFIGS} push notification configs for open tasks",
+                remedy="delete some",
+            )
+
+    async def get(self, task: str, config: str, _requester: str) -> PushConfig | None:
+        """As `PushConfigs.get`."""
+
+        def find(store: Store) -> ConfigRow | None:
+            self._head(store, task)
+            return store.pushes.config(key_of(task, self._me.uid, config))
+
+        found = await self._database.point(find)
+        return None if found is None else _shown(found)
+
+    async def list(self, task: str, _requester: str, *, limit: int, page: str) -> PushConfigPage:
+        """As `PushConfigs.list`; the token of a page is the last id before it."""
+
+        def find(store: Store) -> list[ConfigRow]:
+            self._head(store, task)
+            return store.pushes.configs(task, self._me.uid, after=page, limit=limit + 1)
+
+        found = await self._database.read(find)
+        shown = [_shown(row) for row in found[:limit]]
+        return PushConfigPage(shown, shown[-1].id if len(found) > limit else "")
+
+    async def delete(self, task: str, config: str, _requester: str) -> None:
+        """As `PushConfigs.delete`."""
+
+        def delete(store: Store) -> None:
+            self._head(store, task)
+            store.pushes.delete(key_of(task, self._me.uid, config))
+
+        await self._database.write(delete, accounts=False)
+
+    def _head(self, store: Store, task: str) -> TaskHead:
+        head = store.tasks.head_by_id(task)
+        if head is None or head.worker != self._worker.uid or not sees(self._me, head):
+            raise NotFound("there is no such task")
+        return head
+
+
+def _id_for(url: str) -> str:
+    """The id of a config that came without: the same for the same URL, so that a repeated call makes no second one."""
+    return hashlib.sha256(url.encode()).hexdigest()[:16]
+
+
+def _shown(row: ConfigRow) -> PushConfig:
+    return PushConfig(row.task, row.url, row.id, scheme=row.scheme, version=row.version)

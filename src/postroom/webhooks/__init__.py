@@ -1,0 +1,1 @@
+"""HTTP requests to URLs that somebody named: signed, sent through the guard, tried again by a schedule."""
