@@ -45,6 +45,7 @@ from postroom.sandbox.policy import folder_for_sockets
 from postroom.sandbox.selftest import Canaries
 from postroom.settings import DEFAULT_GATEWAY_PORT, Settings
 from postroom.settings.keeping import parse_age
+from postroom.webhooks.sender import Sender
 
 
 class BackgroundTasks:
@@ -88,6 +89,7 @@ class Installation:
         alerts: raises an alert in each open organisation, by its name.
         canaries: what each sandbox is tried against.
         remote: where sandboxes of other machines run, None for nowhere.
+        sender: sends to the webhooks of all organisations.
         in_flight: the running requests of the API.
     """
 
@@ -101,6 +103,7 @@ class Installation:
     canaries: Canaries
     remote: Remote | None
     shut_down: Callable[[], None]
+    sender: Sender
     in_flight: InFlight = field(default_factory=InFlight)
 
 
@@ -174,6 +177,7 @@ async def open_installation(
         canaries,
         remote,
         shut_down,
+        open_sender(settings),
         in_flight,
     )
 
@@ -186,6 +190,12 @@ def open_egress(settings: Settings, credentials: Credentials) -> EgressProxy:
     if settings.egress_ca is not None:
         tls()
     return EgressProxy(policy, credentials, tls)
+
+
+def open_sender(settings: Settings) -> Sender:
+    """What sends to webhooks, under the same policy as workers' requests to the outside."""
+    policy = OutboundPolicy.parse(settings.egress_private)
+    return Sender(policy, cache(partial(client_context, settings.egress_ca)))
 
 
 class OrgGateway:

@@ -57,6 +57,8 @@ from postroom.observe import get_logger
 from postroom.projection.changes import Change
 from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert
+from postroom.push.pusher import Pusher
+from postroom.push.views import PushService
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.tasks.assignment import TaskAssigner
@@ -65,6 +67,7 @@ from postroom.tasks.requests import Requests
 from postroom.tasks.retries import TaskRetries
 from postroom.tasks.service import OrgTaskService
 from postroom.tasks.silence import SilentTasks
+from postroom.webhooks.signing import WebhookKey
 from postroom.workers.following import WorkFollower
 from postroom.workers.issuer import Issuer
 from postroom.workers.lifecycle import Workers
@@ -212,6 +215,7 @@ async def _open_parts(
         base.database, base.directory, key, base.owner, cut=in_flight.cut, rotated=rotated
     )
     base.background.start(iam.run(), "uses of keys")
+    pushes = _open_pushes(base, tasks)
     terminals = Terminals(base.events, installation.audit, trust.org)
     stack.callback(terminals.close)
     parts = Parts(
@@ -235,6 +239,7 @@ async def _open_parts(
         audit=await _open_audit(base, stack),
         terminals=terminals,
         iam=iam,
+        pushes=pushes,
         gate=Gate(
             iam,
             base.database,
@@ -248,6 +253,15 @@ async def _open_parts(
     await services.open()
     stack.push_async_callback(services.close)
     return parts
+
+
+def _open_pushes(base: Base, tasks: OrgTaskService) -> PushService:
+    key = WebhookKey.derive(base.trust.card_key.secret, base.trust.org)
+    pusher = Pusher(
+        base.database, base.changes, base.installation.sender, key, base.alerts.raise_alert
+    )
+    base.background.start(pusher.run(), "pushes")
+    return PushService(tasks, base.database, pusher)
 
 
 def _by_name(base: Base) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from postroom.directory.outside import OutsideAgents
 from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import CardRegistry
 from postroom.directory.search import AgentSearch
+from postroom.push.views import PushService
 from postroom.tasks.assignment import TaskAssigner
 from postroom.tasks.reports import TaskReports
 from postroom.tasks.retries import TaskRetries
@@ -46,3 +47,4 @@ class Parts(Base):
     terminals: Terminals
     iam: LocalIAM
     gate: Gate
+    pushes: PushService

@@ -15,6 +15,7 @@ from postroom.store.database import Database, Store
 from postroom.store.ports import TaskEventRow
 from postroom.store.pushes import PENDING, ConfigRow, PushRow
 from postroom.tasks.service import OrgTaskService
+from postroom.webhooks.signing import WebhookKey
 from postroom_a2a.times import format_time
 
 
@@ -58,6 +59,16 @@ class PushService:
         self._database = database
         self._pusher = pusher
         self._clock = clock
+
+    @property
+    def pusher(self) -> Pusher:
+        """What sends them."""
+        return self._pusher
+
+    @property
+    def key(self) -> WebhookKey:
+        """What signs them."""
+        return self._pusher.key
 
     async def of_task(
         self, ref: str, me: Principal, *, after: int = 0, limit: int

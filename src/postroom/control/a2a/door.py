@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from postroom.control.a2a.operations import CHANGING, DoorOperations, DoorTasks
+from postroom.control.a2a.operations import CHANGING, DoorOperations, DoorPushes, DoorTasks
 from postroom.control.a2a.published import PublishedCards
 from postroom.control.in_flight import ONLY_READS
 from postroom.control.org_router import Receive, Scope, Send
@@ -81,7 +81,7 @@ class A2ADoor:
         async def extended() -> ServedCard:
             return await self._cards.extended(exchange, agent)
 
-        return DoorOperations(tasks, extended)
+        return DoorOperations(tasks, DoorPushes(self._parts, agent, me), extended)
 
     async def _card_of(self, exchange: Exchange) -> ServedCard:
         """The public card; without a key only of agents whose card is public."""

@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable
 from postroom.control.in_flight import acted_on
 from postroom.control.parts import Parts
 from postroom.protocol.principal import Principal
+from postroom.push.configs import AgentPushes
 from postroom.store.agents import Agent
 from postroom.tasks.operations import AgentTasks
 from postroom_a2a.http import ServedCard
 from postroom_a2a.json_operations import PUSH, JsonOperations
 from postroom_a2a.operations import Call
+from postroom_a2a.service import PushConfig
 from postroom_a2a.tasks import Message, Task
 
 CHANGING = frozenset({"SendMessage", "SendStreamingMessage", "CancelTask"}) | {
@@ -50,6 +52,26 @@ class DoorTasks(AgentTasks):
         acted_on(task=task)
 
 
+class DoorPushes(AgentPushes):
+    """Where the changes of those tasks are pushed; what changes is noted for the audit log."""
+
+    def __init__(self, parts: Parts, agent: Agent, me: Principal) -> None:
+        super().__init__(parts.pushes.pusher, parts.database, agent, me)
+
+    async def create(
+        self, config: PushConfig, requester: str, *, after: int | None = None
+    ) -> PushConfig:
+        """As `PushConfigs.create`."""
+        made = await super().create(config, requester, after=after)
+        acted_on(task=config.task)
+        return made
+
+    async def delete(self, task: str, config: str, _requester: str) -> None:
+        """As `PushConfigs.delete`."""
+        await super().delete(task, config, _requester)
+        acted_on(task=task)
+
+
 class DoorOperations(JsonOperations):
     """The operations of an agent, and its extended card.
 
@@ -57,8 +79,13 @@ class DoorOperations(JsonOperations):
         extended: gives that card.
     """
 
-    def __init__(self, tasks: DoorTasks, extended: Callable[[], Awaitable[ServedCard]]) -> None:
-        super().__init__(tasks)
+    def __init__(
+        self,
+        tasks: DoorTasks,
+        pushes: DoorPushes,
+        extended: Callable[[], Awaitable[ServedCard]],
+    ) -> None:
+        super().__init__(tasks, push=pushes)
         self._extended = extended
 
     async def other(self, call: Call) -> bytes:

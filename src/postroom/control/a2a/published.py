@@ -61,18 +61,13 @@ class _Kept:
 
 
 class PublishedCards:
-    """Makes the cards.
-
-    Attributes:
-        push: whether the agents' tasks can be followed by push notifications.
-    """
+    """Makes the cards."""
 
     def __init__(self, parts: Parts) -> None:
         self._search = parts.search
         self._signed = parts.registry.signed
         self._public_urls = parts.settings.public_urls
         self._kept: dict[tuple[str, str, bool], _Kept] = {}
-        self.push = False
 
     async def public(self, exchange: Exchange, agent: Agent, *, known: bool) -> ServedCard:
         """The card for everybody.
@@ -102,7 +97,7 @@ class PublishedCards:
         place = (agent.uid, url, extended)
         kept = self._kept.get(place)
         if kept is None or kept.source != source:
-            card = self._signed(_published(source, url, push=self.push))
+            card = self._signed(_published(source, url))
             if len(self._kept) >= MAX_KEPT:
                 self._kept.clear()
             kept = self._kept[place] = _Kept(source, ServedCard(with_legacy(card), time.time()))
@@ -124,13 +119,13 @@ def _is_near(scope: Any) -> bool:
         return False
 
 
-def _published(source: Card, url: str, *, push: bool) -> Card:
+def _published(source: Card, url: str) -> Card:
     """The card of an agent as this server gives it."""
     said = source.get("capabilities", {})
     kept = [each for each in said.get("extensions", ()) if each.get("uri") != SENDER_TOKEN]
     capabilities = {
         "streaming": True,
-        **({"pushNotifications": True} if push else {}),
+        "pushNotifications": True,
         "extensions": [*kept, *EXTENSIONS],
         "extendedAgentCard": True,
     }

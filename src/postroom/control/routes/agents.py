@@ -114,10 +114,10 @@ def keys_router(parts: Parts) -> Routes:
     @routes.get(JWKS)
     @anyone
     async def keys() -> answers.CardKeys:
-        """Show the keys that Agent Cards are signed with.
+        """Show the keys that Agent Cards and pushes are signed with.
 
         A JWK set; no key is needed, since a verifier of cards has none.
         """
-        return {"keys": [parts.trust.card_key.jwk]}
+        return {"keys": [parts.trust.card_key.jwk, parts.pushes.key.jwk]}
 
     return routes
