@@ -225,10 +225,10 @@ MAX_CERTIFICATE_DAYS = 397
 # ── Pushes ──
 
 MAX_PUSH_CONFIGS = 10
-"""Push notification configs of one caller for one task."""
+"""Configs of one caller for the push notifications of one task: every change goes to each of them."""
 
 MAX_OPEN_PUSH_CONFIGS = 10_000
-"""Push notification configs of one caller for tasks that have not ended."""
+"""Configs of one caller for the push notifications of open tasks: each is kept in memory."""
 
 # ── Between our own processes; no table shows these ──
 

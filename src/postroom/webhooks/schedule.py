@@ -14,7 +14,7 @@ PAUSES = (5.0, 30.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 36000.0)
 JITTER = 0.2
 """The part by which a pause may be longer, so that those whom one outage has cut off come back spread."""
 
-LONGEST_WAIT = 3600.0
+LONGEST_REST = 3600.0
 """Seconds that a receiver may ask to be left alone."""
 
 GONE = 410
@@ -68,4 +68,4 @@ class Schedule:
             return Next(None, all=True)
         pause = self._pauses[attempts - 1]
         pause += self._uniform(0.0, JITTER * pause)
-        return Next(now + max(pause, min(outcome.wait, LONGEST_WAIT)))
+        return Next(now + max(pause, min(outcome.wait, LONGEST_REST)))
