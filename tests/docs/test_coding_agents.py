@@ -81,11 +81,19 @@ def test_the_table_of_templates_is_the_truth() -> None:
 
 
 def test_what_the_page_writes_into_a_template_is_taken_by_it() -> None:
-    policy, budget, servers = (
-        parse_template(f'[worker]\nname = "x"\n[workstation]\ncommand = ["x"]\n{block.text}')
+    policy, budget, attempts, servers = (
+        parse_template(
+            '[worker]\nname = "x"\n' + body + '\n[workstation]\ncommand = ["x"]\n' + rest
+        )
         for block in blocks(PAGE)
         if block.language == "toml"
+        for body, rest in (
+            [(block.text.removeprefix("[worker]"), "")]
+            if block.text.startswith("[worker]")
+            else [("", block.text)]
+        )
     )
+    assert (attempts.rerun, attempts.attempts, attempts.cancel_grace) == ("safe", 3, 5)
     assert policy.auto_approve
     assert policy.auto_deny
     assert policy.approval_timeout == 3600

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.bus.port import Message
-from postroom.mail.projection import DEAD_ATTEMPTS, DEAD_DROPPED, DEAD_ORIGIN, DEAD_REASON
 from postroom.protocol import subjects
+from postroom.protocol.deadletters import DEAD_ATTEMPTS, DEAD_DROPPED, DEAD_ORIGIN, DEAD_REASON
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import State
 from tests.mail.log import (

@@ -14,6 +14,7 @@ from postroom.protocol.verbs import (
     VERBS,
     AnswerTask,
     Artifact,
+    AskAuth,
     AskInput,
     Canceled,
     CancelTask,
@@ -62,6 +63,7 @@ def said(kind: str, **fields: Any) -> list[Said]:
         ({"type": "fail", "text": "x"}, Fail("", "x")),
         ({"type": "reject"}, Reject("")),
         ({"type": "input_required", "text": "x"}, AskInput("", "x")),
+        ({"type": "auth_required", "text": "x"}, AskAuth("", "x")),
         ({"type": "canceled", "task": ID}, Canceled(ID)),
         ({"type": "delegate", "to": "@bob", "text": "x"}, Delegate("@bob", "", "x")),
         (

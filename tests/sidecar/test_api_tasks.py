@@ -16,6 +16,7 @@ from postroom.protocol.tasks import EXIT_CODES
 from postroom.protocol.verbs import (
     AnswerTask,
     Artifact,
+    AskAuth,
     AskInput,
     Canceled,
     CancelTask,
@@ -91,6 +92,7 @@ async def test_a_request_for_a_task_is_answered_with_the_task_and_who_does_it(in
         ("fail", {"text": "x"}, Fail("", "x")),
         ("reject", {"text": "x"}, Reject("", "x")),
         ("input_required", {"text": "x"}, AskInput("", "x")),
+        ("auth_required", {"text": "x"}, AskAuth("", "x")),
         ("canceled", {}, Canceled("")),
     ],
 )

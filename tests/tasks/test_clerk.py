@@ -186,6 +186,21 @@ async def test_a_question_raises_one_alert_with_the_way_to_answer(tmp_path: Path
         )
 
 
+async def test_who_has_to_be_let_in_raises_an_alert_as_a_question_does(tmp_path: Path):
+    async with open_desk(tmp_path, "memory") as desk:
+        ann, bob = await desk.worker("ann"), await desk.worker("bob")
+        row = await desk.taken(bob, await desk.ask(ann, bob.uid))
+        row = await desk.write(bob, row, TaskState.AUTH_REQUIRED, "log in at example.com")
+        await desk.settled()
+        (alert,) = await desk.raised()
+        short = row.id[:8]
+        assert (alert.kind, alert.about) == ("input-required", f"{row.id}/{row.seq}")
+        assert alert.text == (
+            f"asks to be let in for task {short}: log in at example.com; "
+            f"postroom task answer {short} TEXT"
+        )
+
+
 async def test_a_worker_that_asks_all_the_time_does_not_flood_the_alerts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

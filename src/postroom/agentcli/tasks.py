@@ -25,6 +25,7 @@ from postroom.protocol.verbs import (
     CURRENT,
     AnswerTask,
     Artifact,
+    AskAuth,
     AskInput,
     CancelTask,
     Complete,
@@ -68,7 +69,7 @@ def add_commands(commands: Any) -> None:
     task.add_argument("--wait", action="store_true", help="until it has ended")
     _add_waiting(task)
     task.set_defaults(run=_show)
-    for action in (Progress, Artifact, Complete, Fail, Reject, AskInput):
+    for action in (Progress, Artifact, Complete, Fail, Reject, AskInput, AskAuth):
         saying = add_command(commands, action)
         saying.set_defaults(run=_say)
         if action is Artifact:

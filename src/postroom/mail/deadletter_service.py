@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from postroom.bus.port import MessageBusProvider
 from postroom.errors import Conflict, InvalidInput, NotFound, ProtocolViolation
-from postroom.mail import projection, views
+from postroom.mail import views
 from postroom.mail.views import DeadLetter
 from postroom.projection.changes import DEADLETTERS, FOLD_WAIT, Changes, of_message
 from postroom.protocol import subjects
+from postroom.protocol.deadletters import DEAD_DROPPED, is_of_task
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, UID, message_id, only_one
 from postroom.store.database import Database, Store
@@ -91,10 +92,12 @@ class DeadLetterService:
         Raises:
             NotFound: the letter does not exist, or was dropped.
             InvalidInput: its payload is not a message.
-            Conflict: its sender or recipient is retired.
+            Conflict: its sender or recipient is retired, or it stands for a task.
             StreamFull: the recipient's inbox is full; nothing was sent.
         """
         row = await self._row(letter)
+        if is_of_task(row.origin):
+            raise Conflict("it stands for a task, which is asked for again as a task")
         secret = await self._database.read(lambda store: _secret(store, row))
         again = _again(row, secret, self._clock())
         if await self._message(row.sender, again.id) is None:
@@ -115,7 +118,7 @@ class DeadLetterService:
             NotFound: it does not exist, or was dropped before.
         """
         row = await self._row(letter)
-        headers = {projection.DEAD_DROPPED: str(row.id)}
+        headers = {DEAD_DROPPED: str(row.id)}
         # A subject of its own: the subject of the letter may be full.
         subject = subjects.deadletter(f"dropped.{row.id}")
         await self._bus.publish(subject, b"", metadata=headers)

@@ -21,11 +21,11 @@ from postroom.errors import (
     ProtocolViolation,
     StreamFull,
 )
-from postroom.mail import projection
 from postroom.mail.clerk import Clerk
 from postroom.observe import get_logger
 from postroom.projection.fold import consumer
 from postroom.protocol import priority, subjects
+from postroom.protocol.deadletters import DEAD_ATTEMPTS, DEAD_ORIGIN, DEAD_REASON
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.intervals import ACK_WAIT
 from postroom.protocol.priority import Requested, Update
@@ -177,9 +177,9 @@ class DeadLetterMover:
 
     async def _store(self, advisory: Advisory, message: Message) -> None:
         headers = {
-            projection.DEAD_ORIGIN: advisory.origin,
-            projection.DEAD_REASON: advisory.reason,
-            projection.DEAD_ATTEMPTS: str(advisory.attempts),
+            DEAD_ORIGIN: advisory.origin,
+            DEAD_REASON: advisory.reason,
+            DEAD_ATTEMPTS: str(advisory.attempts),
         }
         subject = subjects.deadletter(message.subject)
         try:

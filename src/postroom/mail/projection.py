@@ -16,6 +16,7 @@ from postroom.projection.rules import Rule
 from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert, AlertEnd, decode
 from postroom.protocol.content import references_in, subject_of
+from postroom.protocol.deadletters import DEAD_ATTEMPTS, DEAD_DROPPED, DEAD_ORIGIN, DEAD_REASON
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE, MESSAGE_ID, UID, is_uid
 from postroom.protocol.receipts import Reason, Receipt, State, advance, is_final, may_set
@@ -25,12 +26,6 @@ from postroom.store.database import Store
 from postroom.store.messages import MessageRow
 from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.text import one_line
-
-DEAD_ORIGIN = "Postroom-Origin"
-DEAD_REASON = "Postroom-Reason"
-DEAD_ATTEMPTS = "Postroom-Attempts"
-DEAD_DROPPED = "Postroom-Dropped"
-"""Headers of a record in DEADLETTER. `DEAD_DROPPED` says that the letter with that sequence was dropped."""
 
 MAX_SHOWN_RECIPIENT = 128
 """Characters of a recipient that no agent can be; an index of PostgreSQL takes no longer ones than 2,700 bytes."""

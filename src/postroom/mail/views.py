@@ -16,6 +16,7 @@ from postroom.errors import ProtocolViolation
 from postroom.protocol import priority, shapes
 from postroom.protocol.blobs import PREFIX, named_in
 from postroom.protocol.content import said, subject_of
+from postroom.protocol.deadletters import is_of_task
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.priority import Input
 from postroom.protocol.receipts import State
@@ -136,6 +137,7 @@ class DeadLetter:
         message: A2A Message, empty where the letter was never one.
         bus_subject: subject of its record in the log.
         requeued_as: id of the message that repeats it.
+        task: id of the task that was given up, "" for a letter of a message.
     """
 
     id: int
@@ -149,6 +151,7 @@ class DeadLetter:
     at: float
     bus_subject: str
     requeued_as: str
+    task: str = ""
     sizes: Mapping[str, int] | None = None
 
     def as_json(self) -> shapes.Dead:
@@ -167,6 +170,7 @@ class DeadLetter:
             "at": format_time(self.at),
             "bus_subject": self.bus_subject,
             "requeued_as": self.requeued_as or None,
+            "task": self.task or None,
         }
 
 
@@ -249,6 +253,8 @@ def dead_letters(store: Store, rows: Sequence[DeadLetterRow]) -> list[DeadLetter
     sizes = sizes_of(store, said_by)
 
     def of(row: DeadLetterRow, message: dict[str, Any] | None) -> DeadLetter:
+        task = task_id(row.recipient, row.sender, row.message_id) if is_of_task(row.origin) else ""
+        again = [each.request for each in store.tasks.retries_of(task)] if task else []
         return DeadLetter(
             id=row.id,
             message_id=row.message_id,
@@ -260,7 +266,8 @@ def dead_letters(store: Store, rows: Sequence[DeadLetterRow]) -> list[DeadLetter
             attempts=row.attempts,
             at=row.at,
             bus_subject=row.subject,
-            requeued_as=requeued.get((row.sender, row.message_id), ""),
+            requeued_as=again[-1] if again else requeued.get((row.sender, row.message_id), ""),
+            task=task,
             sizes=sizes[row.sender],
         )
 

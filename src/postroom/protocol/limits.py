@@ -176,6 +176,12 @@ MAX_TEMPLATE_BYTES = 64 * _KIB
 MAX_WINDOW = 8
 """Messages of a worker's window: after a crash each of them comes again, alone."""
 
+MAX_ATTEMPTS = 10
+"""Attempts of a task that a template may allow: each may use up what an agent costs."""
+
+MAX_CANCEL_GRACE = 300
+"""Seconds of grace for a canceled task, in a template: who canceled waits for its end."""
+
 MAX_FILES_BYTES = 4 * _MIB
 """Bytes of all files of a template together: they travel in one request; mount what is larger."""
 

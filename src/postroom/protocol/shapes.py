@@ -735,11 +735,13 @@ Dead = TypedDict(
         "at": Time,
         "bus_subject": str,
         "requeued_as": str | None,
+        "task": str | None,
     },
 )
 Dead.__doc__ = """A message that could not be delivered; `message_id` is null where nobody can read it.
 
 `bus_subject` is the subject of its record in the log, `requeued_as` the id of the message that repeats it.
+`task` is the id of a task whose attempts are used up: its request was delivered, and nobody does it any more.
 """
 
 Milestone = Literal["delivered", "seen", "answered"]

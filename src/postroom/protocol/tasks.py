@@ -57,6 +57,9 @@ class Door(StrEnum):
 ANSWERED_BY = "urn:postroom:a2a:answered-by:1"
 """Key in the metadata of an answer: uid of its sender."""
 
+GAVE_UP = "urn:postroom:a2a:gave-up:1"
+"""Key in the metadata of the status update that ends a task whose attempts are used up: how many were lost."""
+
 CLI_AGENT = "postroom-cli"
 """What the `User-Agent` of Postroom's command begins with."""
 

@@ -1,6 +1,6 @@
 """Worker templates: what the TOML may say, checked key by key (docs/architecture.md, Templates).
 
-[worker]       name, project, description
+[worker]       name, project, description, rerun, attempts, cancel_grace
 [workstation]  command, adapter, confirm, patience, window, feed, env, files, mcps, skills, instructions
 [workstation.mcps.NAME]  command or url, env, credential
 [compute]      sandbox, isolation, read_only, memory_mb, processes, cpu_percent, disk_mb, wall_seconds
@@ -32,7 +32,12 @@ from postroom.errors import InvalidTemplate
 from postroom.protocol.approvals import DEFAULTS
 from postroom.protocol.egress import AllowList
 from postroom.protocol.ids import NAME, check_name, check_nick
-from postroom.protocol.limits import MAX_TEMPLATE_BYTES, MAX_WINDOW
+from postroom.protocol.limits import (
+    MAX_ATTEMPTS,
+    MAX_CANCEL_GRACE,
+    MAX_TEMPLATE_BYTES,
+    MAX_WINDOW,
+)
 
 LINE_ADAPTERS = ("jsonl", "text")
 TURN_ADAPTERS = ("acp", "claude", "codex", "codex-exec", "gemini", "goose", "opencode")
@@ -55,6 +60,15 @@ PATIENCE = 60
 STALL_AFTER = 300
 """Seconds without an event after which a coding agent in its turn counts as stalled."""
 
+RERUNS = ("safe", "never")
+"""Whether a task may be begun again when its worker has died in it; the first is the default."""
+
+ATTEMPTS = 3
+"""Attempts at a task that may be lost before it has failed."""
+
+CANCEL_GRACE = 5
+"""Seconds for an agent to stop work on a canceled task before it is killed."""
+
 PARAMETER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
@@ -63,7 +77,14 @@ _OVERRIDES = frozenset({"egress", "credentials"})
 
 # table -> key -> type; `None` lets any key through, whose value must be a text.
 _SHAPE: dict[str, dict[str, type] | None] = {
-    "worker": {"name": str, "project": str, "description": str},
+    "worker": {
+        "name": str,
+        "project": str,
+        "description": str,
+        "rerun": str,
+        "attempts": int,
+        "cancel_grace": int,
+    },
     "workstation": {
         "command": list,
         "adapter": str,
@@ -169,6 +190,9 @@ class Template:
         stall_after: seconds without an event after which an agent in its turn counts as stalled, 0 for never.
         turn_limit: seconds that a turn may take, 0 for no limit.
         budget_tokens, budget_usd: what the agent may use in all; 0 and "" for no bound.
+        rerun: `safe`, or `never`: a task is not begun again unless the agent goes on in its session.
+        attempts: attempts at a task that may be lost.
+        cancel_grace: seconds to stop work on a canceled task.
     """
 
     name: str
@@ -207,6 +231,9 @@ class Template:
     turn_limit: int = 0
     budget_tokens: int = 0
     budget_usd: str = ""
+    rerun: str = RERUNS[0]
+    attempts: int = ATTEMPTS
+    cancel_grace: int = CANCEL_GRACE
 
 
 def parse_template(text: str, values: Mapping[str, str] | None = None) -> Template:
@@ -432,6 +459,11 @@ def _build(document: dict[str, Any]) -> Template:
         turn_limit=sidecar.get("turn_limit", 0),
         budget_tokens=sidecar.get("budget_tokens", 0),
         budget_usd=_dollars(sidecar.get("budget_usd", "")),
+        rerun=_choice(worker.get("rerun", RERUNS[0]), RERUNS, "worker.rerun"),
+        attempts=_between(worker.get("attempts", ATTEMPTS), MAX_ATTEMPTS, "worker.attempts"),
+        cancel_grace=_between(
+            worker.get("cancel_grace", CANCEL_GRACE), MAX_CANCEL_GRACE, "worker.cancel_grace"
+        ),
     )
 
 
@@ -505,6 +537,12 @@ def _window(window: int, adapter: str) -> int:
             remedy="leave it out",
         )
     return window
+
+
+def _between(number: int, most: int, where: str) -> int:
+    if not 1 <= number <= most:
+        raise InvalidTemplate(f"{where} is {number}", remedy=f"1 to {most}")
+    return number
 
 
 def _isolation(level: str) -> str:

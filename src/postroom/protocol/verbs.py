@@ -474,6 +474,23 @@ class AskInput(
     parts: _Parts = ()
 
 
+class AskAuth(
+    Saying,
+    Action,
+    verb="auth_required",
+    route="POST /v1/tasks/{task}/auth_required",
+    command="ask-auth",
+):
+    """Ask to be let in somewhere, by whoever can; the answer comes as for a question."""
+
+    blank = False
+
+    task: _OwnTask
+    text: _Body
+    ref: _Ref = None
+    parts: _Parts = ()
+
+
 class Canceled(Saying, Action, verb="canceled", route="POST /v1/tasks/{task}/canceled"):
     """The agent has stopped, as it was told."""
 
@@ -486,7 +503,7 @@ class Canceled(Saying, Action, verb="canceled", route="POST /v1/tasks/{task}/can
         """Accept one that says nothing."""
 
 
-TaskAction = Progress | Artifact | Complete | Fail | Reject | AskInput | Canceled
+TaskAction = Progress | Artifact | Complete | Fail | Reject | AskInput | AskAuth | Canceled
 
 
 # ── tasks that the agent asks others for ────────────────────────────────────────────────────────────

@@ -18,6 +18,7 @@ from postroom.protocol.verbs import (
     Announce,
     AnswerTask,
     Artifact,
+    AskAuth,
     AskInput,
     Canceled,
     CancelTask,
@@ -68,6 +69,7 @@ _STATES: dict[type[TaskAction], TaskState] = {
     Fail: TaskState.FAILED,
     Reject: TaskState.REJECTED,
     AskInput: TaskState.INPUT_REQUIRED,
+    AskAuth: TaskState.AUTH_REQUIRED,
     Canceled: TaskState.CANCELED,
 }
 
@@ -140,7 +142,16 @@ class Actions:
                 return await self.task(action.task, wait=action.wait, timeout=action.timeout)
             case ListTasks():
                 return {"tasks": await self.tasks(action.role, open_only=action.open)}
-            case Progress() | Artifact() | Complete() | Fail() | Reject() | AskInput() | Canceled():
+            case (
+                Progress()
+                | Artifact()
+                | Complete()
+                | Fail()
+                | Reject()
+                | AskInput()
+                | AskAuth()
+                | Canceled()
+            ):
                 await self.on_task(action)
                 return {"task": action.task or CURRENT, "state": "accepted"}
         raise InvalidInput(f"the sidecar does not carry out {action.verb.name!r}")

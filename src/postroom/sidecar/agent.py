@@ -96,6 +96,11 @@ class AgentProgram(ABC):
         """Whether a task would begin at once, as far as the program knows."""
         return self.runs
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether its next run takes up where the last one was, in a session that outlived it."""
+        return False
+
     @abstractmethod
     async def running(self) -> AgentRun:
         """Wait for a run that takes messages and tasks.

@@ -17,6 +17,7 @@ from postroom.directory.cards import matches, skills_of
 from postroom.protocol.alerts import RaiseAlert
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.input_modes import input_modes, takes
+from postroom.protocol.template import RERUNS
 from postroom.sidecar.a2a.asking import AskedTasks
 from postroom.sidecar.a2a.changes import TaskChanges
 from postroom.sidecar.a2a.live import LivePeers, NewCaller
@@ -50,6 +51,7 @@ from postroom.sidecar.turns.state import StateFile
 from postroom.sidecar.turns.steering import Steering
 from postroom.sidecar.variables import filled
 from postroom.sidecar.workstation import LocalWorkstation, Workstation
+from postroom.tasks.attempts import Attempts
 from postroom.tasks.engine import Ask, TaskEngine
 from postroom.tasks.log import TaskLog
 from postroom_a2a.json_operations import JsonOperations
@@ -139,6 +141,7 @@ def compose(
         program,
         worker=own,
         refuse=partial(refusal, config.card),
+        attempts=Attempts(config.attempts, config.rerun == RERUNS[0], lambda: agent.goes_on),
         trusted=(config.owner, CONTROL_PLANE),
         changed=status.touch,
     )

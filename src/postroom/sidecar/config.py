@@ -17,7 +17,7 @@ from typing import Any
 from postroom.errors import InvalidInput
 from postroom.protocol.ids import check_name, check_uid
 from postroom.protocol.limits import MAX_WINDOW
-from postroom.protocol.template import LINE_ADAPTERS, PATIENCE
+from postroom.protocol.template import ATTEMPTS, CANCEL_GRACE, LINE_ADAPTERS, PATIENCE, RERUNS
 from postroom.sidecar.adapters.registry import turn_adapter
 from postroom.sidecar.execd import ExecdAddress
 from postroom.sidecar.turns.config import TurnConfig
@@ -122,6 +122,7 @@ class SidecarConfig:
         card: the worker's Agent Card, {} for none.
         run: id of this start of the worker.
         cancel_grace: seconds for the agent to stop working on a task.
+        rerun, attempts: as `protocol.template.Template` has them.
         interactive: the template has a `[sidecar]` table: the control plane wants events, too.
         egress: the template allows connections to some hosts.
         execd: runs commands and works on files; None for the sidecar itself.
@@ -155,7 +156,9 @@ class SidecarConfig:
     stop_grace: float = 1.5
     card: Mapping[str, Any] = field(default_factory=dict)
     run: str = ""
-    cancel_grace: float = 5.0
+    cancel_grace: float = CANCEL_GRACE
+    rerun: str = RERUNS[0]
+    attempts: int = ATTEMPTS
     interactive: bool = True
     egress: bool = False
     execd: ExecdAddress | None = None
@@ -189,7 +192,9 @@ class SidecarConfig:
                 stop_grace=float(record.get("stop_grace", 1.5)),
                 log_level=_level(record.get("log_level") or "info"),
                 run=str(record.get("run") or secrets.token_hex(16)),
-                cancel_grace=float(record.get("cancel_grace", 5.0)),
+                cancel_grace=float(record.get("cancel_grace", CANCEL_GRACE)),
+                rerun=_rerun(record.get("rerun") or RERUNS[0]),
+                attempts=int(record.get("attempts", ATTEMPTS)),
                 interactive=record.get("interactive", True) is True,
                 egress=record.get("egress") is True,
                 execd=_execd(record.get("execd")),
@@ -253,6 +258,12 @@ def _is_text(value: object) -> bool:
 def _level(value: object) -> str:
     if value not in LOG_LEVELS:
         raise InvalidInput(f"there is no log level {value!r}", remedy=f"one of {LOG_LEVELS}")
+    return str(value)
+
+
+def _rerun(value: object) -> str:
+    if value not in RERUNS:
+        raise InvalidInput(f"there is no rerun {value!r}", remedy=f"one of {RERUNS}")
     return str(value)
 
 

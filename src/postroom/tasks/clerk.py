@@ -15,21 +15,30 @@ from dataclasses import dataclass
 from functools import partial
 
 from postroom.bus.port import MessageBusProvider
-from postroom.errors import InvalidInput, LostUpdate, StreamFull
+from postroom.errors import InvalidInput, LostUpdate, MessageTooLarge, StreamFull
 from postroom.observe import get_logger
 from postroom.projection.changes import Change
 from postroom.projection.following import After
 from postroom.projection.quota import Quota
 from postroom.protocol import priority, subjects
 from postroom.protocol.alerts import Alert, RaiseAlert
+from postroom.protocol.deadletters import (
+    DEAD_ATTEMPTS,
+    DEAD_ORIGIN,
+    DEAD_REASON,
+    task_origin,
+)
+from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.limits import MAX_DETAIL, SHORT_ID
 from postroom.protocol.priority import Requested, Update
 from postroom.protocol.receipts import Reason, Receipt, State
+from postroom.protocol.tasks import GAVE_UP
 from postroom.store.agents import Agent
 from postroom.store.alerts import QUESTION
 from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
 from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
+from postroom.tasks.attempts import lost_in
 from postroom.tasks.chain import Chain, ended
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import status_update
@@ -62,12 +71,31 @@ only of ends. All agents share PRIORITY, and a record lies there for a day.
 
 
 @dataclass(frozen=True, slots=True)
+class _Letter:
+    """The dead letter of a task whose attempts are used up.
+
+    Attributes:
+        subject: of the task's request.
+        payload: an envelope with that request.
+    """
+
+    subject: str
+    payload: bytes
+    origin: str
+    reason: str
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Told:
-    """A change, the task as it is now, and its requester (None: the directory has no such agent)."""
+    """A change, the task as it is now, its requester (None: the directory has no such agent), and the dead letter of a
+    task that was given up.
+    """
 
     event: TaskEventRow
     task: TaskRow
     requester: Agent | None
+    letter: _Letter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +285,24 @@ class TaskClerk:
 
     async def _tell(self, told: _Told) -> None:
         if told.event.seq > self._told:  # a sweep may have been first
+            if told.letter is not None:
+                await self._bury(told.letter)
             await self._tell_requester(told.event, told.task, told.requester)
             self._told = told.event.seq
+
+    async def _bury(self, letter: _Letter) -> None:
+        headers = {
+            DEAD_ORIGIN: letter.origin,
+            DEAD_REASON: letter.reason,
+            DEAD_ATTEMPTS: str(letter.attempts),
+        }
+        subject = subjects.deadletter(letter.subject)
+        self._owes = True
+        try:
+            await self._bus.publish(subject, letter.payload, id=letter.origin, metadata=headers)
+        except (StreamFull, MessageTooLarge) as error:
+            # The task has failed and says why; letters of others must not wait for this one.
+            log.warning("a task that was given up has no dead letter: %s", error)
 
     async def _tell_requester(
         self, event: TaskEventRow, task: TaskRow, requester: Agent | None
@@ -299,8 +343,9 @@ class TaskClerk:
             log.warning("worker %s asks too often; no alert about task %s", task.worker, task.id)
             return
         short = task.id[:SHORT_ID]
+        asks = "asks to be let in for" if task.state == TaskState.AUTH_REQUIRED else "asks about"
         text = (
-            f"asks about task {short}: {one_line(task.said, MAX_DETAIL)}; "
+            f"{asks} task {short}: {one_line(task.said, MAX_DETAIL)}; "
             f"postroom task answer {short} TEXT"
         )
         await self._alert(Alert(QUESTION, text, task.worker, _question(task)))
@@ -369,10 +414,35 @@ def _of_record(store: Store, event: TaskEventRow, row: TaskRow, requester: Agent
         row = store.tasks.task_by_id(row.id) or row
     return Follows(
         row,
-        told=_Told(event, row, requester),
+        told=_Told(event, row, requester, _letter(store, event, row)),
         asks=asks and not store.alerts.is_raised(QUESTION, _question(row)),
         # Taken, or ended: receipts show no state between these.
         receipt=_missing(store, row) if last and (row.final or not event.event) else None,
+    )
+
+
+def _letter(store: Store, event: TaskEventRow, task: TaskRow) -> _Letter | None:
+    """The dead letter of a task that its worker has given up in this change; None for any other change."""
+    if event.state != TaskState.FAILED or GAVE_UP not in event.event:
+        return None
+    lost = lost_in(json.loads(event.event))
+    request = store.messages.message_at(task.requested_seq) if lost else None
+    if request is None:
+        return None
+    envelope = Envelope(
+        id=request.id,
+        to=request.recipient,
+        message=json.loads(request.message),
+        sent_at=request.sent_at,
+        expects_reply=True,
+        request=TaskRequest(task.skill, task.stream),
+    )
+    return _Letter(
+        subjects.inbox(task.worker, task.requester),
+        envelope.encode(),
+        task_origin(event.seq, task.worker),
+        one_line(f"task given up: {task.said}", MAX_DETAIL),
+        lost,
     )
 
 
@@ -435,7 +505,7 @@ def _untold(store: Store, after: int) -> list[_Told]:
     rows = {row.id: row for row in store.tasks.tasks_by_ids({e.task for e in events})}
     known = store.agents.agents_by_uid({row.requester for row in rows.values()})
     return [
-        _Told(event, row, known.get(row.requester))
+        _Told(event, row, known.get(row.requester), _letter(store, event, row))
         for event in events
         if (row := rows.get(event.task)) is not None
     ]

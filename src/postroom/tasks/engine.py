@@ -3,7 +3,7 @@
 1. A request becomes a task when its first record is stored. A repeated request finds that record and changes nothing.
 2. Tasks wait in the order of their requests. Answered tasks go on before tasks that have not begun.
 3. An attempt begins with a `working` record, which is the task's first one if nothing waits or runs. If its executor is
-   gone, the engine begins a new attempt, `MAX_LOST` times.
+   gone, the engine begins a new attempt, if `Attempts` has one left.
 4. The log decides between two writers: the one that it refuses stops and writes no more.
 """
 
@@ -25,6 +25,7 @@ from postroom.errors import (
 )
 from postroom.observe import get_logger
 from postroom.protocol.tasks import SKILL, task_id
+from postroom.tasks.attempts import Attempts, gave_up
 from postroom.tasks.backlog import Backlog, Waiting
 from postroom.tasks.execution import Execution, Executor
 from postroom.tasks.log import (
@@ -40,9 +41,6 @@ from postroom_a2a import tasks
 from postroom_a2a.messages import context_fault, context_of
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message
-
-MAX_LOST = 3
-"""Attempts that may end without a reason before the task has failed."""
 
 CANCEL_TRIES = 5
 
@@ -73,6 +71,7 @@ class TaskEngine:
 
     Args:
         refuse: returns why the worker does not take a request, "" if it does.
+        attempts: how often a task is begun.
         trusted: uids that may cancel and answer the tasks of others.
         changed: called when a task begins or ends.
     """
@@ -85,6 +84,7 @@ class TaskEngine:
         *,
         worker: str,
         refuse: Callable[[Ask], str] = lambda _: "",
+        attempts: Attempts | None = None,
         trusted: Iterable[str] = (),
         changed: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.time,
@@ -94,6 +94,7 @@ class TaskEngine:
         self._executor = executor
         self._worker = worker
         self._refuse = refuse
+        self._attempts = attempts or Attempts()
         self._trusted = frozenset(trusted)
         self._changed = changed
         self._now = now
@@ -363,10 +364,8 @@ class TaskEngine:
         record = execution.record
         lost = record.lost + (waiting.begun and not record.released)
         why = waiting.why or "its worker ended"
-        if lost >= MAX_LOST:
-            await self._say(
-                execution, TaskState.FAILED, f"lost {lost} times, last: {why}", lost=lost
-            )
+        if lost > record.lost and (over := self._attempts.over(lost, why)):
+            await self._abandon(execution, over, lost)
             return False
         text = f"begun again: {why}" if lost > record.lost else ""
         attempt = record.attempt + 1
@@ -398,8 +397,12 @@ class TaskEngine:
             await self._log.append(after, stored.sequence, fitting=True)
 
     async def _put_down(self, execution: Execution, why: str) -> None:
-        if self._stopping:
+        if self._stopping and self._attempts.safe:
             await self._say(execution, TaskState.WORKING, STOPPED, released=True)
+            return
+        if self._stopping:
+            lost = execution.record.lost + 1
+            await self._abandon(execution, self._attempts.over(lost, STOPPED), lost)
             return
         stored = StoredTask(execution.record, execution.sequence)
         self._queue(Waiting(execution.id, stored, begun=True, why=why), first=True)
@@ -413,8 +416,10 @@ class TaskEngine:
                 continue
             if waiting.started:  # no attempt has seen it
                 await self._release(stored, error.message)
-            else:
-                await self._end(stored, TaskState.FAILED, waiting.why or error.message)
+                continue
+            lost = stored.record.lost + 1 if waiting.begun else 0
+            why = waiting.why or error.message
+            await self._end(stored, TaskState.FAILED, why, lost=lost)
 
     async def _fetch(self, task: str) -> StoredTask | None:
         failures = 0
@@ -449,6 +454,13 @@ class TaskEngine:
         after = record.then(event, runner=self._log.run, **changes)
         await self._write(execution, after, fitting=True)
 
+    async def _abandon(self, execution: Execution, why: str, lost: int) -> None:
+        """End a task of which `lost` attempts were lost: no further one is made."""
+        record = execution.record
+        event = gave_up(self._status(record, TaskState.FAILED, why), lost)
+        after = record.then(event, runner=self._log.run, lost=lost)
+        await self._write(execution, after, fitting=True)
+
     async def _write(
         self, execution: Execution, record: TaskRecord, /, *, fitting: bool = False
     ) -> None:
@@ -460,10 +472,16 @@ class TaskEngine:
             raise
         execution.record, execution.sequence = stored.record, stored.sequence
 
-    async def _end(self, stored: StoredTask, state: TaskState, text: str) -> bool:
-        """End a task that does not run here; False if it was changed meanwhile."""
+    async def _end(self, stored: StoredTask, state: TaskState, text: str, *, lost: int = 0) -> bool:
+        """End a task that does not run here; False if it was changed meanwhile.
+
+        Args:
+            lost: attempts that were lost, if the task ends for that.
+        """
         event = self._status(stored.record, state, text)
-        record = stored.record.then(event, runner=self._log.run)
+        event = gave_up(event, lost) if lost else event
+        counted = max(lost, stored.record.lost)
+        record = stored.record.then(event, runner=self._log.run, lost=counted)
         if not stored.sequence:
             record = replace(record, event=None)  # a task's first record is the task itself
         try:

@@ -316,6 +316,9 @@ def sidecar_config(
         "interactive": template.interactive,
         "egress": bool(template.egress),
         "card": identity.card,
+        "rerun": template.rerun,
+        "attempts": template.attempts,
+        "cancel_grace": template.cancel_grace,
         "agent": {
             "command": command,
             "env": dict(template.env),

@@ -8,8 +8,9 @@ import click
 
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
+from postroom.errors import InvalidInput
 from postroom.lines.parts import body_lines, gist
-from postroom.lines.tasks import short
+from postroom.lines.tasks import accepted_line, short
 from postroom.lines.words import Cell, address, ago
 from postroom_a2a.text import one_line
 
@@ -19,7 +20,7 @@ HEAD = ("ID", "MESSAGE", "FROM", "TO", "REASON", "TRIES", "WHEN", "TEXT")
 @click.group("deadletters")
 @state_option()
 def command() -> None:
-    """Show messages that could not be delivered, and send them again or drop them.
+    """Show messages that could not be delivered and tasks that were given up, and send them again or drop them.
 
     An ID is the number of a dead letter, or 4 or more digits of its message's id.
     """
@@ -71,6 +72,8 @@ def show(dead_id: str, as_json: bool) -> None:
     )
     reason = click.style(one_line(dead["reason"]), fg="red")
     click.echo(f"dead: {reason} (attempts: {dead['attempts']}, {ago(dead['at'], time.time())})")
+    if task := dead.get("task"):
+        click.echo(f"task {short(task)}; postroom deadletters retry {dead['id']}")
     if dead.get("requeued_as"):
         click.echo(f"sent again as {one_line(str(dead['requeued_as']))}")
     for line in body_lines(dead):
@@ -89,6 +92,26 @@ def requeue(dead_id: str, as_json: bool) -> None:
         print_json({"id": message_id})
     else:
         click.echo(f"sent again as {one_line(message_id)}")
+
+
+@command.command("retry", short_help="Have a task asked for again.")
+@click.argument("dead_id", metavar="ID")
+@json_option
+@state_option()
+def retry(dead_id: str, as_json: bool) -> None:
+    """Have a task whose attempts are used up asked for again, as `postroom task retry` does; prints the new task."""
+    with connect() as client:
+        dead = client.deadletter(dead_id)
+        given_up = dead.get("task")
+        if not given_up:
+            raise InvalidInput(
+                "that letter is a message", remedy=f"postroom deadletters requeue {dead['id']}"
+            )
+        task = client.retry_task(given_up)
+    if as_json:
+        print_json(task)
+    else:
+        click.echo(accepted_line(task))
 
 
 @command.command("drop")

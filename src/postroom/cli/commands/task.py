@@ -218,8 +218,8 @@ def watch(ref: str, events: bool | None, timeout: float | None, as_json: bool) -
 def cancel(ref: str, reason: str, as_json: bool) -> None:
     """Have an agent stop working on a task.
 
-    An agent that works on it has 5 s to stop, then its program is ended. The exit status is 9 if the task has
-    not ended yet.
+    An agent that works on it has 5 s to stop, or what its template says; then its program is ended. The exit
+    status is 9 if the task has not ended yet.
     """
     try:
         with connect() as client, said_if_slow("waiting for the agent to stop ..."):

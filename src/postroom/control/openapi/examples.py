@@ -71,6 +71,7 @@ VALUES: dict[str, Any] = {
     "Current.state": "working",
     "Current.text": "summarise the minutes of Monday",
     "Dead.id": 7,
+    "Dead.task": None,
     "Dead.reason": "undeliverable: 3 attempts",
     "Dead.bus_subject": f"worker.{UID}.inbox.{OTHER}",
     "Deadletters.next": None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from postroom.control.described import STORING, fails
+from postroom.control.in_flight import acted_on, came_by
 from postroom.control.parameters import Before, LetterRef, Limit, next_page
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
@@ -35,12 +36,18 @@ def router(parts: Parts) -> Routes:
     @routes.post("/{letter}/requeue", status_code=201)
     @needs(Scope.OPERATE)
     @fails(NotFound, Conflict, *STORING)
-    async def requeue(letter: LetterRef) -> answers.Requeued:
+    async def requeue(letter: LetterRef, me: Caller) -> answers.Requeued:
         """Send a dead letter again as a new message.
 
-        The old one stays dead and is linked to it.
+        The old one stays dead and is linked to it. A letter that stands for a task has the task asked for again.
         """
-        return {"id": await letters.requeue(await letters.find(letter))}
+        number = await letters.find(letter)
+        dead = await letters.get(number)
+        if not dead.task:
+            return {"id": await letters.requeue(number)}
+        view = await parts.retries.retry(dead.task, me, door=came_by())
+        acted_on(task=view.id, message=view.request)
+        return {"id": view.request}
 
     @routes.delete("/{letter}", status_code=204)
     @needs(Scope.OPERATE)

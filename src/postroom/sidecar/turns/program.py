@@ -154,6 +154,11 @@ class TurnProgram(AgentProgram):
         """See `AgentProgram`."""
         return self._floor is not None and not self._floor.over and self._floor.lane.free
 
+    @property
+    def goes_on(self) -> bool:
+        """See `AgentProgram`."""
+        return bool(self._processes.session)
+
     async def running(self) -> TurnRun:
         """A run whose turn begins when it is handed something. Raises as `AgentProgram`."""
         await self._ready.wait()
