@@ -255,6 +255,7 @@ def test_a_task_is_shown_with_the_parts_of_its_request_its_changes_and_results(
     )
     standin.answer(f"GET /v1/tasks/{TASK}", shown)
     standin.answer(f"GET /v1/tasks/{TASK}/events", {"events": [update, answered]})
+    standin.answer(f"GET /v1/tasks/{TASK}/messages", {"messages": []})
 
     out = postroom("task", "show", TASK).out
 

@@ -32,6 +32,7 @@ from tests.client.standin import (
 
 NASTY = "\x1b[31mred\x07 \u202ereversed\nbob 12:00 forged"
 HARMLESS = "red reversed\nbob 12:00 forged"
+NO_MESSAGES = {"messages": []}
 LATER = task(state="working", seq=9, attempt=1, detail="")
 
 
@@ -390,6 +391,7 @@ def test_a_task_is_shown_with_its_request_every_attempt_and_its_results(
     ]
     standin.answer("GET /v1/tasks/ab12cd34", found)
     standin.answer(f"GET /v1/tasks/{TASK}/events", {"events": events})
+    standin.answer(f"GET /v1/tasks/{TASK}/messages", NO_MESSAGES)
     head, parties, given, *rest = shown(postroom).out.splitlines()
     assert head == f"task {TASK} completed"
     assert parties == "@alice to @bob, attempt 2"
@@ -405,12 +407,56 @@ def test_a_task_is_shown_with_its_request_every_attempt_and_its_results(
         "    | red reversed",
         "    | bob 12:00 forged",
     ]
-    assert json.loads(shown(postroom, "--json").out) == found | {"events": events}
+    assert json.loads(shown(postroom, "--json").out) == found | {"events": events} | NO_MESSAGES
+
+
+def test_a_task_is_shown_with_its_door_its_retries_and_its_agents_messages(
+    postroom: Run, standin: Standin
+):
+    at = format_time(time.time())
+    said = {
+        "id": "ab" * 16,
+        "at": at,
+        "from": BOB,
+        "to": BOB | {"nick": "alice"},
+        "parts": [],
+        "state": "seen",
+    }
+    messages = [
+        said | {"kind": "request", "text": "review it"},
+        said | {"kind": "message", "text": NASTY},
+        said | {"kind": "task", "text": "count the words"},
+        said | {"kind": "news", "text": "half", "to": None},
+    ]
+    found = task(state="failed", final=True, seq=9, door="a2a+rest", retry_of="cd" * 16)
+    standin.answer("GET /v1/tasks/ab12cd34", found | {"retried_as": ["ef" * 16]})
+    standin.answer(f"GET /v1/tasks/{TASK}/events", {"events": []})
+    standin.answer(f"GET /v1/tasks/{TASK}/messages", {"messages": messages})
+    lines = shown(postroom).out.splitlines()
+    assert " over a2a+rest, message m1" in lines[2]
+    assert lines[3:5] == ["retry of cdcdcdcd", "retried as efefefef"]
+    assert "messages of its agent in its course:" in lines
+    assert any("sent to @alice, abababab, seen: red reversed" in line for line in lines)
+    assert any("gave a task to @alice, abababab, seen: count the words" in line for line in lines)
+    assert not any("half" in line for line in lines)
+
+
+def test_a_task_is_asked_for_again(postroom: Run, standin: Standin):
+    new = task(retry_of=TASK, detail="@bob is offline: it waits")
+    standin.answer("POST /v1/tasks/ab12cd34/retry", new, 201)
+    ended = postroom("task", "retry", "ab12cd34", "--force")
+    assert (ended.status, ended.out) == (0, f"{TASK} accepted\n")
+    assert ended.err == "@bob is offline: it waits\n"
+    assert standin.requests[-1].body == {"force": True}
+    refused = problem("conflict", "the task is completed")
+    standin.answer("POST /v1/tasks/abcd/retry", refused, 409)
+    assert postroom("task", "retry", "abcd").status == 5
 
 
 def test_a_task_that_asks_is_shown_with_how_to_answer(postroom: Run, standin: Standin):
     standin.answer("GET /v1/tasks/ab12cd34", LATER | {"state": "input-required"})
     standin.answer(f"GET /v1/tasks/{TASK}/events", {"events": []})
+    standin.answer(f"GET /v1/tasks/{TASK}/messages", NO_MESSAGES)
     assert shown(postroom).out.splitlines()[-1] == ("answer it: postroom task answer ab12cd34 TEXT")
 
 
@@ -419,6 +465,7 @@ def test_a_long_history_is_read_page_by_page(postroom: Run, standin: Standin):
     standin.answer("GET /v1/tasks/ab12cd34", LATER)
     for page in pages:
         standin.answer(f"GET /v1/tasks/{TASK}/events", {"events": page})
+    standin.answer(f"GET /v1/tasks/{TASK}/messages", NO_MESSAGES)
     assert len(json.loads(shown(postroom, "--json").out)["events"]) == 201
     asked = [r.query["after"] for r in standin.calls(f"GET /v1/tasks/{TASK}/events")]
     assert asked == ["0", "200"]

@@ -15,6 +15,7 @@ from postroom.protocol.tasks import task_id
 from postroom.protocol.verbs import (
     AnswerTask,
     Artifact,
+    AskAuth,
     AskInput,
     Canceled,
     CancelTask,
@@ -55,6 +56,7 @@ STATES: dict[type, TaskState] = {
     Fail: TaskState.FAILED,
     Reject: TaskState.REJECTED,
     AskInput: TaskState.INPUT_REQUIRED,
+    AskAuth: TaskState.AUTH_REQUIRED,
     Canceled: TaskState.CANCELED,
 }
 
