@@ -63,7 +63,10 @@ class Foreign:
     card: AgentCard
     seen: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
-    ending: bool = False
+
+    @property
+    def streams(self) -> bool:
+        return self.card.capabilities.streaming
 
     def app(self, handler: DefaultRequestHandler) -> Any:
         routes = [

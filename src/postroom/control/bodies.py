@@ -14,6 +14,7 @@ from postroom.protocol.limits import (
     MAX_EVENTS,
     MAX_KEY,
     MAX_LABEL,
+    MAX_LINK,
     MAX_PAGE,
     MAX_PARTS,
     MAX_PATH,
@@ -285,3 +286,12 @@ class AgentBody(PersonBody):
 
     kind: Literal["external", "service"] = "external"
     card: dict[str, Any] | None = None
+
+
+class RemoteBody(Body):
+    """`POST /v1/agents/remote`: the agent of other people at `url`; `nick` is "" for one made of its name."""
+
+    url: Annotated[str, Field(max_length=MAX_LINK)]
+    nick: Annotated[str, Field(max_length=80)] = ""
+    credential: Annotated[str, Field(max_length=80)] = ""
+    deadline: Annotated[float, Field(ge=0)] = 0.0

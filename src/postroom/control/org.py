@@ -36,6 +36,7 @@ from postroom.control.org_router import Receive, Scope, Send
 from postroom.control.orgs import Orgs
 from postroom.control.parts import Parts
 from postroom.control.principals import Gate
+from postroom.control.remote import remote_agents, remote_work
 from postroom.control.rotation import Rotation
 from postroom.control.statefile import Announcement
 from postroom.control.task_trouble import watch_bus
@@ -218,6 +219,12 @@ async def _open_parts(
     pushes = _open_pushes(base, tasks)
     terminals = Terminals(base.events, installation.audit, trust.org)
     stack.callback(terminals.close)
+    reports = TaskReports(tasks, base.database, base.chain)
+    blobs = await _open_blobs(base, stack)
+    remotes = remote_agents(base, outside)
+    await remotes.open()
+    remote = remote_work(base, remotes, reports, blobs)
+    base.background.start(remote.run(), "remote-tasks")
     parts = Parts(
         **_by_name(base),
         issuer=issuer,
@@ -230,12 +237,14 @@ async def _open_parts(
         registry=registry,
         search=search,
         outside=outside,
+        remotes=remotes,
+        remote_work=remote,
         tasks=tasks,
-        reports=TaskReports(tasks, base.database, base.chain),
+        reports=reports,
         assigner=TaskAssigner(tasks, requests, base.directory, search),
         retries=TaskRetries(tasks, base.database),
         rotation=Rotation(trust, installation.host, accounts, renew_edge),
-        blobs=await _open_blobs(base, stack),
+        blobs=blobs,
         audit=await _open_audit(base, stack),
         terminals=terminals,
         iam=iam,

@@ -16,6 +16,8 @@ from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import CardRegistry
 from postroom.directory.search import AgentSearch
 from postroom.push.views import PushService
+from postroom.remote.agents import RemoteAgents
+from postroom.remote.work import RemoteWork
 from postroom.tasks.assignment import TaskAssigner
 from postroom.tasks.reports import TaskReports
 from postroom.tasks.retries import TaskRetries
@@ -37,6 +39,8 @@ class Parts(Base):
     registry: CardRegistry
     search: AgentSearch
     outside: OutsideAgents
+    remotes: RemoteAgents
+    remote_work: RemoteWork
     tasks: OrgTaskService
     reports: TaskReports
     assigner: TaskAssigner

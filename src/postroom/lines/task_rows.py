@@ -38,6 +38,8 @@ def whole_rows(task: Task, events: Iterable[TaskEvent], now: float) -> Iterator[
         yield Row.of(f"retried as {short(again)}")
     if task["detail"] and not (task["final"] or is_question(task["state"])):
         yield Row.of(one_line(task["detail"], 300), wraps=True)
+    if followed := one_line(task.get("followed", ""), 200):
+        yield Row.of(followed, wraps=True)
     yield from _indented(body_lines(task))
     if used := usage_line(task.get("usage", NOTHING)):
         yield Row.of(used)

@@ -108,6 +108,29 @@ class Listed(Agent):
     card: Card | None
 
 
+class Remote(TypedDict):
+    """Where and how an agent of other people is called.
+
+    `url` was given, `address` is that of its card's interface. `credential` names the one of its requests, "" for
+    none. `deadline` is the seconds that a task may take.
+    """
+
+    url: str
+    address: str
+    binding: str
+    version: str
+    streams: bool
+    credential: str
+    deadline: float
+
+
+class RemoteListed(Listed):
+    """An agent of other people, and where it is called; `added` is false for one that was there already."""
+
+    remote: Remote
+    added: bool
+
+
 Mail = TypedDict(
     "Mail",
     {
@@ -290,6 +313,7 @@ class Task(TypedDict):
         door: over what it was asked for: `cli`, `api`, `bus`, `a2a+jsonrpc`, `a2a+rest`, `a2a+grpc`; "" if unknown.
         retry_of: id of the task that it asks for again, "" for none.
         retried_as: ids of the tasks that ask for it again, not in lists.
+        followed: how its agent is heard, if that is an A2A server of other people; not in lists.
     """
 
     id: str
@@ -317,6 +341,7 @@ class Task(TypedDict):
     artifacts: NotRequired[list[Artifact]]
     timed_out: NotRequired[bool]
     usage: NotRequired[Usage]
+    followed: NotRequired[str]
     references: NotRequired[list[str]]
     door: str
     retry_of: str

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import bindparam, delete, select, update
 
 from postroom.store.schema import agent_cards
 from postroom.store.session import Session, prepared, upsert
 
 _ALL = prepared(select(agent_cards.c.uid, agent_cards.c.card))
 _SET = upsert(agent_cards, ["uid"], ["card", "updated_at"])
+_REMOTES = prepared(
+    select(agent_cards.c.uid, agent_cards.c.remote).where(agent_cards.c.remote != "")
+)
+_SET_REMOTE = prepared(update(agent_cards).where(agent_cards.c.uid == bindparam("who")))
 _REMOVE = prepared(delete(agent_cards).where(agent_cards.c.uid == bindparam("who")))
 
 
@@ -29,3 +33,11 @@ class CardStore:
     def remove_card(self, uid: str) -> None:
         """Forget the card of an agent."""
         self._session.run(_REMOVE, {"who": uid})
+
+    def remotes(self) -> dict[str, str]:
+        """Where and how agents of other people are called, as JSON text."""
+        return dict(self._session.rows(_REMOTES))
+
+    def set_remote(self, uid: str, remote: str) -> None:
+        """Store it, for an agent that has a card."""
+        self._session.run(_SET_REMOTE, {"who": uid, "remote": remote})

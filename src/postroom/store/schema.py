@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import Integer as AnyInteger
 
-REVISION = "0016"
+REVISION = "0017"
 """The migration that leads to exactly these tables (a test compares them)."""
 
 Integer = AnyInteger().with_variant(BigInteger(), "postgresql")
@@ -147,6 +147,8 @@ agent_cards = Table(
     Column("card", Text, nullable=False),  # JSON: A2A AgentCard, as it was given
     Column("updated_at", Float, nullable=False),
     _of_org(),
+    # JSON: where and how an agent of other people is called; "" for one that calls us (`remote.agents`).
+    Column("remote", Text, nullable=False, server_default=text("''")),
 )
 
 credentials = Table(

@@ -61,6 +61,8 @@ class TaskReports:
         state: TaskState,
         said: Content | None = None,
         seq: int | None = None,
+        *,
+        metadata: dict[str, Any] | None = None,
     ) -> TaskView:
         """Change the state of a task; another `working` is progress. On return the change is in the log, on disk.
 
@@ -70,6 +72,7 @@ class TaskReports:
             said: None for a state without words.
             seq: sequence of the task as the agent knows it: the change counts only if no other came since, and doing
                 it again has no second effect. None to put it behind whatever came last.
+            metadata: what the task's metadata has from then on.
 
         Raises:
             NotFound: the agent has no such task.
@@ -85,7 +88,10 @@ class TaskReports:
             if said is not None:
                 message = said.message(secrets.token_hex(16))
                 message |= {"contextId": task["contextId"], "taskId": task["id"]}
-            return status_update(task, state, self._clock(), message)
+            made = status_update(task, state, self._clock(), message)
+            if metadata:
+                made["statusUpdate"]["metadata"] = metadata
+            return made
 
         return await self._report(agent, ref, state, event, seq)
 
@@ -194,8 +200,10 @@ def _record(row: TaskRow, task: Task, agent: str, state: TaskState, event: Event
 
 def _is_begin(event: Event) -> bool:
     """Whether it says no more than that the task is begun."""
-    status = event.get("statusUpdate", {}).get("status", {})
-    return status.get("state") == TaskState.WORKING.a2a and "message" not in status
+    update = event.get("statusUpdate", {})
+    status = update.get("status", {})
+    bare = "message" not in status and "metadata" not in update
+    return bare and status.get("state") == TaskState.WORKING.a2a
 
 
 def _same(stored: TaskEventRow, event: Event, task: Task) -> bool:

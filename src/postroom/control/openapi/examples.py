@@ -19,6 +19,14 @@ TEXT = "are you there?"
 CARD = {"name": "echo", "version": "1", "skills": [{"id": "echo", "name": "echo"}]}
 
 VALUES: dict[str, Any] = {
+    "Remote.address": "https://agents.example/translator/rpc",
+    "Remote.binding": "JSONRPC",
+    "Remote.credential": "translator",
+    "Remote.deadline": 86400.0,
+    "Remote.streams": True,
+    "Remote.url": "https://agents.example/translator",
+    "Remote.version": "1.0",
+    "RemoteListed.added": True,
     # Those of one shape come before those of any shape.
     "Activity.by": None,
     "Activity.state": "completed",
@@ -276,6 +284,7 @@ BODIES: dict[str, Any] = {
     "PinBody": {"pin": "2846"},
     "PolicyBody": {"pattern": "Bash(npm test *)"},
     "PostBody": {"text": "the build is green"},
+    "RemoteBody": {"url": "https://agents.example/translator", "credential": "translator"},
     "RestartBody": {"wait": 10},
     "RotateBody": {"kind": "agents"},
     "SpawnBody": {"template": '[worker]\nname = "echo"\ncommand = ["python3", "echo.py"]\n'},

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Query
 
-from postroom.control.bodies import AgentBody
+from postroom.control.bodies import AgentBody, RemoteBody
 from postroom.control.described import fails
 from postroom.control.in_flight import acted_on
 from postroom.control.parameters import AgentRef, Skill, Words
@@ -14,7 +14,7 @@ from postroom.control.parts import Parts
 from postroom.control.principals import Caller, anyone, needs
 from postroom.control.routes.keys import expiry, told
 from postroom.control.routing import Routes
-from postroom.errors import Conflict, NotFound, Refused
+from postroom.errors import Conflict, NotFound, PeerError, Refused
 from postroom.protocol import answers, shapes
 from postroom.protocol.principal import USUAL_SCOPES, Scope
 
@@ -30,7 +30,7 @@ Kind = Annotated[
 def router(parts: Parts) -> Routes:
     """The routes."""
     routes = Routes(prefix="/agents")
-    search, outside = parts.search, parts.outside
+    search, outside, remotes = parts.search, parts.outside, parts.remotes
 
     @routes.get("")
     @needs(Scope.READ)
@@ -56,6 +56,39 @@ def router(parts: Parts) -> Routes:
             me, agent.uid, scopes=scopes, expires_at=expiry(body.expires_in)
         )
         return {**await search.entry(agent.uid), "key": await told(parts, made)}
+
+    @routes.post("/remote", status_code=201)
+    @needs(Scope.ADMIN)
+    @fails(NotFound, Conflict, PeerError)
+    async def add_remote(body: RemoteBody) -> shapes.RemoteListed:
+        """Give an agent of other people, an A2A server, an address and an inbox.
+
+        Its card at `url` is read; from then on tasks for it go there. One that was added with that URL before stays
+        as it is.
+        """
+        known = remotes.at(body.url) if not body.nick else None
+        if known is not None:
+            return await told_remote(known.uid, added=False)
+        agent = await remotes.add(
+            body.url,
+            nick=body.nick.removeprefix("@"),
+            credential=body.credential,
+            deadline=body.deadline,
+        )
+        acted_on(about=agent.uid)
+        parts.remote_work.reached(agent.uid, there=True)
+        return await told_remote(agent.uid, added=True)
+
+    @routes.get("/{ref}/remote")
+    @needs(Scope.READ)
+    @fails(NotFound)
+    async def show_remote(ref: AgentRef) -> shapes.RemoteListed:
+        """Show where and how an agent of other people is called."""
+        return await told_remote((await parts.directory.resolve(ref)).uid, added=False)
+
+    async def told_remote(uid: str, *, added: bool) -> shapes.RemoteListed:
+        shown = remotes.of(uid).as_json()
+        return {**await search.entry(uid), "remote": shown, "added": added}
 
     @routes.get("/{ref}")
     @needs(Scope.READ)

@@ -123,7 +123,10 @@ def router(parts: Parts) -> Routes:
         else:
             view = await tasks.wait(task, timeout, settled=wait == "settled", only=me.only)
         usage = await parts.events.usage_of_task(view.worker.uid, view.id)
-        return {**view.as_json(), "usage": usage.as_json()}
+        shown: shapes.Task = {**view.as_json(), "usage": usage.as_json()}
+        if followed := parts.remote_work.followed(view.worker.uid, view.id):
+            shown["followed"] = followed
+        return shown
 
     @routes.get("/{task}/events")
     @hot
