@@ -395,6 +395,10 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "caller-rate-bounded": "In no span of time a caller gets more than its burst and its rate, and who keeps to the rate is never refused.",
         "open-tasks-bounded": "An agent has a bounded number of open tasks; a repeated request is still answered with its task.",
     },
+    ("Operation", "docs/operating.md#metrics-and-traces"): {
+        "metrics-true": "`/metrics` agrees with what happened, names nobody in a label, and is for the operator and who operates.",
+        "metrics-dashboard": "Every query of the dashboard and of the alert rules names metrics and labels that a post room exports.",
+    },
     ("Operation", "docs/operating.md#run-at-boot"): {
         "unit-systemd-runs": "The systemd unit and the launchd job run this post room, and `down` ends it whatever its HTTP port says.",
     },

@@ -32,6 +32,7 @@ from postroom.control.routes import (
     inbox,
     keys,
     messages,
+    metrics,
     orgs,
     people,
     pushes,
@@ -92,6 +93,7 @@ def build_api(
             if not isinstance(route, AdmittedRoute):
                 raise TypeError(f"the route {route} admits everybody: see `Routes`")
             demand_of(route.endpoint)  # a route without one is an error
+            route.shown = prefix + route.path
         app.include_router(routes, prefix=prefix)
         hot.add(routes, prefix)
 
@@ -131,6 +133,7 @@ def build_api(
     if managed is not None:
         include(orgs.router(managed))
         include(backup.router(parts, managed))
+        include(metrics.router(parts, managed), "")
         include(orgs.absent_router(managed), "")
     return app, hot
 

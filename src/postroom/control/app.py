@@ -38,6 +38,7 @@ from postroom.gateway.server import Gateway, Proxy
 from postroom.gateway.stream_proxy import StreamProxy
 from postroom.http.outbound import OutboundPolicy, client_context
 from postroom.identity.trust import Trust
+from postroom.observe.metrics import Metrics
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.sandbox.canary import CanaryServer
 from postroom.sandbox.opensandbox.remote import Remote
@@ -105,6 +106,11 @@ class Installation:
     shut_down: Callable[[], None]
     sender: Sender
     in_flight: InFlight = field(default_factory=InFlight)
+
+    @property
+    def metrics(self) -> Metrics:
+        """The counters of the post room, for whoever has something to count."""
+        return self.router.metrics
 
 
 async def open_installation(

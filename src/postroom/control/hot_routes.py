@@ -21,7 +21,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from postroom.control.http_protocol import ABANDONED
-from postroom.control.org_router import Receive, Scope, Send
+from postroom.control.org_router import ROUTE, Receive, Scope, Send
 from postroom.errors import PostroomError, Refused
 from postroom.protocol.limits import MAX_BODY
 from postroom.protocol.principal import Principal
@@ -54,6 +54,7 @@ class HotRoute:
     """A route, its parameters resolved.
 
     Attributes:
+        path: as it is declared.
         template: segments of its path; None where a parameter stands.
         places: names of the path's parameters, by the index of their segment.
         query: how to check each parameter of the query, by the name that it has there.
@@ -65,6 +66,7 @@ class HotRoute:
 
     call: Callable[..., Awaitable[Any]]
     status: int
+    path: str
     template: tuple[str | None, ...]
     places: dict[int, str]
     query: dict[str, TypeAdapter[Any]] = field(default_factory=dict)
@@ -81,6 +83,7 @@ class HotRoute:
         made = cls(
             call=route.endpoint,
             status=route.status_code or 200,
+            path=prefix + route.path,
             template=tuple(None if at in places else name for at, name in enumerate(segments)),
             places=places,
             body=_body_of(route.endpoint),
@@ -144,6 +147,7 @@ class HotRoutes:
         segments = path.split("/")
         for route in self._routes.get((scope["method"], len(segments)), ()):
             if route.matches(segments):
+                scope[ROUTE] = route.path
                 break
         else:
             return receive

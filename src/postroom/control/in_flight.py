@@ -16,7 +16,7 @@ from typing import Any
 from postroom.audit.log import AuditLog
 from postroom.control.http_protocol import ABORT
 from postroom.control.limits import CallerLimits
-from postroom.control.org_router import Receive, Scope, Send
+from postroom.control.org_router import SWITCHING, Receive, Scope, Send
 from postroom.control.principals import PRINCIPAL, REQUEST
 from postroom.protocol.audit import ALLOWED, API, DENIED, AuditRecord
 from postroom.protocol.principal import KEY, OPERATOR_KEY, Principal
@@ -27,9 +27,6 @@ READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 WEBSOCKET = "WEBSOCKET"
 """Verb of a WebSocket in a record of the audit log."""
-
-SWITCHING = 101
-"""Its status there (HTTP, 101 Switching Protocols)."""
 
 ONLY_READS = "postroom.only_reads"
 """Scope key: a request of another verb has changed nothing, so it is no act for the audit log."""

@@ -182,7 +182,7 @@ class CallerLimits:
         """
         most = self._bounds.streams
         if most and self._streams[key] >= most and key != OPERATOR_KEY:
-            self.refused["streams"] += 1
+            self.note("streams")
             raise Refused(
                 f"this key has {most} open streams, the most that one key can have",
                 remedy="close one; GET /v1/events has everything in one stream",
@@ -200,8 +200,12 @@ class CallerLimits:
         """Open streams of all keys."""
         return self._streams.total()
 
-    def _refuse(self, limit: str, message: str, remedy: str, seconds: float) -> None:
+    def note(self, limit: str) -> None:
+        """Count a request that was refused for a limit."""
         self.refused[limit] += 1
+
+    def _refuse(self, limit: str, message: str, remedy: str, seconds: float) -> None:
+        self.note(limit)
         whole = max(1, math.ceil(seconds))
         raise TooManyRequests(
             message, remedy=f"{remedy}; again in {whole} s", seconds=max(seconds, 1.0)

@@ -63,6 +63,7 @@ from postroom.push.views import PushService
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.tasks.assignment import TaskAssigner
+from postroom.tasks.open_tasks import OpenTasks
 from postroom.tasks.reports import TaskReports
 from postroom.tasks.requests import Requests
 from postroom.tasks.retries import TaskRetries
@@ -192,7 +193,11 @@ async def _open_parts(
         base.submitter,
         base.database,
         takers=base.takers,
-        most=base.settings.limit_tasks,
+        open_tasks=OpenTasks(
+            base.database,
+            base.settings.limit_tasks,
+            partial(installation.in_flight.limits.note, "tasks"),
+        ),
     )
     tasks = OrgTaskService(
         base.bus,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from time import perf_counter
 from typing import Any, Protocol
 
 from postroom.errors import (
@@ -21,8 +22,10 @@ from postroom.errors import (
     Unauthorized,
     http_status,
     problem,
+    retry_after,
 )
 from postroom.http.hosts import check_host
+from postroom.observe.metrics import Metrics
 from postroom.protocol.limits import MAX_BODY
 from postroom.protocol.proxies import Proxies
 from postroom.settings import DEFAULT_ORG
@@ -54,8 +57,23 @@ WORKER = "postroom.worker"
 """Scope key: uid of the worker through whose door a request came; absent for all others."""
 
 
+SWITCHING = 101
+"""Status of an accepted WebSocket (HTTP, 101 Switching Protocols)."""
+
+OTHER = "other"
+"""In metrics, a request for no route."""
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
+
+ROUTE = "postroom.route"
+"""Scope key: the route that a request is for, with names in the place of what it names; metrics count by it."""
+
+
 class OrgRouter:
     """ASGI application in front of the APIs.
+
+    Attributes:
+        metrics: those of the post room.
 
     Args:
         hosts: allowed values of the Host header, port included.
@@ -77,6 +95,19 @@ class OrgRouter:
         self._sockets: dict[str, App] = {}
         self._guards: dict[str, GuardPort] = {}
         self._doors: dict[str, str] = {}
+        self.metrics = Metrics()
+        self._requests = self.metrics.counter(
+            "postroom_http_requests_total",
+            "Requests by route and status; 0 where the caller went before an answer.",
+            "method",
+            "route",
+            "status",
+        )
+        self._seconds = self.metrics.summary(
+            "postroom_http_request_seconds",
+            "Seconds from a request to the head of its answer.",
+            "route",
+        )
 
     def open(
         self,
@@ -126,10 +157,27 @@ class OrgRouter:
         """Handle one connection (ASGI 3)."""
         if scope["type"] == "lifespan":
             return
+        begun, status = perf_counter(), 0
+
+        async def note(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if not status:
+                status = message.get("status", SWITCHING)
+                self._seconds.note(scope.get(ROUTE, OTHER), value=perf_counter() - begun)
+            await send(message)
+
+        try:
+            await self._answer(scope, receive, note)
+        finally:
+            method = scope.get("method", "GET")
+            counted = method if method in METHODS else OTHER
+            self._requests.add(counted, scope.get(ROUTE, OTHER), str(status))
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             self._check(scope)
         except PostroomError as error:
-            await answer(scope, receive, send, http_status(error), problem(error))
+            await refuse(scope, receive, send, error)
             return
         await self._dispatch(scope, receive, send)
 
@@ -137,15 +185,17 @@ class OrgRouter:
         ready = DEFAULT_ORG in self._apis
         match scope["path"]:
             case "/livez":
+                scope[ROUTE] = "/livez"
                 await answer(scope, receive, send, 200, "ok")
             case "/readyz":
+                scope[ROUTE] = "/readyz"
                 await answer(scope, receive, send, 200 if ready else 503, {"ready": ready})
             case _:
                 try:
                     org = self._org_of(scope)
                     api = self._api(org)
                 except PostroomError as error:
-                    await answer(scope, receive, send, http_status(error), problem(error))
+                    await refuse(scope, receive, send, error)
                     return
                 if org and WORKER not in scope:
                     # The prefix before the API's own paths (ASGI 3, root_path).
@@ -222,12 +272,12 @@ class OrgRouter:
 
 async def _no_sockets(scope: Scope, receive: Receive, send: Send) -> None:
     error = NotFound("there are no WebSockets here")
-    await answer(scope, receive, send, http_status(error), problem(error))
+    await refuse(scope, receive, send, error)
 
 
 async def _ended(scope: Scope, receive: Receive, send: Send) -> None:
     error = Unauthorized("the API key is not valid any more")
-    await answer(scope, receive, send, http_status(error), problem(error))
+    await refuse(scope, receive, send, error)
 
 
 async def _bounded(api: App, scope: Scope, receive: Receive, send: Send) -> None:
@@ -250,13 +300,31 @@ async def _bounded(api: App, scope: Scope, receive: Receive, send: Send) -> None
         if taken <= MAX_BODY:
             await send(message)
         elif message["type"] == "http.response.start":
-            await answer(scope, receive, send, http_status(refused), problem(refused))
+            await refuse(scope, receive, send, refused)
 
     await api(scope, count, limited)
 
 
-async def answer(scope: Scope, receive: Receive, send: Send, status: int, body: object) -> None:
-    """Answer a request with a text, or a JSON object; that for a WebSocket is refused with it."""
+async def refuse(scope: Scope, receive: Receive, send: Send, error: PostroomError) -> None:
+    """Answer a request with an error, as a problem document."""
+    seconds = retry_after(error)
+    again = [] if seconds is None else [(b"retry-after", str(seconds).encode())]
+    await answer(scope, receive, send, http_status(error), problem(error), again)
+
+
+async def answer(
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    status: int,
+    body: object,
+    more: Sequence[tuple[bytes, bytes]] = (),
+) -> None:
+    """Answer a request with a text, or a JSON object; that for a WebSocket is refused with it.
+
+    Args:
+        more: further headers.
+    """
     kind_of_message = "http.response"
     if scope["type"] == "websocket":
         await receive()
@@ -266,8 +334,7 @@ async def answer(scope: Scope, receive: Receive, send: Send, status: int, body: 
     if isinstance(body, dict) and "type" in body:
         kind = PROBLEM_TYPE
     headers = [(b"content-type", kind.encode()), (b"content-length", str(len(content)).encode())]
-    if status == 503:
-        headers.append((b"retry-after", b"1"))
+    headers += more
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": f"{kind_of_message}.start", "status": status, "headers": headers})

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from postroom.control.org import (
         Organisation,  # it imports the API, whose routes import this module
     )
+    from postroom.control.parts import Parts
 
 log = get_logger(__name__)
 
@@ -140,6 +141,11 @@ class Orgs:
         """Every organisation, the default one first; shape in docs/api.md, Org."""
         default = _Entry(DEFAULT_ORG, self._default)
         return [await _described(entry) for entry in (default, *self._entries.values())]
+
+    def opened(self) -> list[Parts]:
+        """The parts of each organisation that is open, the default one first."""
+        entries = [entry.org for entry in self._entries.values()]
+        return [org.parts for org in (self._default, *entries) if org is not None]
 
     def databases(self) -> dict[str, Database]:
         """The databases of the organisations beside the default one.

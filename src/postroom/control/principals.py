@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 
 from postroom.control.described import is_stream
 from postroom.control.limits import CallerLimits, Comer
-from postroom.control.org_router import WORKER
+from postroom.control.org_router import ROUTE, WORKER
 from postroom.control.org_router import Scope as AsgiScope
 from postroom.directory.iam import IAMProvider
 from postroom.errors import Forbidden, Unauthorized
@@ -178,13 +178,20 @@ class Gate:
 
 
 class AdmittedRoute(APIRoute):
-    """A route whose callers are admitted before anything of their request is read."""
+    """A route whose callers are admitted before anything of their request is read.
+
+    Attributes:
+        shown: its whole path, for metrics.
+    """
+
+    shown = ""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's handler, which reads the body first of all, behind the gate."""
         handle, endpoint = super().get_route_handler(), self.endpoint
 
         async def admitted(request: Request) -> Response:
+            request.scope[ROUTE] = self.shown
             gate: Gate = request.app.state.gate
             await gate.admit(request.scope, endpoint)
             return await handle(request)

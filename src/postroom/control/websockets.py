@@ -25,10 +25,10 @@ from urllib.parse import parse_qsl
 from pydantic import TypeAdapter, ValidationError
 
 from postroom.control.http_protocol import ABANDONED
-from postroom.control.org_router import Receive, Scope, Send, answer
+from postroom.control.org_router import ROUTE, Receive, Scope, Send, refuse
 from postroom.control.principals import PRINCIPAL, demand_of
 from postroom.control.websocket_protocol import CUT
-from postroom.errors import InvalidInput, NotFound, PostroomError, http_status, problem
+from postroom.errors import InvalidInput, NotFound, PostroomError, http_status
 from postroom.observe import get_logger
 from postroom.protocol.principal import Principal
 from postroom.protocol.sockets import SUBPROTOCOL, Code, cut_reason
@@ -214,6 +214,7 @@ class SocketRoutes:
         path: str = scope["path"].removeprefix(scope.get("root_path", ""))
         for route in self.routes:
             if (values := route.values(path)) is not None:
+                scope[ROUTE] = route.path
                 break
         else:
             raise NotFound(
@@ -228,7 +229,7 @@ class SocketRoutes:
 async def _refuse(socket: Socket, error: PostroomError, receive: Receive, send: Send) -> None:
     """Answer the request with an error, or close an accepted connection with it."""
     if not socket.accepted:
-        await answer(socket.scope, receive, send, http_status(error), problem(error))
+        await refuse(socket.scope, receive, send, error)
     elif not socket.closed:
         status = http_status(error)
         code = Code.REFUSED if status < 500 else Code.FAILED

@@ -66,13 +66,20 @@ class DoorSpec:
 
 @dataclass(frozen=True, slots=True)
 class GatewayStatistics:
-    """Counters since the gateway was opened."""
+    """Counters since the gateway was opened.
+
+    Attributes:
+        frames: messages and requests that came through doors, and new connections, each as its rate counts it.
+        bytes: that came from workers for the bus.
+    """
 
     doors: int = 0
     open_connections: int = 0
     accepted: int = 0
     refused: int = 0
     violations: int = 0
+    frames: int = 0
+    bytes: int = 0
 
 
 class AuditSink(Protocol):

@@ -24,10 +24,15 @@ _HOUR = 3600.0
 
 
 class RateLimit:
-    """The rates of a door and what is left of them."""
+    """The rates of a door and what is left of them.
+
+    Attributes:
+        frames, bytes: that came since the door was opened.
+    """
 
     def __init__(self, rates: Rates, clock: Callable[[], float] = time.monotonic) -> None:
         now = clock()
+        self.frames = self.bytes = 0
         self._clock = clock
         self._messages = Rate(rates.messages, rates.messages * BURST, now)
         self._bytes = Rate(rates.bytes, rates.bytes * BURST, now)
@@ -38,6 +43,8 @@ class RateLimit:
     def take(self, messages: int, size: int) -> float:
         """Count what came; return the seconds to read nothing more."""
         now = self._clock()
+        self.frames += messages
+        self.bytes += size
         wait = self._messages.take(messages, now)
         if (of_bytes := self._bytes.take(size, now)) > wait:
             wait = of_bytes

@@ -115,6 +115,7 @@ class Gateway:
         self._accepted = 0
         self._refused = 0
         self._offences = 0
+        self._frames = self._bytes = 0
 
     async def open_door(self, spec: DoorSpec) -> Path:
         """See `GatewayProvider.open_door`."""
@@ -171,6 +172,8 @@ class Gateway:
         if self._by_token.get(door.spec.token_sha256) is door:
             del self._by_token[door.spec.token_sha256]
         self._offences += door.violations.count
+        self._frames += door.rate_limit.frames
+        self._bytes += door.rate_limit.bytes
         door.path.unlink(missing_ok=True)
         # These turns of the loop let in whoever has connected already, to be refused: a connection that asyncio has
         # accepted when its server closes would stay open, unserved.
@@ -196,6 +199,8 @@ class Gateway:
             accepted=self._accepted,
             refused=self._refused,
             violations=self._offences + sum(door.violations.count for door in doors),
+            frames=self._frames + sum(door.rate_limit.frames for door in doors),
+            bytes=self._bytes + sum(door.rate_limit.bytes for door in doors),
         )
 
     def _tell(self, spec: DoorSpec, kind: str, text: str) -> None:

@@ -266,6 +266,11 @@ class Changes:
         self._count = 0
         self._closed = False
 
+    @property
+    def waiting(self) -> int:
+        """How many listen now."""
+        return self._count
+
     def tap(self, heard: Callable[[Change], None]) -> None:
         """Call `heard` with every change from now on, before its waiters wake; it must be quick."""
         self._taps.append(heard)

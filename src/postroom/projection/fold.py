@@ -15,6 +15,8 @@ that is still on its way waits until those streams are folded as far as they wer
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -92,9 +94,18 @@ def consumer(stream: str) -> ConsumerSpec:
 
 @dataclass(slots=True)
 class FoldStatistics:
-    """Counters since the start; `faults` says what holds the fold up now, by part."""
+    """Counters since the start; `faults` says what holds the fold up now, by part.
+
+    Attributes:
+        changes: what was folded, by kind and state of the change.
+        delay: seconds from the storing of the oldest record of the last transaction to its commit.
+        committed_at: when that was, 0 before the first.
+    """
 
     folded: int = 0
+    changes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    delay: float = 0.0
+    committed_at: float = 0.0
     ignored: int = 0
     poisoned: int = 0
     transactions: int = 0
@@ -223,6 +234,11 @@ class Fold:
             while one.position < sequence:
                 one.moved.clear()
                 await one.moved.wait()
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """How far each stream is folded."""
+        return {stream.name: stream.position for stream in self._streams.values()}
 
     async def settled(self, timeout: float) -> None:
         """Return when all that follows from what is folded is appended.
@@ -355,13 +371,22 @@ class Fold:
             self._following.add(found)
 
         await self._persistently("SQL", commit)
-        self.statistics.folded += sum(map(len, batches.values()))
-        self.statistics.ignored += done.ignored
+        self._count(batches, done)
         for name, position in done.positions.items():
             self._move(self._streams[name], position)
             self._stored[name] = position
         self._changes.publish(done.changes)
         return done
+
+    def _count(self, batches: Mapping[str, Sequence[Message]], done: Folded) -> None:
+        statistics = self.statistics
+        statistics.folded += sum(map(len, batches.values()))
+        statistics.ignored += done.ignored
+        for change in done.changes:
+            statistics.changes[change.kind, change.state] += 1
+        if stored := [records[0].timestamp for records in batches.values() if records]:
+            statistics.committed_at = time.time()
+            statistics.delay = max(0.0, statistics.committed_at - min(stored))
 
     async def _folded(
         self, batches: Mapping[str, Sequence[Message]]

@@ -118,6 +118,9 @@ _SELECT = select(
 ).select_from(_asked.outerjoin(_answered, _answered.c.id == _asked.c.settled))
 
 
+_HOW_MANY = prepared(select(func.count()).where(_PENDING))
+
+
 def _find(*conditions: ColumnElement[bool]) -> Prepared:
     return prepared(_SELECT.where(*conditions))
 
@@ -246,6 +249,10 @@ class ApprovalStore:
         if worker:
             found = found.where(_asked.c.worker == worker)
         return self._session.all(ApprovalRow, found.order_by(_asked.c.id.desc()).limit(page(limit)))
+
+    def count_pending(self) -> int:
+        """How many wait for an answer."""
+        return self._session.scalar(_HOW_MANY)
 
     def pending_past(self, after: int) -> list[ApprovalRow]:
         """Pending approvals that events past `after` asked for, oldest first."""

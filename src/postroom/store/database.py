@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from time import perf_counter
 from typing import Protocol, Self, TypeVar
 
 import sqlalchemy
@@ -42,11 +43,19 @@ CHECKPOINT = 64
 
 @dataclass(frozen=True, slots=True)
 class DatabaseStatistics:
-    """Counters since the database was opened."""
+    """Counters since the database was opened.
+
+    Attributes:
+        write_seconds, read_seconds: in which transactions and views ran.
+        refused: calls that found too many waiting.
+    """
 
     writes: int = 0
     reads: int = 0
     waiting: int = 0
+    write_seconds: float = 0.0
+    read_seconds: float = 0.0
+    refused: int = 0
 
 
 class StoreConnection(Protocol):
@@ -129,6 +138,7 @@ class Database:
             self._here = _Pool(partial(self.place.connect, writes=False, timeout=0.0))
             self._folding = _Pool(partial(self.place.connect, writes=True, timeout=0.0))
         self._waiting = 0
+        self._refused = 0
         self._writes = 0
         self._reads = 0
 
@@ -239,7 +249,16 @@ class Database:
 
     def statistics(self) -> DatabaseStatistics:
         """Counters since the database was opened."""
-        return DatabaseStatistics(self._writes, self._reads, self._waiting)
+        writers = [pool for pool in (self._writer, self._folding) if pool is not None]
+        readers = [pool for pool in (self._readers, self._here) if pool not in (None, *writers)]
+        return DatabaseStatistics(
+            self._writes,
+            self._reads,
+            self._waiting,
+            sum(pool.seconds for pool in writers),
+            sum(pool.seconds for pool in readers if pool is not None),
+            self._refused,
+        )
 
     async def _run(
         self,
@@ -249,6 +268,7 @@ class Database:
         timeout: float | None = CALL_TIMEOUT,
     ) -> T:
         if self._waiting >= QUEUE_LIMIT:
+            self._refused += 1
             raise Refused("too many calls wait for the database", remedy="try again in a moment")
         self._waiting += 1
         call = asyncio.get_running_loop().run_in_executor(threads, run, work)
@@ -272,12 +292,16 @@ class _Pool:
     def __init__(self, connect: Callable[[], StoreConnection]) -> None:
         self._connect = connect
         self._idle: SimpleQueue[tuple[StoreConnection, Store]] = SimpleQueue()
+        # Threads add to it without a lock: of two at once one may be lost, which a metric can bear.
+        self.seconds = 0.0
 
     def run(self, work: Callable[[Store], T], *, flush: bool = True, accounts: bool = True) -> T:
         connection, store = taken = self._take()
+        begun = perf_counter()
         try:
             return connection.run(lambda _: work(store), flush=flush, accounts=accounts)
         finally:
+            self.seconds += perf_counter() - begun
             self._idle.put(taken)
 
     @contextmanager

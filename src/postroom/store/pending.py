@@ -96,6 +96,7 @@ _UNTAKEN_BEFORE = prepared(
 _NEXT_UNTAKEN = prepared(
     _UNTAKEN.where(messages.c.stored_at > bindparam("at")).order_by(messages.c.stored_at).limit(1)
 )
+_STATES = prepared(select(messages.c.state, func.count()).where(_OPEN).group_by(messages.c.state))
 _EXPIRES = and_(_OPEN, messages.c.expires_at > 0)
 _EXPIRED = prepared(
     select(*COLUMNS)
@@ -179,6 +180,10 @@ class PendingStore:
     def count_untaken(self, recipient: str) -> int:
         """The number of messages to that agent that nobody took."""
         return self._session.scalar(_COUNT_UNTAKEN, to=recipient)
+
+    def states(self) -> dict[str, int]:
+        """The number of open messages in each state that has any."""
+        return dict(self._session.rows(_STATES))
 
     def recipients_waited_for(self, before: float, limit: int) -> list[str]:
         """Uids of workers with an unseen message from before `before`."""

@@ -210,6 +210,9 @@ class Tasks(Protocol):
     def counts(self) -> dict[str, int]:
         """The number of open tasks of each worker that has any, untaken ones too."""
 
+    def states(self) -> dict[str, int]:
+        """The number of open tasks in each state that has any."""
+
     def current(self) -> dict[str, TaskHead]:
         """The current task of each worker: the one that runs, else the oldest that waits for an answer."""
 

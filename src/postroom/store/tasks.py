@@ -151,6 +151,8 @@ _COUNTS = prepared(
     select(a2a_tasks.c.worker, func.count()).where(_OPEN).group_by(a2a_tasks.c.worker)
 )
 
+_STATES = prepared(select(a2a_tasks.c.state, func.count()).where(_OPEN).group_by(a2a_tasks.c.state))
+
 
 class TaskStore:
     """Tasks and their changes.
@@ -295,6 +297,10 @@ class TaskStore:
     def counts(self) -> dict[str, int]:
         """As `ports.Tasks`."""
         return dict(self._session.rows(_COUNTS))
+
+    def states(self) -> dict[str, int]:
+        """As `ports.Tasks`."""
+        return dict(self._session.rows(_STATES))
 
     def current(self) -> dict[str, TaskHead]:
         """As `ports.Tasks`."""

@@ -5,6 +5,8 @@ The database is asked seldom: after a count, half of what is free may be given b
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from postroom.errors import Refused
 from postroom.store.agents import Agent
 from postroom.store.database import Database
@@ -17,13 +19,16 @@ class OpenTasks:
 
     Args:
         most: 0 for no bound.
+        refused: called when a task is.
     """
 
-    def __init__(self, database: Database, most: int = 0) -> None:
+    def __init__(
+        self, database: Database, most: int = 0, refused: Callable[[], None] = lambda: None
+    ) -> None:
         self._database = database
         self._most = most
+        self._refused = refused
         self._free: dict[str, int] = {}
-        self.refused = 0
 
     async def check(self, worker: Agent) -> None:
         """Count a task that is about to be given to `worker`.
@@ -38,7 +43,7 @@ class OpenTasks:
             counts = await self._database.read(lambda store: store.tasks.counts())
             left = self._most - counts.get(worker.uid, 0)
             if left < 1:
-                self.refused += 1
+                self._refused()
                 raise Refused(
                     f"@{worker.nick} has {self._most} open tasks, the most that one agent can have",
                     remedy=f"wait until some end, or cancel some: postroom task list --worker @{worker.nick}",

@@ -31,7 +31,7 @@ class Requests:
 
     Args:
         takers: asked whether a worker takes what is said; by default everybody takes everything.
-        most: open tasks of one agent; 0 for no bound.
+        open_tasks: their bound for one agent; without it there is none.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class Requests:
         *,
         clock: Callable[[], float] = time.time,
         takers: Takers | None = None,
-        most: int = 0,
+        open_tasks: OpenTasks | None = None,
     ) -> None:
-        self.open_tasks = OpenTasks(database, most)
+        self._open_tasks = open_tasks or OpenTasks(database)
         self._submitter = submitter
         self._database = database
         self._clock = clock
@@ -117,7 +117,7 @@ class Requests:
         subject = subjects.inbox(worker.uid, requester)
         named_key = request_key(key)
         try:
-            await self.open_tasks.check(worker)
+            await self._open_tasks.check(worker)
         except Refused:  # what was given before is given again, however many there are
             if not (key and await self.given(requester, named_key, [worker.uid])):
                 raise

@@ -26,7 +26,7 @@ from postroom.workers.leftovers import Leftover, delete, folders, measured
 from postroom.workers.parts import WorkerParts
 from postroom.workers.preparing import Prepared, Preparing
 from postroom.workers.returning import Returning
-from postroom.workers.runs import Limited, Run, Runs
+from postroom.workers.runs import Limited, Run, Runs, RunStatistics
 from postroom.workers.starting import Starter
 
 log = get_logger(__name__)
@@ -88,6 +88,10 @@ class Workers:
         # The worker may report before its start is noted here.
         _, record = await self.record(uid)
         return parse_template(record.template, record.overrides).interactive
+
+    def statistics(self) -> RunStatistics:
+        """Starts and failures of this process."""
+        return replace(self._runs.statistics)
 
     def runs(self) -> list[tuple[str, Run]]:
         """The uid and last start of each worker that was started in this process."""

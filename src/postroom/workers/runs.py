@@ -80,6 +80,22 @@ def how(ended: ExitStatus) -> str:
     return f"sandbox ended with exit code {ended.code}"
 
 
+@dataclass(slots=True)
+class RunStatistics:
+    """Counters since the start.
+
+    Attributes:
+        started: sandboxes.
+        not_started: that failed to start.
+        ended: that ended by themselves, `limited` of them for a limit.
+    """
+
+    started: int = 0
+    not_started: int = 0
+    ended: int = 0
+    limited: int = 0
+
+
 class Runs:
     """The starts of the workers of this post room."""
 
@@ -91,6 +107,7 @@ class Runs:
         self._changed = parts.changed
         self._grace = parts.settings.stop_grace
         self.limited: Limited | None = None
+        self.statistics = RunStatistics()
         self._last: dict[str, Run] = {}
         self._failures: dict[str, str] = {}
         self._locks: dict[str, asyncio.Lock] = {}
@@ -113,6 +130,7 @@ class Runs:
 
     def begin(self, agent: Agent, run: Run) -> None:
         """Record a start, and watch it."""
+        self.statistics.started += 1
         self._last[agent.uid] = run
         self._failures.pop(agent.uid, None)
         self._changed()
@@ -124,6 +142,7 @@ class Runs:
         if run is not None and run.running:
             return
         self._last.pop(agent.uid, None)
+        self.statistics.not_started += 1
         self._failures[agent.uid] = in_words(error)
         log.warning("worker %s was not started: %s", agent.uid, error, exc_info=_unforeseen(error))
         self._changed()
@@ -190,6 +209,8 @@ class Runs:
                 "the sandbox of worker %s failed: %s", agent.uid, error, exc_info=_unforeseen(error)
             )
         self._changed()
+        self.statistics.ended += not run.stopping
+        self.statistics.limited += bool(run.exceeded)
         if run.exceeded:
             await self._note_limit(agent, run)
         elif not run.stopping:
