@@ -335,6 +335,10 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "handler-end-final": "Nothing is written over the end of a task, and of two writers one is refused.",
         "errors-rpc-lossless": "An error keeps code, message and data on the way to the client; an unforeseen exception shows no text.",
     },
+    ("A2A", "docs/architecture.md#what-it-does"): {
+        "http-killed-anywhere": "Whatever is killed, an A2A client over HTTP finds its task, ended once; its stream goes on where it was; the same message is the same task.",
+        "http-waits-no-read": "A call that waits for a task over HTTP costs no read and no wake-up; it ends with its task, its caller or its deadline.",
+    },
     ("A2A", "docs/binding.md#replicas"): {
         "replicas-one-runner": "Of several processes that serve an agent one runs a task: follow-ups, cancels and repeats reach it, and no task outlives it at work.",
     },

@@ -125,9 +125,10 @@ class JsonOperations:
         else:
             task = await self._tasks.submit(message, requester, follow=False)
             await self._push_to(push, task, requester, 0)
+        version = None
         if configuration.get("returnImmediately") is not True:
-            await self._tasks.wait(task, requester, WAIT)
-        found = (await self._tasks.get(task, requester)).task
+            version = await self._tasks.wait(task, requester, WAIT)
+        found = (version or await self._tasks.get(task, requester)).task
         if (said := whole_answer(found)) and configuration.get("returnImmediately") is not True:
             return {"message": said}
         return {"task": shortened(found, limit)}

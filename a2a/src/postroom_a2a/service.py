@@ -98,8 +98,12 @@ class TaskService(Protocol):
     async def get(self, task: str, requester: str, /) -> TaskVersion:
         """The present version of a task."""
 
-    async def wait(self, task: str, requester: str, seconds: float, /) -> None:
-        """Return when the task has ended, waits for an answer, or `seconds` have passed."""
+    async def wait(self, task: str, requester: str, seconds: float, /) -> TaskVersion | None:
+        """Return when the task has ended, waits for an answer, or `seconds` have passed.
+
+        Returns:
+            The task's version then; None where only `get` knows it.
+        """
 
     async def list(self, query: TaskQuery, requester: str, /) -> TaskPage:
         """A page of tasks.

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from postroom.errors import Conflict, NotFound
-from postroom.projection.changes import Changes, of_task
+from postroom.projection.changes import Change, Changes, of_task
 from postroom.projection.tail import tail
 from postroom.protocol.content import Content
 from postroom.protocol.intervals import STREAM_BEAT
@@ -97,9 +97,10 @@ class AgentTasks:
         row = await self._row(task)
         return TaskVersion(json.loads(row.snapshot), row.seq)
 
-    async def wait(self, task: str, _requester: str, seconds: float) -> None:
+    async def wait(self, task: str, _requester: str, seconds: float) -> TaskVersion | None:
         """As `TaskService.wait`."""
-        await self._office.wait(task, min(seconds, LONGEST_WAIT), settled=True)
+        row = await self._office.settled(task, min(seconds, LONGEST_WAIT))
+        return TaskVersion(json.loads(row.snapshot), row.seq) if row.snapshot else None
 
     async def list(self, query: TaskQuery, _requester: str) -> TaskPage:
         """As `TaskService.list`."""
@@ -132,15 +133,22 @@ class AgentTasks:
             ended = row.final and len(found) < PAGE
             return found
 
-        topics = (of_task(task),)
+        def brought(change: Change) -> StoredChange | None:
+            nonlocal ended
+            if change.event is None:
+                return None
+            ended = change.row.final
+            return stored_change(change.event, change.row)
+
         stored = tail(
             self._changes,
-            topics,
+            (of_task(task),),
             after,
             read,
             page=PAGE,
             beat=STREAM_BEAT,
             ended=lambda _: ended,
+            brought=brought,
         )
         async with aclosing(stored) as found:
             async for change in found:
@@ -190,6 +198,10 @@ def stream_response(change: TaskEventRow, task: TaskRow) -> Event | None:
         return None
     bare = {"id": task.id, "contextId": task.context_id}
     event = status_update(bare, TaskState(change.state), change.at)
-    if change.seq == task.seq:
-        event["statusUpdate"]["status"] = json.loads(task.snapshot)["status"]
+    if change.seq == task.seq and task.snapshot:
+        status = event["statusUpdate"]["status"]
+        # The time is the record's: a stream that is opened when the task has gone on shows the same.
+        event["statusUpdate"]["status"] = json.loads(task.snapshot)["status"] | {
+            "timestamp": status["timestamp"]
+        }
     return event

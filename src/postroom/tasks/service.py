@@ -174,6 +174,21 @@ class OrgTaskService:
         known = await self._until(task, done, timeout)
         return replace(await self._show(known), timed_out=not done(known))
 
+    async def settled(self, task: str, timeout: float) -> TaskRow:
+        """The row of a task once it is final or waits for an answer, or after `timeout` seconds.
+
+        It is read once; after that each change brings it.
+
+        Raises:
+            NotFound: there is no such task.
+            Refused: too many callers wait.
+        """
+
+        def done(known: Known) -> bool:
+            return known.row.final or TaskState(known.row.state).interrupted
+
+        return (await self._until(task, done, timeout)).row
+
     async def reached(self, ref: str, seq: int, timeout: float, only: str = "") -> TaskView:
         """The task once its record at `seq`, or a later one, is folded, or none will come; after `timeout` seconds as
         it is, with `timed_out`; `only` as in `find`.
