@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
 from postroom.store.migrate import create
 from postroom.store.session import Driver, Session
 from postroom.store.sqlite import SQLitePlace
 from postroom.store.store import Store
+from postroom.store.surreal.tasks import SurrealTasks
 
 
 def memory_store() -> Store:
@@ -20,6 +23,8 @@ def memory_store() -> Store:
 
 def scans(store: Store, ask: Callable[[Store], object]) -> list[str]:
     """What the statements that `ask` runs on a store read from end to end, as the database plans it."""
+    if isinstance(store.tasks, SurrealTasks):
+        return _surreal_scans(store, store.tasks, ask)
     dialect, driver = store.session.dialect, store.session.driver
     listening = _Recording(driver)
     ask(Store(Session(dialect, listening)))
@@ -35,6 +40,27 @@ def scans(store: Store, ask: Callable[[Store], object]) -> list[str]:
     ]
     none = ("json_each", "subquery", "anon")
     return [line for line in lines if sign in line and not any(word in line for word in none)]
+
+
+def _surreal_scans(store: Store, tasks: SurrealTasks, ask: Callable[[Store], object]) -> list[str]:
+    connection = tasks.session.source.connection()
+    asked: list[tuple[str, Any]] = []
+    rows = connection.rows
+
+    def recorded(text: str, values: Any = None) -> list[Any]:
+        asked.append((text, values))
+        return rows(text, values)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection, "rows", recorded)
+        ask(store)
+    assert asked
+    return [
+        text
+        for text, values in asked
+        for step in rows(f"{text} EXPLAIN", values)
+        if step["operation"].startswith("Iterate Table")
+    ]
 
 
 class _Recording:

@@ -200,10 +200,10 @@ async def test_a_snapshot_is_of_one_moment_while_others_write(tmp_path: Path):
             await desk.office.send(maria.uid, bob.uid, f"{number}")
         await desk.folded()
         with desk.database.aside() as store:
-            before = copying.cursors(store.session)["INBOX"]
+            before = copying.cursors(store)["INBOX"]
             await desk.office.send(maria.uid, bob.uid, "while it is read")
             await desk.folded()
-            assert copying.cursors(store.session)["INBOX"] == before
+            assert copying.cursors(store)["INBOX"] == before
             assert len(tables(store)["messages"]) == 3
 
 

@@ -14,10 +14,15 @@ from postroom.store.postgres.address import Address
 from postroom.store.postgres.place import PostgresPlace
 from postroom.store.sqlite import SQLitePlace
 from postroom.store.store import Store
+from postroom.store.surreal.place import TaskDatabase, TasksElsewhere
+from postroom.store.surreal.session import SurrealSession
+from postroom.store.surreal.tables import SurrealTables
+from postroom.store.surreal.tasks import SurrealTasks
+from postroom_a2a import surreal
 from tests.postgres import PostgresServer
 from tests.stores import memory_store
 
-KINDS = ("file", "memory", "postgres")
+KINDS = ("file", "memory", "postgres", "surrealdb")
 
 
 class EmptiedPostgres:
@@ -41,6 +46,13 @@ def make_tables(place: Place) -> None:
     place.before()
     for part in place.parts:
         place.alter(part, lambda connection, part=part: create(connection, place, part))
+    place.after()
+
+
+def tasks_elsewhere(place: Place, folder: Path, org: str = "default") -> TasksElsewhere:
+    """`place` with its tasks in a SurrealDB in files below `folder`."""
+    address = surreal.Address.parse(f"surrealdb+file://{folder}/tasks")
+    return TasksElsewhere(place, TaskDatabase(address, org, folder))
 
 
 @pytest.fixture(scope="session")
@@ -56,18 +68,29 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Place]:
     if request.param == "postgres":
         yield request.getfixturevalue("postgres_tables").emptied()
         return
-    made = SQLitePlace(tmp_path / "projection.db" if request.param == "file" else None)
+    made = SQLitePlace(None if request.param == "memory" else tmp_path / "projection.db")
+    if request.param == "surrealdb":
+        made = tasks_elsewhere(made, tmp_path)
     make_tables(made)
     yield made
     made.close()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "surrealdb"])
 def empty_store(request: pytest.FixtureRequest) -> Generator[Store]:
     """An empty store of each dialect, where each statement is a transaction."""
     if request.param == "sqlite":
         made = memory_store()
         yield made
+        made.session.driver.close()
+        return
+    if request.param == "surrealdb":
+        made = memory_store()
+        database = TaskDatabase(surreal.Address.parse("surrealdb+mem://"), "default", None)
+        database.claim()
+        session = SurrealSession(database, writes=True, alone=True)
+        yield Store(made.session, SurrealTasks(session), SurrealTables(database))
+        database.close()
         made.session.driver.close()
         return
     connection = request.getfixturevalue("postgres_tables").emptied().connect(writes=True)

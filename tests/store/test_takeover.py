@@ -252,5 +252,5 @@ async def test_the_accounts_in_a_backup_of_a_version_before_are_loaded(tmp_path:
         snapshot.write(kept, header, chosen, lambda table: copying.rows(session, table))
     async with Database(SQLitePlace(tmp_path / "new.db")) as database:
         await migrate(database)
-        await database.write(lambda store: copying.load(store.session, kept, schema.IDENTITY))
+        await database.write(lambda store: copying.load(store, kept, schema.IDENTITY))
     check_rows(SQLitePlace(tmp_path / "new.db"))

@@ -23,10 +23,10 @@ from postroom.identity.privatefile import replace as write_private
 from postroom.protocol.ids import check_name
 from postroom.settings import Settings
 from postroom.settings.sources import load
-from postroom.store import copying, moving
+from postroom.store import copying, moving, snapshot
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
-from postroom.store.place import place_of
+from postroom.store.place import sql_place_of
 from postroom.store.schema import IDENTITY, PROJECTION, REVISION
 
 SECRET_PLACES = ("keys", "tls", "postroom.toml")
@@ -70,7 +70,13 @@ def restore(settings: Settings, file: Path, passphrase: str) -> Restored:
         try:
             _fill(staging, file, secrets)
             # The settings that came with it say where its rows belong.
-            made = replace(settings, state=staging, database_url=load(staging).database_url)
+            with_it = load(staging)
+            made = replace(
+                settings,
+                state=staging,
+                database_url=with_it.database_url,
+                task_store=with_it.task_store or settings.task_store,
+            )
             asyncio.run(_load_all(made, staging, orgs))
             shutil.rmtree(staging / SNAPSHOTS)
             (staging / KEYS).unlink()
@@ -124,7 +130,7 @@ async def _load_all(settings: Settings, staging: Path, orgs: tuple[str, ...]) ->
         for org in orgs:
             home = settings.for_org(org)
             home.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            databases[org] = await stack.enter_async_context(Database(place_of(home)))
+            databases[org] = await stack.enter_async_context(Database(sql_place_of(home)))
             await migrate(databases[org])
             await databases[org].read(
                 lambda store: moving.check_empty(store.session, "the database")
@@ -132,6 +138,11 @@ async def _load_all(settings: Settings, staging: Path, orgs: tuple[str, ...]) ->
         try:
             for org, database in databases.items():
                 await _load(database, staging, org)
+                if settings.task_store:
+                    # Tasks that lie elsewhere are loaded by the next start, which finds none there.
+                    kept = settings.for_org(org).snapshots / snapshot.NAME
+                    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    shutil.copyfile(staging / SNAPSHOTS / f"{org}.projection", kept)
         except BaseException:
             for database in databases.values():
                 await database.write(lambda store: moving.empty(store.session), timeout=None)
@@ -142,7 +153,7 @@ async def _load(database: Database, staging: Path, org: str) -> None:
     for part, tables in (("identity", IDENTITY), ("projection", PROJECTION)):
         kept = staging / SNAPSHOTS / f"{org}.{part}"
         await database.write(
-            lambda store, kept=kept, tables=tables: copying.load(store.session, kept, tables),
+            lambda store, kept=kept, tables=tables: copying.load(store, kept, tables),
             timeout=None,
         )
 

@@ -7,12 +7,14 @@ signal kills the process that started it.
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import time
 from pathlib import Path
 
 from postroom.errors import StoreLocked
+from postroom_a2a import folder_lock
+from postroom_a2a.folder_lock import name_holder
+
+__all__ = ["acquire", "acquire_within", "name_holder"]
 
 _POLL = 0.02
 
@@ -24,21 +26,13 @@ def acquire(path: Path) -> int:
         StoreLocked: a server holds it; the message names its pid.
         OSError: the file cannot be opened.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
-        os.close(descriptor)
+        return folder_lock.acquire(path)  # it names us until the server's own pid is known
+    except folder_lock.Held as error:
         raise StoreLocked(
-            f"the store beside {path} is open in the nats-server with pid {holder}",
+            f"the store beside {path} is open in the nats-server with pid {error.holder}",
             remedy="stop that post room, or use another state folder",
         ) from error
-    except BaseException:
-        os.close(descriptor)
-        raise
-    name_holder(descriptor, os.getpid())  # until the server's own pid is known
-    return descriptor
 
 
 async def acquire_within(path: Path, timeout: float) -> int:
@@ -54,10 +48,3 @@ async def acquire_within(path: Path, timeout: float) -> int:
             if time.monotonic() >= deadline:
                 raise
         await asyncio.sleep(_POLL)
-
-
-def name_holder(descriptor: int, pid: int) -> None:
-    """Write the lock's holder into its file."""
-    text = f"{pid}\n".encode()
-    os.pwrite(descriptor, text, 0)
-    os.ftruncate(descriptor, len(text))

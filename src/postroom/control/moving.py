@@ -20,7 +20,7 @@ from postroom.store import copying, moving
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
 from postroom.store.moving import TABLES
-from postroom.store.place import place_of, set_aside
+from postroom.store.place import set_aside, sql_place_of
 from postroom.store.session import Session
 from postroom.store.sqlite import SQLitePlace
 
@@ -93,7 +93,7 @@ def _name(settings: Settings, org: str) -> str:
 
 async def _open(settings: Settings, stack: AsyncExitStack) -> Database:
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    database = await stack.enter_async_context(Database(place_of(settings)))
+    database = await stack.enter_async_context(Database(sql_place_of(settings)))
     await migrate(database)
     return database
 
@@ -102,7 +102,7 @@ async def _move_one(org: str, source: Database, target: Database, folder: Path) 
     with tempfile.TemporaryDirectory(dir=folder, prefix=".move-") as scratch:
         kept = Path(scratch) / "rows"
         await asyncio.to_thread(copying.take, source, kept, org, tables=TABLES)
-        await target.write(lambda store: moving.fill(store.session, kept), timeout=None)
+        await target.write(lambda store: moving.fill(store, kept), timeout=None)
     before, after = await _read(source, moving.digests), await _read(target, moving.digests)
     moving.compare(before, after)
     return Moved(org, sum(digest.rows for digest in after.values()))
@@ -120,7 +120,7 @@ def _keep_aside(old: Sequence[Settings]) -> None:
     """Give the old database of all organisations another name, so that nobody goes on with it by mistake."""
     stamp = int(time.time())
     for one in old:
-        place = place_of(one)
+        place = sql_place_of(one)
         if isinstance(place, SQLitePlace) and place.files is not None:
             _rename(place.files.projection, stamp)
             _rename(place.files.blobs, stamp)

@@ -277,7 +277,7 @@ def _failures(
 def _tasks(
     store: Store, of: Sequence[str], after: int | None, limit: int, before: int
 ) -> list[Happening]:
-    rows = store.activity.of_tasks(of, after, limit, before)
+    rows = store.tasks.milestones(of, after, limit, before)
     heads = {head.id: head for head in store.tasks.heads_by_ids({row.task for row in rows})}
     known = store.agents.parties(uid for h in heads.values() for uid in (h.worker, h.requester))
     found = []

@@ -14,7 +14,8 @@ from functools import partial
 from postroom.settings.keeping import DAY, Keeping
 from postroom.store import pruning
 from postroom.store.database import Database, Store
-from postroom.store.pruning import Ended, Kind
+from postroom.store.ports import Ended
+from postroom.store.pruning import Kind
 
 PAGE = 250
 """Things that one transaction examines and gives up."""
@@ -128,14 +129,14 @@ class Pruner:
         rule = _rule_of(name)
         run = _Run(rule, self._keeping, self._clock(), project)
         if self._keeping.sized(rule):
-            for parties, said, size in await read(lambda store: kind.sizes(store.session)):
+            for parties, said, size in await read(kind.sizes):
                 project = run.project_of(parties, said)
                 run.over[project] = run.over.get(project, 0) + size
             for project in list(run.over):
                 most = self._keeping.of(rule, project).size
                 run.over[project] = 0 if most is None else run.over[project] - most
         after = 0
-        while page := await read(lambda store, at=after: kind.page(store.session, at, PAGE)):
+        while page := await read(lambda store, at=after: kind.page(store, at, PAGE)):
             chosen = [row for row in page if run.may_go(row)]
             if chosen:
                 step = partial(_step, kind=kind, run=run, chosen=chosen, give_up=give_up)
@@ -151,13 +152,13 @@ def _rule_of(name: str) -> str:
 
 
 def _step(store: Store, *, kind: Kind, run: _Run, chosen: list[Ended], give_up: bool) -> None:
-    held = kind.held(store.session, chosen, run.gone)
+    held = kind.held(store, chosen, run.gone)
     going = []
     for row in chosen:
         if row.key not in held and run.may_go(row):  # the first ones may have made enough room
             run.count(row)
             going.append(row)
     if give_up:
-        kind.give_up(store.session, going)
+        kind.give_up(store, going)
     else:
         run.gone.update(row.key for row in going)

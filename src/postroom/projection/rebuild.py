@@ -33,7 +33,7 @@ async def rebuild(database: Database, admin: BusAdmin, rules: Rules, kept: Path 
     if kept is not None:
         await asyncio.to_thread(copying.verify, kept)
     await database.write(
-        lambda store: copying.restore_projection(store.session, kept),
+        lambda store: copying.restore_projection(store, kept),
         timeout=None,
         accounts=False,
     )
@@ -53,12 +53,12 @@ async def catch_up(database: Database, kept: Path | None) -> bool:
     if kept is None:
         return False
     held = await asyncio.to_thread(copying.held, kept)
-    if not snapshot.older(await database.read(lambda store: copying.cursors(store.session)), held):
+    if not snapshot.older(await database.read(copying.cursors), held):
         return False
     log.warning("the projection is older than its snapshot, which is loaded: %s", kept)
     await asyncio.to_thread(copying.verify, kept)
     await database.write(
-        lambda store: copying.restore_projection(store.session, kept),
+        lambda store: copying.restore_projection(store, kept),
         timeout=None,
         accounts=False,
     )

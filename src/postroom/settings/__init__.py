@@ -95,6 +95,12 @@ class Settings:
     """The program of the embedded one; None for the installed one."""
     database_url: str = field(default="", repr=False)
     """`postgresql://` address of the database for all organisations; "" for SQLite files in the state folder."""
+    task_store: str = field(default="", repr=False)
+    """`surrealdb+…` address of the tasks of all organisations; "" for the database that has everything else."""
+    task_store_password: str = field(default="", repr=False)
+    """Its password; or see the next."""
+    task_store_password_file: Path | None = None
+    """The file that holds its password."""
     gateway_listen: str = ""
     """`ADDR[:PORT]` where the gateway takes sandboxes of other machines, TLS only; "" for nowhere."""
     gateway_address: str = ""

@@ -94,6 +94,30 @@ OPTIONS = (
         secret=True,
     ),
     Option(
+        "tasks.store",
+        "task_store",
+        "POSTROOM_TASK_STORE",
+        ValueKind.TEXT,
+        "`surrealdb+file:///FOLDER` or `surrealdb+wss://USER@HOST/NAMESPACE`: tasks lie in "
+        "[a SurrealDB](#tasks-in-surrealdb); it is in no log",
+        secret=True,
+    ),
+    Option(
+        "tasks.password",
+        "task_store_password",
+        "POSTROOM_TASK_STORE_PASSWORD",
+        ValueKind.TEXT,
+        "the password of its user",
+        secret=True,
+    ),
+    Option(
+        "tasks.password_file",
+        "task_store_password_file",
+        "POSTROOM_TASK_STORE_PASSWORD_FILE",
+        ValueKind.FILE,
+        "a file with that password",
+    ),
+    Option(
         "tls.mode",
         "tls",
         "POSTROOM_TLS",

@@ -10,20 +10,16 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, exists, literal, or_, select
+from sqlalchemy import ColumnElement, literal, or_, select
 
 from postroom.store.messages import page
-from postroom.store.ports import TaskEventRow
 from postroom.store.schema import (
-    a2a_task_events,
     agents,
     alerts,
     memberships,
     sdk_events,
 )
 from postroom.store.session import Session
-from postroom.store.tasks import EVENT
-from postroom_a2a.task_state import TaskState
 
 FAILURES = ("worker-not-started", "worker-ended", "worker-limit")
 """Kinds of the alerts about a worker that has failed."""
@@ -106,23 +102,6 @@ class ActivityStore:
         ]
         found.sort(key=lambda one: one.number)
         return found[:limit] if after is not None else found[-limit:]
-
-    def of_tasks(
-        self, of: Collection[str], after: int | None, limit: int, before: int = _END
-    ) -> list[TaskEventRow]:
-        """Of the tasks of those workers: that it was taken, asks, or has ended."""
-        earlier = a2a_task_events.alias("earlier")
-        began = ~exists().where(
-            earlier.c.task == a2a_task_events.c.task,
-            earlier.c.seq < a2a_task_events.c.seq,
-            earlier.c.state == TaskState.WORKING.value,
-        )
-        wanted = select(*EVENT).where(
-            a2a_task_events.c.worker.in_(of),
-            a2a_task_events.c.state != TaskState.SUBMITTED.value,
-            or_(a2a_task_events.c.state != TaskState.WORKING.value, began),
-        )
-        return self._found(TaskEventRow, wanted, a2a_task_events.c.seq, after, limit, before)
 
     def requests(
         self, of: Collection[str], after: int | None, limit: int, before: int = _END

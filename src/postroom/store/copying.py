@@ -6,9 +6,10 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from sqlalchemy import MetaData, Table, bindparam, delete, insert, select, tuple
 
 from postroom.errors import EnvironmentFault
 from postroom.store import snapshot
-from postroom.store.database import Database
+from postroom.store.database import Database, Store
 from postroom.store.migrate import upgrade
+from postroom.store.ports import TaskTables
 from postroom.store.schema import IDENTITY, PROJECTION, REVISION
 from postroom.store.schema import cursors as positions
 from postroom.store.session import Prepared, Session, prepared
@@ -29,6 +31,12 @@ LEGACY = "snapshot.db"
 
 PAGE = 500
 """Rows of one query: a driver may hold the whole result of one in memory."""
+
+OF_TASKS = "tasks"
+"""Name of the projection of tasks in the table of cursors."""
+
+TASK_STREAMS = ("INBOX", "TASKS")
+"""What tasks are folded from; where they have no cursor, nothing of it is folded."""
 
 _SQLITE = b"SQLite format 3\0"
 
@@ -55,8 +63,20 @@ def take(
         EnvironmentFault: the database or the new snapshot is damaged; the last one was kept.
     """
     with database.aside() as store:
-        header = SnapshotHeader(REVISION, org, clock(), cursors(store.session))
-        snapshot.write(path, header, tables, lambda table: rows(store.session, table))
+        elsewhere = store.task_tables
+        # Before any row: what is folded meanwhile is folded again.
+        kept = elsewhere.cursors() if elsewhere else {}
+        header = SnapshotHeader(REVISION, org, clock(), cursors(store, kept))
+
+        def all_rows(table: Table) -> Iterator[Sequence[Any]]:
+            if elsewhere and table.name in elsewhere.names:
+                return elsewhere.rows(table.name, [column.name for column in table.columns])
+            own = rows(store.session, table)
+            if elsewhere and table is positions:
+                return chain(own, ((OF_TASKS, *cursor) for cursor in kept.items()))
+            return own
+
+        snapshot.write(path, header, tables, all_rows)
     return header
 
 
@@ -80,43 +100,73 @@ def _pages(table: Table) -> tuple[Prepared, Prepared]:
     return prepared(found), prepared(found.where(past))
 
 
-def cursors(session: Session) -> dict[str, int]:
-    """For each stream the sequence up to which all of the projection holds its effect."""
+def cursors(store: Store, elsewhere: Mapping[str, int] | None = None) -> dict[str, int]:
+    """For each stream the sequence up to which all of the projection holds its effect.
+
+    Args:
+        elsewhere: those of tasks in another database, where they are known.
+    """
+    found = _of_rows(store.session)
+    if store.task_tables is None:
+        return found
+    tasks = store.task_tables.cursors() if elsewhere is None else elsewhere
+    return found | {
+        stream: min(tasks.get(stream, 0), found.get(stream, tasks.get(stream, 0)))
+        for stream in {*TASK_STREAMS, *tasks}
+    }
+
+
+def _of_rows(session: Session) -> dict[str, int]:
     found: dict[str, int] = {}
     for stream, seq in session.rows(select(positions.c.stream, positions.c.seq)):
         found[stream] = min(seq, found.get(stream, seq))
     return found
 
 
-def restore_projection(session: Session, path: Path | None) -> None:
+def restore_projection(store: Store, path: Path | None) -> None:
     """Replace the projection by the snapshot at `path`, or empty it; identity stays as it is.
 
     Args:
-        session: in the transaction that does all of it.
+        store: in the transaction that does all of it, but for tasks in another database.
 
     Raises:
         EnvironmentFault: the snapshot is damaged, or of a newer Postroom.
     """
     for table in PROJECTION:
-        session.run(delete(table))
+        store.session.run(delete(table))
+    if store.task_tables is not None:
+        store.task_tables.clear()
     if path is not None:
-        load(session, path, PROJECTION)
+        load(store, path, PROJECTION)
 
 
-def load(session: Session, path: Path, tables: Sequence[Table]) -> None:
+def load(store: Store, path: Path, tables: Sequence[Table]) -> None:
     """Insert the rows of the snapshot at `path` into `tables`, which are empty.
 
     Raises:
         EnvironmentFault: the snapshot is damaged, or of a newer Postroom.
     """
     with opened(path) as file:
-        _insert(session, file, tables)
+        _insert(store.session, file, tables, store.task_tables)
 
 
-def _insert(session: Session, file: SnapshotReader, tables: Sequence[Table]) -> None:
+def _insert(
+    session: Session,
+    file: SnapshotReader,
+    tables: Sequence[Table],
+    elsewhere: TaskTables | None = None,
+) -> None:
     into = {table.name: prepared(insert(table)) for table in tables}
     for part in file.parts(tables):
-        session.run_many(into[part.table], part.rows)
+        own = part.rows
+        if elsewhere is not None and part.table in elsewhere.names:
+            elsewhere.load(part.table, own)
+            continue
+        if elsewhere is not None and part.table == positions.name:  # the last table of all
+            theirs = [row for row in own if row["projection"] == OF_TASKS]
+            elsewhere.set_cursors({row["stream"]: row["seq"] for row in theirs})
+            own = [row for row in own if row["projection"] != OF_TASKS]
+        session.run_many(into[part.table], own)
 
 
 def verify(path: Path) -> SnapshotHeader:
@@ -184,7 +234,7 @@ def _convert(old: Path, new: Path, *, legacy: bool) -> None:
         header = _legacy_header(driver, old) if legacy else _fill(driver, old)
         altering(driver, upgrade)
         session = Session(ONE_FILE, driver)
-        header = SnapshotHeader(REVISION, header.org, header.created, cursors(session))
+        header = SnapshotHeader(REVISION, header.org, header.created, _of_rows(session))
         held = "SELECT name FROM sqlite_master WHERE type = 'table'"  # an old copy has the projection's alone
         names = {name for (name,) in driver.execute(held)}
         tables = [table for table in (*IDENTITY, *PROJECTION) if table.name in names]

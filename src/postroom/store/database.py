@@ -21,6 +21,7 @@ from typing import Protocol, Self, TypeVar
 import sqlalchemy
 
 from postroom.errors import InvalidInput, Refused, RequestTimeout, StoreLocked
+from postroom.store.ports import Tasks, TaskTables
 from postroom.store.session import Session
 from postroom.store.sqlite import SQLitePlace
 from postroom.store.store import Store
@@ -59,9 +60,15 @@ class DatabaseStatistics:
 
 
 class StoreConnection(Protocol):
-    """A connection to either database; one thread at a time uses it."""
+    """A connection to either database; one thread at a time uses it.
+
+    Attributes:
+        tasks, task_tables: where they lie in another database; None in this one.
+    """
 
     session: Session
+    tasks: Tasks | None
+    task_tables: TaskTables | None
 
     def run(self, work: Callable[[Session], T], *, flush: bool = True, accounts: bool = True) -> T:
         """Run `work` in one transaction.
@@ -145,7 +152,8 @@ class Database:
     @property
     def path(self) -> Path | None:
         """File of the projection, None where it is in no file."""
-        return self.place.path if isinstance(self.place, SQLitePlace) else None
+        sql = getattr(self.place, "place", self.place)  # tasks may lie elsewhere
+        return sql.path if isinstance(sql, SQLitePlace) else None
 
     async def __aenter__(self) -> Self:
         """The database itself; leaving the block closes it."""
@@ -316,7 +324,8 @@ class _Pool:
             return self._idle.get_nowait()
         except Empty:
             connection = self._connect()
-            return connection, Store(connection.session)
+            store = Store(connection.session, connection.tasks, connection.task_tables)
+            return connection, store
 
     def close(self) -> None:
         while not self._idle.empty():

@@ -12,6 +12,7 @@ from postroom.errors import Conflict, EnvironmentFault
 from postroom.store import copying, snapshot
 from postroom.store.schema import IDENTITY, PROJECTION
 from postroom.store.session import Session
+from postroom.store.store import Store
 
 TABLES = (*IDENTITY, *PROJECTION)
 """Every table, those that others refer to first."""
@@ -54,9 +55,9 @@ def check_empty(session: Session, place: str) -> None:
             )
 
 
-def fill(session: Session, path: Path) -> None:
+def fill(store: Store, path: Path) -> None:
     """Insert the rows of a snapshot of all tables."""
-    copying.load(session, path, TABLES)
+    copying.load(store, path, TABLES)
 
 
 def empty(session: Session) -> None:

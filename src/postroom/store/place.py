@@ -12,10 +12,24 @@ from postroom.store.sqlite import SQLitePlace
 
 if TYPE_CHECKING:
     from postroom.store.postgres.place import PostgresPlace
+    from postroom.store.surreal.place import TasksElsewhere
 
 
-def place_of(settings: Settings) -> PostgresPlace | SQLitePlace:
+def place_of(settings: Settings) -> PostgresPlace | SQLitePlace | TasksElsewhere:
     """The place for a `Database`.
+
+    Raises:
+        InvalidInput: the address of the database or of the tasks is none, or could be read on its way.
+        EnvironmentFault: the driver for it is not installed.
+    """
+    place = sql_place_of(settings)
+    if not settings.task_store:
+        return place
+    return _needed("surreal.settings", "tasks.store", "surrealdb").beside(place, settings)
+
+
+def sql_place_of(settings: Settings) -> PostgresPlace | SQLitePlace:
+    """The place of all but tasks that lie elsewhere.
 
     Raises:
         InvalidInput: the address of the database is none, or could be read on its way.
@@ -25,8 +39,8 @@ def place_of(settings: Settings) -> PostgresPlace | SQLitePlace:
         return SQLitePlace(None, org=settings.org, installation=str(settings.state))
     if not settings.database_url:
         return SQLitePlace(settings.database, org=settings.org, accounts=settings.accounts)
-    address = _needed("address").Address.parse(settings.database_url)
-    return _needed("place").PostgresPlace(address, settings.org)
+    address = _postgres("address").Address.parse(settings.database_url)
+    return _postgres("place").PostgresPlace(address, settings.org)
 
 
 def shown_place(settings: Settings) -> str:
@@ -36,7 +50,7 @@ def shown_place(settings: Settings) -> str:
     """
     if settings.memory or not settings.database_url:
         return ""
-    return _needed("address").Address.parse(settings.database_url).shown
+    return _postgres("address").Address.parse(settings.database_url).shown
 
 
 def set_aside(settings: Settings) -> None:
@@ -53,11 +67,15 @@ def set_aside(settings: Settings) -> None:
         place.close()
 
 
-def _needed(module: str) -> Any:
+def _postgres(module: str) -> Any:
+    return _needed(f"postgres.{module}", "database.url", "postgres")
+
+
+def _needed(module: str, setting: str, extra: str) -> Any:
     try:
-        return importlib.import_module(f"postroom.store.postgres.{module}")
+        return importlib.import_module(f"postroom.store.{module}")
     except ImportError as error:
         raise EnvironmentFault(
-            f"database.url needs a package that is not installed: {error.name}",
-            remedy="pip install 'postroom[postgres]'",
+            f"{setting} needs a package that is not installed: {error.name}",
+            remedy=f"pip install 'postroom[{extra}]'",
         ) from error

@@ -6,9 +6,9 @@ own, and no query joins them with anything else (`store.tasks` is the port in SQ
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from postroom_a2a.task_state import TaskState
 
@@ -98,6 +98,32 @@ class TaskEventRow:
 
 MAX_RETRIES = 20
 """Retries of one task that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Something that has ended (`store.pruning`).
+
+    Attributes:
+        key: what a page goes on from.
+        id: of the message or the task.
+        parties: whose project it may belong to, the first that has one.
+        project: itself, where it says one.
+        began_at: grows with `key`.
+        size: bytes of its texts.
+        reply_to: id of the message that it answers.
+        number: rows; more than one only for events.
+    """
+
+    key: int
+    id: str
+    parties: tuple[str, ...]
+    began_at: float
+    ended_at: float
+    size: int
+    project: str = ""
+    reply_to: str = ""
+    number: int = 1
 
 
 class Cursor(Protocol):
@@ -244,3 +270,54 @@ class Tasks(Protocol):
 
     def requested_past(self, after: int, limit: int) -> list[TaskHead]:
         """The first tasks requested past sequence `after` of INBOX, in that order."""
+
+    def milestones(
+        self, workers: Collection[str], after: int | None, limit: int, before: int
+    ) -> list[TaskEventRow]:
+        """Of the tasks of those workers: that one was taken, asks, or has ended. In their order.
+
+        Args:
+            after: the first ones past that sequence; None for the newest of those before the sequence `before`.
+        """
+
+    def ended(self, after: int, limit: int, *, sized: bool = True) -> list[Ended]:
+        """The first tasks requested past sequence `after` of INBOX that have ended; with the bytes of all their rows,
+        or with 0.
+        """
+
+    def progress(self, ids: Collection[str]) -> dict[str, tuple[int, int]]:
+        """For each of those tasks the number and the bytes of its changes that are not the first in their state."""
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """For each worker the bytes of its tasks, and those of their changes."""
+
+    def forget(self, ids: Collection[str]) -> None:
+        """Delete those tasks with their changes."""
+
+    def forget_progress(self, ids: Collection[str]) -> None:
+        """Delete the changes of those tasks that `progress` counts."""
+
+
+class TaskTables(Protocol):
+    """All rows of tasks at once, where they lie in no table of SQL.
+
+    Attributes:
+        names: of the tables that they stand for.
+    """
+
+    names: frozenset[str]
+
+    def cursors(self) -> dict[str, int]:
+        """Stream to the sequence up to which it is folded; a snapshot asks for them before it reads rows."""
+
+    def rows(self, table: str, columns: Sequence[str]) -> Iterator[Sequence[Any]]:
+        """All rows of a table in the order of its key, each in the order of `columns`."""
+
+    def clear(self) -> None:
+        """Delete all rows and cursors, at once."""
+
+    def load(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert rows, at once."""
+
+    def set_cursors(self, cursors: Mapping[str, int]) -> None:
+        """Store cursors, at once."""

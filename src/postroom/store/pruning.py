@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from sqlalchemy import (
-    ColumnElement,
-    Function,
-    Integer,
     and_,
     bindparam,
     delete,
@@ -21,11 +17,9 @@ from sqlalchemy import (
     select,
     true,
 )
-from sqlalchemy.ext.compiler import compiles
 
+from postroom.store.ports import Ended
 from postroom.store.schema import (
-    a2a_task_events,
-    a2a_tasks,
     announcements,
     deadletters,
     memberships,
@@ -37,50 +31,8 @@ from postroom.store.schema import (
     workers,
 )
 from postroom.store.session import Session, among, prepared
-
-
-class octets(Function):  # noqa: N801 (it is written like a function of SQL)
-    """Bytes of a text."""
-
-    type = Integer()
-    inherit_cache = True
-
-    def __init__(self, column: ColumnElement) -> None:
-        super().__init__("octet_length", column)
-
-
-@compiles(octets, "sqlite")
-def _octets_sqlite(element: octets, compiler: Any, **options: Any) -> str:
-    # `octet_length` came with 3.43.
-    inner = compiler.process(element.clauses, **options)
-    return f"length(CAST({inner} AS BLOB))"
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """Something that has ended.
-
-    Attributes:
-        key: what a page goes on from.
-        id: of the message or the task.
-        parties: whose project it may belong to, the first that has one.
-        project: itself, where it says one.
-        began_at: grows with `key`.
-        size: bytes of its texts.
-        reply_to: id of the message that it answers.
-        number: rows; more than one only for events.
-    """
-
-    key: int
-    id: str
-    parties: tuple[str, ...]
-    began_at: float
-    ended_at: float
-    size: int
-    project: str = ""
-    reply_to: str = ""
-    number: int = 1
-
+from postroom.store.sizes import octets
+from postroom.store.store import Store
 
 Sizes = list[tuple[tuple[str, ...], str, int]]
 """Bytes by the parties or by the project."""
@@ -98,10 +50,10 @@ class Kind:
         rule: the rule of retention that they are kept by; "" for the one of their own name.
     """
 
-    page: Callable[[Session, int, int], list[Ended]]
-    sizes: Callable[[Session], Sizes]
-    held: Callable[[Session, Sequence[Ended], Collection[int]], set[int]]
-    give_up: Callable[[Session, Sequence[Ended]], None]
+    page: Callable[[Store, int, int], list[Ended]]
+    sizes: Callable[[Store], Sizes]
+    held: Callable[[Store, Sequence[Ended], Collection[int]], set[int]]
+    give_up: Callable[[Store, Sequence[Ended]], None]
     rule: str = ""
 
 
@@ -152,29 +104,29 @@ _QUESTIONS = prepared(
 _FORGET_MESSAGES = prepared(delete(messages).where(among(messages.c.seq, "keys")))
 
 
-def _messages(session: Session, after: int, limit: int) -> list[Ended]:
+def _messages(store: Store, after: int, limit: int) -> list[Ended]:
     return [
         Ended(seq, name, (recipient, sender), stored, ended, size, reply_to=reply_to)
-        for seq, name, sender, recipient, stored, ended, size, reply_to in session.rows(
+        for seq, name, sender, recipient, stored, ended, size, reply_to in store.session.rows(
             _MESSAGES, after=after, most=limit
         )
     ]
 
 
-def _message_sizes(session: Session) -> Sizes:
+def _message_sizes(store: Store) -> Sizes:
     found = select(messages.c.recipient, messages.c.sender, func.sum(_MESSAGE_SIZE))
-    rows = session.rows(found.group_by(messages.c.recipient, messages.c.sender))
+    rows = store.session.rows(found.group_by(messages.c.recipient, messages.c.sender))
     return [((recipient, sender), "", int(total)) for recipient, sender, total in rows]
 
 
-def _held_messages(session: Session, chosen: Sequence[Ended], gone: Collection[int]) -> set[int]:
+def _held_messages(store: Store, chosen: Sequence[Ended], gone: Collection[int]) -> set[int]:
     """An answer goes not before its question, which shows it."""
     names = {row.reply_to for row in chosen if row.reply_to}
     if not names:
         return set()
     questions = {
         (name, (sender, recipient)): seq
-        for name, sender, recipient, seq in session.rows(_QUESTIONS, ids=names)
+        for name, sender, recipient, seq in store.session.rows(_QUESTIONS, ids=names)
     }
     going, held = {row.key for row in chosen}, set()
     for row in chosen:  # a question comes before its answer
@@ -185,108 +137,58 @@ def _held_messages(session: Session, chosen: Sequence[Ended], gone: Collection[i
     return held
 
 
-def _give_up_messages(session: Session, chosen: Sequence[Ended]) -> None:
-    session.run(_FORGET_MESSAGES, {"keys": [row.key for row in chosen]})
+def _give_up_messages(store: Store, chosen: Sequence[Ended]) -> None:
+    store.session.run(_FORGET_MESSAGES, {"keys": [row.key for row in chosen]})
 
 
 # ── tasks and their events ──────────────────────────────────────────────────────────────────────────────────
 
-_ROW_SIZE = octets(a2a_tasks.c.text) + octets(a2a_tasks.c.snapshot)
-_EVENT_SIZE = octets(a2a_task_events.c.event) + octets(a2a_task_events.c.snapshot)
-_EVENTS_SIZE = (
-    select(func.coalesce(func.sum(_EVENT_SIZE), 0))
-    .where(a2a_task_events.c.task == a2a_tasks.c.id)
-    .scalar_subquery()
-)
-_ENDED = (
-    select(
-        a2a_tasks.c.requested_seq,
-        a2a_tasks.c.id,
-        a2a_tasks.c.worker,
-        a2a_tasks.c.created_at,
-        a2a_tasks.c.updated_at,
-    )
-    .where(a2a_tasks.c.requested_seq > bindparam("after"), a2a_tasks.c.final == true())
-    .order_by(a2a_tasks.c.requested_seq)
-    .limit(bindparam("most"))
-)
-_TASKS = prepared(_ENDED.add_columns(_ROW_SIZE + _EVENTS_SIZE))
-_TASKS_UNSIZED = prepared(_ENDED.add_columns(literal_column("0")))
 _OPEN_REQUESTS = prepared(
     select(messages.c.seq).where(among(messages.c.seq, "keys"), messages.c.final == false())
 )
-_FORGET_EVENTS = prepared(delete(a2a_task_events).where(among(a2a_task_events.c.task, "ids")))
-_FORGET_TASKS = prepared(delete(a2a_tasks).where(among(a2a_tasks.c.id, "ids")))
 _FORGET_PUSHES = (
     prepared(delete(pushes).where(among(pushes.c.about, "ids"))),
     prepared(delete(push_configs).where(among(push_configs.c.task, "ids"))),
 )
 
-# The events that are neither the first of a state nor, so, the last of their task.
-_FIRSTS = (
-    select(func.min(a2a_task_events.c.seq))
-    .where(among(a2a_task_events.c.task, "ids"))
-    .group_by(a2a_task_events.c.task, a2a_task_events.c.state)
-)
-_PROGRESS = and_(among(a2a_task_events.c.task, "ids"), a2a_task_events.c.seq.not_in(_FIRSTS))
-_COUNT_PROGRESS = prepared(
-    select(a2a_task_events.c.task, func.count(), func.sum(_EVENT_SIZE))
-    .where(_PROGRESS)
-    .group_by(a2a_task_events.c.task)
-)
-_FORGET_PROGRESS = prepared(delete(a2a_task_events).where(_PROGRESS))
+
+def _tasks(store: Store, after: int, limit: int) -> list[Ended]:
+    return store.tasks.ended(after, limit)
 
 
-def _tasks(session: Session, after: int, limit: int) -> list[Ended]:
-    return _ended(session.rows(_TASKS, after=after, most=limit))
+def _task_sizes(store: Store) -> Sizes:
+    return [((worker,), "", sum(sizes)) for worker, sizes in store.tasks.sizes().items()]
 
 
-def _ended(rows: Sequence[Any]) -> list[Ended]:
-    return [
-        Ended(seq, task, (worker,), created, ended, int(size))
-        for seq, task, worker, created, ended, size in rows
-    ]
-
-
-def _task_sizes(session: Session) -> Sizes:
-    found = select(a2a_tasks.c.worker, func.sum(_ROW_SIZE)).group_by(a2a_tasks.c.worker)
-    of_tasks: Sizes = [((worker,), "", int(total)) for worker, total in session.rows(found)]
-    return of_tasks + _event_sizes(session)
-
-
-def _held_tasks(session: Session, chosen: Sequence[Ended], _: Collection[int]) -> set[int]:
+def _held_tasks(store: Store, chosen: Sequence[Ended], _: Collection[int]) -> set[int]:
     """A task stays as long as its request is open: that waits for a receipt about it."""
-    return set(session.column(_OPEN_REQUESTS, keys=[row.key for row in chosen]))
+    return set(store.session.column(_OPEN_REQUESTS, keys=[row.key for row in chosen]))
 
 
-def _give_up_tasks(session: Session, chosen: Sequence[Ended]) -> None:
-    ids = {"ids": [row.id for row in chosen]}
-    session.run(_FORGET_EVENTS, ids)
-    session.run(_FORGET_TASKS, ids)
+def _give_up_tasks(store: Store, chosen: Sequence[Ended]) -> None:
+    ids = [row.id for row in chosen]
+    store.tasks.forget(ids)
     for forget in _FORGET_PUSHES:
-        session.run(forget, ids)
-    _give_up_messages(session, chosen)
+        store.session.run(forget, {"ids": ids})
+    _give_up_messages(store, chosen)
 
 
-def _events(session: Session, after: int, limit: int) -> list[Ended]:
-    ended = _ended(session.rows(_TASKS_UNSIZED, after=after, most=limit))
-    counted = session.rows(_COUNT_PROGRESS, ids=[row.id for row in ended])
-    sizes = {task: (number, int(size)) for task, number, size in counted}
+def _events(store: Store, after: int, limit: int) -> list[Ended]:
+    ended = store.tasks.ended(after, limit, sized=False)
+    sizes = store.tasks.progress([row.id for row in ended])
     return [
-        Ended(row.key, row.id, row.parties, row.began_at, row.ended_at, size, number=number)
+        replace(row, size=size, number=number)
         for row in ended
         for number, size in [sizes.get(row.id, (0, 0))]
     ]
 
 
-def _event_sizes(session: Session) -> Sizes:
-    found = select(a2a_task_events.c.worker, func.sum(_EVENT_SIZE))
-    rows = session.rows(found.group_by(a2a_task_events.c.worker))
-    return [((worker,), "", int(total)) for worker, total in rows]
+def _event_sizes(store: Store) -> Sizes:
+    return [((worker,), "", events) for worker, (_, events) in store.tasks.sizes().items()]
 
 
-def _give_up_events(session: Session, chosen: Sequence[Ended]) -> None:
-    session.run(_FORGET_PROGRESS, {"ids": [row.id for row in chosen]})
+def _give_up_events(store: Store, chosen: Sequence[Ended]) -> None:
+    store.tasks.forget_progress([row.id for row in chosen])
 
 
 # ── events of workers ───────────────────────────────────────────────────────────────────────────────────────
@@ -306,19 +208,19 @@ _SDK_EVENTS = prepared(
 _FORGET_SDK_EVENTS = prepared(delete(sdk_events).where(among(sdk_events.c.id, "keys")))
 
 
-def _sdk_events(session: Session, after: int, limit: int) -> list[Ended]:
-    rows = session.rows(_SDK_EVENTS, after=after, most=limit)
+def _sdk_events(store: Store, after: int, limit: int) -> list[Ended]:
+    rows = store.session.rows(_SDK_EVENTS, after=after, most=limit)
     return [Ended(seq, "", (worker,), at, at, size) for seq, worker, at, size in rows]
 
 
-def _sdk_event_sizes(session: Session) -> Sizes:
+def _sdk_event_sizes(store: Store) -> Sizes:
     found = select(sdk_events.c.worker, func.sum(_SDK_EVENT_SIZE)).where(_GIVEN_UP)
-    rows = session.rows(found.group_by(sdk_events.c.worker))
+    rows = store.session.rows(found.group_by(sdk_events.c.worker))
     return [((worker,), "", int(total)) for worker, total in rows]
 
 
-def _give_up_sdk_events(session: Session, chosen: Sequence[Ended]) -> None:
-    session.run(_FORGET_SDK_EVENTS, {"keys": [row.key for row in chosen]})
+def _give_up_sdk_events(store: Store, chosen: Sequence[Ended]) -> None:
+    store.session.run(_FORGET_SDK_EVENTS, {"keys": [row.key for row in chosen]})
 
 
 # ── posts ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -333,18 +235,18 @@ _POSTS = prepared(
 _FORGET_POSTS = prepared(delete(posts).where(among(posts.c.seq, "keys")))
 
 
-def _posts(session: Session, after: int, limit: int) -> list[Ended]:
-    rows = session.rows(_POSTS, after=after, most=limit)
+def _posts(store: Store, after: int, limit: int) -> list[Ended]:
+    rows = store.session.rows(_POSTS, after=after, most=limit)
     return [Ended(seq, name, (), at, at, size, project) for seq, name, at, project, size in rows]
 
 
-def _post_sizes(session: Session) -> Sizes:
+def _post_sizes(store: Store) -> Sizes:
     found = select(posts.c.project, func.sum(_POST_SIZE)).group_by(posts.c.project)
-    return [((), project, int(total)) for project, total in session.rows(found)]
+    return [((), project, int(total)) for project, total in store.session.rows(found)]
 
 
-def _give_up_posts(session: Session, chosen: Sequence[Ended]) -> None:
-    session.run(_FORGET_POSTS, {"keys": [row.key for row in chosen]})
+def _give_up_posts(store: Store, chosen: Sequence[Ended]) -> None:
+    store.session.run(_FORGET_POSTS, {"keys": [row.key for row in chosen]})
 
 
 # ── announcements ───────────────────────────────────────────────────────────────────────────────────────────
@@ -365,19 +267,19 @@ _ANNOUNCEMENTS = prepared(
 _FORGET_ANNOUNCEMENTS = prepared(delete(announcements).where(among(announcements.c.seq, "keys")))
 
 
-def _announcements(session: Session, after: int, limit: int) -> list[Ended]:
-    rows = session.rows(_ANNOUNCEMENTS, after=after, most=limit)
+def _announcements(store: Store, after: int, limit: int) -> list[Ended]:
+    rows = store.session.rows(_ANNOUNCEMENTS, after=after, most=limit)
     return [Ended(seq, name, (sender,), at, at, size) for seq, name, sender, at, size in rows]
 
 
-def _announcement_sizes(session: Session) -> Sizes:
+def _announcement_sizes(store: Store) -> Sizes:
     found = select(announcements.c.sender, func.sum(_ANNOUNCEMENT_SIZE))
-    rows = session.rows(found.group_by(announcements.c.sender))
+    rows = store.session.rows(found.group_by(announcements.c.sender))
     return [((sender,), "", int(total)) for sender, total in rows]
 
 
-def _give_up_announcements(session: Session, chosen: Sequence[Ended]) -> None:
-    session.run(_FORGET_ANNOUNCEMENTS, {"keys": [row.key for row in chosen]})
+def _give_up_announcements(store: Store, chosen: Sequence[Ended]) -> None:
+    store.session.run(_FORGET_ANNOUNCEMENTS, {"keys": [row.key for row in chosen]})
 
 
 def _nothing_held(*_: object) -> set[int]:

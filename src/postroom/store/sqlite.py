@@ -137,6 +137,8 @@ class SQLiteConnection:
         accounts: with a database in memory, the address of those of the installation.
     """
 
+    tasks = task_tables = None
+
     def __init__(
         self,
         files: Files | None,

@@ -14,7 +14,7 @@ from postroom.store.events import EventStore
 from postroom.store.keys import KeyStore
 from postroom.store.messages import MessageStore
 from postroom.store.pending import PendingStore
-from postroom.store.ports import Tasks
+from postroom.store.ports import Tasks, TaskTables
 from postroom.store.pushes import PushStore
 from postroom.store.records import RecordStore
 from postroom.store.session import Session
@@ -28,12 +28,19 @@ class Store:
     Attributes:
         agents, blobs, cards, credentials, keys, pushes, workers: identity, whose origin is here.
         alerts, announcements, approvals, events, messages, pending, records: folded from the log.
-        tasks: folded from the log, as a projection of their own.
+        tasks: folded from the log, as a projection of their own; perhaps in another database.
+        task_tables: all rows of that database, None where tasks lie in SQL.
         activity: what happens in a project, read from several of them.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(
+        self,
+        session: Session,
+        tasks: Tasks | None = None,
+        task_tables: TaskTables | None = None,
+    ) -> None:
         self.session = session
+        self.task_tables = task_tables
         self.activity = ActivityStore(session)
         self.agents = AgentStore(session)
         self.blobs = BlobStore(session)
@@ -49,10 +56,10 @@ class Store:
         self.messages = MessageStore(session)
         self.pending = PendingStore(session)
         self.records = RecordStore(session)
-        self.tasks: Tasks = TaskStore(session)
+        self.tasks: Tasks = tasks or TaskStore(session)
         # INBOX is in both projections: a message, and the task that it may request.
-        mail, tasks = self.records.cursors, self.tasks.cursors
-        self._cursors = {"INBOX": (mail, tasks), "TASKS": (tasks,)}
+        mail, own = self.records.cursors, self.tasks.cursors
+        self._cursors = {"INBOX": (mail, own), "TASKS": (own,)}
         self._mail = (mail,)
 
     def cursor(self, stream: str) -> int:

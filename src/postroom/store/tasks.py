@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import fields, replace
 from operator import attrgetter
 
@@ -12,20 +12,24 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    delete,
+    exists,
     false,
     func,
     literal_column,
     or_,
     select,
+    true,
     update,
 )
 
 from postroom.protocol.limits import MAX_PAGE, MAX_SHOWN_TEXT
 from postroom.store.messages import page
-from postroom.store.ports import MAX_RETRIES, TaskEventRow, TaskHead, TaskRow
+from postroom.store.ports import MAX_RETRIES, Ended, TaskEventRow, TaskHead, TaskRow
 from postroom.store.records import Cursors
 from postroom.store.schema import a2a_task_events, a2a_tasks
 from postroom.store.session import Session, among, insert_new, prepared, values_of
+from postroom.store.sizes import octets
 from postroom_a2a import strict_json
 from postroom_a2a.task_state import INTERRUPTED, TaskState
 from postroom_a2a.tasks import compose
@@ -59,7 +63,7 @@ EVENT = [a2a_task_events.c[field.name] for field in fields(TaskEventRow)]
 _OPEN = a2a_tasks.c.final == false()
 _UNTAKEN = and_(_OPEN, a2a_tasks.c.seq == literal_column("0"))
 
-_CHANGING = (
+CHANGING = (
     "state",
     "seq",
     "attempt",
@@ -154,6 +158,51 @@ _COUNTS = prepared(
 _STATES = prepared(select(a2a_tasks.c.state, func.count()).where(_OPEN).group_by(a2a_tasks.c.state))
 
 
+# ── what has ended ──────────────────────────────────────────────────────────────────────────────────────────
+
+_ROW_SIZE = octets(a2a_tasks.c.text) + octets(a2a_tasks.c.snapshot)
+_EVENT_SIZE = octets(a2a_task_events.c.event) + octets(a2a_task_events.c.snapshot)
+_EVENTS_SIZE = (
+    select(func.coalesce(func.sum(_EVENT_SIZE), 0))
+    .where(a2a_task_events.c.task == a2a_tasks.c.id)
+    .scalar_subquery()
+)
+_ENDED = (
+    select(
+        a2a_tasks.c.requested_seq,
+        a2a_tasks.c.id,
+        a2a_tasks.c.worker,
+        a2a_tasks.c.created_at,
+        a2a_tasks.c.updated_at,
+    )
+    .where(a2a_tasks.c.requested_seq > bindparam("after"), a2a_tasks.c.final == true())
+    .order_by(a2a_tasks.c.requested_seq)
+    .limit(bindparam("most"))
+)
+_TASKS = prepared(_ENDED.add_columns(_ROW_SIZE + _EVENTS_SIZE))
+_TASKS_UNSIZED = prepared(_ENDED.add_columns(literal_column("0")))
+_FORGET_EVENTS = prepared(delete(a2a_task_events).where(among(a2a_task_events.c.task, "ids")))
+_FORGET_TASKS = prepared(delete(a2a_tasks).where(among(a2a_tasks.c.id, "ids")))
+
+# The events that are neither the first of a state nor, so, the last of their task.
+_FIRSTS = (
+    select(func.min(a2a_task_events.c.seq))
+    .where(among(a2a_task_events.c.task, "ids"))
+    .group_by(a2a_task_events.c.task, a2a_task_events.c.state)
+)
+_PROGRESS = and_(among(a2a_task_events.c.task, "ids"), a2a_task_events.c.seq.not_in(_FIRSTS))
+_COUNT_PROGRESS = prepared(
+    select(a2a_task_events.c.task, func.count(), func.sum(_EVENT_SIZE))
+    .where(_PROGRESS)
+    .group_by(a2a_task_events.c.task)
+)
+_FORGET_PROGRESS = prepared(delete(a2a_task_events).where(_PROGRESS))
+_TASK_SIZES = prepared(select(a2a_tasks.c.worker, func.sum(_ROW_SIZE)).group_by(a2a_tasks.c.worker))
+_EVENT_SIZES = prepared(
+    select(a2a_task_events.c.worker, func.sum(_EVENT_SIZE)).group_by(a2a_task_events.c.worker)
+)
+
+
 class TaskStore:
     """Tasks and their changes.
 
@@ -172,7 +221,7 @@ class TaskStore:
         """As `ports.Tasks`."""
         # A row is written anew at each change, so nothing large may lie in it.
         fresh = {"snapshot": ""} if row.snapshot else {}
-        changes = {name: getattr(row, name) for name in _CHANGING} | fresh
+        changes = {name: getattr(row, name) for name in CHANGING} | fresh
         self._session.run(_UPDATE, {"task": row.id, **changes})
         self._session.run(_INSERT_EVENT, {**values_of(change), "snapshot": row.snapshot})
 
@@ -198,11 +247,7 @@ class TaskStore:
         if row.seq == row.snapshot_seq:
             return row
         found = self._session.rows(_SINCE, of=row.id, after=row.snapshot_seq, upto=row.seq)
-        changes = [
-            (json.loads(event), json.loads(answer) if answer else None) for event, answer in found
-        ]
-        task = compose(json.loads(row.snapshot), changes)
-        return replace(row, snapshot=strict_json.dumps(task).decode())
+        return composed(row, found)
 
     def tasks_by_prefix(self, prefix: str, limit: int = 2, party: str = "") -> list[TaskHead]:
         """As `ports.Tasks`."""
@@ -365,6 +410,68 @@ class TaskStore:
         found = found.order_by(a2a_tasks.c.requested_seq)
         return self._session.all(TaskHead, found.limit(page(limit)))
 
+    def milestones(
+        self, workers: Collection[str], after: int | None, limit: int, before: int
+    ) -> list[TaskEventRow]:
+        """As `ports.Tasks`."""
+        earlier = a2a_task_events.alias("earlier")
+        began = ~exists().where(
+            earlier.c.task == a2a_task_events.c.task,
+            earlier.c.seq < a2a_task_events.c.seq,
+            earlier.c.state == TaskState.WORKING.value,
+        )
+        found = select(*EVENT).where(
+            a2a_task_events.c.worker.in_(workers),
+            a2a_task_events.c.state != TaskState.SUBMITTED.value,
+            or_(a2a_task_events.c.state != TaskState.WORKING.value, began),
+        )
+        seq = a2a_task_events.c.seq
+        if after is None:
+            newest = found.where(seq < before).order_by(seq.desc()).limit(page(limit))
+            return self._session.all(TaskEventRow, newest)[::-1]
+        past = found.where(seq > after).order_by(seq).limit(page(limit))
+        return self._session.all(TaskEventRow, past)
+
+    def ended(self, after: int, limit: int, *, sized: bool = True) -> list[Ended]:
+        """As `ports.Tasks`."""
+        rows = self._session.rows(_TASKS if sized else _TASKS_UNSIZED, after=after, most=limit)
+        return [
+            Ended(seq, task, (worker,), created, ended, int(size))
+            for seq, task, worker, created, ended, size in rows
+        ]
+
+    def progress(self, ids: Collection[str]) -> dict[str, tuple[int, int]]:
+        """As `ports.Tasks`."""
+        counted = self._session.rows(_COUNT_PROGRESS, ids=ids)
+        return {task: (number, int(size)) for task, number, size in counted}
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """As `ports.Tasks`."""
+        tasks = dict(self._session.rows(_TASK_SIZES))
+        events = dict(self._session.rows(_EVENT_SIZES))
+        return {
+            worker: (int(tasks.get(worker, 0)), int(events.get(worker, 0)))
+            for worker in {*tasks, *events}
+        }
+
+    def forget(self, ids: Collection[str]) -> None:
+        """As `ports.Tasks`."""
+        self._session.run(_FORGET_EVENTS, {"ids": ids})
+        self._session.run(_FORGET_TASKS, {"ids": ids})
+
+    def forget_progress(self, ids: Collection[str]) -> None:
+        """As `ports.Tasks`."""
+        self._session.run(_FORGET_PROGRESS, {"ids": ids})
+
 
 def _of_party(uid: str) -> ColumnElement[bool]:
     return or_(a2a_tasks.c.worker == uid, a2a_tasks.c.requester == uid)
+
+
+def composed(row: TaskRow, changes: Iterable[tuple[str, str]]) -> TaskRow:
+    """The task with the changes past its snapshot, each an event and an answer as JSON texts, "" for no answer."""
+    said = [
+        (json.loads(event), json.loads(answer) if answer else None) for event, answer in changes
+    ]
+    task = compose(json.loads(row.snapshot), said)
+    return replace(row, snapshot=strict_json.dumps(task).decode())

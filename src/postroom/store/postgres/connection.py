@@ -86,6 +86,8 @@ class PostgresConnection:
         writes: it may write, and holds the lock of the organisation.
     """
 
+    tasks = task_tables = None
+
     def __init__(self, address: Address, org: str, *, writes: bool) -> None:
         self._address = address
         self._org = org
