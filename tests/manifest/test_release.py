@@ -36,6 +36,8 @@ MODULES = {
     "grpc": "grpcio",
     "nats": "nats-py",
     "orjson": "orjson",
+    "surrealdb": "surrealdb",
+    "websockets": "websockets",
 }
 
 

@@ -18,6 +18,7 @@ from postroom.errors import Conflict, InvalidInput, NotFound
 from postroom.identity import keyring
 from postroom.identity.trust import Trust
 from postroom.settings import DEFAULT_ORG, Settings
+from postroom.store import copying, snapshot
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
 from postroom.store.place import place_of
@@ -76,7 +77,20 @@ async def _back_up_stopped(settings: Settings, file: Path, passphrase: str) -> T
             place = place_of(settings.for_org(org))
             databases[org] = await stack.enter_async_context(Database(place))
             await migrate(databases[org])
+            await _check_folded(settings.for_org(org), databases[org])
         return await asyncio.to_thread(back_up, settings, databases, file, passphrase, 0)
+
+
+async def _check_folded(settings: Settings, database: Database) -> None:
+    """Tasks that are to be folded again would be missing from the backup, and perhaps from the log."""
+    kept = copying.last(settings.snapshots)
+    if kept is None:
+        return
+    held = await asyncio.to_thread(copying.held, kept)
+    if snapshot.older(await database.read(copying.cursors), held):
+        raise Conflict(
+            "the projection is behind its last snapshot", remedy="start the post room once: postroom up"
+        )
 
 
 def run_restore(settings: Settings, file: Path, passphrase: str) -> Restored:
