@@ -312,7 +312,7 @@ async def test_a_task_that_is_given_up_takes_its_pushes_along(tasks: Tasks):
         await tasks.until(task, "delivered")
 
         def prune(store: Store) -> Sequence[object]:
-            session = store.session
+            session = store
             KINDS["tasks"].give_up(session, KINDS["tasks"].page(session, 0, 10))
             return store.pushes.of_task(task)
 

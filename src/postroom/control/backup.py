@@ -89,7 +89,8 @@ async def _check_folded(settings: Settings, database: Database) -> None:
     held = await asyncio.to_thread(copying.held, kept)
     if snapshot.older(await database.read(copying.cursors), held):
         raise Conflict(
-            "the projection is behind its last snapshot", remedy="start the post room once: postroom up"
+            "the projection is behind its last snapshot",
+            remedy="start the post room once: postroom up",
         )
 
 
