@@ -277,6 +277,7 @@ QUESTIONS = (
     lambda tasks, task: tasks.open_tasks(task.worker),
     lambda tasks, task: tasks.queue(task.worker),
     lambda tasks, _: tasks.counts(),
+    lambda tasks, _: tasks.states(),
     lambda tasks, _: tasks.current(),
     lambda tasks, _: tasks.interrupted(),
     lambda tasks, _: tasks.untaken_tasks(),

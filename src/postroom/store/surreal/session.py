@@ -250,18 +250,18 @@ class SurrealSession:
         found = self._ask().rows(text, wanted.values())
         return found[0]["count"] if found else 0
 
-    def count_open(self) -> dict[str, int]:
-        """The number of open tasks of each worker."""
+    def count_open(self, by: str) -> dict[str, int]:
+        """The number of open tasks by a column."""
         everything = Range("open_of", "", "~")
-        text = f"SELECT worker, count() FROM {everything.where(TASKS)} GROUP BY worker"
+        text = f"SELECT {by}, count() FROM {everything.where(TASKS)} GROUP BY {by}"
         found = self._ask().rows(text, everything.values())
-        counted = {row["worker"]: row["count"] for row in found}
-        stored = self._records(TASKS, list(self._unit.overlay()), "worker, final")
+        counted = {row[by]: row["count"] for row in found}
+        stored = self._records(TASKS, list(self._unit.overlay()), f"{by}, final")
         for sign, rows in ((-1, stored), (1, self._unit.overlay().values())):
             for row in rows:
                 if row is not None and not row["final"]:
-                    counted[row["worker"]] = counted.get(row["worker"], 0) + sign
-        return {worker: number for worker, number in counted.items() if number}
+                    counted[row[by]] = counted.get(row[by], 0) + sign
+        return {name: number for name, number in counted.items() if number}
 
     def _laid_over(self, rows: list[Row], holds: Any) -> list[Row]:
         over = self._unit.overlay()

@@ -209,7 +209,11 @@ class SurrealTasks:
 
     def counts(self) -> dict[str, int]:
         """As `ports.Tasks`."""
-        return self.session.count_open()
+        return self.session.count_open("worker")
+
+    def states(self) -> dict[str, int]:
+        """As `ports.Tasks`."""
+        return self.session.count_open("state")
 
     def current(self) -> dict[str, TaskHead]:
         """As `ports.Tasks`."""
