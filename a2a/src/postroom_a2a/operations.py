@@ -47,7 +47,10 @@ LAST_EVENT = "Last-Event-ID"
 
 
 class Numbered(bytes):
-    """A result of a stream with the sequence of its change, with which a caller may come back (`LAST_EVENT`)."""
+    """A result of a stream with the sequence of its change, with which a caller may come back (`LAST_EVENT`).
+
+    orjson reads only plain bytes: `bytes(result)`.
+    """
 
     sequence: int
 

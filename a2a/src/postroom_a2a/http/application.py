@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from postroom_a2a.ecma_json import dumps
-from postroom_a2a.errors import NotFound, PostroomError
+from postroom_a2a.errors import PostroomError
 from postroom_a2a.http import cards
 from postroom_a2a.http.cards import CardOf
 from postroom_a2a.http.errors import headers_of, rest_status
 from postroom_a2a.http.exchange import ClientGone, Exchange, Receive, Scope, Send
 from postroom_a2a.http.front import Front
 from postroom_a2a.http.jsonrpc import JsonRpc
+from postroom_a2a.http.rest import Rest
 
 
 class A2AApplication:
@@ -23,6 +24,7 @@ class A2AApplication:
         self._front = front
         self._card_of = card_of
         self._jsonrpc = JsonRpc(front)
+        self._rest = Rest(front)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection; only HTTP has an answer."""
@@ -48,4 +50,4 @@ class A2AApplication:
         elif path in cards.PATHS and verb in ("GET", "HEAD") and self._card_of is not None:
             await cards.answer(exchange, await self._card_of(exchange))
         else:
-            raise NotFound(f"there is no {verb} {path[:100]} here")
+            await self._rest.serve(exchange)

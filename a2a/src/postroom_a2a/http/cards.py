@@ -1,4 +1,4 @@
-"""Agent Cards over HTTP: caching, and a card that a client of A2A 0.3 reads, too (A2A 1.0, section 8.6)."""
+"""Agent Cards over HTTP, with what caches need (A2A 1.0, section 8.6)."""
 
 from __future__ import annotations
 
@@ -71,50 +71,3 @@ def _is_known(exchange: Exchange, card: ServedCard) -> bool:
         except ValueError:
             return False
     return False
-
-
-_SCHEMES = {
-    "apiKeySecurityScheme": "apiKey",
-    "httpAuthSecurityScheme": "http",
-    "oauth2SecurityScheme": "oauth2",
-    "openIdConnectSecurityScheme": "openIdConnect",
-    "mtlsSecurityScheme": "mutualTLS",
-}
-
-
-def with_legacy(card: dict[str, Any]) -> dict[str, Any]:
-    """A card of A2A 1.0 with the fields of 0.3 beside its own, if an interface of it is of 0.3.
-
-    A signature does not cover them: it is over the card of 1.0 alone, as the official SDK signs and verifies.
-    """
-    legacy = [each for each in card["supportedInterfaces"] if each["protocolVersion"] == "0.3"]
-    if not legacy:
-        return card
-    first, *others = legacy
-    found: dict[str, Any] = {
-        **card,
-        "protocolVersion": "0.3.0",
-        "url": first["url"],
-        "preferredTransport": first["protocolBinding"],
-        "additionalInterfaces": [
-            {"url": each["url"], "transport": each["protocolBinding"]} for each in others
-        ],
-    }
-    if card.get("capabilities", {}).get("extendedAgentCard"):
-        found["supportsAuthenticatedExtendedCard"] = True
-    if schemes := card.get("securitySchemes"):
-        found["securitySchemes"] = {name: _both_schemes(said) for name, said in schemes.items()}
-    if requirements := card.get("securityRequirements"):
-        found["security"] = [
-            {name: said.get("list", []) for name, said in each["schemes"].items()}
-            for each in requirements
-        ]
-    return found
-
-
-def _both_schemes(scheme: dict[str, Any]) -> dict[str, Any]:
-    ((kind, said),) = scheme.items()
-    legacy = {"type": _SCHEMES[kind], **said}
-    if "location" in legacy:
-        legacy["in"] = legacy.pop("location")
-    return {**scheme, **legacy}

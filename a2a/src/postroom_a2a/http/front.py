@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 from postroom_a2a.http.exchange import Exchange
 from postroom_a2a.operations import Operations
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.strict_json import loads
 
 MAX_BODY = 4 * 1024 * 1024
 """Bytes of a request's body by default."""
@@ -22,11 +25,32 @@ class Asked:
 
     Attributes:
         method: its name in A2A 1.0, whatever the client speaks.
-        door: by which binding it came: `a2a+jsonrpc` or `a2a+rest`, in 0.3 `a2a+jsonrpc/0.3` or `a2a+rest/0.3`.
+        door: by which binding it came: `a2a+jsonrpc` or `a2a+rest`.
+        version: of A2A that the client speaks.
     """
 
     method: str
     door: str
+    version: str
+
+
+MEDIA_TYPES = frozenset({"application/json", "application/a2a+json"})
+"""Media types of a request's body."""
+
+
+def read_json(exchange: Exchange, body: bytes) -> Any:
+    """The JSON value in a body.
+
+    Raises:
+        RpcError: it is of another media type, or not JSON.
+    """
+    if exchange.content_type not in MEDIA_TYPES:
+        text = "the Content-Type has to be application/json"
+        raise RpcError(Code.CONTENT_TYPE_NOT_SUPPORTED, text)
+    try:
+        return loads(body)
+    except ValueError as error:
+        raise RpcError(Code.PARSE_ERROR, "the body is not JSON") from error
 
 
 async def _anybody(_exchange: Exchange) -> str:

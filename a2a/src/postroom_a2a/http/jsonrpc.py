@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.errors import PostroomError
-from postroom_a2a.http import sse
+from postroom_a2a.http import sse, v03
 from postroom_a2a.http.errors import headers_of, refused, status_of
 from postroom_a2a.http.exchange import VERSION, Exchange
-from postroom_a2a.http.front import Asked, Front
+from postroom_a2a.http.front import Asked, Front, read_json
 from postroom_a2a.http.versions import BLOCKING, LEGACY, METHODS, STREAMING, V03, V10, version_of
 from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, Id, RpcError, id_of, read_call, refusal
 from postroom_a2a.strict_json import loads
 
 DOOR = "a2a+jsonrpc"
-
-MEDIA_TYPES = frozenset({"application/json", "application/a2a+json"})
 
 
 class JsonRpc:
@@ -36,52 +32,58 @@ class JsonRpc:
             return
         call_id: Id = None
         try:
-            record = self._read(exchange, body)
+            record = read_json(exchange, body)
             call_id = id_of(record)
             await self._call(exchange, call_id, record, caller)
         except PostroomError as error:
             await self._refuse(exchange, call_id, error)
         except RpcError as error:
+            if exchange.started:
+                raise
             await exchange.answer(200, dumps(refusal(call_id, error)))
-
-    def _read(self, exchange: Exchange, body: bytes) -> object:
-        if exchange.content_type not in MEDIA_TYPES:
-            text = "the Content-Type has to be application/json"
-            raise RpcError(Code.CONTENT_TYPE_NOT_SUPPORTED, text)
-        try:
-            return loads(body)
-        except ValueError as error:
-            raise RpcError(Code.PARSE_ERROR, "the body is not JSON") from error
 
     async def _call(self, exchange: Exchange, call_id: Id, record: object, caller: str) -> None:
         method, params = read_call(record)
         parameters = exchange.parameters()
         version = version_of(parameters)
         named = _method(method, version)
-        door = DOOR if version == V10 else f"{DOOR}/{version}"
-        operations = await self._front.operations_of(exchange, Asked(named, door))
-        parameters[VERSION] = V10
-        call = Call(call_id, named, params, parameters=parameters, caller=caller)
-        if named in STREAMING:
-            await self._stream(exchange, operations, call)
-            return
-        work = operations.answer(call)
-        result = await (exchange.while_there(work) if named in BLOCKING else work)
+        try:
+            if version == V03:
+                params = v03.request_up(named, params)
+            asked = Asked(named, DOOR, version)
+            operations = await self._front.operations_of(exchange, asked)
+            parameters[VERSION] = V10
+            call = Call(call_id, named, params, False, parameters, caller, version=version)
+            if named in STREAMING:
+                await self._stream(exchange, operations, call)
+                return
+            work = operations.answer(call)
+            result = await (exchange.while_there(work) if named in BLOCKING else work)
+        except RpcError as error:
+            error.plain = version == V03
+            raise
+        if version == V03:
+            result = dumps(v03.answer_down(named, loads(result or b"null")))
         await exchange.answer(200, b"%b%b}" % (_head(call_id), result or b"null"))
 
     async def _stream(self, exchange: Exchange, operations: Operations, call: Call) -> None:
-        head = _head(call.id)
+        head, legacy = _head(call.id), call.version == V03
+
+        def write(result: bytes) -> bytes:
+            if legacy:
+                result = dumps(v03.event_down(loads(bytes(result))))
+            return b"%b%b}" % (head, result)
 
         def failed(error: Exception) -> bytes:
             if isinstance(error, PostroomError):
                 error = RpcError.of(error)
             if not isinstance(error, RpcError):
                 raise error
+            error.plain = legacy
             return dumps(refusal(call.id, error))
 
         with self._front.streaming(exchange, call.caller):
-            results = operations.stream(call)
-            await sse.send(exchange, results, partial(_whole, head), failed, self._front.beat)
+            await sse.send(exchange, operations.stream(call), write, failed, self._front.beat)
 
     async def _refuse(self, exchange: Exchange, call_id: Id, error: PostroomError) -> None:
         status, _ = status_of(error)
@@ -91,10 +93,6 @@ class JsonRpc:
 
 def _head(call_id: Id) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":' % dumps(call_id)
-
-
-def _whole(head: bytes, result: bytes) -> bytes:
-    return b"%b%b}" % (head, result)
 
 
 def _method(method: str, version: str) -> str:

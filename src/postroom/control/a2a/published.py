@@ -12,7 +12,7 @@ from postroom.directory.cards import SENDER_TOKEN, Card
 from postroom.errors import NotFound
 from postroom.store.agents import Agent
 from postroom_a2a.http import Exchange, ServedCard
-from postroom_a2a.http.cards import with_legacy
+from postroom_a2a.http.v03_cards import with_legacy
 
 WAITING = "urn:postroom:a2a:waiting:1"
 """Extension: a task for an agent that is offline is accepted, and waits in the agent's inbox."""

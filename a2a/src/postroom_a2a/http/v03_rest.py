@@ -1,0 +1,190 @@
+"""The objects of A2A 0.3 over REST, from and to the JSON of 1.0. Pure.
+
+REST of 0.3 is ProtoJSON of the protobuf types of 0.3, which differ from its JSON-RPC objects: a message has `content`,
+enums are spelled as in 1.0 but for one, and a push notification config has a resource name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from postroom_a2a.http.v03 import Malformed, push_down, push_up
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.task_state import TaskState
+
+Record = dict[str, Any]
+
+_CANCELED = TaskState.CANCELED.a2a
+_CANCELLED = "TASK_STATE_CANCELLED"
+"""The one enum that 1.0 spells otherwise."""
+
+_GOING_ON = frozenset({TaskState.SUBMITTED.a2a, TaskState.WORKING.a2a})
+
+
+def send_up(body: Record) -> Record:
+    """The parameters of a send, from a SendMessageRequest.
+
+    Raises:
+        RpcError: INVALID_PARAMS, with the wrong member.
+    """
+    try:
+        # The field is `request` in the proto, with this name in JSON.
+        found: Record = {"message": _message_up(body.get("message", body.get("request")))}
+        found["configuration"] = _configuration_up(_object(body.get("configuration") or {}))
+    except Malformed as error:
+        raise RpcError(Code.INVALID_PARAMS, str(error)) from error
+    return found | ({"metadata": body["metadata"]} if body.get("metadata") else {})
+
+
+def push_request_up(task: str, body: Record) -> Record:
+    """The parameters of CreateTaskPushNotificationConfig, from the request of 0.3 or its bare config.
+
+    Raises:
+        RpcError: INVALID_PARAMS, with the wrong member.
+    """
+    try:
+        config = _object(body.get("config", body))
+        found = push_up(config.get("pushNotificationConfig", config))
+        return {"id": body.get("configId") or task, **found, "taskId": task}
+    except Malformed as error:
+        raise RpcError(Code.INVALID_PARAMS, str(error)) from error
+
+
+def answer_down(method: str, result: Any) -> Any:
+    """The result in 0.3 of a method (its name in 1.0) that answers once."""
+    if method in ("GetTask", "CancelTask"):
+        return _task_down(result)
+    if method == "SendMessage":
+        return event_down(result)
+    if method in ("CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig"):
+        return _push_down(result)
+    if method == "ListTaskPushNotificationConfigs":
+        return {"configs": [_push_down(each) for each in result.get("configs", ())]}
+    return result
+
+
+def event_down(event: Record) -> Record:
+    """One event of a stream, as StreamResponse."""
+    ((name, value),) = event.items()
+    return {name: _EVENTS[name](value)}
+
+
+# ── requests ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _message_up(value: Any) -> Record:
+    said = _object(value)
+    content = said.get("content", said.get("parts", []))
+    if not isinstance(content, list):
+        raise Malformed("'content' has to be a list of parts")
+    kept = {name: each for name, each in said.items() if name not in ("content", "parts")}
+    return {**kept, "parts": [_part_up(_object(each)) for each in content]}
+
+
+def _part_up(part: Record) -> Record:
+    kept = {"metadata": part["metadata"]} if part.get("metadata") else {}
+    if part.get("file") is not None:
+        file = _object(part["file"])
+        names = {
+            "fileWithUri": "url",
+            "fileWithBytes": "raw",
+            "mimeType": "mediaType",
+            "name": "filename",
+        }
+        found = {new: file[old] for old, new in names.items() if file.get(old) is not None}
+        return found | kept
+    if part.get("data") is not None:
+        return {"data": _object(part["data"]).get("data", {}), **kept}
+    return {"text": part.get("text"), **kept}
+
+
+def _configuration_up(said: Record) -> Record:
+    found: Record = {}
+    if said.get("acceptedOutputModes"):
+        found["acceptedOutputModes"] = said["acceptedOutputModes"]
+    if said.get("historyLength"):
+        found["historyLength"] = said["historyLength"]  # 0 is the whole history in 0.3
+    if said.get("pushNotification") is not None:
+        found["taskPushNotificationConfig"] = push_up(said["pushNotification"])
+    if said.get("blocking") is not True:
+        found["returnImmediately"] = True  # false is not written in ProtoJSON
+    return found
+
+
+# ── results ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _part_down(part: Record) -> Record:
+    kept = {"metadata": part["metadata"]} if part.get("metadata") else {}
+    if "data" in part:
+        data = part["data"]
+        return {"data": {"data": data if isinstance(data, dict) else {"value": data}}, **kept}
+    if "url" in part or "raw" in part:
+        names = {
+            "url": "fileWithUri",
+            "raw": "fileWithBytes",
+            "mediaType": "mimeType",
+            "filename": "name",
+        }
+        return {
+            "file": {new: part[old] for old, new in names.items() if part.get(old) is not None},
+            **kept,
+        }
+    return {"text": part.get("text", ""), **kept}
+
+
+def _message_down(said: Record) -> Record:
+    kept = {name: each for name, each in said.items() if name not in ("parts", "referenceTaskIds")}
+    return {**kept, "content": [_part_down(each) for each in said.get("parts", ())]}
+
+
+def _status_down(said: Record) -> Record:
+    found = dict(said)
+    if found.get("state") == _CANCELED:
+        found["state"] = _CANCELLED
+    if "message" in found:
+        found["message"] = _message_down(found["message"])
+    return found
+
+
+def _artifact_down(said: Record) -> Record:
+    return {**said, "parts": [_part_down(each) for each in said.get("parts", ())]}
+
+
+def _task_down(said: Record) -> Record:
+    found = {**said, "status": _status_down(said.get("status", {}))}
+    if "history" in said:
+        found["history"] = [_message_down(each) for each in said["history"]]
+    if "artifacts" in said:
+        found["artifacts"] = [_artifact_down(each) for each in said["artifacts"]]
+    return found
+
+
+def _status_update_down(said: Record) -> Record:
+    status = said.get("status", {})
+    final = status.get("state") not in _GOING_ON
+    return {**said, "status": _status_down(status)} | ({"final": True} if final else {})
+
+
+def _artifact_update_down(said: Record) -> Record:
+    return {**said, "artifact": _artifact_down(said.get("artifact", {}))}
+
+
+_EVENTS: dict[str, Callable[[Any], Record]] = {
+    "task": _task_down,
+    "message": _message_down,
+    "statusUpdate": _status_update_down,
+    "artifactUpdate": _artifact_update_down,
+}
+
+
+def _push_down(config: Record) -> Record:
+    name = f"tasks/{config.get('taskId', '')}/pushNotificationConfigs/{config.get('id', '')}"
+    return {"name": name, "pushNotificationConfig": push_down(config)}
+
+
+def _object(value: Any) -> Record:
+    if not isinstance(value, dict):
+        raise Malformed("the request has no object where one has to be")
+    return value
