@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from postroom_a2a.errors import (
@@ -67,11 +68,11 @@ def status_of(error: RpcError | PostroomError) -> tuple[int, str]:
 
 
 def headers_of(status: int, error: RpcError | PostroomError) -> Headers:
-    """The headers that belong to a refusal; an error may say in `retry_after` how many seconds to wait."""
+    """The headers that belong to a refusal; an error may say in `seconds` how long to wait."""
     if status == 401:
         return ((b"www-authenticate", b"Bearer"),)
     if status in (429, 503, 507):
-        after = max(1, round(getattr(error, "retry_after", 1.0)))
+        after = max(1, math.ceil(getattr(error, "seconds", 1.0)))
         return ((b"retry-after", b"%d" % after),)
     return ()
 

@@ -66,7 +66,7 @@ class Front:
             `admit` raises, and `NotFound` for an agent that is not there.
         admit: proves who calls, before the body is read; returns the caller's name, "" without proof. It raises
             `Unauthorized`, `Forbidden`, or `Refused` for one who asks too much.
-        streaming: counts one open stream of a caller as long as the context lasts; raises `Refused` for one too many.
+        streaming: counts an open stream of a caller as long as the context lasts; raises `Refused` for one too many.
         max_body: bytes of a request's body.
         beat: seconds of silence after which a stream gets an empty comment.
     """

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from postroom_a2a.errors import ProtocolViolation
-from postroom_a2a.http.v03_cards import card_up
+from postroom_a2a.http.v03_cards import card_up, with_legacy
 from postroom_a2a.http.versions import LEGACY
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.task_state import TaskState
@@ -462,6 +462,7 @@ _ANSWERS_DOWN: Mapping[str, Callable[[Any], Any]] = {
         task_push_down(each) for each in _list(found, "configs")
     ],
     "DeleteTaskPushNotificationConfig": lambda _: None,
+    "GetExtendedAgentCard": with_legacy,
 }
 _ANSWERS_UP: Mapping[str, Callable[[Any], Any]] = {
     "SendMessage": _sent_up,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from postroom_a2a.http.v03 import Malformed, push_down, push_up
+from postroom_a2a.http.v03 import Malformed, part_down, part_up, push_down, push_up
+from postroom_a2a.http.v03_cards import with_legacy
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.task_state import TaskState
 
@@ -18,6 +19,9 @@ Record = dict[str, Any]
 _CANCELED = TaskState.CANCELED.a2a
 _CANCELLED = "TASK_STATE_CANCELLED"
 """The one enum that 1.0 spells otherwise."""
+
+_FILE = {"fileWithUri": "uri", "fileWithBytes": "bytes", "mimeType": "mimeType", "name": "name"}
+"""Members of a file, and their names over JSON-RPC."""
 
 _GOING_ON = frozenset({TaskState.SUBMITTED.a2a, TaskState.WORKING.a2a})
 
@@ -61,7 +65,7 @@ def answer_down(method: str, result: Any) -> Any:
         return _push_down(result)
     if method == "ListTaskPushNotificationConfigs":
         return {"configs": [_push_down(each) for each in result.get("configs", ())]}
-    return result
+    return with_legacy(result) if method == "GetExtendedAgentCard" else result
 
 
 def event_down(event: Record) -> Record:
@@ -86,16 +90,10 @@ def _part_up(part: Record) -> Record:
     kept = {"metadata": part["metadata"]} if part.get("metadata") else {}
     if part.get("file") is not None:
         file = _object(part["file"])
-        names = {
-            "fileWithUri": "url",
-            "fileWithBytes": "raw",
-            "mimeType": "mediaType",
-            "name": "filename",
-        }
-        found = {new: file[old] for old, new in names.items() if file.get(old) is not None}
-        return found | kept
+        named = {new: file[old] for old, new in _FILE.items() if file.get(old) is not None}
+        return part_up({"kind": "file", "file": named, **kept})
     if part.get("data") is not None:
-        return {"data": _object(part["data"]).get("data", {}), **kept}
+        return part_up({"kind": "data", "data": _object(part["data"]).get("data", {}), **kept})
     return {"text": part.get("text"), **kept}
 
 
@@ -116,22 +114,14 @@ def _configuration_up(said: Record) -> Record:
 
 
 def _part_down(part: Record) -> Record:
-    kept = {"metadata": part["metadata"]} if part.get("metadata") else {}
-    if "data" in part:
-        data = part["data"]
-        return {"data": {"data": data if isinstance(data, dict) else {"value": data}}, **kept}
-    if "url" in part or "raw" in part:
-        names = {
-            "url": "fileWithUri",
-            "raw": "fileWithBytes",
-            "mediaType": "mimeType",
-            "filename": "name",
-        }
-        return {
-            "file": {new: part[old] for old, new in names.items() if part.get(old) is not None},
-            **kept,
-        }
-    return {"text": part.get("text", ""), **kept}
+    said = part_down(part)
+    kind = said.pop("kind")
+    if kind == "data":
+        said["data"] = {"data": said["data"]}
+    elif kind == "file":
+        file = said["file"]
+        said["file"] = {old: file[new] for old, new in _FILE.items() if new in file}
+    return said
 
 
 def _message_down(said: Record) -> Record:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 from postroom.control.a2a.operations import CHANGING, DoorOperations, DoorPushes, DoorTasks
 from postroom.control.a2a.published import PublishedCards
 from postroom.control.in_flight import ONLY_READS
-from postroom.control.org_router import Receive, Scope, Send
+from postroom.control.org_router import WORKER, Receive, Scope, Send
 from postroom.control.parts import Parts
-from postroom.control.principals import PRINCIPAL, any_key
-from postroom.errors import NotFound, Unauthorized
+from postroom.control.principals import PRINCIPAL
+from postroom.errors import Forbidden, NotFound, Unauthorized
 from postroom.protocol import principal
 from postroom.protocol.limits import MAX_BODY
 from postroom.protocol.principal import Principal
 from postroom.store.agents import Agent
-from postroom_a2a.errors import Refused
 from postroom_a2a.http import A2AApplication, Asked, Exchange, Front, ServedCard
-from postroom_a2a.limits import ConcurrencyLimit
 from postroom_a2a.operations import Operations
 
 PREFIX = "/a2a/"
@@ -25,9 +23,6 @@ PREFIX = "/a2a/"
 
 AGENT = "postroom.a2a"
 """Scope key: the nick or uid that the path names."""
-
-MAX_STREAMS = 64
-"""Open streams of one API key at a time."""
 
 
 class A2ADoor:
@@ -37,9 +32,6 @@ class A2ADoor:
         self._parts = parts
         self._gate = parts.gate
         self._cards = PublishedCards(parts)
-        self._streams = ConcurrencyLimit(
-            MAX_STREAMS, lambda: Refused("too many streams of this key are open")
-        )
         front = Front(self._operations_of, self._admit, self._streaming, MAX_BODY)
         self._application = A2AApplication(front, self._card_of)
 
@@ -62,12 +54,13 @@ class A2ADoor:
                 *scope["headers"],
                 (b"authorization", b"Bearer " + key.encode("latin-1")),
             ]
-        me = await self._gate.admit(scope, _caller)
-        return "" if me is None else me.uid
+        if WORKER in scope:
+            raise Forbidden("workers may not call this")  # they ask by their own sidecar
+        return (await self._gate.caller(scope)).uid
 
     def _streaming(self, exchange: Exchange, _caller: str) -> AbstractContextManager[None]:
-        me: Principal = exchange.scope[PRINCIPAL]
-        return self._streams.slot(me.key_id or me.uid)
+        self._gate.stream(exchange.scope)  # the guard of all requests counts it until it ends
+        return nullcontext()
 
     async def _operations_of(self, exchange: Exchange, asked: Asked) -> Operations:
         me: Principal = exchange.scope[PRINCIPAL]
@@ -103,8 +96,3 @@ class A2ADoor:
         if agent.kind == "human":
             raise NotFound(f"nobody is called {exchange.scope[AGENT]!r}")
         return agent
-
-
-@any_key
-async def _caller() -> None:
-    """Stands for all methods: which scope a call needs is known when its body is read."""

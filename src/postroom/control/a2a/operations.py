@@ -30,9 +30,7 @@ class DoorTasks(AgentTasks):
     """
 
     def __init__(self, parts: Parts, agent: Agent, me: Principal, door: str) -> None:
-        super().__init__(
-            parts.tasks, parts.database, parts.changes, agent, me, door.partition("/")[0]
-        )
+        super().__init__(parts.tasks, parts.database, parts.changes, agent, me, door)
 
     async def submit(self, message: Message, _requester: str, *, follow: bool) -> str:
         """As `TaskService.submit`."""
@@ -91,5 +89,5 @@ class DoorOperations(JsonOperations):
     async def other(self, call: Call) -> bytes:
         """As `JsonOperations.other`."""
         if call.method == "GetExtendedAgentCard":
-            return (await self._extended()).body
+            return (await self._extended()).plain.text
         return await super().other(call)

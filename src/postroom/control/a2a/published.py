@@ -12,7 +12,6 @@ from postroom.directory.cards import SENDER_TOKEN, Card
 from postroom.errors import NotFound
 from postroom.store.agents import Agent
 from postroom_a2a.http import Exchange, ServedCard
-from postroom_a2a.http.v03_cards import with_legacy
 
 WAITING = "urn:postroom:a2a:waiting:1"
 """Extension: a task for an agent that is offline is accepted, and waits in the agent's inbox."""
@@ -100,7 +99,7 @@ class PublishedCards:
             card = self._signed(_published(source, url))
             if len(self._kept) >= MAX_KEPT:
                 self._kept.clear()
-            kept = self._kept[place] = _Kept(source, ServedCard(with_legacy(card), time.time()))
+            kept = self._kept[place] = _Kept(source, ServedCard(card, time.time()))
         return kept.served
 
     def _address(self, exchange: Exchange, uid: str) -> str:
