@@ -304,6 +304,15 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "blob-readers-named": "Only its uploader, the operator and those whom a reader has named it can read a blob; its hash is worth nothing.",
         "blob-artifact-reference": "A worker gives an artifact of any size by reference, in bounded memory.",
     },
+    ("A2A", "docs/a2a.md#what-holds"): {
+        "a2a-http": "Any A2A client with a key reaches any agent over JSON-RPC and REST, by the rules of the specification; a task for one that is offline waits.",
+        "a2a-http-versions": "Clients of A2A 0.3 and 1.0 have the same tasks; the translation loses nothing that 0.3 has a place for.",
+        "a2a-http-resumes": "A stream that comes back with its last id brings every change behind it once, also after the post room was killed.",
+        "a2a-http-same-request": "The same message id of the same caller, also twice at a time, is one task that runs once.",
+    },
+    ("A2A", "docs/a2a.md#the-card"): {
+        "a2a-http-card": "An agent's card over HTTP names its address there and is signed; without a key only a card that was declared public is shown.",
+    },
     ("A2A", "docs/architecture.md#local-api"): {
         "a2a-client-speaks": "The A2A client sends, streams, answers, cancels and lists at a server of the SDK: JSON-RPC and REST of 1.0, JSON-RPC of 0.3.",
         "a2a-client-guarded": "The post room calls no private address for an A2A client unless the operator has opened it: nothing is sent.",

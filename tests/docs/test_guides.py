@@ -44,6 +44,7 @@ CLAUDE = '#!/bin/sh\nread -r request\necho "I was asked: $request"\n'
     [
         "docs/first-worker.md",
         "docs/terminal.md",
+        pytest.param("docs/a2a.md", marks=pytest.mark.slow),
         pytest.param("docs/howto.md", marks=pytest.mark.slow),
     ],
 )
@@ -63,16 +64,23 @@ def test_every_command_and_file_of_a_guide_works_in_its_order(reader: Shell, pag
         ):  # its reader has a post room, whatever the section before has ended
             section = block.section
             reader.run("postroom up --detach", status=None)
-            url = json.loads(reader.run("cat ~/.local/state/postroom/server.json"))["url"]
+            url = where(reader)
         if block.name:
             save(reader.folder, block, programs)
         for command in block.commands if block.language == "console" else []:
             if command.words in ELSEWHERE:
                 continue
             printed = follow(reader, command, task, url)
+            if command.words.startswith("postroom up"):
+                url = where(reader)
             if command.words.startswith("postroom delegate"):
                 found = re.search(r"\b[0-9a-f]{32}\b|\b[0-9a-f]{8}\b", printed)
                 task = found[0] if found else ""
+
+
+def where(reader: Shell) -> str:
+    """The address of the API."""
+    return json.loads(reader.run("cat ~/.local/state/postroom/server.json"))["url"]
 
 
 def save(folder: Path, block: Block, programs: Path) -> None:

@@ -122,10 +122,16 @@ class Client(
         return self._get(f"/v1/agents/{name_of(ref)}")
 
     def add_agent(
-        self, nick: str, *, kind: str, card: Mapping[str, Any] | None, scopes: Sequence[str] = ()
+        self,
+        nick: str,
+        *,
+        kind: str,
+        card: Mapping[str, Any] | None,
+        scopes: Sequence[str] = (),
+        public: bool = False,
     ) -> dict[str, Any]:
         """Give an agent that Postroom does not run an address and a key, which no answer shows again."""
-        body = {"nick": nick, "kind": kind, "card": card, "scopes": list(scopes)}
+        body = {"nick": nick, "kind": kind, "card": card, "scopes": list(scopes), "public": public}
         return self.transport.call("POST", "/v1/agents", json=body)
 
     def remove_agent(self, ref: str) -> dict[str, Any]:

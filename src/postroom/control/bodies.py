@@ -282,10 +282,14 @@ class PersonBody(Body):
 
 
 class AgentBody(PersonBody):
-    """`POST /v1/agents`: an agent that Postroom does not run; `card` is what its Agent Card says of it."""
+    """`POST /v1/agents`: an agent that Postroom does not run; `card` is what its Agent Card says of it.
+
+    With `public` its card at its A2A address is for everybody, also without a key.
+    """
 
     kind: Literal["external", "service"] = "external"
     card: dict[str, Any] | None = None
+    public: bool = False
 
 
 class RemoteBody(Body):

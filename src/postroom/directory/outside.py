@@ -17,6 +17,9 @@ from postroom.store.database import Database, Store
 
 KINDS = ("external", "service")
 
+_PUBLIC = "public"
+"""Member beside what a card says, in the state: it is no field of a card."""
+
 
 class OutsideAgents:
     """Adds and removes them, and keeps their cards.
@@ -39,25 +42,32 @@ class OutsideAgents:
         self._changed = changed
         self._clock = clock
         self._cards: dict[str, Card] = {}
+        self._public: set[str] = set()
 
     async def open(self) -> None:
         """Read the cards."""
         given = await self._database.read(lambda store: store.cards.all_cards())
         for agent in await self._directory.all():
             if agent.kind in KINDS:
-                self._cards[agent.uid] = _card(agent, json.loads(given.get(agent.uid, "{}")))
+                said = json.loads(given.get(agent.uid, "{}"))
+                self._cards[agent.uid] = _card(agent, said)
+                if said.get(_PUBLIC):
+                    self._public.add(agent.uid)
 
     async def add(
         self,
         nick: str,
         kind: str,
         card: Mapping[str, Any] | None = None,
+        *,
+        public: bool = False,
         also: Callable[[Store, Agent], None] = lambda _store, _agent: None,
     ) -> Agent:
         """Give an agent its address.
 
         Args:
             card: what its Agent Card says of it (`cards.read_given`).
+            public: its card over HTTP is for everybody, also without a key.
             also: writes further rows in the same transaction, such as its key.
 
         Raises:
@@ -69,11 +79,14 @@ class OutsideAgents:
         given = read_given(card or {}, "", nick)
 
         def store(store: Store, agent: Agent) -> None:
-            store.cards.set_card(agent.uid, json.dumps(given), agent.created_at)
+            stored = json.dumps(given | ({_PUBLIC: True} if public else {}))
+            store.cards.set_card(agent.uid, stored, agent.created_at)
             also(store, agent)
 
         agent = await self._directory.register(nick, kind, also=store)
         self._cards[agent.uid] = _card(agent, given)
+        if public:
+            self._public.add(agent.uid)
         self._changed()
         return agent
 
@@ -98,9 +111,8 @@ class OutsideAgents:
         """
         agent = await self.resolve(ref)
         given, now = read_given(card, agent.uid, agent.nick), self._clock()
-        await self._database.write(
-            lambda store: store.cards.set_card(agent.uid, json.dumps(given), now)
-        )
+        stored = json.dumps(given | ({_PUBLIC: True} if self.is_public(agent.uid) else {}))
+        await self._database.write(lambda store: store.cards.set_card(agent.uid, stored, now))
         self._cards[agent.uid] = _card(agent, given)
         self._changed()
         return agent
@@ -110,6 +122,7 @@ class OutsideAgents:
         await self._database.write(lambda store: store.cards.remove_card(agent.uid))
         self._callers.forget(agent.uid)
         self._cards.pop(agent.uid, None)
+        self._public.discard(agent.uid)
         self._changed()
 
     def cards(self, uid: str = "") -> dict[str, Card]:
@@ -117,6 +130,10 @@ class OutsideAgents:
         if not uid:
             return dict(self._cards)
         return {uid: self._cards[uid]} if uid in self._cards else {}
+
+    def is_public(self, uid: str) -> bool:
+        """Whether the card of that agent is for everybody."""
+        return uid in self._public
 
     def live_cards(self) -> dict[str, Card | None]:
         """The card of each agent, None while it is not there."""

@@ -1,6 +1,6 @@
 """Worker templates: what the TOML may say, checked key by key (docs/architecture.md, Templates).
 
-[worker]       name, project, description, rerun, attempts, cancel_grace
+[worker]       name, project, description, rerun, attempts, cancel_grace, public
 [workstation]  command, adapter, confirm, patience, window, feed, env, files, mcps, skills, instructions
 [workstation.mcps.NAME]  command or url, env, credential
 [compute]      sandbox, isolation, read_only, memory_mb, processes, cpu_percent, disk_mb, wall_seconds
@@ -84,6 +84,7 @@ _SHAPE: dict[str, dict[str, type] | None] = {
         "rerun": str,
         "attempts": int,
         "cancel_grace": int,
+        "public": bool,
     },
     "workstation": {
         "command": list,
@@ -162,6 +163,7 @@ class Template:
     Attributes:
         name: nick if the spawner gives none.
         project: id, "" for none.
+        public: its card over HTTP is for everybody, also without a key.
         command: program and arguments of the agent; runs in the workspace.
         adapter: the language of the agent's stdin and stdout.
         confirm: what confirms a message: `explicit` (the agent confirms it, or its run ends well) or `read`.
@@ -199,6 +201,7 @@ class Template:
     command: tuple[str, ...]
     project: str = ""
     description: str = ""
+    public: bool = False
     adapter: str = "jsonl"
     confirm: str = "explicit"
     patience: int = PATIENCE
@@ -422,6 +425,7 @@ def _build(document: dict[str, Any]) -> Template:
         name=check_nick(worker["name"]),
         project=check_name(project, "project") if project else "",
         description=worker.get("description", ""),
+        public=worker.get("public", False),
         command=tuple(station["command"]),
         adapter=adapter,
         confirm=_choice(station.get("confirm", "explicit"), CONFIRMATIONS, "workstation.confirm"),

@@ -135,6 +135,15 @@ class Workers:
             raise NotFound(f"@{agent.nick} is not a worker of this post room")
         return agent, record
 
+    async def is_public(self, uid: str) -> bool:
+        """Whether the card of worker `uid` is for everybody, by its template."""
+        record = await self._database.read(lambda store: store.workers.worker_by_uid(uid))
+        if record is None:
+            return False
+        with contextlib.suppress(InvalidTemplate):
+            return parse_template(record.template, record.overrides).public
+        return False
+
     async def spawn(self, request: SpawnRequest) -> Agent:
         """Make a worker and start it.
 

@@ -108,12 +108,14 @@ def show(agent: str, as_json: bool) -> None:
     metavar="FILE",
     help="Write the key there, for you alone, and do not show it.",
 )
+@click.option("--public", is_flag=True, help="Its card over HTTP is for everybody.")
 @json_option
 @state_option()
 def add(
     nick: str,
     kind: str | None,
     card: Path | None,
+    public: bool,
     scopes: tuple[str, ...],
     key_file: Path | None,
     as_json: bool,
@@ -131,7 +133,7 @@ def add(
     file = _private(key_file) if key_file is not None else None
     try:
         with connect() as client:
-            made = client.add_agent(nick, kind=kind, card=said, scopes=scopes)
+            made = client.add_agent(nick, kind=kind, card=said, scopes=scopes, public=public)
     except BaseException:
         if key_file is not None and file is not None:
             os.close(file)

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import AbstractContextManager, nullcontext
 
 from postroom.control.a2a.operations import CHANGING, DoorOperations, DoorPushes, DoorTasks
 from postroom.control.a2a.published import PublishedCards
+from postroom.control.http_protocol import ABORT
 from postroom.control.in_flight import ONLY_READS
 from postroom.control.org_router import WORKER, Receive, Scope, Send
 from postroom.control.parts import Parts
 from postroom.control.principals import PRINCIPAL
-from postroom.errors import Forbidden, NotFound, Unauthorized
+from postroom.errors import Forbidden, NotFound, PostroomError, StateUnwritable, Unauthorized
+from postroom.observe import get_logger
 from postroom.protocol import principal
 from postroom.protocol.limits import MAX_BODY
 from postroom.protocol.principal import Principal
 from postroom.store.agents import Agent
+from postroom_a2a.ecma_json import dumps
 from postroom_a2a.http import A2AApplication, Asked, Exchange, Front, ServedCard
+from postroom_a2a.http.errors import headers_of, rest_status
+from postroom_a2a.http.exchange import JSON
 from postroom_a2a.operations import Operations
+
+log = get_logger(__name__)
 
 PREFIX = "/a2a/"
 """Before the nick or uid of an agent."""
@@ -42,7 +50,11 @@ class A2ADoor:
             return receive
         ref, slash, rest = path.removeprefix(PREFIX).partition("/")
         scope[AGENT] = ref
-        await self._application.serve(Exchange(scope, receive, send, slash + rest))
+        exchange = Exchange(scope, receive, send, slash + rest)
+        try:
+            await self._application.serve(exchange)
+        except Exception as error:  # noqa: BLE001 (as the API's: each error has its answer)
+            await _fail(exchange, error)
         return None
 
     async def _admit(self, exchange: Exchange) -> str:
@@ -96,3 +108,16 @@ class A2ADoor:
         if agent.kind == "human":
             raise NotFound(f"nobody is called {exchange.scope[AGENT]!r}")
         return agent
+
+
+async def _fail(exchange: Exchange, error: Exception) -> None:
+    """Answer an error that nobody expects, and log it."""
+    full = isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}
+    if not full:
+        log.error("%s %s failed", exchange.method, exchange.scope["path"], exc_info=error)
+    if exchange.started:
+        exchange.scope[ABORT]()  # half an answer must not look like a whole one
+        return
+    known = StateUnwritable("the disk is full") if full else PostroomError("an internal error")
+    status, document = rest_status(known)
+    await exchange.answer(status, dumps(document), JSON, *headers_of(status, known))

@@ -64,6 +64,8 @@ class PublishedCards:
 
     def __init__(self, parts: Parts) -> None:
         self._search = parts.search
+        self._workers = parts.workers
+        self._outside = parts.outside
         self._signed = parts.registry.signed
         self._public_urls = parts.settings.public_urls
         self._kept: dict[tuple[str, str, bool], _Kept] = {}
@@ -75,13 +77,19 @@ class PublishedCards:
             known: the caller has a key; others see only cards that are declared public.
         """
         source = await self._source(agent)
-        if not known:
+        public = await self._is_public(agent)
+        if not (known or public):
             raise NotFound(f"@{agent.nick} has no public card")
-        return self._served(exchange, agent, source, extended=False)
+        return self._served(exchange, agent, source, public=public)
+
+    async def _is_public(self, agent: Agent) -> bool:
+        if agent.kind == "worker":
+            return await self._workers.is_public(agent.uid)
+        return self._outside.is_public(agent.uid)
 
     async def extended(self, exchange: Exchange, agent: Agent) -> ServedCard:
         """The card for callers with a key."""
-        return self._served(exchange, agent, await self._source(agent), extended=True)
+        return self._served(exchange, agent, await self._source(agent), public=False)
 
     async def _source(self, agent: Agent) -> Card:
         card = await self._search.card(agent)
@@ -90,16 +98,16 @@ class PublishedCards:
         return card
 
     def _served(
-        self, exchange: Exchange, agent: Agent, source: Card, *, extended: bool
+        self, exchange: Exchange, agent: Agent, source: Card, *, public: bool
     ) -> ServedCard:
         url = self._address(exchange, agent.uid)
-        place = (agent.uid, url, extended)
+        place = (agent.uid, url, public)
         kept = self._kept.get(place)
         if kept is None or kept.source != source:
             card = self._signed(_published(source, url))
             if len(self._kept) >= MAX_KEPT:
                 self._kept.clear()
-            kept = self._kept[place] = _Kept(source, ServedCard(card, time.time()))
+            kept = self._kept[place] = _Kept(source, ServedCard(card, time.time(), public=public))
         return kept.served
 
     def _address(self, exchange: Exchange, uid: str) -> str:

@@ -49,7 +49,8 @@ def router(parts: Parts) -> Routes:
 
         The secret of the key is in this answer and in no other.
         """
-        agent = await outside.add(body.nick.removeprefix("@"), body.kind, body.card)
+        nick = body.nick.removeprefix("@")
+        agent = await outside.add(nick, body.kind, body.card, public=body.public)
         acted_on(about=agent.uid)
         scopes = frozenset(body.scopes) or USUAL_SCOPES
         made = await parts.iam.create_key(
