@@ -102,6 +102,7 @@ SUMMARIES = {
     "deadletters": "Messages that could not be delivered: show, send again, drop.",
     "audit": "Show what passed the gateway, and what it refused.",
     "logs": "Show or follow what a worker printed.",
+    "webhooks": "Show what verifies the push notifications of tasks.",
     "config": "Show and change settings.",
     "tls": "Make, renew and show certificates.",
     "nats": "Run on a NATS of your own.",

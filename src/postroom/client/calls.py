@@ -18,7 +18,16 @@ from postroom.protocol.intervals import STREAM_SILENCE
 
 if TYPE_CHECKING:
     from postroom.client.stream import Event, EventStream
-    from postroom.protocol.shapes import Blob, Credential, Rest, Task, TaskEvent, TaskMessage
+    from postroom.protocol.shapes import (
+        Blob,
+        Credential,
+        Push,
+        Rest,
+        Task,
+        TaskEvent,
+        TaskMessage,
+        WebhookKeys,
+    )
 
 POLL = 25.0
 """Seconds that one waiting call may last; a longer wait is several calls, so that a lost server is noticed."""
@@ -334,6 +343,25 @@ class TaskCalls(Calls):
         """Changes of a task after the stream sequence `after`, oldest first."""
         query = {"after": after, "limit": limit}
         return self._get(f"/v1/tasks/{task_ref(ref)}/events", query)["events"]
+
+    def pushes(self, ref: str) -> list[Push]:
+        """All pushes of a task that this caller may see, the oldest change first."""
+        found: list[Push] = []
+        after: int | None = 0
+        while after is not None:
+            page = self._get(f"/v1/tasks/{task_ref(ref)}/pushes", {"after": after, "limit": 200})
+            found += page["pushes"]
+            after = page["next"]
+        return found
+
+    def push_again(self, ref: str, push: str) -> Push:
+        """Send the push of that id again at once."""
+        path = f"/v1/tasks/{task_ref(ref)}/pushes/{name_of(push)}/again"
+        return self._post(path, {}, repeatable=True)
+
+    def webhook_keys(self) -> WebhookKeys:
+        """What verifies that a push to a URL of this caller's is of this post room."""
+        return self._get("/v1/webhooks/keys")
 
     def follow_task(
         self, ref: str, *, after: int = 0, away: Callable[[bool], None] = lambda _: None

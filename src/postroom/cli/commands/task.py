@@ -18,6 +18,7 @@ from postroom.cli.tasks.following import events_option, follow, timeout_option
 from postroom.cli.waiting import said_if_slow
 from postroom.cli.workspaces import tell_left
 from postroom.errors import RequestTimeout
+from postroom.lines.pushes import PUSH_HEAD, chosen, push_row
 from postroom.lines.rows import painted
 from postroom.lines.task_rows import message_rows, whole_rows
 from postroom.lines.tasks import HEAD, accepted_line, row, short
@@ -269,6 +270,29 @@ def answer(
     click.echo(f"{short(task['id'])} answered")
     if task["detail"] and not task["final"]:
         click.echo(one_line(task["detail"], 300), err=True)
+
+
+@command.command("pushes", short_help="Show the push notifications of a task; send one again.")
+@task_argument
+@click.option("--again", "push", metavar="PUSH", help="Send this one again now.")
+@json_option
+@state_option()
+def pushes(ref: str, push: str | None, as_json: bool) -> None:
+    """Show the push notifications of a task: what has gone where, and when the next attempt is.
+
+    PUSH may be cut short like an ID.
+    """
+    with connect() as client:
+        found = client.pushes(ref)
+        if push is not None:
+            found = [client.push_again(ref, chosen(found, push)["id"])]
+    if as_json:
+        print_json({"pushes": found})
+    elif found:
+        now = time.time()
+        print_table(PUSH_HEAD, [push_row(each, now) for each in found], cut=("TO", "WHY"))
+    else:
+        click.echo("no pushes: no client has a push notification config for this task", err=True)
 
 
 @command.command("apply", short_help="Get the branch with what a task's worker did.")
