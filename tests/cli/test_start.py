@@ -132,7 +132,8 @@ def completions(*words: str, state: str = "") -> list[str]:
 
 def test_the_shell_completes_commands():
     assert completions("s") == ["status", "spawn", "stop", "send", "search"]
-    assert completions("task", "") == ["answer", "apply", "cancel", "get", "list", "show", "watch"]
+    tasks = ["answer", "apply", "cancel", "get", "list", "pushes", "retry", "show", "watch"]
+    assert completions("task", "") == tasks
     assert completions("config", "set", "http.") == [
         "http.port",
         "http.listen",
