@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+import trustme
 from a2a.client import Client, ClientConfig, ClientFactory
 from a2a.client.client import ClientCallContext
 from a2a.server.tasks import TaskUpdater
@@ -324,6 +325,25 @@ async def test_an_address_that_is_taken_is_an_error():
         with pytest.raises(InvalidInput, match="cannot listen"):
             async with GrpcServer(at.door, f"127.0.0.1:{at.server.port}"):
                 pass
+
+
+async def test_a_certificate_is_shown_and_a_new_one_taken_without_a_restart():
+    authority = trustme.CA()
+    shown = [authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes()]
+    trusted = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
+    async with (
+        desk(poet=Agent(chunks)) as at,
+        GrpcServer(at.door, "127.0.0.1:0", certificate=lambda: shown[-1]) as at.server,
+    ):
+        for _ in range(2):
+            address = f"127.0.0.1:{at.server.port}"
+            async with grpc.aio.secure_channel(address, trusted) as channel:
+                service = a2a_pb2_grpc.A2AServiceStub(channel)
+                await service.ListTasks(ListTasksRequest(tenant="poet"), metadata=ALICE)
+            authority = trustme.CA()
+            fresh = authority.issue_cert("127.0.0.1")
+            shown.append(fresh.private_key_and_cert_chain_pem.bytes())
+            trusted = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
 
 
 @pytest.mark.parametrize("code", STATUS, ids=lambda code: code.name)

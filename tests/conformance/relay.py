@@ -145,7 +145,7 @@ def _begun(far: Any, kind: Any, tenant: str, key: str, asked: bytes, context: An
     return far(
         request.SerializeToString(),
         metadata=[*metadata, ("authorization", f"Bearer {key}")],
-        timeout=context.time_remaining() or PATIENCE,
+        timeout=min(context.time_remaining() or PATIENCE, PATIENCE),
     )
 
 

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from postroom.audit import AuditLog
 from postroom.bus.host import BusHost
+from postroom.control.a2a.place import GrpcPlace
 from postroom.control.certificate import CertificateKeeper
 from postroom.control.endpoints import Endpoints
 from postroom.control.http_listener import WorkerDialer
@@ -92,6 +93,7 @@ class Installation:
         remote: where sandboxes of other machines run, None for nowhere.
         sender: sends to the webhooks of all organisations.
         in_flight: the running requests of the API.
+        grpc: where A2A over gRPC is served.
     """
 
     settings: Settings
@@ -106,6 +108,7 @@ class Installation:
     shut_down: Callable[[], None]
     sender: Sender
     in_flight: InFlight = field(default_factory=InFlight)
+    grpc: GrpcPlace = field(default_factory=GrpcPlace)
 
     @property
     def metrics(self) -> Metrics:

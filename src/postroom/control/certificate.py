@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from postroom.bus.server_config import ServerTls
-from postroom.control.endpoints import Endpoints
+from postroom.control.endpoints import Endpoints, OutwardAddress
 from postroom.errors import InvalidInput, PostroomError
 from postroom.identity.certfolder import CertificateFiles, CertificateFolder
 from postroom.identity.certificates import (
@@ -108,6 +108,10 @@ class CertificateKeeper:
         """The TLS settings of nats-server."""
         return ServerTls(self._folder.serving, self.client, self._name)
 
+    def pem(self) -> bytes:
+        """The certificate that is presented, with its chain and its key."""
+        return self._folder.serving.read_bytes()
+
     def shown(self) -> shapes.Certificate:
         """The certificate's entry in `postroom status`."""
         return {
@@ -163,7 +167,7 @@ class CertificateKeeper:
             found, _ = self._files.read()
             if near_its_end(found, self._clock()):
                 self._folder.renew(now=self._clock())
-        elif (outward := self._endpoints.outward or self._endpoints.gateway) is not None:
+        elif (outward := self._outward) is not None:
             name = outward.name
             wanted = "NAME" if outward.everywhere else name
             raise InvalidInput(
@@ -173,6 +177,13 @@ class CertificateKeeper:
         else:
             hosts = self._endpoints.names
             self._folder.init(hosts, days=SERVER_DAYS, now=self._clock())
+
+    @property
+    def _outward(self) -> OutwardAddress | None:
+        """An address that other machines can reach, None if there is none."""
+        grpc = self._endpoints.grpc
+        far = grpc if grpc is not None and not grpc.near else None
+        return self._endpoints.outward or self._endpoints.gateway or far
 
     def _read(self) -> tuple[Certificate, bytes]:
         certificate, pem = self._files.read()

@@ -40,6 +40,11 @@ class OutwardAddress:
         """Whether it stands for all addresses of this machine."""
         return ipaddress.ip_address(self.address).is_unspecified
 
+    @property
+    def near(self) -> bool:
+        """Whether this machine alone can reach it."""
+        return ipaddress.ip_address(self.address).is_loopback
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
@@ -49,6 +54,8 @@ class Endpoints:
         outward: address for others, None for none.
         gateway: address for sandboxes on other machines, None for none; always with TLS.
         gateway_name: name and port by which they find it, "" for `gateway`'s own.
+        grpc: address of A2A over gRPC, None for none.
+        grpc_name: name and port by which clients of other machines find it, "" for `grpc`'s own.
         public: where others reach the API through a proxy, a balancer or a tunnel.
     """
 
@@ -58,6 +65,8 @@ class Endpoints:
     gateway: OutwardAddress | None = None
     gateway_name: str = ""
     public: tuple[Origin, ...] = ()
+    grpc: OutwardAddress | None = None
+    grpc_name: str = ""
 
     @property
     def encrypted(self) -> bool:
@@ -67,7 +76,12 @@ class Endpoints:
     @property
     def certified(self) -> bool:
         """Whether a certificate is needed."""
-        return self.encrypted or self.gateway is not None
+        return self.encrypted or self.gateway is not None or self.grpc_tls
+
+    @property
+    def grpc_tls(self) -> bool:
+        """Whether A2A over gRPC has TLS."""
+        return self.grpc is not None and (self.loopback_tls or not self.grpc.near)
 
     @property
     def gateway_host(self) -> str:
@@ -82,6 +96,28 @@ class Endpoints:
         far = _split(named)[1] if named else None
         return f"{bracketed(self.gateway_host)}:{port if far is None else far}"
 
+    def grpc_addresses(
+        self, port: int, certificate: Certificate | None
+    ) -> tuple[str, tuple[str, ...]]:
+        """`host:port` of A2A over gRPC for clients of this machine ("" for none), and those for others."""
+        listening = self.grpc
+        if listening is None:
+            return "", ()
+        near = (
+            self.loopback if listening.everywhere else listening.address if listening.near else ""
+        )
+        far = () if listening.near else (listening.name,)
+        if listening.everywhere and certificate is not None:
+            found = (n for n in certificate.names if not _is_near(n) and "*" not in n)
+            far = tuple(found)[:1]
+        if self.grpc_name:
+            name, named = _split(self.grpc_name)
+            far, port_far = (name,), port if named is None else named
+        else:
+            port_far = port
+        shown = near or listening.name
+        return f"{bracketed(shown)}:{port}", tuple(f"{bracketed(n)}:{port_far}" for n in far)
+
     @property
     def nats_host(self) -> str:
         """The address of nats-server's listener."""
@@ -95,6 +131,9 @@ class Endpoints:
             names.append(self.outward.name)
         if self.gateway is not None and self.gateway_host not in names:
             names.append(self.gateway_host)
+        grpc = self.grpc
+        if grpc is not None and not (grpc.near or grpc.everywhere or grpc.name in names):
+            names.append(grpc.name)
         return tuple(names)
 
     def nats_name(self, certificate: Certificate) -> str:
@@ -158,7 +197,19 @@ def plan(settings: Settings) -> Endpoints:
         )
     always = settings.tls == "always"
     public = tuple(map(origin_of, settings.public_urls))
-    return Endpoints(settings.host, always, outward, gateway, settings.gateway_address, public)
+    grpc = _outward(settings.grpc_listen) if settings.grpc_listen else None
+    if settings.grpc_address:
+        _split(settings.grpc_address)
+    return Endpoints(
+        settings.host,
+        always,
+        outward,
+        gateway,
+        settings.gateway_address,
+        public,
+        grpc,
+        settings.grpc_address,
+    )
 
 
 def bracketed(name: str) -> str:

@@ -132,7 +132,7 @@ class Organisation:
 
         shared = self.parts.installation
         guard = Guard(shared.in_flight, shared.audit, self.owner.org)
-        shared.router.open(api, self.owner.org, first, guard, api.state.sockets)
+        shared.router.open(api, self.owner.org, first, guard, api.state.sockets, door)
         await self.parts.workers.restore()
 
     async def alert(self, alert: Alert) -> None:

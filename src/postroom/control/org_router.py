@@ -47,6 +47,13 @@ class GuardPort(Protocol):
         """Serve one request by `serve`, or let `refused` answer it."""
 
 
+class CallDoor(Protocol):
+    """Performs A2A calls that do not come over HTTP (`control.a2a.door`)."""
+
+    async def perform(self, scope: Scope, ref: str, method: str, perform: Any) -> None:
+        """Let a call for the agent `ref` be performed, if its caller may."""
+
+
 STREAMED = re.compile(r"/v1/blobs|/v1/workers/[^/]+/terminals/[^/]+/output$")
 """Paths whose bodies are not held in memory; their routes bound them."""
 
@@ -108,6 +115,7 @@ class OrgRouter:
             "Seconds from a request to the head of its answer.",
             "route",
         )
+        self._calls: dict[str, CallDoor] = {}
 
     def open(
         self,
@@ -116,6 +124,7 @@ class OrgRouter:
         hot: Hot | None = None,
         guard: GuardPort | None = None,
         sockets: App | None = None,
+        calls: CallDoor | None = None,
     ) -> None:
         """Hand requests for `org` to `api`; with the default one `/readyz` reports ready.
 
@@ -123,8 +132,11 @@ class OrgRouter:
             hot: answers requests before `api` sees them, or leaves them to it.
             guard: stands before all.
             sockets: gets WebSockets.
+            calls: performs calls that do not come over HTTP.
         """
         self._apis[org] = api
+        if calls is not None:
+            self._calls[org] = calls
         if sockets is not None:
             self._sockets[org] = sockets
         if guard is not None:
@@ -138,12 +150,28 @@ class OrgRouter:
         self._hot.pop(org, None)
         self._sockets.pop(org, None)
         self._guards.pop(org, None)
+        self._calls.pop(org, None)
 
     def shut(self) -> None:
         """Answer only `/livez` from now on."""
         self._apis.clear()
         self._hot.clear()
         self._sockets.clear()
+        self._calls.clear()
+
+    def performs(self, org: str) -> bool:
+        """Whether `calls` has something for `org`."""
+        return org in self._calls
+
+    def calls(self, org: str) -> tuple[CallDoor, GuardPort]:
+        """What performs calls for `org`, and what stands before it.
+
+        Raises:
+            EnvironmentFault: it is not open.
+        """
+        if org not in self._calls:
+            raise EnvironmentFault("the post room is starting", remedy="try again in a second")
+        return self._calls[org], self._guards[org]
 
     def admit(self, worker: str, org: str) -> None:
         """Hand requests through the door of `worker` to the API of `org` and to no other."""

@@ -28,6 +28,7 @@ from postroom.bus.server_config import ServerConfig
 from postroom.bus.space import check_room
 from postroom.bus.supervisor import Supervisor
 from postroom.control import event_loop, nats_server
+from postroom.control.a2a.place import check as check_grpc
 from postroom.control.banner import banner, login_commands, notes, own_addresses, say
 from postroom.control.certificate import open_certificate
 from postroom.control.endpoints import bracketed, plan
@@ -108,6 +109,7 @@ class _PostRoom:
         self._started = time.monotonic()
         self._ending = asyncio.Event()
         self._announce: Callable[[], None] = lambda: None
+        check_grpc(settings)
         self._endpoints = plan(settings)
         self._certificate = open_certificate(settings, self._endpoints)
 
@@ -247,6 +249,9 @@ class _PostRoom:
                 stack,
                 rotated=self._key_rotated,
             )
+            if self._endpoints.grpc is not None:
+                grpc = await asyncio.to_thread(importlib.import_module, "postroom.control.a2a.grpc")
+                await grpc.open_grpc(installation, self._endpoints, certificate, urls[0], stack)
             started_at = format_time(time.time())
             notes_shown = tuple(self._notes(host))
 

@@ -21,6 +21,8 @@ DEFAULT_HTTPS_PORT = 4281
 """Of the API beyond loopback: every address at once (0.0.0.0) would clash with the loopback port."""
 DEFAULT_GATEWAY_PORT = 4290
 """Of the gateway's listener for sandboxes on other machines."""
+DEFAULT_GRPC_PORT = 4292
+"""Of A2A over gRPC."""
 DEFAULT_ORG = "default"
 DEFAULT_PROJECT = "main"
 SETTINGS_FILE = "postroom.toml"
@@ -105,6 +107,10 @@ class Settings:
     """`ADDR[:PORT]` where the gateway takes sandboxes of other machines, TLS only; "" for nowhere."""
     gateway_address: str = ""
     """`NAME[:PORT]` by which those sandboxes find it; "" for the one it listens on."""
+    grpc_listen: str = ""
+    """`ADDR[:PORT]` where A2A over gRPC is served; "" for nowhere."""
+    grpc_address: str = ""
+    """`NAME[:PORT]` by which clients of other machines find it; "" for the one it listens on."""
     opensandbox_url: str = ""
     """The OpenSandbox server for workers, "" for none."""
     opensandbox_key: str = field(default="", repr=False)

@@ -158,6 +158,20 @@ OPTIONS = (
         "`NAME[:PORT]` by which they find it; the certificate has to stand for it",
     ),
     Option(
+        "a2a.grpc_listen",
+        "grpc_listen",
+        "POSTROOM_A2A_GRPC_LISTEN",
+        ValueKind.TEXT,
+        "`ADDR[:PORT]` where [A2A over gRPC](conformance.md#grpc) is served: on loopback as the API is, else with TLS",
+    ),
+    Option(
+        "a2a.grpc_address",
+        "grpc_address",
+        "POSTROOM_A2A_GRPC_ADDRESS",
+        ValueKind.TEXT,
+        "`NAME[:PORT]` by which clients of other machines find it, as their agents' cards say",
+    ),
+    Option(
         "gateway.violations",
         "violations",
         "POSTROOM_GATEWAY_VIOLATIONS",

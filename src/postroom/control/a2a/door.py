@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import MutableMapping
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from postroom.control.a2a.operations import CHANGING, DoorOperations, DoorPushes, DoorTasks
 from postroom.control.a2a.published import PublishedCards
@@ -22,12 +24,17 @@ from postroom_a2a.ecma_json import dumps
 from postroom_a2a.http import A2AApplication, Asked, Exchange, Front, ServedCard
 from postroom_a2a.http.errors import headers_of, rest_status
 from postroom_a2a.http.exchange import JSON
+from postroom_a2a.incoming import Perform
+from postroom_a2a.json_operations import STREAMING
 from postroom_a2a.operations import Operations
 
 log = get_logger(__name__)
 
 PREFIX = "/a2a/"
 """Before the nick or uid of an agent."""
+
+GRPC = "a2a+grpc"
+"""How a call came in that came over gRPC."""
 
 AGENT = "postroom.a2a"
 """Scope key: the nick or uid that the path names."""
@@ -56,6 +63,16 @@ class A2ADoor:
         except Exception as error:  # noqa: BLE001 (as the API's: each error has its answer)
             await _fail(exchange, error)
         return None
+
+    async def perform(self, scope: Scope, ref: str, method: str, perform: Perform) -> None:
+        """As `CallDoor.perform`."""
+        scope[AGENT] = ref
+        exchange = Exchange(scope, _no_body, _no_answer)
+        caller = await self._admit(exchange)
+        operations = await self._operations_of(exchange, Asked(method, GRPC, "1.0"))
+        counted = self._streaming(exchange, caller) if method in STREAMING else nullcontext()
+        with counted:
+            await perform(operations, caller)
 
     async def _admit(self, exchange: Exchange) -> str:
         """Find out who calls, by `Authorization: Bearer` or by `X-API-Key`."""
@@ -121,3 +138,11 @@ async def _fail(exchange: Exchange, error: Exception) -> None:
     known = StateUnwritable("the disk is full") if full else PostroomError("an internal error")
     status, document = rest_status(known)
     await exchange.answer(status, dumps(document), JSON, *headers_of(status, known))
+
+
+async def _no_body() -> MutableMapping[str, Any]:
+    return {"type": "http.disconnect"}
+
+
+async def _no_answer(_message: MutableMapping[str, Any]) -> None:
+    pass

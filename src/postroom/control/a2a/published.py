@@ -68,6 +68,8 @@ class PublishedCards:
         self._outside = parts.outside
         self._signed = parts.registry.signed
         self._public_urls = parts.settings.public_urls
+        self._org = parts.owner.org
+        self._grpc = parts.installation.grpc
         self._kept: dict[tuple[str, str, bool], _Kept] = {}
 
     async def public(self, exchange: Exchange, agent: Agent, *, known: bool) -> ServedCard:
@@ -101,10 +103,11 @@ class PublishedCards:
         self, exchange: Exchange, agent: Agent, source: Card, *, public: bool
     ) -> ServedCard:
         url = self._address(exchange, agent.uid)
-        place = (agent.uid, url, public)
+        grpc = self._grpc.interfaces(self._org, agent.uid, near=_is_near(exchange.scope))
+        place = (agent.uid, url + "".join(each["url"] for each in grpc), public)
         kept = self._kept.get(place)
         if kept is None or kept.source != source:
-            card = self._signed(_published(source, url))
+            card = self._signed(_published(source, url, grpc))
             if len(self._kept) >= MAX_KEPT:
                 self._kept.clear()
             kept = self._kept[place] = _Kept(source, ServedCard(card, time.time(), public=public))
@@ -126,7 +129,7 @@ def _is_near(scope: Any) -> bool:
         return False
 
 
-def _published(source: Card, url: str) -> Card:
+def _published(source: Card, url: str, grpc: list[dict[str, str]]) -> Card:
     """The card of an agent as this server gives it."""
     said = source.get("capabilities", {})
     kept = [each for each in said.get("extensions", ()) if each.get("uri") != SENDER_TOKEN]
@@ -142,7 +145,7 @@ def _published(source: Card, url: str) -> Card:
     ]
     return {
         **source,
-        "supportedInterfaces": interfaces,
+        "supportedInterfaces": [*interfaces, *grpc],
         "capabilities": capabilities,
         "securitySchemes": SCHEMES,
         "securityRequirements": REQUIREMENTS,
