@@ -293,6 +293,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "task-retry": "A task that failed, was canceled or rejected is asked for again as a new one with the same message, once however many ask at a time, and both name each other.",
         "task-attempts-bounded": "A task is begun as often as its template says, and not twice where that says it is not safe; then it has failed, with the reason.",
         "task-given-up-kept": "A task whose attempts are used up is a dead letter with reason and attempts, from which it is asked for again.",
+        "task-waiters-end": "Who waits for a task that does not end reads it once, is answered at the deadline, and leaves nothing behind.",
         "task-door": "A task shows over what it was asked for, as the control plane saw it; what came over the bus says so whatever it claims.",
         "task-skill-chosen": "A task for a skill goes to an agent that has it: online first, then the one with the least to do.",
         "task-agent-delegates": "An agent asks another for a task, and is told what became of it.",

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from postroom.errors import InvalidInput
-from postroom.protocol.tasks import CLI_AGENT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -237,5 +236,7 @@ def connect() -> Client:
 
 
 def _named(client: Client) -> Client:
+    from postroom.protocol.tasks import CLI_AGENT
+
     client.transport.program = CLI_AGENT
     return client

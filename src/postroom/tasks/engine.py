@@ -225,9 +225,12 @@ class TaskEngine:
         for _ in range(CANCEL_TRIES):
             execution = self._executions.get(task)
             if execution is not None:
-                if self._concerns(execution.record, by):
-                    await self._interrupt(execution, reason)
-                return
+                if not self._concerns(execution.record, by):
+                    return
+                await self._interrupt(execution, reason)
+                if not execution.state.interrupted:
+                    return
+                # The agent has asked at that moment: it waits for an answer that will not come.
             stored = await self._find(task)
             if stored is None or stored.record.state.terminal:
                 return

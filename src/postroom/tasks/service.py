@@ -169,9 +169,8 @@ class OrgTaskService:
             row = known.row
             return row.final or (settled and TaskState(row.state).interrupted)
 
-        named = TASK_ID.fullmatch(ref) and not only
-        task = ref if named else (await self.find(ref, only)).id
-        known = await self._until(task, done, timeout)
+        task = ref if TASK_ID.fullmatch(ref) else (await self.find(ref, only)).id
+        known = await self._until(task, done, timeout, only)
         return replace(await self._show(known), timed_out=not done(known))
 
     async def settled(self, task: str, timeout: float) -> TaskRow:
@@ -200,9 +199,8 @@ class OrgTaskService:
         def done(known: Known) -> bool:
             return known.row.seq >= seq or known.row.final
 
-        named = TASK_ID.fullmatch(ref) and not only
-        task = ref if named else (await self.find(ref, only)).id
-        known = await self._until(task, done, timeout)
+        task = ref if TASK_ID.fullmatch(ref) else (await self.find(ref, only)).id
+        known = await self._until(task, done, timeout, only)
         return replace(await self._show(known), timed_out=not done(known))
 
     async def listed(
@@ -493,12 +491,14 @@ class OrgTaskService:
 
         return await self._database.point(find)
 
-    async def _until(self, task: str, done: Callable[[Known], bool], timeout: float) -> Known:
-        """The task once it is `done`, or after `timeout` seconds as it is."""
+    async def _until(
+        self, task: str, done: Callable[[Known], bool], timeout: float, only: str = ""
+    ) -> Known:
+        """The task once it is `done`, or after `timeout` seconds as it is; `only` as in `find`."""
 
         async def read() -> Known:
             known = await self._known(task)
-            if known is None:
+            if known is None or (only and only not in (known.row.worker, known.row.requester)):
                 raise _unknown(task)
             return known
 
