@@ -37,7 +37,7 @@ async def canceled(rig: Rig, does: Script, *, cancels: int = 1) -> tuple[Desk, s
             await execution.settled.wait() if does in (asks, done) else None
             return ""
 
-        desk.executor.cancel = tell  # ty: ignore[invalid-assignment]
+        desk.executor.cancel = tell
         task = await desk.ask("do it")
         await desk.log.until(task, TaskState.WORKING)
         async with asyncio.timeout(10):
