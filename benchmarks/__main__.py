@@ -18,6 +18,7 @@ NAMES = (
     "cli",
     "tasks",
     "a2a",
+    "front",
     "gateway",
     "sandboxes",
     "plane",

@@ -63,10 +63,21 @@ class Child:
             await self._process.stdin.drain()
 
     async def hear(self, timeout: float) -> dict[str, Any]:
-        """Read a line.
+        """Read a line of JSON.
 
         Raises:
             PeerFailed: none came, or one that reports an error.
+        """
+        value = json.loads(await self.line(timeout))
+        if "error" in value:
+            raise PeerFailed(value["error"])
+        return value
+
+    async def line(self, timeout: float) -> str:
+        """Read a line.
+
+        Raises:
+            PeerFailed: none came.
         """
         line = b""
         if self._process.stdout is not None:
@@ -77,10 +88,7 @@ class Child:
                 raise PeerFailed(f"nothing was heard for {timeout:g} s") from None
         if not line:
             raise PeerFailed(self._last_words())
-        value = json.loads(line)
-        if "error" in value:
-            raise PeerFailed(value["error"])
-        return value
+        return line.decode().strip()
 
     async def end(self) -> None:
         """End it, by force if it takes long."""

@@ -50,6 +50,17 @@ class Environments:
         self._part(SLIM, "slim")
         self._part(NODE, "typescript", npm=True)
 
+    def prepare_sql(self) -> None:
+        """Make what the official SDK needs with its SQL store.
+
+        Raises:
+            RuntimeError: it cannot be installed.
+        """
+        self._part(MAIN, "sdk", project=True)
+        self._part(MAIN, "sql")
+        if self.missing:
+            raise RuntimeError(f"the SDK cannot be installed: {self.missing}")
+
     def runner(self, environment: str) -> tuple[str | Path, ...]:
         """What a peer of an environment is started with, before its role and its options."""
         if environment == NODE:
