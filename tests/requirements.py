@@ -306,6 +306,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "blob-artifact-reference": "A worker gives an artifact of any size by reference, in bounded memory.",
     },
     ("A2A", "docs/a2a.md#what-holds"): {
+        "http-killed-anywhere": "Whatever is killed, an A2A client over HTTP finds its task, ended once; its stream goes on where it was; the same message is the same task.",
+        "http-waits-no-read": "A call that waits for a task over HTTP costs no read and no wake-up; it ends with its task, its caller or its deadline.",
         "a2a-http": "Any A2A client with a key reaches any agent over JSON-RPC and REST, by the rules of the specification; a task for one that is offline waits.",
         "a2a-http-versions": "Clients of A2A 0.3 and 1.0 have the same tasks; the translation loses nothing that 0.3 has a place for.",
         "a2a-http-resumes": "A stream that comes back with its last id brings every change behind it once, also after the post room was killed.",
@@ -344,10 +346,6 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "handler-same-as-sdk": "Our handler runs an unchanged executor by the rules of the SDK's default one.",
         "handler-end-final": "Nothing is written over the end of a task, and of two writers one is refused.",
         "errors-rpc-lossless": "An error keeps code, message and data on the way to the client; an unforeseen exception shows no text.",
-    },
-    ("A2A", "docs/architecture.md#what-it-does"): {
-        "http-killed-anywhere": "Whatever is killed, an A2A client over HTTP finds its task, ended once; its stream goes on where it was; the same message is the same task.",
-        "http-waits-no-read": "A call that waits for a task over HTTP costs no read and no wake-up; it ends with its task, its caller or its deadline.",
     },
     ("A2A", "docs/binding.md#replicas"): {
         "replicas-one-runner": "Of several processes that serve an agent one runs a task: follow-ups, cancels and repeats reach it, and no task outlives it at work.",

@@ -15,7 +15,8 @@ from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_jsonrpc_routes
-from a2a.server.tasks import DatabaseTaskStore, InMemoryTaskStore, TaskStore, TaskUpdater
+from a2a.server.tasks import InMemoryTaskStore, TaskStore, TaskUpdater
+from a2a.server.tasks.database_task_store import DatabaseTaskStore
 from sqlalchemy.ext.asyncio import create_async_engine
 from starlette.applications import Starlette
 
@@ -71,6 +72,6 @@ async def main(place: str) -> None:
 
 
 if __name__ == "__main__":
-    import uvloop  # ty: ignore[unresolved-import]
+    import uvloop  # ty: ignore[import-not-found]
 
     uvloop.run(main(sys.argv[1]))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import NAMES, main
+from benchmarks.a2a.environment import FOLDER, MAIN
 from benchmarks.room import post_room
 
 
@@ -19,6 +20,8 @@ from benchmarks.room import post_room
 def test_a_quick_run_writes_a_result_and_removes_its_state(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if name == "front" and not (FOLDER / MAIN / ".installed-sql").exists():
+        pytest.skip("its packages are installed when it runs by hand")
     scratch, results = tmp_path / "scratch", tmp_path / "results"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
