@@ -6,14 +6,12 @@ task waits); what follows from an outcome is decided here for both.
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Generic, TypeVar
 
 from postroom_a2a.errors import BusDisconnected, PostroomError, RequestTimeout, Uncertain
@@ -187,9 +185,11 @@ def perform(
 async def perform_async(
     course: Course[T],
     attempt: Callable[[], Awaitable[T | Failure]],
-    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    sleep: Callable[[float], Awaitable[object]] | None = None,
 ) -> T:
-    """Do a call whose attempts are awaited."""
+    """Do a call whose attempts are awaited; `sleep` is asyncio's if not given."""
+    if sleep is None:
+        from asyncio import sleep  # commands that block do without asyncio
     pause = next(course)
     while True:
         outcome = None
@@ -220,6 +220,8 @@ def retry_after(value: str, now: Callable[[], float] = time.time) -> float:
     text = value.strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])
+    from email.utils import parsedate_to_datetime  # few answers need it
+
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - now())
     except (ValueError, TypeError, OverflowError):

@@ -96,6 +96,7 @@ SUMMARIES = {
     "outbox": "Show or follow what an agent has announced.",
     "chat": "Talk in a project or with one agent, line by line.",
     "blob": "Store and fetch content that is too large for a message.",
+    "a2a": "Call any A2A server: its card, its tasks.",
     "credential": "Keep keys that workers use without ever seeing them.",
     "org": "Make, list and remove organisations.",
     "alerts": "Show what went wrong, and clear what you have seen.",

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Milestone,
         Org,
         Post,
+        RemoteListed,
         Removed,
         Status,
         Worker,
@@ -133,6 +134,17 @@ class Client(
         """Give an agent that Postroom does not run an address and a key, which no answer shows again."""
         body = {"nick": nick, "kind": kind, "card": card, "scopes": list(scopes), "public": public}
         return self.transport.call("POST", "/v1/agents", json=body)
+
+    def add_remote(
+        self, url: str, *, nick: str = "", credential: str = "", deadline: float = 0.0
+    ) -> RemoteListed:
+        """Give the agent of other people at `url` an address here; one that has one already stays as it is."""
+        body = {"url": url, "nick": nick, "credential": credential, "deadline": deadline}
+        return self.transport.call("POST", "/v1/agents/remote", json=body, repeatable=not nick)
+
+    def remote(self, ref: str) -> RemoteListed:
+        """An agent of other people, and where it is called."""
+        return self._get(f"/v1/agents/{name_of(ref)}/remote")
 
     def remove_agent(self, ref: str) -> dict[str, Any]:
         """Take such an agent's address and keys away for ever."""

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from functools import partial
-from urllib.parse import urlsplit
 
 from postroom.blobs.service import BlobService
 from postroom.control.app import Installation
 from postroom.control.base import Base
 from postroom.directory.outside import OutsideAgents
 from postroom.errors import InvalidInput, NotFound
-from postroom.gateway.credentials import Credentials
-from postroom.gateway.port import DoorSpec
 from postroom.http.exchange import outbound_exchange
 from postroom.http.outbound import OutboundPolicy, client_context
-from postroom.protocol.egress import Target
 from postroom.remote.agents import RemoteAgents
 from postroom.remote.work import RemoteWork
 from postroom.tasks.reports import TaskReports
@@ -30,7 +25,7 @@ def remote_agents(base: Base, outside: OutsideAgents) -> RemoteAgents:
         base.database,
         outside,
         _exchange(shared),
-        partial(_headers, shared.credentials, base.directory.org),
+        lambda uid, name, url: shared.credentials.for_url(base.directory.org, name, url, uid),
     )
 
 
@@ -46,17 +41,6 @@ def _exchange(shared: Installation) -> HttpExchange:
     settings = shared.settings
     tls = None if settings.egress_ca is None else client_context(settings.egress_ca)
     return outbound_exchange(OutboundPolicy.parse(settings.egress_private), tls)
-
-
-def _headers(
-    credentials: Credentials, org: str, uid: str, name: str, url: str
-) -> Mapping[str, str]:
-    """The headers of a credential for a request to `url`; none where it is bound to another host or path."""
-    parts = urlsplit(url)
-    target = Target.parse(parts.scheme, parts.netloc, parts.path or "/")
-    spec = DoorSpec(uid, org, "", credentials=(name,))
-    found = credentials.headers(spec, target).values()
-    return {header.decode().lower(): value.decode() for header, value in found}
 
 
 async def _read_blob(blobs: BlobService, sha256: str, agent: str, most: int) -> bytes:

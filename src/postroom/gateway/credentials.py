@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from postroom.errors import InvalidInput, InvalidTemplate, NameTaken, NotFound, StateUnwritable
 from postroom.gateway.port import DoorSpec
@@ -186,6 +187,18 @@ class Credentials:
         found = (c for c in self._known.values() if c.serves(spec, target))
         lines = (c.line for c in sorted(found, key=lambda c: len(c.path)))
         return {name.lower(): (name, value) for name, value in lines}
+
+    def for_url(self, org: str, name: str, url: str, uid: str = "") -> dict[str, str]:
+        """The headers of one credential for a request to `url`, names in small letters; none if it is not for that.
+
+        Args:
+            uid: of the agent that is called; "" for none, so that one for certain workers does not count.
+        """
+        parts = urlsplit(url)
+        target = Target.parse(parts.scheme, parts.netloc, parts.path or "/")
+        spec = DoorSpec(uid, org, "", credentials=(name,))
+        found = self.headers(spec, target).values()
+        return {header.decode().lower(): value.decode() for header, value in found}
 
     def _write(self, known: dict[tuple[str, str], BoundCredential]) -> None:
         content = json.dumps({"credentials": [asdict(c) for c in known.values()]}, indent=1)

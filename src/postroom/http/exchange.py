@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -93,4 +94,6 @@ def _authorities() -> ssl.SSLContext:
 def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return getattr(error, "verify_message", "") or error.reason or "the TLS handshake failed"
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)  # asyncio's own text repeats the address
     return error.strerror or str(error) or "no answer in time"

@@ -425,6 +425,7 @@ BESIDE = MappingProxyType(
         "POSTROOM_NO_TUI": "`1` for lines where [the screen](terminal.md) would open; `--no-tui`",
         "POSTROOM_THEME": "a [theme of the screen](terminal.md#reading) for this run",
         "POSTROOM_CA": "the authority that commands trust instead of the one in `server.json`",
+        "POSTROOM_A2A_KEY": "a key for the server that `postroom a2a` names",
         "POSTROOM_READY_FD": "a descriptor that gets `ready` and a newline when all is up, and is closed in any case",
     }
 )

@@ -137,7 +137,7 @@ class TaskReports:
                     remedy="read it again, then decide",
                 )
             if not row.seq and state not in FIRST_ENDS:
-                stored = await self._store(row, _begun(row, agent, self._clock()))
+                stored = await self._store(row, _begun(row, agent, self._clock(), event))
                 view = await self._office.reached(row.id, stored or 1, FOLD_WAIT)
                 if stored and begins:
                     return view
@@ -174,10 +174,11 @@ class TaskReports:
             return 0
 
 
-def _begun(row: TaskRow, agent: str, at: float) -> TaskRecord:
-    """The first record of a task: it is begun."""
+def _begun(row: TaskRow, agent: str, at: float, event: Event) -> TaskRecord:
+    """The first record of a task: it is begun, by `event` if that says no more."""
     task = json.loads(row.snapshot)
-    after = apply(task, status_update(task, TaskState.WORKING, at))
+    begins = event if _is_begin(event) else status_update(task, TaskState.WORKING, at)
+    after = apply(task, begins)
     return TaskRecord(after, row.request, row.requester, attempt=1, runner=agent)
 
 
@@ -200,10 +201,8 @@ def _record(row: TaskRow, task: Task, agent: str, state: TaskState, event: Event
 
 def _is_begin(event: Event) -> bool:
     """Whether it says no more than that the task is begun."""
-    update = event.get("statusUpdate", {})
-    status = update.get("status", {})
-    bare = "message" not in status and "metadata" not in update
-    return bare and status.get("state") == TaskState.WORKING.a2a
+    status = event.get("statusUpdate", {}).get("status", {})
+    return status.get("state") == TaskState.WORKING.a2a and "message" not in status
 
 
 def _same(stored: TaskEventRow, event: Event, task: Task) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -24,9 +23,10 @@ from postroom_a2a.errors import (
     Refused,
     Unauthorized,
 )
-from postroom_a2a.http import client_v03
+from postroom_a2a.http import v03
 from postroom_a2a.http.client_cards import JSONRPC, Interface
 from postroom_a2a.http.client_port import HttpRequest
+from postroom_a2a.http.paths import BY_METHOD
 from postroom_a2a.retry import Again, Failure, RetryPolicy, retry_after
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.text import one_line
@@ -43,38 +43,6 @@ WRITING = frozenset(
 
 _STEM = secrets.token_hex(4)
 _COUNT = itertools.count(1)
-
-
-@dataclass(frozen=True, slots=True)
-class _Route:
-    """The place of a method in the REST binding (A2A 1.0, section 11).
-
-    Attributes:
-        path: `{name}` stands for a parameter, which then is nowhere else.
-        body: the other parameters are the body, not the query.
-    """
-
-    method: str
-    path: str
-    body: bool = False
-
-
-_CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
-
-ROUTES: dict[str, _Route] = {
-    "SendMessage": _Route("POST", "/message:send", body=True),
-    "SendStreamingMessage": _Route("POST", "/message:stream", body=True),
-    "GetTask": _Route("GET", "/tasks/{id}"),
-    "ListTasks": _Route("GET", "/tasks"),
-    "CancelTask": _Route("POST", "/tasks/{id}:cancel", body=True),
-    "SubscribeToTask": _Route("GET", "/tasks/{id}:subscribe"),
-    "CreateTaskPushNotificationConfig": _Route("POST", _CONFIGS, body=True),
-    "GetTaskPushNotificationConfig": _Route("GET", f"{_CONFIGS}/{{id}}"),
-    "ListTaskPushNotificationConfigs": _Route("GET", _CONFIGS),
-    "DeleteTaskPushNotificationConfig": _Route("DELETE", f"{_CONFIGS}/{{id}}"),
-    "GetExtendedAgentCard": _Route("GET", "/extendedAgentCard"),
-}
-"""The methods of A2A 1.0 that this client calls."""
 
 
 def request_of(
@@ -104,7 +72,7 @@ def _rpc_request(
     to: Interface, method: str, params: Params, headers: dict[str, str], silence: float
 ) -> HttpRequest:
     if to.version == "0.3":
-        method, params = client_v03.request_down(method, params)
+        method, params = v03.request_down(method, params)
     elif to.tenant:
         params = {"tenant": to.tenant, **params}
     call = {"jsonrpc": "2.0", "id": f"{_STEM}-{next(_COUNT)}", "method": method, "params": params}
@@ -115,19 +83,16 @@ def _rpc_request(
 def _rest_request(
     to: Interface, method: str, params: Params, headers: dict[str, str], silence: float
 ) -> HttpRequest:
-    route, rest = ROUTES[method], dict(params)
-    path = route.path
-    for name in ("taskId", "id"):
-        if f"{{{name}}}" in path:
-            path = path.replace(f"{{{name}}}", quote(str(rest.pop(name)), safe=""))
+    route = BY_METHOD[method]
+    path, rest = route.url(params)
     tenant = f"/{quote(to.tenant, safe='')}" if to.tenant else ""
     url = f"{to.url.rstrip('/')}{tenant}{path}"
-    if route.body:
+    if route.verb == "POST":
         headers["content-type"] = "application/json"
-        return HttpRequest(route.method, url, headers, strict_json.dumps(rest), silence)
+        return HttpRequest(route.verb, url, headers, strict_json.dumps(rest), silence)
     query = {name: _in_query(value) for name, value in rest.items() if value is not None}
     return HttpRequest(
-        route.method, f"{url}?{urlencode(query)}" if query else url, headers, b"", silence
+        route.verb, f"{url}?{urlencode(query)}" if query else url, headers, b"", silence
     )
 
 
@@ -154,7 +119,7 @@ def result_of(to: Interface, method: str, body: bytes) -> Any:
         raise ProtocolViolation("the answer has neither a result nor an error")
     result = document.get("result")  # some servers leave out one that is null
     if to.version == "0.3":
-        return client_v03.answer_up(method, result)
+        return v03.answer_up(method, result)
     return result
 
 
@@ -172,7 +137,7 @@ def event_of(to: Interface, data: str) -> dict[str, Any]:
     if to.binding == JSONRPC:
         event = document.get("result")
         if to.version == "0.3":
-            event = client_v03.event_up(event)
+            event = v03.event_up(event)
     if not isinstance(event, dict) or not any(
         isinstance(event.get(kind), dict)
         for kind in ("task", "message", "statusUpdate", "artifactUpdate")

@@ -12,12 +12,12 @@ import click
 from postroom.cli.completion import agents
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
-from postroom.errors import EnvironmentFault, InvalidInput
+from postroom.errors import EnvironmentFault, InvalidInput, NotFound
 from postroom.lines.words import Cell
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.protocol.shapes import Listed
+    from postroom.protocol.shapes import Listed, Remote
 
 HEAD = ("NICK", "KIND", "STATE", "SKILLS", "DESCRIPTION")
 KINDS = ("human", "worker", "external", "service")
@@ -77,6 +77,8 @@ def show(agent: str, as_json: bool) -> None:
     click.echo(f"@{found['nick']}: {found['kind']}, {state}")
     click.echo(f"uid          {found['uid']}")
     click.echo(f"last seen    {found['seen_at'] or '-'}")
+    for line in _called(agent, found["kind"]):
+        click.echo(line)
     if (card := found["card"]) is None:
         return
     click.echo(f"description  {one_line(card['description'], 300)}")
@@ -86,7 +88,29 @@ def show(agent: str, as_json: bool) -> None:
 
 
 @command.command("add", short_help="Give an agent that Postroom does not run an address and a key.")
-@click.argument("nick")
+@click.argument("nick", default="")
+@click.option(
+    "--a2a", "url", default="", metavar="URL", help="An agent of other people: an A2A server."
+)
+@click.option(
+    "--name",
+    default="",
+    metavar="NICK",
+    help="With --a2a: its nick; made of its name if not given.",
+)
+@click.option(
+    "--credential",
+    default="",
+    metavar="NAME",
+    help="With --a2a: the one of `postroom credential` that its requests have.",
+)
+@click.option(
+    "--deadline",
+    type=click.FloatRange(0),
+    default=0.0,
+    metavar="S",
+    help="With --a2a: seconds that a task may take; a day if not given.",
+)
 @click.option("--external", "kind", flag_value="external", help="An agent of somebody else.")
 @click.option("--service", "kind", flag_value="service", help="A program of yours.")
 @click.option(
@@ -113,6 +137,10 @@ def show(agent: str, as_json: bool) -> None:
 @state_option()
 def add(
     nick: str,
+    url: str,
+    name: str,
+    credential: str,
+    deadline: float,
     kind: str | None,
     card: Path | None,
     public: bool,
@@ -123,7 +151,16 @@ def add(
     """Give the agent NICK an address, an inbox and a key, with which it calls the HTTP API.
 
     The key is shown once. Without --scope it may read, send, and take and give tasks.
+
+    With --a2a the agent is called: tasks for it go to the A2A server at URL, by its card, and it needs no key.
     """
+    if url:
+        if kind or card or scopes or key_file:
+            raise click.UsageError("--a2a goes with --name, --credential and --deadline alone.")
+        _add_remote(url, name or nick, credential, deadline, as_json)
+        return
+    if not nick:
+        raise click.UsageError("Say what it is called: NICK.")
     if kind is None:
         raise InvalidInput(
             "only agents that Postroom does not run are added",
@@ -152,6 +189,30 @@ def add(
         click.echo(f"its key, shown this once: {made['key']['key']}")
 
 
+def _add_remote(url: str, nick: str, credential: str, deadline: float, as_json: bool) -> None:
+    with connect() as client:
+        made = client.add_remote(
+            url, nick=nick.removeprefix("@"), credential=credential, deadline=deadline
+        )
+    if as_json:
+        print_json(made)
+        return
+    said = "added" if made["added"] else "there already is"
+    click.echo(f"{said} @{made['nick']} ({made['kind']}), uid {made['uid']}")
+    for line in _remote_lines(made["remote"]):
+        click.echo(line)
+
+
+def _remote_lines(remote: Remote) -> list[str]:
+    how = "followed by stream" if remote["streams"] else "followed by poll"
+    lines = [
+        f"called at    {one_line(remote['address'], 300)}",
+        f"speaks       {remote['binding']}, A2A {remote['version']}; {how}",
+        f"deadline     {remote['deadline']:g} s",
+    ]
+    return [*lines, *([f"credential   {remote['credential']}"] if remote["credential"] else [])]
+
+
 @command.command("remove", short_help="Take such an agent's address and keys away.")
 @click.argument("agent", metavar="@NICK", shell_complete=agents)
 @json_option
@@ -164,6 +225,17 @@ def remove(agent: str, as_json: bool) -> None:
         print_json(gone)
     else:
         click.echo(f"removed @{gone['nick']}")
+
+
+def _called(agent: str, kind: str) -> list[str]:
+    """Where an agent of other people is called; nothing for any other."""
+    if kind != "external":
+        return []
+    try:
+        with connect() as client:
+            return _remote_lines(client.remote(agent)["remote"])
+    except NotFound:
+        return []
 
 
 def _card(path: Path) -> dict[str, Any]:

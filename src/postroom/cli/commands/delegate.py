@@ -17,6 +17,7 @@ from postroom.lines.words import address
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
+    from postroom.client.http import Client
     from postroom.protocol.shapes import Task
 
 EXAMPLES = """\b
@@ -25,13 +26,14 @@ Examples:
   postroom delegate --skill review --wait < change.diff > findings.txt
   postroom delegate @reader "summarise it" --file report.pdf --wait
   postroom delegate @reader "nightly report" --key report-2026-01-31
+  postroom delegate https://agents.example/translator "good morning" --wait
 """
 
 _ADDRESS = re.compile(r"@[a-z0-9][a-z0-9_-]*")
 
 
 @click.command("delegate", epilog=EXAMPLES)
-@click.argument("words", metavar="[@NICK] [TEXT]...", nargs=-1, shell_complete=agents)
+@click.argument("words", metavar="[@NICK|URL] [TEXT]...", nargs=-1, shell_complete=agents)
 @click.option(
     "--skill", default="", metavar="S", help="Skill that the agent has; without @NICK: any such."
 )
@@ -41,6 +43,19 @@ _ADDRESS = re.compile(r"@[a-z0-9][a-z0-9_-]*")
 @events_option
 @timeout_option
 @click.option("--key", default="", metavar="K", help="Idempotency key: once only per key.")
+@click.option(
+    "--credential",
+    default="",
+    metavar="NAME",
+    help="For a URL: the one of `postroom credential` that its requests have.",
+)
+@click.option(
+    "--deadline",
+    type=click.FloatRange(0),
+    default=0.0,
+    metavar="S",
+    help="For a URL: seconds that a task of that agent may take; a day if not given.",
+)
 @json_option
 @state_option()
 def command(
@@ -55,9 +70,14 @@ def command(
     events: bool | None,
     timeout: float | None,
     key: str,
+    credential: str,
+    deadline: float,
     as_json: bool,
 ) -> int:
     """Give the agent @NICK (or uid) the task TEXT; without TEXT, or for `-`, standard input is the task.
+
+    A URL is an agent of other people, an A2A server: it gets an address here, as by `postroom agents add --a2a`, and
+    the task goes there.
 
     With --file or --data no TEXT is needed. What the agent does not take is refused before anything is sent.
 
@@ -72,6 +92,10 @@ def command(
     given = Given(files, kind, data)
     text = said(rest, given)
     with connect() as client, client.transport.within(timeout):
+        if to.startswith(("http://", "https://")):
+            to = _remote(client, to, credential, deadline)
+        elif credential or deadline:
+            raise click.UsageError("--credential and --deadline are for a URL.")
         parts = upload_parts(client, given)
         task = client.delegate(
             text, to=to, skill=skill, key=key, parts=parts, subject=subject, thread=thread
@@ -81,6 +105,14 @@ def command(
         if wait:
             return follow(client, task, timeout=timeout, as_json=as_json, events=events)
     return 0
+
+
+def _remote(client: Client, url: str, credential: str, deadline: float) -> str:
+    """The uid of the agent of other people at `url`, which gets an address here if it has none."""
+    found = client.add_remote(url, credential=credential, deadline=deadline)
+    if found["added"]:
+        click.echo(f"@{found['nick']} is the agent at {one_line(url, 200)}", err=True)
+    return found["uid"]
 
 
 def _recipient(words: tuple[str, ...], skill: str) -> tuple[str, tuple[str, ...]]:

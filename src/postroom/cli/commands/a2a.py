@@ -1,0 +1,228 @@
+"""`postroom a2a`: a client of any A2A server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from postroom.cli.options import Decorated, chosen_org, json_option, state_folder, state_option
+from postroom.cli.output import print_json, print_table
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.cli.a2a import Session
+
+KEY = "POSTROOM_A2A_KEY"
+"""Variable with a key for the server that a command names."""
+
+EXAMPLES = f"""\b
+Examples:
+  postroom a2a card https://agents.example/translator
+  postroom a2a send https://agents.example/translator "good morning" --wait
+  {KEY}=... postroom a2a send URL --stream < report.txt
+  postroom a2a send URL "the second one" --task ID --wait
+
+A key comes from `postroom credential` (--credential NAME), or from the variable {KEY}, and goes only to the
+host that it is for. No post room has to run.
+"""
+
+T = TypeVar("T")
+
+
+@click.group("a2a", epilog=EXAMPLES)
+@state_option()
+def command() -> None:
+    """Call any A2A server: its card, its tasks, what happens there.
+
+    JSON-RPC and REST of A2A 1.0 and JSON-RPC of 0.3 are spoken; which one, the server's card says.
+    """
+
+
+def _calling(command: Decorated) -> Decorated:
+    """The options of all commands."""
+    options = [
+        click.option(
+            "--credential", default="", metavar="NAME", help="One of `postroom credential`."
+        ),
+        click.option(
+            "--header",
+            default="Authorization: Bearer {secret}",
+            metavar="LINE",
+            help=f"How the key of {KEY} is sent.",
+        ),
+        click.option(
+            "--retries", default=4, type=click.IntRange(0, 20), help="After a failed call."
+        ),
+        click.option(
+            "--patient", is_flag=True, help="Wait where the server says 429 with Retry-After."
+        ),
+        json_option,
+        state_option(),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _timeout(seconds: float, text: str) -> Callable[[Decorated], Decorated]:
+    return click.option(
+        "--timeout",
+        default=seconds,
+        type=click.FloatRange(0),
+        metavar="S",
+        help=text,
+        show_default=True,
+    )
+
+
+_patience = _timeout(60.0, "Seconds for the whole call.")
+
+
+@command.command("card", short_help="Show the card of an agent.")
+@click.argument("url")
+@click.option(
+    "--keys",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A JWK set; the card must be signed by one of its keys.",
+)
+@_patience
+@_calling
+def card(url: str, keys: Path | None, timeout: float, as_json: bool, **how: Any) -> None:
+    """Show who the agent at URL says that it is, and how it is called.
+
+    URL is the agent's address, or that of its card.
+    """
+    from postroom.cli.a2a import verifier
+
+    session = _session(url, timeout, how)
+    client = _run(session.open(None if keys is None else verifier(keys)))
+    if as_json:
+        print_json(client.card)
+        return
+    from postroom.lines.a2a import card_lines
+
+    to = client.interface
+    for line in card_lines(client.card, to.url, to.binding, to.version):
+        click.echo(line)
+    if keys is not None:
+        click.echo(f"signed by a key of {one_line(str(keys))}")
+
+
+@command.command("send", short_help="Send a message, which begins a task or goes on with one.")
+@click.argument("url")
+@click.argument("text", nargs=-1)
+@click.option("--wait", is_flag=True, help="Wait for the result.")
+@click.option("--stream", is_flag=True, help="Show what happens, then the result.")
+@click.option("--context", default="", metavar="ID", help="Conversation that it belongs to.")
+@click.option("--task", default="", metavar="ID", help="Task that it answers.")
+@click.option(
+    "--id",
+    "message_id",
+    default="",
+    metavar="ID",
+    help="Its messageId: the same one again is the same request.",
+)
+@_timeout(3600.0, "Seconds until the end, with --wait or --stream.")
+@_calling
+def send(
+    url: str,
+    text: tuple[str, ...],
+    wait: bool,
+    stream: bool,
+    context: str,
+    task: str,
+    message_id: str,
+    timeout: float,
+    as_json: bool,
+    **how: Any,
+) -> int:
+    """Send TEXT to the agent at URL; without TEXT, or for `-`, standard input.
+
+    Prints the task's id and state. With --wait the result alone goes to standard output; the exit status is 0 if the
+    task completed, 11 if it failed, 12 if it was canceled, 13 if it was rejected, 9 if it asks something.
+    """
+    from postroom.cli.content import Given, said
+
+    given = {"messageId": message_id, "contextId": context, "taskId": task}
+    message: dict[str, Any] = {name: value for name, value in given.items() if value}
+    message["parts"] = [{"text": said(text, Given((), "", ()))}]
+    session = _session(url, timeout, how, as_json=as_json)
+    return _run(session.send(message, follow=wait or stream, show=stream))
+
+
+@command.command("get", short_help="Show a task.")
+@click.argument("url")
+@click.argument("task")
+@_patience
+@_calling
+def get(url: str, task: str, timeout: float, as_json: bool, **how: Any) -> None:
+    """Show a task of the agent at URL as it is now, with its results."""
+    _run(_session(url, timeout, how, as_json=as_json).show(task))
+
+
+@command.command("list", short_help="List tasks.")
+@click.argument("url")
+@click.option("--context", default="", metavar="ID", help="Only of this conversation.")
+@click.option("--limit", default=20, type=click.IntRange(1, 100), help="At most so many.")
+@_patience
+@_calling
+def list_(url: str, context: str, limit: int, timeout: float, as_json: bool, **how: Any) -> None:
+    """List your tasks at the agent at URL, those that changed last first. A2A 0.3 has no lists."""
+    page = _run(_session(url, timeout, how).page(context, limit))
+    if as_json:
+        print_json(page)
+        return
+    from postroom.lines.a2a import HEAD, task_row
+
+    if page["tasks"]:
+        rows = [task_row(task) for task in page["tasks"]]
+        print_table(HEAD, rows, cut=("LAST", "TASK", "CONTEXT"))
+    else:
+        click.echo("no tasks")
+
+
+@command.command("cancel", short_help="Cancel a task.")
+@click.argument("url")
+@click.argument("task")
+@_patience
+@_calling
+def cancel(url: str, task: str, timeout: float, as_json: bool, **how: Any) -> None:
+    """Cancel a task of the agent at URL."""
+    _run(_session(url, timeout, how, as_json=as_json).cancel(task))
+
+
+def _stream(url: str, task: str, timeout: float, as_json: bool, **how: Any) -> int:
+    """Show what happens to a task of the agent at URL from now on, then its result."""
+    return _run(_session(url, timeout, how, as_json=as_json).follow(task))
+
+
+for _name, _hidden in (("stream", False), ("subscribe", True)):
+    _made = command.command(_name, short_help="Follow a task to its end.", hidden=_hidden)
+    _made(
+        click.argument("url")(
+            click.argument("task")(_timeout(3600.0, "Seconds until the end.")(_calling(_stream)))
+        )
+    )
+
+
+def _session(url: str, timeout: float, how: dict[str, Any], *, as_json: bool = False) -> Session:
+    from postroom.cli.a2a import Session, bound_key, kept_credential
+
+    if how["credential"]:
+        org = chosen_org()
+        headers = kept_credential(state_folder(), org, how["credential"], url)
+    else:
+        headers = bound_key(os.environ.get(KEY, ""), how["header"], url)
+    return Session(
+        url, headers, timeout, attempts=how["retries"] + 1, patient=how["patient"], as_json=as_json
+    )
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
