@@ -171,6 +171,23 @@ def events(*values: Any, first: int = 1, hold: asyncio.Event | None = None) -> S
             writer.write(f": beat\nid: {number}\ndata: {json.dumps(document)}\n\n".encode())
         await writer.drain()
         if hold is not None:
-            await hold.wait()
+            gone = asyncio.create_task(asked.reader.read())
+            held = asyncio.create_task(hold.wait())
+            await asyncio.wait({gone, held}, return_when=asyncio.FIRST_COMPLETED)
+            gone.cancel()
+            held.cancel()
+
+    return script
+
+
+def agent(card: dict[str, Any], *scripts: Script) -> Script:
+    """A card for every GET, and the scripts in their order for the calls, the last one for ever."""
+    left = list(scripts)
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.method == "GET":
+            await answer(200, json.dumps(card))(asked, writer)
+            return
+        await (left.pop(0) if len(left) > 1 else left[0])(asked, writer)
 
     return script

@@ -88,7 +88,7 @@ async def test_a_message_goes_out_again_with_the_same_id(server: Scripted, failu
         (answer(404), errors.NotFound),
         (answer(413), errors.MessageTooLarge),
         (answer(429, retry_after="0"), errors.Refused),
-        (answer(302, location="http://127.0.0.1:1/"), errors.PeerError),
+        (answer(302, location="http://127.0.0.1:1/"), errors.CallerError),
         (answer(200, "<html>"), errors.ProtocolViolation),
         (answer(200, "[]"), errors.ProtocolViolation),
         (answer(200, "{}"), errors.ProtocolViolation),

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
+from hashlib import sha256
 from typing import Any
 
 import pytest
 
 from postroom.remote.task import Patience
+from postroom.remote.work import AT_ONCE
 from tests.control.taskroom import SECONDS, TaskRoom, task_room
 from tests.remote.foreign import Foreign, foreign
-from tests.remote.scripted import Scripted, scripted
+from tests.remote.scripted import (
+    Asked,
+    Script,
+    Scripted,
+    agent,
+    answer,
+    error,
+    events,
+    reset,
+    result,
+    scripted,
+    silent,
+)
 
 pytestmark = pytest.mark.anyio
 
-QUICK = Patience(away=1.0, retry=0.01, longest_retry=0.05, first=0.05, longest=0.1, asking=0.1)
+QUICK = Patience(
+    away=0.4, retry=0.01, longest_retry=0.05, first=0.05, longest=0.1, asking=0.1, cancel=2.0
+)
 
 
 @pytest.fixture(scope="module")
@@ -146,3 +163,229 @@ async def test_a_failure_there_is_a_failure_here(house: House, server: Foreign):
     made = await house.add(server.url)
     task = await house.ended(await house.room.delegate(made["uid"], "fail please"))
     assert (task["state"], task["status_text"]) == ("failed", "cannot do that")
+
+
+# ── the other side in trouble ────────────────────────────────────────────────────────────────────────
+
+
+def task(state: str = "WORKING", **more: Any) -> dict[str, Any]:
+    return {"id": "t1", "contextId": "c1", "status": {"state": f"TASK_STATE_{state}"}, **more}
+
+
+def calls(server: Scripted) -> list[str]:
+    return [asked.call["method"] for asked in server.asked if asked.method == "POST"]
+
+
+@pytest.fixture
+async def there(house: House, script: Scripted) -> Any:
+    """Adds the scripted agent, whose calls are answered as the test says."""
+
+    async def add(*scripts: Script, streaming: bool = False, **more: Any) -> dict[str, Any]:
+        card = {
+            "name": "Odd \x1b[2J\u202e one",
+            "description": 7,
+            "skills": [{"id": "x"}, "y", {"id": "x"}],
+            "capabilities": {"streaming": streaming},
+            "supportedInterfaces": [
+                {"url": f"{script.url}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+            ],
+        }
+        script.then(agent(card, *scripts))
+        return await house.add(script.url, **more)
+
+    return add
+
+
+@pytest.mark.requirement("remote-ends")
+@pytest.mark.parametrize(
+    "scripts, why",
+    [
+        ((answer(400, "no"),), "the server answered 400"),
+        ((answer(401),), "the server answered 401"),
+        ((error(-32602, "bad part"),), "INVALID_PARAMS: bad part"),
+        ((answer(200, "<html>"),), "not JSON"),
+        ((result({"x": 1}),), "neither a task nor a message"),
+        ((result({"task": {"id": "t1", "status": {"state": "DONE"}}}),), "no state of a task"),
+        ((result({"task": {"status": {"state": "TASK_STATE_WORKING"}}}),), "no id of its task"),
+        ((result({"task": task()}), error(-32001, "gone")), "TASK_NOT_FOUND: gone"),
+        ((result({"task": task()}), answer(404)), "answered 404"),
+        ((reset(),), "could not be reached for"),
+        ((answer(503),), "could not be reached for"),
+        ((answer(429, retry_after="1"),), "could not be reached for"),
+        ((answer(302, location="http://127.0.0.1:1/"),), "no redirect is followed"),
+        (
+            (
+                result(
+                    {"task": task("COMPLETED", artifacts=[{"parts": [{"text": "x" * 500_000}]}])}
+                ),
+            ),
+            "",
+        ),
+        (
+            (
+                result(
+                    {
+                        "task": task(
+                            artifacts=[
+                                {"artifactId": str(n), "parts": [{"text": "x"}]} for n in range(300)
+                            ]
+                        )
+                    }
+                ),
+            ),
+            "more than 256 artifacts",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_an_agent_in_trouble_fails_its_task_with_the_reason(
+    house: House, there: Any, scripts: tuple[Script, ...], why: str
+):
+    made = await there(*scripts)
+    assert made["nick"] == "odd-one" or made["nick"].startswith("odd-")
+    done = await house.ended(await house.room.delegate(made["uid"], "x"))
+    assert done["state"] == "failed", done
+    assert why in done["status_text"]
+
+
+@pytest.mark.requirement("remote-ends")
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_deadline_ends_the_task_here_and_there(
+    house: House, there: Any, script: Scripted, streaming: bool
+):
+    working = result({"task": task()})
+    if streaming:
+        working = events({"task": task()}, hold=asyncio.Event())
+    by_method = {
+        "SendMessage": working,
+        "SendStreamingMessage": working,
+        "GetTask": result(task()),
+        "CancelTask": result(task("CANCELED")),
+    }
+
+    async def answered(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await by_method[asked.call["method"]](asked, writer)
+
+    made = await there(answered, streaming=streaming, deadline=0.7)
+    done = await house.ended(await house.room.delegate(made["uid"], "x"))
+    assert done["state"] == "failed"
+    assert "within its deadline of 0.7 s" in done["status_text"]
+    assert "CancelTask" in calls(script)
+
+
+async def test_a_silent_agent_fails_at_the_deadline(house: House, there: Any):
+    made = await there(silent, deadline=0.5)
+    done = await house.ended(await house.room.delegate(made["uid"], "x"))
+    assert "within its deadline" in done["status_text"]
+
+
+async def test_what_it_says_passes_whole_and_its_blobs_are_not_ours(house: House, there: Any):
+    parts = [{"data": {"a": [1]}}, {"url": "blob:sha256:" + "0" * 64, "filename": "x.txt"}]
+    said = {"messageId": "m", "role": "ROLE_AGENT", "parts": parts}
+    made = await there(result({"message": said}))
+    done = await house.ended(await house.room.delegate(made["uid"], "x"))
+    assert done["state"] == "completed"
+    assert done["status_parts"][0] == parts[0]
+    assert "x.txt stays with the agent" in done["status_parts"][1]["text"]
+
+
+async def test_a_message_goes_out_with_an_id_of_the_task_and_with_its_files(
+    house: House, there: Any, script: Scripted
+):
+    made = await there(answer(500), result({"task": task("COMPLETED")}))
+    content = b"a file"
+    sent = await house.room.api.put(f"/v1/blobs/{sha256(content).hexdigest()}", content=content)
+    assert sent.is_success
+    parts = [{"text": "x"}, {"url": sent.json()["url"], "filename": "f"}]
+    await house.ended(await house.room.post("", to=made["uid"], parts=parts))
+    messages = [a.call["params"]["message"] for a in script.asked if a.method == "POST"]
+    assert len(messages) == 2
+    assert messages[0] == messages[1]
+    assert messages[0]["parts"] == [{"text": "x"}, {"raw": "YSBmaWxl", "filename": "f"}]
+
+
+# ── who may, and where to ────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_private_address_is_refused_and_so_is_what_is_no_agent(
+    house: House, script: Scripted
+):
+    for url, status in (
+        ("http://127.0.0.1:1/x", 403),
+        ("http://169.254.169.254/latest", 403),
+        ("http://[::1]:1", 403),
+        ("ftp://x.example", 422),
+        ("https://a:b@x.example", 422),
+    ):
+        await house.add(url, status)
+    script.then(answer(404))
+    await house.add(script.url, 404)
+    script.then(answer(200, "<html>"))
+    await house.add(script.url, 502)
+    script.then(answer(401))
+    await house.add(script.url, 401)
+    moved = {
+        "name": "x",
+        "supportedInterfaces": [
+            {"url": "http://127.0.0.1:1/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        ],
+    }
+    script.then(answer(200, json.dumps(moved)))
+    made = await house.add(
+        script.url
+    )  # its card is public; what it names is refused when it is called
+    done = await house.ended(await house.room.delegate(made["uid"], "x"))
+    assert done["state"] == "failed"
+    assert "not an address of the public internet" in done["status_text"]
+
+
+@pytest.mark.requirement("remote-credential")
+async def test_a_credential_goes_to_its_host_alone_and_is_shown_nowhere(
+    house: House, servers: dict[str, Foreign], script: Scripted
+):
+    server = servers["streams"]
+    server.keys.add("s3cret")
+    await house.add(server.url, 401)
+    body = {"name": "poet", "host": server.url, "secret": "s3cret", "header": "X-Key: {secret}"}
+    await house.room.api.post("/v1/credentials", json={**body, "replace": True})
+    made = await house.add(server.url, credential="poet")
+    task = await house.ended(await house.room.delegate(made["uid"], "a poem"))
+    assert task["state"] == "completed"
+    assert all(headers.get("x-key") == "s3cret" for _, headers in server.seen[-2:])
+    everything = json.dumps([made, task, (await house.room.api.get("/v1/credentials")).json()])
+    assert "s3cret" not in everything
+    script.then(agent({"name": "x", "url": script.url}, answer(500)))
+    await house.add(script.url, 422, credential="poet")
+    assert all("s3cret" not in str(asked.headers) for asked in script.asked)
+
+
+async def test_an_agent_that_is_removed_has_its_tasks_canceled_there(
+    house: House, servers: dict[str, Foreign]
+):
+    server = servers["streams"]
+    made = await house.add(server.url)
+    task = await house.room.delegate(made["uid"], "wait for me")
+    await server.agent.begun.wait()
+    await house.until(task, "working")
+    before = len(server.agent.canceled)
+    house.added.remove(made["uid"])
+    await house.room.api.delete(f"/v1/agents/{made['uid']}")
+    assert (await house.ended(task))["state"] == "failed"
+    async with asyncio.timeout(SECONDS):
+        while len(server.agent.canceled) == before:  # noqa: ASYNC110 (the SDK tells nobody)
+            await asyncio.sleep(0.01)
+
+
+async def test_one_agent_works_on_a_few_tasks_and_the_others_wait(
+    house: House, servers: dict[str, Foreign]
+):
+    server = servers["streams"]
+    made = await house.add(server.url)
+    tasks = [await house.room.delegate(made["uid"], f"wait {n}") for n in range(AT_ONCE + 3)]
+    for each in tasks[:AT_ONCE]:
+        await house.until(each, "working")
+    lane = house.room.parts.remote_work._lanes[made["uid"]]
+    assert (len(lane.running), len(lane.waiting)) == (AT_ONCE, 3)
+    server.agent.gate.set()
+    for each in tasks:
+        assert (await house.ended(each))["state"] == "completed"

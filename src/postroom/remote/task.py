@@ -54,9 +54,6 @@ EVENTS_A_SECOND = 50.0
 BURST = 200
 """Changes that one task may bring in a second, and in a burst: each is a record of the log."""
 
-CANCEL_PATIENCE = 60.0
-"""Seconds in which a cancel is tried at the other side."""
-
 SEND_PATIENCE = 30.0
 """Seconds that a change here waits for a message that is on its way there."""
 
@@ -73,10 +70,13 @@ class Patience:
 
     Attributes:
         away: that the other side may be away before the task fails.
+        retry, longest_retry: between two tries, at most.
+        cancel: in which a cancel is tried at the other side; the end of the task here waits for it.
         first, longest: between two looks at a task that is followed by looking; `asking` while it asks something.
     """
 
     away: float = 600.0
+    cancel: float = 10.0
     retry: float = 0.5
     longest_retry: float = 30.0
     first: float = 1.0
@@ -407,7 +407,7 @@ class RemoteTask:
         if not place.task:
             return
         try:
-            async with asyncio.timeout(CANCEL_PATIENCE):
+            async with asyncio.timeout(self._desk.patience.cancel):
                 while True:
                     try:
                         await self._client.cancel(place.task)

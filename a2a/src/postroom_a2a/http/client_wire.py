@@ -211,7 +211,7 @@ def refusal_of(
     if status < 400:
         place = one_line(headers.get("location", "nowhere"), 200)
         text = f"the server sends on to {place}, and no redirect is followed"
-        return Failure(PeerError(text, remedy="give that address"), Again.NEVER)
+        return Failure(CallerError(text, remedy="give that address"), Again.NEVER)
     waits = headers.get("retry-after")
     again = Again.after(status, retry_after=waits is not None, patient=policy.patient)
     wait = retry_after(waits) if waits and policy.patient and again is Again.ALWAYS else 0.0
