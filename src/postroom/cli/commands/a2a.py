@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -225,4 +224,6 @@ def _session(url: str, timeout: float, how: dict[str, Any], *, as_json: bool = F
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
+    import asyncio
+
     return asyncio.run(work)
