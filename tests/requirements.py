@@ -411,6 +411,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Operation", "docs/operating.md#metrics-and-traces"): {
         "metrics-true": "`/metrics` agrees with what happened, names nobody in a label, and is for the operator and who operates.",
+        "traces-one": "What a caller asks for, and what its workers delegate for it, is one trace of few spans; without OpenTelemetry it costs nothing.",
         "metrics-dashboard": "Every query of the dashboard and of the alert rules names metrics and labels that a post room exports.",
     },
     ("Operation", "docs/operating.md#run-at-boot"): {

@@ -39,6 +39,7 @@ from postroom.control.principals import Gate
 from postroom.control.remote import remote_agents, remote_work
 from postroom.control.rotation import Rotation
 from postroom.control.statefile import Announcement
+from postroom.control.task_spans import TaskSpans
 from postroom.control.task_trouble import watch_bus
 from postroom.control.terminals import Terminals
 from postroom.directory.announcements import Announcements
@@ -54,7 +55,7 @@ from postroom.identity.credential import Credential
 from postroom.identity.operator_key import OperatorKey
 from postroom.identity.push import delete_accounts
 from postroom.identity.trust import Trust
-from postroom.observe import get_logger
+from postroom.observe import get_logger, tracing
 from postroom.projection.changes import Change
 from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert
@@ -230,6 +231,8 @@ async def _open_parts(
     await remotes.open()
     remote = remote_work(base, remotes, reports, blobs)
     base.background.start(remote.run(), "remote-tasks")
+    if tracing.enabled():
+        base.background.start(TaskSpans(base.database, base.changes).run(), "spans")
     parts = Parts(
         **_by_name(base),
         issuer=issuer,

@@ -25,7 +25,9 @@ from postroom.errors import (
     retry_after,
 )
 from postroom.http.hosts import check_host
+from postroom.observe import tracing
 from postroom.observe.metrics import Metrics
+from postroom.protocol import traces
 from postroom.protocol.limits import MAX_BODY
 from postroom.protocol.proxies import Proxies
 from postroom.settings import DEFAULT_ORG
@@ -71,6 +73,9 @@ OTHER = "other"
 """In metrics, a request for no route."""
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
+
+CHANGES = frozenset({"POST", "PUT", "DELETE", "PATCH"})
+"""Methods that may change something."""
 
 ROUTE = "postroom.route"
 """Scope key: the route that a request is for, with names in the place of what it names; metrics count by it."""
@@ -194,9 +199,16 @@ class OrgRouter:
                 self._seconds.note(scope.get(ROUTE, OTHER), value=perf_counter() - begun)
             await send(message)
 
+        seen = tracing.follow(_trace_of(scope))
+        made = tracing.start("HTTP", tracing.SERVER) if _has_span(scope) else None
+        if made is not None:
+            tracing.follow(made.trace)
         try:
             await self._answer(scope, receive, note)
         finally:
+            tracing.unfollow(seen)
+            if made is not None:
+                _end_span(made, scope, status)
             method = scope.get("method", "GET")
             counted = method if method in METHODS else OTHER
             self._requests.add(counted, scope.get(ROUTE, OTHER), str(status))
@@ -296,6 +308,35 @@ class OrgRouter:
             scope["client"] = (caller.address, 0)  # its port is not told
         if caller.scheme:
             scope["scheme"] = caller.scheme
+
+
+def _trace_of(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name == b"traceparent":
+            return traces.checked(value.decode("latin-1"))
+    return ""
+
+
+def _has_span(scope: Scope) -> bool:
+    """Whether a request gets a span: its caller named a trace, or it changes something for somebody.
+
+    Sidecars and screens ask all the time, and nobody looks for that.
+    """
+    if not tracing.enabled():
+        return False
+    return bool(tracing.current()) or (
+        WORKER not in scope and scope.get("method", "GET") in CHANGES
+    )
+
+
+def _end_span(made: tracing.Span, scope: Scope, status: int) -> None:
+    """End the span of a request, by the conventions for HTTP."""
+    method, route = scope.get("method", "GET"), scope.get(ROUTE, OTHER)
+    made.name(f"{method} {route}")
+    made.note(
+        {"http.request.method": method, "http.route": route, "http.response.status_code": status}
+    )
+    made.end(fault=f"status {status}" if status >= 500 or not status else "")
 
 
 async def _no_sockets(scope: Scope, receive: Receive, send: Send) -> None:

@@ -38,7 +38,7 @@ from postroom.control.org_router import OrgRouter
 from postroom.control.statefile import Announcement, StateLock, announce, prepare, withdraw
 from postroom.errors import PortTaken, PostroomError, StateUnwritable, leaves
 from postroom.identity.trust import Trust
-from postroom.observe import get_logger, to_file
+from postroom.observe import get_logger, to_file, tracing
 from postroom.protocol.alerts import RaiseAlert
 from postroom.protocol.proxies import Proxies
 from postroom.settings import (
@@ -229,7 +229,9 @@ class _PostRoom:
             say(line)
         # In a thread, so that /livez goes on answering.
         module = await asyncio.to_thread(importlib.import_module, "postroom.control.org")
+        tracing.begin()
         async with AsyncExitStack() as stack:
+            stack.callback(tracing.end)
             stack.callback(withdraw, self._settings)
             shared = importlib.import_module("postroom.control.app")
             installation = await shared.open_installation(

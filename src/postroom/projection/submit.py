@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from postroom.bus.port import BusAdmin, MessageBusProvider, Stored
 from postroom.errors import NotFound, Refused, RequestTimeout
-from postroom.observe import get_logger
+from postroom.observe import get_logger, tracing
+from postroom.observe.tracing import PRODUCER
 from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert, AlertEnd
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import message_id
+from postroom.protocol.traces import traced
 from postroom.store.agents import Agent
 from postroom.store.database import Store
 from postroom_a2a.messages import ROLE_AGENT, ROLE_USER
@@ -110,11 +112,26 @@ class Submitter:
             StateUnwritable: the disk is full.
         """
         self._space()
+        with tracing.span("publish", PRODUCER) as trace:
+            return await self._submit(author, recipient, subject, key, envelope, earlier, trace)
+
+    async def _submit(
+        self,
+        author: Author,
+        recipient: str,
+        subject: str,
+        key: str,
+        envelope: Callable[[str], Envelope],
+        earlier: Callable[[str], Awaitable[object | None]],
+        trace: str,
+    ) -> Submission:
         for attempt in range(ID_ATTEMPTS):
             # Another sender has used the id, so derive a new one; the caller's own key stays part of it.
             chosen = (f"{key}\0{attempt}" if attempt else key) if key else self._new_key()
             made = message_id(author.secret, recipient, chosen)
             content = envelope(made)
+            if trace:
+                content = replace(content, message=traced(content.message, trace))
             if key and await earlier(made) is not None:
                 return Submission(made, 0, content)
             stored, retried = await _publish(self._bus, subject, content.encode(), made)

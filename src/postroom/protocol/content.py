@@ -16,6 +16,7 @@ from postroom.protocol import shapes
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.limits import MAX_LABEL, MAX_LINK, MAX_PARTS
 from postroom.protocol.tasks import TASK_ID
+from postroom.protocol.traces import trace_of, traced
 from postroom_a2a import messages
 from postroom_a2a.messages import ROLE_AGENT, context_fault, context_of, files_of, texts_of
 from postroom_a2a.text import one_line
@@ -127,6 +128,12 @@ class Content:
         if not task or REFERENCES in self.more:
             return self
         return replace(self, more={**self.more, REFERENCES: [task]})
+
+    def traced(self, trace: str) -> Content:
+        """The same, as a part of that trace, unless it is of one already; "" for none."""
+        if not trace or trace_of(self.more):
+            return self
+        return replace(self, more=traced(dict(self.more), trace))
 
     def message(self, message_id: str, role: str = ROLE_AGENT) -> dict[str, Any]:
         """The A2A Message."""

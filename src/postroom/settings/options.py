@@ -440,6 +440,7 @@ INSIDE = MappingProxyType(
         "POSTROOM_FROM": "adapter `text`: who asks, as `@nick`",
         "POSTROOM_TASK": "adapter `text`: id of the task that the run is about; empty for a message",
         "POSTROOM_ATTEMPT": "adapter `text`: 1 the first time that the task is begun; empty for a message",
+        "TRACEPARENT": "adapters with a run for each request: the trace that it belongs to (W3C), where it has one",
         "POSTROOM_MESSAGE": "adapter `text`: id of the message that the run is about; empty for a task",
         "POSTROOM_SIDECAR_CONFIG": "for the sidecar alone: where its configuration is; no agent sees it",
     }

@@ -165,7 +165,7 @@ class Actions:
         owner = owner or self._ownership.of(action)
         key = self._key("send", action, recipient, owner)
         await self._check_taken(action.to, action.content)
-        said = action.content.referring(owner.task)
+        said = action.content.referring(owner.task).traced(owner.trace)
         draft = OutgoingMessage(recipient, said, action.expects_reply, expires_in=action.expires_in)
         return await self._outgoing.message(draft, key)
 
@@ -184,6 +184,7 @@ class Actions:
         said = action.content
         if held is not None and not said.thread:
             said = replace(said, thread=held.message.thread)
+        said = said.traced(held.derivation.trace if held is not None else "")
         await self._check_taken(sender, said)
         draft = OutgoingMessage(
             sender,
@@ -200,7 +201,8 @@ class Actions:
         """Post to a feed; returns the id once it is on disk."""
         project = action.project or self._outgoing.home
         key = self._key("post", action, f"#{project}", owner)
-        return await self._outgoing.post(project, action.content, key)
+        said = action.content.traced(owner.trace if owner is not None else "")
+        return await self._outgoing.post(project, said, key)
 
     async def announce(self, action: Announce, owner: Owner | None = None) -> str:
         """Announce something; returns the id once it is on disk."""
@@ -223,7 +225,7 @@ class Actions:
             key = self._key("delegate", action, f"skill:{action.skill}", owner)
             worker = await self._delegations.chosen(action.skill, key)
         await self._check_taken(worker.uid, action.content, action.skill)
-        return await self._delegations.delegate(action, worker, key, owner.task)
+        return await self._delegations.delegate(action, worker, key, owner.task, owner.trace)
 
     async def on_task(self, action: TaskAction) -> None:
         """Store the agent's report on a task that it works on; returns once it is on disk.

@@ -120,17 +120,18 @@ class Delegations:
         return await self._task_client.choose(skill, key.text)
 
     async def delegate(
-        self, action: Delegate, worker: Sender, key: Key, cause: str = ""
+        self, action: Delegate, worker: Sender, key: Key, cause: str = "", trace: str = ""
     ) -> Delegated:
         """Ask `worker` for a task; returns when the request is on disk.
 
         Args:
             cause: id of the task for which it is asked, "" for none that is known.
+            trace: that this belongs to, "" for none.
         """
         request = TaskRequest(action.skill, action.stream)
         draft = OutgoingMessage(
             worker.uid,
-            action.content.referring(cause),
+            action.content.referring(cause).traced(trace),
             expects_reply=True,
             request=request,
             named=action.named,

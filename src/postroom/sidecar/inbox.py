@@ -37,6 +37,7 @@ from postroom.protocol.envelope import Envelope
 from postroom.protocol.receipts import Reason, State
 from postroom.protocol.streams import MAX_DELIVER, redelivery_delay
 from postroom.protocol.template import PATIENCE
+from postroom.protocol.traces import trace_of
 from postroom.sidecar.adapters import Incoming, Sender, said_in
 from postroom.sidecar.agent import AgentGone, AgentProgram
 from postroom.sidecar.directory_client import DirectoryClient
@@ -75,7 +76,7 @@ class Held:
 
     def __post_init__(self) -> None:
         source = f"{self.message.sender.uid}/{self.message.id}"
-        self.derivation = Derivation(source, self.message.redelivered)
+        self.derivation = Derivation(source, self.message.redelivered, trace=self.message.trace)
 
 
 class Inbox:
@@ -327,6 +328,7 @@ class Inbox:
             parts=parts,
             subject=subject_of(envelope.message),
             thread=context_of(envelope.message),
+            trace=trace_of(envelope.message),
         )
 
     # ── confirmation ────────────────────────────────────────────────────────────────────────────────

@@ -45,11 +45,13 @@ class Derivation:
         message: sender and id of the message.
         redelivered: the agent may have handled it before.
         over: the agent has said its last word on the message: what it says later does not belong to it.
+        trace: `traceparent` of the message, "" for none; what is sent belongs to it, too.
     """
 
     message: str
     redelivered: bool
     over: bool = False
+    trace: str = ""
     _ordinals: Counter[str] = field(default_factory=Counter)
 
     def key(self, kind: str, recipient: str, said: Content | str) -> Key:
@@ -93,6 +95,11 @@ class Owner:
         """The id of the task that the action belongs to, "" for none."""
         source = self.derivation.message if self.derivation is not None else ""
         return source.removeprefix(OF_TASK) if source.startswith(OF_TASK) else ""
+
+    @property
+    def trace(self) -> str:
+        """The trace that the action belongs to, "" for none."""
+        return self.derivation.trace if self.derivation is not None else ""
 
 
 def own_key(kind: str, key: str) -> Key:

@@ -14,6 +14,7 @@ from postroom.protocol.content import subject_of
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.receipts import Receipt, State, may_set
+from postroom.protocol.traces import trace_of
 from postroom.sidecar.adapters import Incoming, said_in
 from postroom.sidecar.agent import AgentGone, AgentProgram
 from postroom.sidecar.directory_client import DirectoryClient
@@ -83,6 +84,7 @@ class Notices:
                 parts=parts,
                 subject=subject_of(envelope.message),
                 thread=context_of(envelope.message),
+                trace=trace_of(envelope.message),
             )
             try:
                 session = await self._agent.running()

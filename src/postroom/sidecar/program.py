@@ -15,6 +15,7 @@ from typing import Any
 from postroom.protocol.content import subject_of
 from postroom.protocol.ids import is_uid
 from postroom.protocol.tasks import ANSWERED_BY, SKILL
+from postroom.protocol.traces import trace_of
 from postroom.sidecar.adapters import Heard, IncomingTask, Sender, parts_or_text, said_in
 from postroom.sidecar.agent import AgentGone, AgentProgram
 from postroom.sidecar.directory_client import DirectoryClient
@@ -82,7 +83,9 @@ class ProgramExecutor:
         # No `await` between the check and this: a later cancel finds the session.
         self._sessions[execution.id] = self._last = session
         begun_before = execution.attempt > 1 or execution.heard is not None
-        self._derivations[execution.id] = Derivation(f"{OF_TASK}{execution.id}", begun_before)
+        self._derivations[execution.id] = Derivation(
+            f"{OF_TASK}{execution.id}", begun_before, trace=trace_of(execution.request)
+        )
         try:
             await self._hand_over(session, execution, asker, answerer)
             await _first(execution.settled, session.ended)
@@ -199,4 +202,5 @@ def _incoming(execution: Execution, sender: Sender) -> IncomingTask:
         sent_at=str(task["status"].get("timestamp", "")),
         parts=parts,
         subject=subject_of(execution.request),
+        trace=trace_of(execution.request),
     )

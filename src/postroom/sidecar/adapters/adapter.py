@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from postroom.protocol.traces import TRACEPARENT
 from postroom.protocol.verbs import Action
 from postroom.sidecar.lines import Overlong
 from postroom_a2a.messages import text_of
@@ -39,6 +40,7 @@ class Incoming:
         reply_to: id of the agent's message that this one answers, "" for none.
         redelivered: the message may have been handed over before.
         sent_at: RFC 3339.
+        trace: its `traceparent`, "" for none.
     """
 
     id: str
@@ -52,9 +54,11 @@ class Incoming:
     parts: Parts = field(default=(), hash=False)
     subject: str = ""
     thread: str = ""
+    trace: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """The message as its agent sees it."""
+        traced = {TRACEPARENT: self.trace} if self.trace else {}
         return {
             "id": self.id,
             "to": self.to,
@@ -67,6 +71,7 @@ class Incoming:
             "reply_to": self.reply_to or None,
             "redelivered": self.redelivered,
             "sent_at": self.sent_at,
+            **traced,
         }
 
 
@@ -90,6 +95,7 @@ class IncomingTask:
         resumed: an earlier attempt may have done a part of it.
         history: all messages, oldest first; empty if there is only the request.
         sent_at: RFC 3339.
+        trace: `traceparent` of the request, "" for none.
     """
 
     id: str
@@ -103,6 +109,7 @@ class IncomingTask:
     sent_at: str = ""
     parts: Parts = field(default=(), hash=False)
     subject: str = ""
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

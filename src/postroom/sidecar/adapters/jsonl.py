@@ -15,6 +15,7 @@ from typing import Any
 
 from postroom.errors import InvalidInput
 from postroom.protocol.fields import kept_ref
+from postroom.protocol.traces import TRACEPARENT
 from postroom.protocol.verbs import VERBS
 from postroom.sidecar.adapters.adapter import (
     End,
@@ -62,7 +63,7 @@ class JsonLines:
         """A `message` line, or a `post` line for what came from a feed."""
         record: dict[str, Any] = {"type": "message", **message.as_json()}
         if message.to.startswith("#"):
-            record = {key: record[key] for key in _OF_A_POST}
+            record = {key: record[key] for key in _OF_A_POST if key in record}
             record |= {"type": "post", "project": message.to[1:]}
         return self.render_control(record)
 
@@ -82,6 +83,8 @@ class JsonLines:
             "resumed": task.resumed,
             "sent_at": task.sent_at,
         }
+        if task.trace:
+            record[TRACEPARENT] = task.trace
         if task.history:
             record["history"] = [
                 {
@@ -98,7 +101,7 @@ class JsonLines:
         return _to_ascii(record).encode("ascii") + b"\n"
 
 
-_OF_A_POST = ("id", "from", "text", "parts", "subject", "thread", "sent_at")
+_OF_A_POST = ("id", "from", "text", "parts", "subject", "thread", "sent_at", TRACEPARENT)
 
 # Made once: `json.dumps` makes one for each call with an option.
 _to_ascii = json.JSONEncoder(separators=(",", ":")).encode

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from postroom.protocol.limits import MAX_TEXT_ANSWER
+from postroom.protocol.traces import VARIABLE
 from postroom.protocol.verbs import Seen
 from postroom.sidecar.adapters.adapter import (
     End,
@@ -114,6 +115,8 @@ def run_environment(incoming: Incoming | IncomingTask) -> dict[str, str]:
         about |= {"POSTROOM_TASK": incoming.id, "POSTROOM_ATTEMPT": str(incoming.attempt)}
     elif not incoming.to.startswith("#"):
         about["POSTROOM_MESSAGE"] = incoming.id
+    if incoming.trace:
+        about[VARIABLE] = incoming.trace
     return {"POSTROOM_FROM": address(incoming.sender), **about}
 
 
