@@ -475,7 +475,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Installation", "CONTRIBUTING.md#promises"): {
         "manifest-promises-tested": "Each promise is proved by a test that CI does not skip, and each claim of security.md names its promises.",
     },
-    ("Push notifications", "docs/architecture.md#push-notifications"): {
+    ("Push notifications", "docs/a2a.md#push-notifications"): {
         "pushes-not-lost": "Each stored change of a task reaches each receiver in order, also after a restart, or is given up with an alert.",
         "pushes-apart": "A receiver that is slow or away delays no task and no other; nobody sees another's, and a revoked key ends its own.",
         "pushes-verified": "A receiver checks by a shared secret of its caller, or by the public key, that a push is of this post room.",

@@ -181,6 +181,20 @@ async def test_receivers_that_hang_delay_no_other_and_not_what_is_stored(tasks: 
         assert {got.what for got in dead.got} == {"working"}
 
 
+async def test_a_client_of_the_version_before_gets_the_whole_task(tasks: Tasks):
+    async with receiver() as hook, tasks.pushing(*at(hook.port)):
+        task = await tasks.task()
+        await tasks.push_to(hook.url, task, version="0.3")
+        await tasks.say(task, "made")
+        await hook.until(1)
+        await tasks.say(task, "completed")
+        first, last = await hook.until(2)
+        assert first.headers["content-type"] == "application/json"
+        assert (first.said["kind"], first.said["id"]) == ("task", task)
+        assert first.said["artifacts"][0]["parts"] == [{"kind": "text", "text": "made"}]
+        assert last.said["status"]["state"] == "completed"
+
+
 async def test_two_receivers_of_a_task_each_get_all_of_it_from_where_they_began(tasks: Tasks):
     async with receiver() as one, receiver() as two, tasks.pushing(*at(one.port, two.port)):
         task = await tasks.task()

@@ -274,8 +274,17 @@ async def _open_parts(
 
 def _open_pushes(base: Base, tasks: OrgTaskService) -> PushService:
     key = WebhookKey.derive(base.trust.card_key.secret, base.trust.org)
+    shared, org = base.installation, base.trust.org
+    tries = shared.metrics.counter(
+        "postroom_push_deliveries_total", "Push notifications by how a try ended.", "org", "outcome"
+    )
     pusher = Pusher(
-        base.database, base.changes, base.installation.sender, key, base.alerts.raise_alert
+        base.database,
+        base.changes,
+        shared.sender,
+        key,
+        base.alerts.raise_alert,
+        count=lambda outcome: tries.add(org, outcome),
     )
     base.background.start(pusher.run(), "pushes")
     return PushService(tasks, base.database, pusher)

@@ -9,6 +9,7 @@ from postroom.store.ports import TaskEventRow
 from postroom.store.pushes import ConfigRow
 from postroom.tasks.operations import stream_response
 from postroom_a2a.ecma_json import dumps
+from postroom_a2a.http.v03 import task_down
 from postroom_a2a.task_state import TaskState
 
 OLD = "0.3"
@@ -37,8 +38,9 @@ def body_of(store: Store, config: ConfigRow, seq: int) -> str:
     task = store.tasks.task_by_id(config.task)
     if task is None:
         return ""
-    said = json.loads(task.snapshot) if config.version == OLD else stream_response(change, task)
-    return dumps(said).decode()
+    if config.version == OLD:
+        return dumps(task_down(json.loads(task.snapshot))).decode()
+    return dumps(stream_response(change, task)).decode()
 
 
 def headers_of(config: ConfigRow) -> list[tuple[str, str]]:

@@ -73,6 +73,7 @@ class Pusher:
     Args:
         key: signs every push.
         alert: told when a receiver is given up, and when it is not any more.
+        count: told how each attempt has ended: `delivered`, `failed` or `given-up`.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Pusher:
         key: WebhookKey,
         alert: RaiseAlert,
         *,
+        count: Callable[[str], None] = lambda _: None,
         schedule: Schedule | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -90,6 +92,7 @@ class Pusher:
         self.key = key
         self._database = database
         self._alert = alert
+        self._count = count
         self._schedule = schedule or Schedule()
         self._clock = clock
         self._lanes = Lanes(self._step, clock)
@@ -197,6 +200,7 @@ class Pusher:
             push, attempts=push.attempts + 1, at=now, status=outcome.status, reason=outcome.reason
         )
         if outcome.delivered:
+            self._count(DELIVERED)
             next_at = await self._store(replace(tried, state=DELIVERED, next_at=None))
             if head.alerted:
                 await self._alert(Alert(ALERT, "", config.owner, config.key))
@@ -207,6 +211,7 @@ class Pusher:
         self, config: ConfigRow, tried: PushRow, outcome: Outcome, now: float
     ) -> float | None:
         following = self._schedule.after(outcome, tried.attempts, now)
+        self._count("failed" if following.at is not None else GIVEN_UP)
         if following.at is not None:
             await self._store(replace(tried, next_at=following.at))
             return following.at
