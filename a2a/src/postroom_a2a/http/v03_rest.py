@@ -11,6 +11,7 @@ from typing import Any
 
 from postroom_a2a.http.v03 import Malformed, part_down, part_up, push_down, push_up
 from postroom_a2a.http.v03_cards import with_legacy
+from postroom_a2a.params import camel
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.task_state import TaskState
 
@@ -48,6 +49,7 @@ def push_request_up(task: str, body: Record) -> Record:
         RpcError: INVALID_PARAMS, with the wrong member.
     """
     try:
+        body = camel(body)  # the official client writes the names of the proto
         config = _object(body.get("config", body))
         found = push_up(config.get("pushNotificationConfig", config))
         return {"id": body.get("configId") or task, **found, "taskId": task}
