@@ -77,8 +77,9 @@ async def test_the_official_client_configures_pushes_and_its_types_read_what_com
         assert (got.url, got.authentication.credentials) == (added.url, "")
         if (binding, version) == ("HTTP+JSON", "0.3"):  # where the client has no method for it
             path = f"http://{room.site.host}/a2a/bob/v1/tasks/{task}/pushNotificationConfigs"
-            assert (await http.delete(f"{path}/removed")).is_success
-            found = (await http.get(path)).json()["configs"]
+            old = {"A2A-Version": "0.3"}
+            assert (await http.delete(f"{path}/removed", headers=old)).is_success
+            found = (await http.get(path, headers=old)).json()["configs"]
             urls = [each["pushNotificationConfig"]["url"] for each in found]
         else:
             await client.delete_task_push_notification_config(
