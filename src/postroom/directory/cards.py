@@ -149,8 +149,22 @@ def matches(card: Card, *, skill: str = "", text: str = "") -> bool:
     return text.casefold() in "\n".join(_words(card)).casefold()
 
 
+def not_offered(card: Card, skill: str) -> str:
+    """Why an agent with that card does not do what is asked for by the name of a skill, "" if it does.
+
+    Nothing is refused without a skill, or by an agent without a card, {}.
+    """
+    skills = card.get("skills") or ()
+    if not skill or not card or any(skill.casefold() in _names(each) for each in skills):
+        return ""
+    offered = ", ".join(str(each.get("id", "")) for each in skills)
+    return f"the card does not offer {one_line(skill, 80)!r}; it offers: {offered or 'nothing'}"
+
+
 def _names(skill: dict[str, Any]) -> set[str]:
-    return {word.casefold() for word in (skill["id"], skill["name"], *skill["tags"])}
+    # The card of an agent that Postroom does not run is kept as it was given.
+    words = (skill.get("id"), skill.get("name"), *(skill.get("tags") or ()))
+    return {word.casefold() for word in words if isinstance(word, str)}
 
 
 def _words(card: Card) -> Iterable[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.bus.port import DeliveryHandler
-from postroom.directory.cards import matches, skills_of
+from postroom.directory.cards import not_offered
 from postroom.protocol.alerts import RaiseAlert
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.input_modes import input_modes, takes
@@ -56,7 +56,6 @@ from postroom.tasks.engine import Ask, TaskEngine
 from postroom.tasks.log import TaskLog
 from postroom_a2a.json_operations import JsonOperations
 from postroom_a2a.tasks import Message
-from postroom_a2a.text import one_line
 
 JOURNAL = "confirmed"
 """Name of the journal in the state folder."""
@@ -222,9 +221,8 @@ def refusal(card: Mapping[str, Any], ask: Ask) -> str:
 
     A worker without a card, {}, takes any request.
     """
-    if ask.skill and card and not matches(dict(card), skill=ask.skill):
-        offered = ", ".join(skills_of(dict(card)))
-        return f"the card does not offer {one_line(ask.skill, 80)!r}; it offers: {offered}"
+    if refused := not_offered(dict(card), ask.skill):
+        return refused
     parts = ask.message.get("parts")
     if not isinstance(parts, list) or not parts:
         return "the request says nothing"

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from postroom.bus.port import MessageBusProvider
+from postroom.directory.cards import not_offered
 from postroom.errors import InvalidInput, LostUpdate, MessageTooLarge, StreamFull
 from postroom.observe import get_logger
 from postroom.projection.changes import Change
@@ -104,7 +105,7 @@ class Follows:
 
     Attributes:
         dead: the request died with this reason, before a worker took it.
-        misdirected: no worker will ever take the task.
+        misdirected: no worker will ever take the task, or its agent does not offer the work.
         waits: the request lies behind messages that its worker does not confirm.
         told: the record that the requester may hear of.
         asks: people are told of the task's question.
@@ -247,7 +248,12 @@ class TaskClerk:
     async def _reject(self, rows: Iterable[TaskRow]) -> None:
         for row in rows:
             agent = await self._agent(row.worker)
-            if agent is not None and agent.kind == "human":
+            refusal = await self._database.point(
+                lambda store, row=row, agent=agent: _refusal(store, row, agent)
+            )
+            if refusal:
+                await self._end(row, TaskState.REJECTED, refusal)
+            elif agent is not None and agent.kind == "human":
                 why = f"@{agent.nick} is a person, and tasks are for agents"
                 await self._end(row, TaskState.REJECTED, why)
             else:
@@ -384,21 +390,32 @@ def find(store: Store, changes: Sequence[Change]) -> list[Follows]:
         if change.event is not None:
             found.append(_of_record(store, change.event, row, known.get(row.requester)))
         elif not row.seq:
-            each = _of_request(row, store.messages.message_at(row.requested_seq), worker)
+            request = store.messages.message_at(row.requested_seq)
+            each = _of_request(store, row, request, worker)
             if each.dead is None and not each.misdirected:
                 each = Follows(row, waits=_kept_waiting(store, worker))
             found.append(each)
     return found
 
 
-def _of_request(row: TaskRow, request: MessageRow | None, worker: Agent | None) -> Follows:
+def _of_request(
+    store: Store, row: TaskRow, request: MessageRow | None, worker: Agent | None
+) -> Follows:
     """Whether a worker can ever take a task that nobody has taken."""
     if request is not None and request.state == State.DEAD.value:
         return Follows(row, dead=request.reason)
     # Where the request has a row, its own end says that the recipient is gone.
     nobody = request is None and (worker is None or worker.retired)
     person = worker is not None and worker.kind == "human"
-    return Follows(row, misdirected=nobody or person)
+    return Follows(row, misdirected=nobody or person or bool(_refusal(store, row, worker)))
+
+
+def _refusal(store: Store, task: TaskHead, agent: Agent | None) -> str:
+    """Why an agent that has no sidecar to say so does not take a task, "" if it does: by the card that it was given."""
+    if not task.skill or agent is None or agent.kind in ("worker", "human"):
+        return ""
+    card = store.cards.all_cards().get(agent.uid)
+    return not_offered(json.loads(card), task.skill) if card else ""
 
 
 def _kept_waiting(store: Store, worker: Agent | None) -> bool:
@@ -485,7 +502,8 @@ def _untakable(
     requests = {row.seq: row for row in store.messages.messages_at([r.requested_seq for r in rows])}
     workers = store.agents.agents_by_uid({row.worker for row in rows})
     found = [
-        _of_request(row, requests.get(row.requested_seq), workers.get(row.worker)) for row in rows
+        _of_request(store, row, requests.get(row.requested_seq), workers.get(row.worker))
+        for row in rows
     ]
     dead = [
         (row, each.dead) for row, each in zip(rows, found, strict=True) if each.dead is not None
