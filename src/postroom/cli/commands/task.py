@@ -160,7 +160,10 @@ def retry(ref: str, force: bool, key: str, as_json: bool) -> None:
         print_json(task)
         return
     click.echo(accepted_line(task))
-    if task["detail"] and not task["final"]:
+    if task["final"]:
+        again = f"postroom task retry {short(task['id'])}"
+        click.echo(f"it was asked for again before, as that one; once more: {again}", err=True)
+    elif task["detail"]:
         click.echo(one_line(task["detail"], 300), err=True)
 
 
