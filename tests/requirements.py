@@ -424,6 +424,11 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "nats-config-accepted": "What `postroom nats config` prints is what a server needs, and holds no private key.",
         "server-death-reported": "A server that goes and comes back is reported and ends nothing; one that keeps crashing is given up, with its last words.",
     },
+    ("Operation", "docs/operating.md#tasks-in-surrealdb"): {
+        "surreal-crash-between": "With tasks in SurrealDB a fault or a crash between its commit and SQL's loses no task and no change, and doubles none.",
+        "surreal-one-process": "One process at a time has a folder of SurrealDB open and one post room its tasks; what was committed survives SIGKILL.",
+        "surreal-library-final": "Of two replicas that save one task in SurrealDB one is refused, and none writes over a task that has ended.",
+    },
     ("Approvals", "docs/architecture.md#approvals"): {
         "approval-one-object": "What an agent asks before it acts is one durable object with all that it says, also after a rebuild.",
         "approval-first-answer-wins": "Of all answers to an approval the first in the log counts; it is stored before it is said to be, and the others are told of it.",
@@ -446,7 +451,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Operation", "docs/operating.md#running-on-your-own-postgresql"): {
         "postgres-outage-survived": "PostgreSQL may be killed and started again while messages flow: nothing is lost, and the post room goes on.",
         "postgres-orgs-apart": "Organisations in one PostgreSQL see nothing of each other, and no two post rooms share one.",
-        "store-contract-kept": "SQLite and PostgreSQL keep the same rules: a batch and its cursors are stored together, identity before the answer.",
+        "store-contract-kept": "SQLite, PostgreSQL and SurrealDB keep the same rules: a batch and its cursors are stored together, identity before the answer.",
         "store-accounts-moved": "What a version before has in files of each organisation moves into the accounts of the installation; a kill at any step loses and doubles nothing.",
         "store-orgs-apart": "Organisations share one database of accounts and see, change and take nothing of each other's, on every database.",
         "store-pages-indexed": "A page of a long list costs hardly more than one of a short list, on both databases.",

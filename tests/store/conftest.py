@@ -21,8 +21,9 @@ from postroom.store.surreal.tasks import SurrealTasks
 from postroom_a2a import surreal
 from tests.postgres import PostgresServer
 from tests.stores import memory_store
+from tests.surrealserver import SurrealServer, running_surreal
 
-KINDS = ("file", "memory", "postgres", "surrealdb")
+KINDS = ("file", "memory", "postgres", "surrealdb", "surrealdb-server")
 
 
 class EmptiedPostgres:
@@ -49,10 +50,15 @@ def make_tables(place: Place) -> None:
     place.after()
 
 
-def tasks_elsewhere(place: Place, folder: Path, org: str = "default") -> TasksElsewhere:
-    """`place` with its tasks in a SurrealDB in files below `folder`."""
-    address = surreal.Address.parse(f"surrealdb+file://{folder}/tasks")
-    return TasksElsewhere(place, TaskDatabase(address, org, folder))
+def tasks_elsewhere(place: Place, url: str, home: Path, org: str = "default") -> TasksElsewhere:
+    """`place` with the organisation's tasks in the SurrealDB at `url`."""
+    return TasksElsewhere(place, TaskDatabase(surreal.Address.parse(url), org, home))
+
+
+@pytest.fixture(scope="session")
+def surreal_server() -> Generator[SurrealServer]:
+    with running_surreal() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +76,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Place]:
         return
     made = SQLitePlace(None if request.param == "memory" else tmp_path / "projection.db")
     if request.param == "surrealdb":
-        made = tasks_elsewhere(made, tmp_path)
+        made = tasks_elsewhere(made, f"surrealdb+file://{tmp_path}/tasks", tmp_path)
+    elif request.param == "surrealdb-server":
+        url = request.getfixturevalue("surreal_server").url(tmp_path.name)
+        made = tasks_elsewhere(made, url, tmp_path)
     make_tables(made)
     yield made
     made.close()

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         core_interfaces,
         durable_interfaces,
     )
+    from postroom_a2a.sdk.surreal_taskstore import SurrealTaskStore, SurrealVersionedTaskStore
     from postroom_a2a.sdk.taskstore import KvTaskStore
     from postroom_a2a.sdk.transport import NatsA2ATransport
 
@@ -62,6 +63,8 @@ __all__ = [
     "RpcError",
     "SdkOperations",
     "Streams",
+    "SurrealTaskStore",
+    "SurrealVersionedTaskStore",
     "connect",
     "core_interfaces",
     "core_subject",
@@ -97,6 +100,8 @@ _MODULES = {
     "RpcError": "rpc",
     "SdkOperations": "sdk.operations",
     "Streams": "durable.streams",
+    "SurrealTaskStore": "sdk.surreal_taskstore",
+    "SurrealVersionedTaskStore": "sdk.surreal_taskstore",
     "connect": "nats",
     "core_interfaces": "sdk.server",
     "core_subject": "binding.subjects",

@@ -289,7 +289,7 @@ class Tasks(Protocol):
         """For each of those tasks the number and the bytes of its changes that are not the first in their state."""
 
     def sizes(self) -> dict[str, tuple[int, int]]:
-        """For each worker the bytes of its tasks, and those of their changes."""
+        """For each worker the bytes of its tasks, and those of their changes, as they are stored."""
 
     def forget(self, ids: Collection[str]) -> None:
         """Delete those tasks with their changes."""

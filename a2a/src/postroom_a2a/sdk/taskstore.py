@@ -15,7 +15,7 @@ from bisect import insort
 from collections import OrderedDict
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from a2a.server.owner_resolver import OwnerResolver, resolve_user_scope
 from a2a.server.tasks.task_store import TaskStore
@@ -86,8 +86,40 @@ class _Known:
     doubt: frozenset[bytes] = frozenset()
 
 
-class KvTaskStore(TaskStore):
-    """The SDK's task store on one bucket.
+class Entry(Protocol):
+    """A stored task in protobuf."""
+
+    @property
+    def key(self) -> str:
+        """Where it is."""
+
+    @property
+    def value(self) -> bytes:
+        """The task."""
+
+    @property
+    def revision(self) -> int:
+        """Of the last write."""
+
+
+class Entries(Protocol):
+    """Where tasks are stored; a bucket is one."""
+
+    async def create(self, key: str, value: bytes, *, ttl: float = 0.0) -> int:
+        """Store a new entry; returns its revision, raises LostUpdate if there is one."""
+
+    async def update(self, key: str, value: bytes, revision: int, *, ttl: float = 0.0) -> int:
+        """Replace the entry of that revision; returns the new one, raises LostUpdate if it has another."""
+
+    async def get(self, key: str, *, fresh: bool = True) -> Entry | None:
+        """The entry at `key`."""
+
+    async def purge(self, key: str) -> None:
+        """Delete it."""
+
+
+class StoredTasks(TaskStore):
+    """The SDK's task store on what keeps revisions, but for its lists.
 
     The first `save` of a task that this store has not read creates it; a further one replaces the state that the store
     wrote or read last. So of two replicas that work on one task, one gets `LostUpdate`.
@@ -100,40 +132,17 @@ class KvTaskStore(TaskStore):
 
     def __init__(
         self,
-        bucket: Bucket,
+        entries: Entries,
         *,
         owner: OwnerResolver = resolve_user_scope,
         keep: float = KEEP,
         retry_for: float = RETRY_FOR,
     ) -> None:
-        self._bucket = bucket
+        self._entries = entries
         self._owner = owner
         self._keep = keep
         self._retry_for = retry_for
         self._known: OrderedDict[str, _Known] = OrderedDict()
-
-    @classmethod
-    async def open(
-        cls,
-        connection: Connection | JetStream,
-        *,
-        bucket: str = BUCKET,
-        settings: BucketSettings | None = None,
-        owner: OwnerResolver = resolve_user_scope,
-        keep: float = KEEP,
-        retry_for: float = RETRY_FOR,
-    ) -> KvTaskStore:
-        """A store in the bucket of that name; a missing bucket is made.
-
-        Args:
-            bucket: agents that must not see each other's tasks need one each.
-
-        Raises:
-            As `Bucket.open`.
-        """
-        js = connection if isinstance(connection, JetStream) else JetStream(Mailbox(connection))
-        opened = await Bucket.open(js, bucket, settings or BucketSettings(key_ttl=True))
-        return cls(opened, owner=owner, keep=keep, retry_for=retry_for)
 
     async def save(self, task: types.Task, context: ServerCallContext) -> None:
         """Save a task.
@@ -150,7 +159,7 @@ class KvTaskStore(TaskStore):
         state = task.status.state
         known = self._known.get(key)
         if known is not None and known.final:
-            entry = await self._bucket.get(key, fresh=True)
+            entry = await self._entries.get(key, fresh=True)
             if entry is None or entry.value != payload:
                 raise Conflict(f"the task {task.id} has ended and cannot change any more")
             return
@@ -185,14 +194,14 @@ class KvTaskStore(TaskStore):
 
     async def _write(self, key: str, payload: bytes, known: _Known | None, ttl: float) -> int:
         if known is None:
-            return await self._bucket.create(key, payload, ttl=ttl)
+            return await self._entries.create(key, payload, ttl=ttl)
         try:
-            return await self._bucket.update(key, payload, known.revision, ttl=ttl)
+            return await self._entries.update(key, payload, known.revision, ttl=ttl)
         except LostUpdate:
-            entry = await self._bucket.get(key, fresh=True) if known.doubt else None
+            entry = await self._entries.get(key, fresh=True) if known.doubt else None
             if entry is None or entry.value not in known.doubt:
                 raise
-            return await self._bucket.update(key, payload, entry.revision, ttl=ttl)
+            return await self._entries.update(key, payload, entry.revision, ttl=ttl)
 
     async def get(self, task_id: str, context: ServerCallContext) -> types.Task | None:
         """The task; None if the caller's owner has none of that id.
@@ -202,16 +211,74 @@ class KvTaskStore(TaskStore):
             As `Bucket.get`.
         """
         key = self._key(task_id, context)
-        entry = await self._bucket.get(key, fresh=True)
+        entry = await self._entries.get(key, fresh=True)
         if entry is None:
             self._known.pop(key, None)
             return None
-        task = _task(entry)
+        task = task_in(entry)
         known = self._known.get(key)
         # A writer must go on from its own last write: reading in between must not hide another writer.
         if known is None or not known.writing:
             self._remember(key, _Known(entry.revision, task.status.state in FINAL, writing=False))
         return task
+
+    async def delete(self, task_id: str, context: ServerCallContext) -> None:
+        """Remove a task; a missing one is no error.
+
+        Raises:
+            As `Bucket.put`.
+        """
+        key = self._key(task_id, context)
+        self._known.pop(key, None)
+        if await self._entries.get(key, fresh=True) is not None:
+            await self._entries.purge(key)
+
+    def _key(self, task_id: str, context: ServerCallContext) -> str:
+        return key_of(self._owner(context), task_id)
+
+    def _remember(self, key: str, known: _Known) -> None:
+        self._known[key] = known
+        self._known.move_to_end(key)
+        if len(self._known) > MAX_KNOWN:
+            self._known.popitem(last=False)
+
+
+class KvTaskStore(StoredTasks):
+    """The SDK's task store on one bucket; the rules of a save and the arguments are those of `StoredTasks`."""
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        *,
+        owner: OwnerResolver = resolve_user_scope,
+        keep: float = KEEP,
+        retry_for: float = RETRY_FOR,
+    ) -> None:
+        super().__init__(bucket, owner=owner, keep=keep, retry_for=retry_for)
+        self._bucket = bucket
+
+    @classmethod
+    async def open(
+        cls,
+        connection: Connection | JetStream,
+        *,
+        bucket: str = BUCKET,
+        settings: BucketSettings | None = None,
+        owner: OwnerResolver = resolve_user_scope,
+        keep: float = KEEP,
+        retry_for: float = RETRY_FOR,
+    ) -> KvTaskStore:
+        """A store in the bucket of that name; a missing bucket is made.
+
+        Args:
+            bucket: agents that must not see each other's tasks need one each.
+
+        Raises:
+            As `Bucket.open`.
+        """
+        js = connection if isinstance(connection, JetStream) else JetStream(Mailbox(connection))
+        opened = await Bucket.open(js, bucket, settings or BucketSettings(key_ttl=True))
+        return cls(opened, owner=owner, keep=keep, retry_for=retry_for)
 
     async def list(
         self, params: types.ListTasksRequest, context: ServerCallContext
@@ -222,11 +289,11 @@ class KvTaskStore(TaskStore):
             InvalidParamsError: the page token is not one of ours.
             As `Bucket.watch`.
         """
-        after = _cursor(params.page_token)
+        after = cursor_of(params.page_token)
         size = params.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE
         page: list[tuple[_Place, bytes]] = []
         total = rest = 0
-        filter_ = f"{_token(self._owner(context))}.*"
+        filter_ = f"{owner_token(self._owner(context))}.*"
         async with aclosing(self._bucket.watch(filter_)) as entries:
             async for entry in entries:
                 if entry is None:
@@ -243,33 +310,18 @@ class KvTaskStore(TaskStore):
         tasks = [types.Task.FromString(payload) for _, payload in reversed(page)]
         return types.ListTasksResponse(
             tasks=tasks,
-            next_page_token=_page_token(tasks[-1]) if rest > size else "",
+            next_page_token=page_token(tasks[-1]) if rest > size else "",
             total_size=total,
             page_size=size,
         )
 
-    async def delete(self, task_id: str, context: ServerCallContext) -> None:
-        """Remove a task; a missing one is no error.
 
-        Raises:
-            As `Bucket.put`.
-        """
-        key = self._key(task_id, context)
-        self._known.pop(key, None)
-        if await self._bucket.get(key, fresh=True) is not None:
-            await self._bucket.purge(key)
-
-    def _key(self, task_id: str, context: ServerCallContext) -> str:
-        return f"{_token(self._owner(context))}.{_token(task_id)}"
-
-    def _remember(self, key: str, known: _Known) -> None:
-        self._known[key] = known
-        self._known.move_to_end(key)
-        if len(self._known) > MAX_KNOWN:
-            self._known.popitem(last=False)
+def key_of(owner: str, task: str) -> str:
+    """The key of an owner's task."""
+    return f"{owner_token(owner)}.{owner_token(task)}"
 
 
-def _token(value: str) -> str:
+def owner_token(value: str) -> str:
     """An owner or an id as one token of a key; different values give different tokens."""
     if _PLAIN.fullmatch(value):
         return value
@@ -278,7 +330,8 @@ def _token(value: str) -> str:
     return f"={base64.urlsafe_b64encode(said).decode().rstrip('=')}"
 
 
-def _task(entry: BucketEntry) -> types.Task:
+def task_in(entry: Entry) -> types.Task:
+    """The task in an entry; a ProtocolViolation if it is none."""
     try:
         return types.Task.FromString(entry.value)
     except DecodeError as error:
@@ -287,7 +340,7 @@ def _task(entry: BucketEntry) -> types.Task:
 
 def _listed(entry: BucketEntry) -> types.Task | None:
     try:
-        return _task(entry)
+        return task_in(entry)
     except ProtocolViolation as error:
         _log.warning("left out of a list of tasks: %s", error)
         return None
@@ -311,7 +364,8 @@ def _place(task: types.Task) -> _Place:
     return stated, task.status.timestamp.ToNanoseconds() if stated else 0, task.id
 
 
-def _cursor(page_token: str) -> _Place | None:
+def cursor_of(page_token: str) -> _Place | None:
+    """The place after which a page begins; None for the first."""
     if not page_token:
         return None
     cursor = decode_list_tasks_cursor(page_token)
@@ -320,6 +374,7 @@ def _cursor(page_token: str) -> _Place | None:
     return cursor.sort_key()
 
 
-def _page_token(last: types.Task) -> str:
+def page_token(last: types.Task) -> str:
+    """The token of the page after the one that ends with `last`."""
     stated, at, task_id = _place(last)
     return encode_list_tasks_cursor(ListTasksCursor(at if stated else None, task_id))

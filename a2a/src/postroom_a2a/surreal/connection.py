@@ -13,6 +13,7 @@ import os
 import ssl
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -200,6 +201,7 @@ class _Server:
         self._address = address
         self._database = database
         self._socket: Any = None
+        self._open = ExitStack()  # websockets wants it so
         self._turn = threading.Lock()  # one request at a time has the socket
         self._number = 0
         with self._turn:
@@ -214,9 +216,8 @@ class _Server:
 
     def close(self) -> None:
         """As `Engine`."""
-        socket, self._socket = self._socket, None
-        if socket is not None:
-            socket.close()
+        self._socket = None
+        self._open.close()
 
     def _connect(self) -> None:
         from websockets.exceptions import WebSocketException
@@ -225,14 +226,16 @@ class _Server:
 
         secure = self._address.server.startswith("wss:")
         try:
-            self._socket = connect(
-                self._address.server,
-                subprotocols=[Subprotocol("cbor")],
-                open_timeout=CONNECT_TIMEOUT,
-                close_timeout=1.0,
-                max_size=None,
-                ssl=ssl.create_default_context() if secure else None,
-                proxy=None,
+            self._socket = self._open.enter_context(
+                connect(
+                    self._address.server,
+                    subprotocols=[Subprotocol("cbor")],
+                    open_timeout=CONNECT_TIMEOUT,
+                    close_timeout=1.0,
+                    max_size=None,
+                    ssl=ssl.create_default_context() if secure else None,
+                    proxy=None,
+                )
             )
         except (OSError, WebSocketException) as error:
             raise self._away(error) from error
