@@ -91,6 +91,7 @@ async def test_who_is_refused_is_told_before_the_body_is_read_and_when_to_come_b
     assert heard.json["id"] is None
     heard = await server.ask("GET", "/tasks")
     assert (heard.status, heard.json["error"]["status"]) == (403, "PERMISSION_DENIED")
+    assert heard.json["error"]["details"][0]["reason"] == "PERMISSION_DENIED"
     heard = await server.ask("GET", "/tasks")
     assert (heard.status, heard.headers["retry-after"]) == (429, "1")
 
@@ -268,6 +269,7 @@ async def test_rest_says_which_verbs_and_media_types_it_takes():
     server = Server()
     heard = await server.ask("DELETE", "/tasks/t0:subscribe")
     assert (heard.status, heard.headers["allow"]) == (405, "GET, POST")
+    assert (await server.ask("GET", "/")).headers["allow"] == "POST"
     heard = await server.ask("POST", "/message:send", b"{}", Content_Type="text/plain")
     assert heard.status == 415
     for version, path in (("2.0", "/tasks"), ("", "/tasks"), ("", "/message:send")):

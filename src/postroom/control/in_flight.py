@@ -232,16 +232,23 @@ class Guard:
 
     async def _change(self, scope: Scope, receive: Receive, send: Send, serve: Serve) -> None:
         request = scope[REQUEST] = Request(scope, None)
-        status = 0
+        ids: dict[str, str] = {}
+        recorded = False
+
+        def record(status: int) -> None:
+            nonlocal recorded
+            principal: Principal | None = scope.get(PRINCIPAL)
+            # What a worker does through its door the gateway has recorded.
+            if principal is not None and principal.method == KEY and ONLY_READS not in scope:
+                recorded = True
+                self._record(scope, principal, status, ids)
 
         async def note(message: MutableMapping[str, Any]) -> None:
-            nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
+                record(message["status"])  # before its answer, which may go on for an hour
             if not request.cut_off:
                 await send(message)
 
-        ids: dict[str, str] = {}
         about, current = _about.set(ids), _current.set(request)
         try:
             await serve(scope, receive, note)
@@ -249,11 +256,8 @@ class Guard:
             _about.reset(about)
             _current.reset(current)
             self._in_flight.leave(request)
-            principal: Principal | None = scope.get(PRINCIPAL)
-            # What a worker does through its door the gateway has recorded.
-            acted = principal is not None and principal.method == KEY
-            if principal is not None and acted and ONLY_READS not in scope:
-                self._record(scope, principal, status, ids)
+            if not recorded:
+                record(0)
 
     def _record(self, scope: Scope, principal: Principal, status: int, ids: dict[str, str]) -> None:
         record = AuditRecord(

@@ -87,8 +87,10 @@ def refused(error: PostroomError) -> RpcError:
 def rest_status(error: RpcError | PostroomError) -> tuple[int, dict[str, Any]]:
     """HTTP status and body of a refusal over REST."""
     number, name = status_of(error)
-    said = error if isinstance(error, RpcError) else refused(error)
-    document = said.document()
+    document = (error if isinstance(error, RpcError) else refused(error)).document()
     details = document.get("data")
+    details = details if isinstance(details, list) else []
+    if isinstance(error, PostroomError) and details:
+        details[0]["reason"] = name  # none of A2A's own errors
     shown = {"code": number, "status": name, "message": document["message"]}
-    return number, {"error": {**shown, "details": details if isinstance(details, list) else []}}
+    return number, {"error": {**shown, "details": details}}

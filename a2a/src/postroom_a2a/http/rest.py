@@ -41,6 +41,9 @@ class Rest:
 
     async def _call(self, exchange: Exchange, caller: str) -> None:
         path, legacy = _without_prefix(exchange.path)
+        if not path:
+            await self._unknown(exchange, ("POST",))  # JSON-RPC is there
+            return
         found = paths.find("GET" if exchange.method == "HEAD" else exchange.method, path)
         if found.route is None:
             await self._unknown(exchange, found.verbs)
@@ -92,7 +95,7 @@ class Rest:
     async def _unknown(self, exchange: Exchange, verbs: tuple[str, ...]) -> None:
         """Answer 404, or 405 for a path that takes other verbs."""
         asked = f"{exchange.method} {exchange.path[:100]}"
-        error = RpcError(Code.METHOD_NOT_FOUND, f"there is no {asked} here")
+        error = RpcError(Code.METHOD_NOT_FOUND, f"an A2A agent has no {asked}")
         status, document = rest_status(error)
         if not verbs:
             await exchange.answer(status, dumps(document), JSON)
