@@ -33,6 +33,7 @@ def send_up(body: Record) -> Record:
     Raises:
         RpcError: INVALID_PARAMS, with the wrong member.
     """
+    body = camel(body)  # the official client writes the proto's own names
     try:
         body = camel(body)  # the official client writes the names of the proto
         # The field is `request` in the proto, with this name in JSON.
@@ -49,6 +50,7 @@ def push_request_up(task: str, body: Record) -> Record:
     Raises:
         RpcError: INVALID_PARAMS, with the wrong member.
     """
+    body = camel(body)
     try:
         body = camel(body)
         config = _object(body.get("config", body))
