@@ -320,7 +320,8 @@ async def test_an_error_of_0_3_has_no_details_and_a_method_of_1_0_is_none_of_0_3
 async def test_a_client_of_0_3_sends_follows_and_cancels_over_rest(prefix: str):
     server = Server()
     content = [{"text": "do"}, {"file": {"fileWithUri": "https://a.test/b", "name": "b"}}]
-    message = {"messageId": "m", "role": "ROLE_USER", "content": content}
+    file = {"file_with_uri": "https://a.test/b", "name": "b"}  # the proto's own names mean the same
+    message = {"message_id": "m", "role": "ROLE_USER", "content": [content[0], {"file": file}]}
     version = "" if prefix else "0.3"
     heard = await server.ask(
         "POST", f"{prefix}/message:send", {"message": message}, A2A_Version=version

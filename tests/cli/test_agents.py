@@ -46,6 +46,7 @@ def test_the_key_of_an_added_agent_is_shown_once_or_kept_in_a_private_file(
         "kind": "external",
         "card": {"description": "Knows words."},
         "scopes": ["read"],
+        "public": False,
     }
     kept = postroom("agents", "add", "otto", "--service", "--key-file", str(file), "--json")
     assert "a2a_x" not in kept.out + kept.err

@@ -35,7 +35,6 @@ def send_up(body: Record) -> Record:
     """
     body = camel(body)  # the official client writes the proto's own names
     try:
-        body = camel(body)  # the official client writes the names of the proto
         # The field is `request` in the proto, with this name in JSON.
         found: Record = {"message": _message_up(body.get("message", body.get("request")))}
         found["configuration"] = _configuration_up(_object(body.get("configuration") or {}))
@@ -52,7 +51,6 @@ def push_request_up(task: str, body: Record) -> Record:
     """
     body = camel(body)
     try:
-        body = camel(body)
         config = _object(body.get("config", body))
         found = push_up(config.get("pushNotificationConfig", config))
         return {"id": body.get("configId") or task, **found, "taskId": task}

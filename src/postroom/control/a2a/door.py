@@ -11,7 +11,7 @@ from postroom.control.a2a.operations import CHANGING, DoorOperations, DoorPushes
 from postroom.control.a2a.published import PublishedCards
 from postroom.control.http_protocol import ABORT
 from postroom.control.in_flight import ONLY_READS
-from postroom.control.org_router import WORKER, Receive, Scope, Send
+from postroom.control.org_router import ROUTE, WORKER, Receive, Scope, Send
 from postroom.control.parts import Parts
 from postroom.control.principals import PRINCIPAL
 from postroom.errors import Forbidden, NotFound, PostroomError, StateUnwritable, Unauthorized
@@ -57,6 +57,7 @@ class A2ADoor:
             return receive
         ref, slash, rest = path.removeprefix(PREFIX).partition("/")
         scope[AGENT] = ref
+        scope[ROUTE] = f"{PREFIX}{{agent}}"
         exchange = Exchange(scope, receive, send, slash + rest)
         try:
             await self._application.serve(exchange)
