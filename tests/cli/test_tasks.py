@@ -441,6 +441,13 @@ def test_a_task_is_shown_with_its_door_its_retries_and_its_agents_messages(
     assert not any("half" in line for line in lines)
 
 
+def test_tasks_are_listed_by_the_door_by_which_they_were_asked_for(postroom: Run, standin: Standin):
+    standin.answer("GET /v1/tasks", {"tasks": []})
+    assert postroom("task", "list", "--door", "a2a+jsonrpc").status == 0
+    assert standin.requests[-1].query["door"] == "a2a+jsonrpc"
+    assert postroom("task", "list", "--door", "window").status == 2
+
+
 def test_a_task_is_asked_for_again(postroom: Run, standin: Standin):
     new = task(retry_of=TASK, detail="@bob is offline: it waits")
     standin.answer("POST /v1/tasks/ab12cd34/retry", new, 201)

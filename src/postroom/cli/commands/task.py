@@ -72,8 +72,7 @@ def command() -> None:
 @click.option(
     "--door",
     metavar="DOOR",
-    default="",
-    type=click.Choice(["", *Door]),
+    type=click.Choice([door.value for door in Door]),
     help=f"Only those asked for over it: {', '.join(Door)}.",
 )
 @click.option(
@@ -87,13 +86,13 @@ def command() -> None:
 @json_option
 @state_option()
 def list_(
-    everything: bool, worker: str, wanted: str | None, door: str, limit: int, as_json: bool
+    everything: bool, worker: str, wanted: str | None, door: str | None, limit: int, as_json: bool
 ) -> None:
     """List the open tasks, newest first."""
     open_only = not everything and wanted is None
     with connect() as client:
         found = client.tasks(
-            open_only=open_only, state=wanted or "", worker=worker, door=door, limit=limit
+            open_only=open_only, state=wanted or "", worker=worker, door=door or "", limit=limit
         )
     if as_json:
         print_json({"tasks": found})
