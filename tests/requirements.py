@@ -321,6 +321,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "a2a-client-guarded": "The post room calls no private address for an A2A client unless the operator has opened it: nothing is sent.",
         "remote-tasks": "A task for an agent of other people goes to its A2A server; progress, questions, results and cancels pass both ways.",
         "remote-ends": "A task of an agent that is dead, forgets it, refuses it, breaks A2A or is late fails with the reason; nothing hangs.",
+        "remote-survives": "A task for an agent of other people goes on after SIGKILL of the post room at any point, and is one task there.",
+        "a2a-by-hand": "postroom a2a gives any A2A server a task, waits for it, answers, lists and cancels, without a post room.",
         "remote-credential": "The credential of an agent of other people is added to requests to its host alone, and no answer shows it.",
         "client-retries": "A call is repeated after network errors and 5xx with the same message id, within its deadline, and never after a 4xx.",
         "a2a-parts-pass": "Parts of every kind, with metadata that nobody here knows, pass unchanged from an A2A client to the task and back.",
