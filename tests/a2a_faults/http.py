@@ -49,10 +49,15 @@ class Caller:
             raise Refusal(record["error"])
         return record["result"]
 
-    async def send(self, text: str | dict[str, Any], *, at_once: bool = False) -> dict[str, Any]:
+    async def send(
+        self, text: str | dict[str, Any], *, at_once: bool = False, **configuration: Any
+    ) -> dict[str, Any]:
         """The task, or the message, that answers."""
         said = message(text) if isinstance(text, str) else text
-        params = {"message": said, "configuration": {"returnImmediately": at_once}}
+        params = {
+            "message": said,
+            "configuration": {"returnImmediately": at_once, **configuration},
+        }
         result = await self.call("SendMessage", params)
         return result.get("task") or result["message"]
 

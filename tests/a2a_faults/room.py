@@ -6,7 +6,7 @@ import os
 import secrets
 import signal
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import httpx2
@@ -140,8 +140,9 @@ class Door:
         self.room.up()
 
     def kill_server(self) -> None:
-        """SIGKILL nats-server; the control plane starts it again."""
-        os.kill(self.room.server["nats_pid"], signal.SIGKILL)
+        """SIGKILL nats-server; the control plane starts it again. It may have died a moment ago."""
+        with suppress(ProcessLookupError):
+            os.kill(self.room.server["nats_pid"], signal.SIGKILL)
 
     def kill_sidecar(self) -> None:
         """SIGKILL the worker's sidecar; it runs again on return."""

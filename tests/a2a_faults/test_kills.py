@@ -1,7 +1,7 @@
 """SIGKILL of any process of a post room at any moment, while A2A clients send tasks over HTTP and follow them.
 
-Each accepted task ends once, and who follows it and comes back where it was sees every change once. The seed of a run
-is printed; `A2A_FAULTS_SEED` runs it again, as far as other processes let it.
+Each accepted task ends once, who follows it and comes back where it was sees every change once, and every change is
+pushed. The seed of a run is printed; `A2A_FAULTS_SEED` runs it again, as far as other processes let it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ import pytest
 from postroom_a2a.rpc import Code
 from tests.a2a_faults.http import Caller, Refusal, message, state
 from tests.a2a_faults.room import Door, door
-from tests.e2e.conftest import running_room
+from tests.e2e.conftest import PostRoom, room
 from tests.e2e.taskwork import assert_all_ended
+from tests.push.receivers import Receiver, receiver
+
+__all__ = ["room"]
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("http-killed-anywhere")]
 
@@ -84,7 +87,7 @@ async def follow(desk: Door, task: Followed) -> None:
     await patient(desk, rest)
 
 
-async def work(desk: Door, kills: int, seed: int) -> list[Followed]:
+async def work(desk: Door, hook: Receiver, kills: int, seed: int) -> list[Followed]:
     rng = random.Random(seed)
     over = asyncio.Event()
     followed: list[Followed] = []
@@ -93,9 +96,12 @@ async def work(desk: Door, kills: int, seed: int) -> list[Followed]:
         while not over.is_set():
             name = secrets.token_hex(4)
             said = message(f"some {name}")
+            push = {"url": f"{hook.url}/{name}"}
 
-            async def ask(caller: Caller, said: dict[str, Any] = said) -> dict[str, Any]:
-                return await caller.send(said, at_once=True)
+            async def ask(
+                caller: Caller, said: dict[str, Any] = said, push: dict[str, str] = push
+            ) -> dict[str, Any]:
+                return await caller.send(said, at_once=True, taskPushNotificationConfig=push)
 
             task = Followed((await patient(desk, ask))["id"], name, said)
             followed.append(task)
@@ -116,11 +122,18 @@ async def work(desk: Door, kills: int, seed: int) -> list[Followed]:
 
 
 async def check(desk: Door, task: Followed) -> None:
-    """What the post room says afterwards is what the follower saw, each event once."""
+    """What the post room says afterwards is what the follower saw, each event once.
+
+    A task is done unless its worker was lost during each of its attempts, which its end says then.
+    """
 
     async def again(caller: Caller) -> None:
         assert (await caller.send(task.said))["id"] == task.id
-        assert state(await caller.get(task.id)) == "completed"
+        found = await caller.get(task.id)
+        if state(found) == "completed":
+            assert desk.notes(task.name).count("did") >= 1
+        else:
+            assert "lost" in found["status"]["message"]["parts"][0]["text"], found["status"]
         whole = [event async for event in caller.subscribe(task.id, after="0")]
         assert task.seen == whole, f"{task.id}, followed {task.tries} times"
 
@@ -130,18 +143,37 @@ async def check(desk: Door, task: Followed) -> None:
     assert task.finals(task.seen) == 1
 
 
+async def pushed(hook: Receiver, task: Followed) -> None:
+    """Every change of a task has been pushed, in order; one that is pushed twice has the same id."""
+
+    def bodies() -> list[dict[str, Any]]:
+        first = {got.id: got.said for got in hook.got if got.path.endswith(f"/{task.name}")}
+        return list(first.values())
+
+    wanted = [event for _, event in task.seen]
+    async with asyncio.timeout(60):
+        while len(bodies()) < len(wanted):  # noqa: ASYNC110 (the receiver counts; the schedule decides)
+            await asyncio.sleep(0.05)
+    assert bodies() == wanted
+
+
 @pytest.mark.parametrize(
     "kills", [3, pytest.param(40, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
 )
-async def test_sigkill_at_any_moment_loses_and_doubles_nothing_over_http(kills: int) -> None:
+async def test_sigkill_at_any_moment_loses_and_doubles_nothing_over_http(
+    room: PostRoom, kills: int
+) -> None:
     seed = int(os.environ.get("A2A_FAULTS_SEED") or secrets.randbelow(1 << 32))
     print(f"seed {seed}")  # noqa: T201 (shown with a failure)
-    with running_room() as room:
+    async with receiver() as hook:
+        room.env |= {"POSTROOM_EGRESS_ALLOW_PRIVATE": f"127.0.0.1:{hook.port}"}
+        await asyncio.to_thread(room.up)
         desk = await asyncio.to_thread(door, room)
-        followed = await work(desk, kills, seed)
+        followed = await work(desk, hook, kills, seed)
         for task in followed:
             await check(desk, task)
-            assert desk.notes(task.name).count("did") >= 1
+            await pushed(hook, task)
         await asyncio.to_thread(assert_all_ended, room)
-        assert len(followed) >= 3
-        print(f"{len(followed)} tasks, followed {sum(task.tries for task in followed)} times")  # noqa: T201
+    assert len(followed) >= 3
+    tries = sum(task.tries for task in followed)
+    print(f"{len(followed)} tasks, followed {tries} times, {len(hook.got)} pushes")  # noqa: T201
