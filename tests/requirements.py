@@ -307,7 +307,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("A2A", "docs/a2a.md#what-holds"): {
         "http-killed-anywhere": "Whatever is killed, an A2A client over HTTP finds its task, ended once; its stream goes on where it was; the same message is the same task.",
-        "http-waits-no-read": "A call that waits for a task over HTTP costs no read and no wake-up; it ends with its task, its caller or its deadline.",
+        "http-waits-no-read": "A call that waits for a task over HTTP reads nothing while it waits; it ends with its task, its caller or its deadline.",
         "a2a-http": "Any A2A client with a key reaches any agent over JSON-RPC and REST, by the rules of the specification; a task for one that is offline waits.",
         "a2a-http-versions": "Clients of A2A 0.3 and 1.0 have the same tasks; the translation loses nothing that 0.3 has a place for.",
         "a2a-http-resumes": "A stream that comes back with its last id brings every change behind it once, also after the post room was killed.",
