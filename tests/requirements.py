@@ -341,6 +341,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "binding-durable-answer-own": "A client gets only answers to its own calls, and the listed rights keep clients apart.",
         "binding-durable-provisioned": "Streams of durable calls are bounded, shared by all makers, and used as they are provisioned.",
     },
+    ("A2A", "docs/conformance.md#what-the-kit-says"): {
+        "a2a-conforms": "To the SDK's own client an agent is the same over JSON-RPC, REST and gRPC, and keeps the rules that the official kit checks.",
+    },
     ("A2A", "docs/conformance.md#grpc"): {
         "grpc-same-as-http": "Over gRPC an agent is the same as over HTTP: the same operations, rights and errors, and no other version than the one that its card states.",
     },

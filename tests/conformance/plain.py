@@ -89,8 +89,9 @@ class Kit(AgentExecutor):
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 
-def card(port: int, grpc_port: int) -> AgentCard:
+def card(port: int, grpc_port: int, *, legacy: bool) -> AgentCard:
     here = f"http://127.0.0.1:{port}"
+    older = [AgentInterface(url=f"{here}/rpc", protocol_binding="JSONRPC", protocol_version="0.3")]
     return AgentCard(
         name="kit",
         description="Acts on the prefix of a message's id.",
@@ -102,7 +103,8 @@ def card(port: int, grpc_port: int) -> AgentCard:
                 (here, "HTTP+JSON"),
                 (f"127.0.0.1:{grpc_port}", "GRPC"),
             )
-        ],
+        ]
+        + (older if legacy else []),
         capabilities=AgentCapabilities(
             streaming=True, push_notifications=True, extended_agent_card=True
         ),
@@ -112,11 +114,11 @@ def card(port: int, grpc_port: int) -> AgentCard:
     )
 
 
-async def serve(port: int) -> None:
+async def serve(port: int, *, legacy: bool) -> None:
     """Serve all three bindings."""
     server = grpc.aio.server()
     grpc_port = server.add_insecure_port("127.0.0.1:0")
-    shown = card(port, grpc_port)
+    shown = card(port, grpc_port, legacy=legacy)
     configs = InMemoryPushNotificationConfigStore()
     async with httpx.AsyncClient() as client:
         handler = DefaultRequestHandler(
@@ -132,9 +134,9 @@ async def serve(port: int) -> None:
         await server.start()
         routes: list[Any] = [
             *create_agent_card_routes(shown, cache_control="public, max-age=60"),
-            *create_jsonrpc_routes(handler, "/rpc"),
-            *create_jsonrpc_routes(handler, "/rpc/"),
-            *create_rest_routes(handler),
+            *create_jsonrpc_routes(handler, "/rpc", enable_v0_3_compat=legacy),
+            *create_jsonrpc_routes(handler, "/rpc/", enable_v0_3_compat=legacy),
+            *create_rest_routes(handler, enable_v0_3_compat=legacy),
         ]
         config = uvicorn.Config(Starlette(routes=routes), port=port, log_level="warning")
         await uvicorn.Server(config).serve()
@@ -142,4 +144,4 @@ async def serve(port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(int(sys.argv[1])))
+    asyncio.run(serve(int(sys.argv[1]), legacy="--legacy" in sys.argv))

@@ -1,6 +1,6 @@
 """Run A2A's official kit against an agent of a post room, and print what came of it.
 
-    python -m tests.conformance.run --kit DIR [--python DIR/.venv/bin/python] [--plain] [-- -k history]
+    python -m tests.conformance.run --kit DIR [--python DIR/.venv/bin/python] [-- -k history]
 
 DIR is a checkout of github.com/a2aproject/a2a-tck, branch 1.0-dev; the Python is one that has what the kit needs. A
 post room of its own is started in a scratch folder, and a worker is spawned behind the wall. The kit knows no keys, so
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -34,11 +35,16 @@ OUTCOMES = ("passed", "failed", "xfailed", "skipped")
 
 
 @contextmanager
-def post_room(stack: ExitStack) -> Generator[str]:
-    """Our agent behind the relays; yields the URL for the kit."""
+def post_room(stack: ExitStack, webhooks: int, *, states_version: bool) -> Generator[str]:
+    """Our agent behind the relays; yields the URL for the kit.
+
+    Args:
+        webhooks: port of the kit's receiver on loopback.
+    """
     scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="postroom-kit-")))
     room = PostRoom(scratch / "state", scratch)
-    room.env |= SETTINGS
+    room.env["POSTROOM_A2A_GRPC_LISTEN"] = "127.0.0.1:0"
+    room.env["POSTROOM_EGRESS_ALLOW_PRIVATE"] = f"127.0.0.1:{webhooks}"
     room.up()
     stack.callback(room.call, "down")
     folder = scratch / "template"
@@ -52,11 +58,8 @@ def post_room(stack: ExitStack) -> Generator[str]:
     if there := card.get("GRPC"):
         near = stack.enter_context(grpc_relay(there["url"], there["tenant"], key))
         replaced[there["url"]] = near
-    yield stack.enter_context(http_relay(agent, key, replaced))
-
-
-SETTINGS = {"POSTROOM_A2A_GRPC_LISTEN": "127.0.0.1:0"}
-"""What the kit wants that a post room has not by itself."""
+    relay = http_relay(agent, key, replaced, states_version=states_version)
+    yield stack.enter_context(relay)
 
 
 def _card(agent: str, key: str) -> dict[str, list[dict[str, str]]]:
@@ -70,16 +73,23 @@ def _card(agent: str, key: str) -> dict[str, list[dict[str, str]]]:
 
 
 @contextmanager
-def plain_server(stack: ExitStack) -> Generator[str]:
+def plain_server(stack: ExitStack, words: list[str]) -> Generator[str]:
     """The SDK's own server; yields the URL for the kit."""
-    port = 18999
-    program = [sys.executable, "-m", "tests.conformance.plain", str(port)]
+    port = free_port()
+    program = [sys.executable, "-m", "tests.conformance.plain", str(port), *words]
     server = subprocess.Popen(program, cwd=ROOT)
     stack.callback(server.wait)
     stack.callback(server.terminate)
     url = f"http://127.0.0.1:{port}"
     until(lambda: _answers(f"{url}/.well-known/agent-card.json"))
     yield url
+
+
+def free_port() -> int:
+    """A port of loopback that nobody has now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
 
 
 def _answers(url: str) -> bool:
@@ -90,16 +100,18 @@ def _answers(url: str) -> bool:
         return False
 
 
-def run_kit(kit: Path, python: str, url: str, words: list[str], *, own_ids: bool) -> list[_Case]:
+def run_kit(
+    kit: Path, python: str, url: str, words: list[str], webhooks: int, *, own_ids: bool
+) -> list[_Case]:
     """Run the kit and read its report."""
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.xml"
         command = [python, "-m", "pytest", "tests/compatibility", "-q", "--tb=line", "-rxs"]
         command += ["-p", "no:cacheprovider", f"--sut-host={url}", f"--junitxml={report}"]
-        env = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
-        if own_ids:
-            command += ["-p", "kit_ids"]
-            env["PYTHONPATH"] = str(HERE)
+        command += ["-p", "kit_plugin", "--webhook-host=127.0.0.1"]
+        env = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": f"{HERE}:{kit}"}
+        env["KIT_WEBHOOK_PORT"] = str(webhooks)
+        env["KIT_OWN_IDS"] = "1" if own_ids else ""
         subprocess.run([*command, *words], cwd=kit, env=env, check=False, timeout=SECONDS)
         return [_Case(each) for each in ET.parse(report).iter("testcase")]
 
@@ -140,17 +152,27 @@ def main() -> int:
     parser.add_argument("--kit", type=Path, required=True, help="a checkout of the kit")
     parser.add_argument("--python", default="", help="a Python with what the kit needs")
     parser.add_argument("--plain", action="store_true", help="run it against the SDK's own server")
+    parser.add_argument("--legacy", action="store_true", help="which then speaks 0.3, too")
     parser.add_argument(
-        "--own-ids", action="store_true", help="give each case message ids of its own"
+        "--kit-ids",
+        action="store_true",
+        help="leave the message ids to the kit, which repeats them",
+    )
+    parser.add_argument(
+        "--state-version", action="store_true", help="ask for the card as a client of 1.0 should"
     )
     parser.add_argument("words", nargs="*", help="further words for the kit's pytest, after --")
     asked = parser.parse_args()
     python = asked.python or str(asked.kit / ".venv" / "bin" / "python")
-    begun = time.monotonic()
+    begun, webhooks = time.monotonic(), free_port()
     with ExitStack() as stack:
-        serving = plain_server(stack) if asked.plain else post_room(stack)
+        if asked.plain:
+            serving = plain_server(stack, ["--legacy"] if asked.legacy else [])
+        else:
+            serving = post_room(stack, webhooks, states_version=asked.state_version)
         url = stack.enter_context(serving)
-        cases = run_kit(asked.kit, python, url, asked.words, own_ids=asked.own_ids)
+        own_ids = not asked.kit_ids
+        cases = run_kit(asked.kit, python, url, asked.words, webhooks, own_ids=own_ids)
     print(f"\n{table(cases)}\n")
     for case in cases:
         if case.outcome != "passed":
