@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 # A run in the background of a shell ignores SIGINT, and so would every command that the tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# As the control plane does: no child of ours calls gRPC (`control.a2a.grpc`).
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 # Two shared cores make single examples slow now and then; the time limit of each test still holds.
 # `quick` takes the same examples each time, so a red run is never bad luck; HYPOTHESIS_PROFILE=nightly looks further.
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=25, derandomize=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 from collections.abc import MutableMapping
 from contextlib import AsyncExitStack
 from typing import Any
@@ -78,6 +79,8 @@ async def open_grpc(
 
 
 def _server() -> Any:
+    # gRPC stops its threads around each fork otherwise, for a child that would call gRPC: none of ours does.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     return importlib.import_module("postroom_a2a").GrpcServer
 
 
