@@ -90,9 +90,9 @@ def test_a_stream_goes_on_behind_the_last_event_after_the_post_room_was_killed(s
         if "step 1" in steps(seen):
             break
     task = seen[0][1]["task"]["id"]
-    pid = room.server["pid"]
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: gone(pid))
+    pids = room.server["pid"], room.server["nats_pid"]
+    os.kill(pids[0], signal.SIGKILL)
+    until(lambda: all(map(gone, pids)))  # nats-server ends with it
     room.up()
 
     # The same request again, from where it was: the same task, and only what is missing.
