@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from postroom.remote.task import Patience
+from postroom.remote.task import Patience, RemoteTask
 from postroom.remote.work import AT_ONCE
 from tests.control.taskroom import SECONDS, TaskRoom, task_room
 from tests.remote.foreign import Foreign, foreign
@@ -271,6 +271,70 @@ async def test_a_deadline_ends_the_task_here_and_there(
     assert done["state"] == "failed"
     assert "within its deadline of 0.7 s" in done["status_text"]
     assert "CancelTask" in calls(script)
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "artifacts",
+    [
+        [{"artifactId": "a", "parts": [{"data": nested(60)}]}],
+        [{"artifactId": "a", "parts": [{"data": nested(200)}]}],
+        [{"artifactId": "a", "parts": [{"data": nested(900)}]}],
+        [{"artifactId": {"x": []}, "name": 5, "parts": [{"text": "x", "metadata": None}]}],
+        [{"artifactId": "a", "parts": {"x": 1}}, None, 7, {"parts": [{"text": 1}]}],
+        {"x": 1},
+        [{"artifactId": "\ud800", "name": "\0", "parts": [{"text": "\0\u202e"}]}],
+    ],
+)
+async def test_no_answer_whatever_its_shape_ends_more_than_its_task(
+    house: House, there: Any, artifacts: Any
+):
+    odd = task("COMPLETED", artifacts=artifacts, history=artifacts, metadata=artifacts)
+    made = await there(result({"task": odd}))
+    done = await house.ended(await house.room.delegate(made["uid"], "x"))
+    assert done["state"] in {"completed", "failed"}
+    assert "log of the post room" not in done["status_text"]
+    await there(result({"task": task("COMPLETED")}))
+    again = await house.ended(await house.room.delegate(made["uid"], "x"))
+    assert again["state"] == "completed"
+
+
+async def test_a_request_that_went_out_before_a_crash_is_found_again(
+    house: House, there: Any, script: Scripted
+):
+    """The other side does not know a `messageId` again, as most servers do not."""
+    made = await there(silent)
+    given = await house.room.delegate(made["uid"], "x")
+    await script.until(2)  # its card, and the request
+    named = script.asked[-1].message_id
+    work = house.room.parts.remote_work
+    lane = work._lanes[made["uid"]]
+    lane.work[given["id"]].cancel()  # as a crash before the answer
+    await asyncio.wait([lane.work[given["id"]]])
+    sent = task(history=[{"messageId": named, "role": "ROLE_USER", "parts": [{"text": "x"}]}])
+    by_method = {
+        "ListTasks": result({"tasks": [task(id="other"), sent]}),
+        "GetTask": result(task("COMPLETED")),
+    }
+
+    async def answered(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await by_method[asked.call["method"]](asked, writer)
+
+    script.then(answered)
+    remote = house.room.parts.remotes.of(made["uid"])
+    again = RemoteTask(
+        work, remote, house.room.parts.remotes.client(remote), given["id"], resumed=True
+    )
+    await again.run()
+    assert (await house.ended(given))["state"] == "completed"
+    assert calls(script)[0] == "ListTasks"
+    assert "SendMessage" not in calls(script)
 
 
 async def test_a_silent_agent_fails_at_the_deadline(house: House, there: Any):

@@ -9,7 +9,8 @@ from typing import Any
 from postroom.errors import ProtocolViolation
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.content import Content, parts_of
-from postroom.protocol.limits import MAX_LABEL, MAX_PARTS
+from postroom.protocol.limits import MAX_DEPTH, MAX_LABEL, MAX_PARTS
+from postroom.protocol.records import deeper_than
 from postroom_a2a.bounds import MAX_ID
 from postroom_a2a.messages import ROLE_USER
 from postroom_a2a.task_state import TaskState
@@ -186,7 +187,10 @@ def _content(message: Mapping[str, Any]) -> Content | None:
 
 
 def _parts(holder: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [_foreign(part) for part in parts_of(holder)[:MAX_PARTS]]
+    found = parts_of(holder)[:MAX_PARTS]
+    if deeper_than(found, MAX_DEPTH):
+        raise ProtocolViolation(f"it says something that is nested more than {MAX_DEPTH} deep")
+    return [_foreign(part) for part in found]
 
 
 def _foreign(part: dict[str, Any]) -> dict[str, Any]:

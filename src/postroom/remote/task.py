@@ -172,6 +172,10 @@ class RemoteTask:
             why = f"has not ended within its deadline of {self._remote.deadline:g} s"
         except PostroomError as error:
             why = one_line(error.message, MAX_DETAIL)
+        except Exception:
+            # A stranger's words brought it about, and must end no other task.
+            log.exception("task %s at %s", self.task, self._remote.url)
+            why = "what it says cannot be worked with; the log of the post room has the error"
         row, ours = await self._now()
         if why or (row.final and row.runner != self._remote.uid):
             await self.cancel_there(ours)
