@@ -222,6 +222,14 @@ class SurrealSession:
         rows = [row for part in _chunks(seqs) for row in self._ask().rows(text, {"seqs": part})]
         return self._laid_over(rows, lambda row: row["requested_seq"] in seqs)
 
+    def is_requested(self, seq: int) -> bool:
+        """Whether there is a task requested at that sequence. Past the cursor none is stored."""
+        if 0 < self.cursor("INBOX") < seq:
+            return any(row and row["requested_seq"] == seq for row in self._unit.tasks.values())
+        text = f"SELECT requested_seq, record::id(id) AS id FROM {TASKS} WHERE requested_seq = $seq"
+        rows = self._ask().rows(text, {"seq": seq})
+        return bool(self._laid_over(rows, lambda row: row["requested_seq"] == seq))
+
     def tasks_between(self, low: str, high: str, columns: str, limit: int, party: str) -> list[Row]:
         """The first tasks with ids from `low` to below `high`."""
         whose = "WHERE worker = $party OR requester = $party " if party else ""
@@ -292,7 +300,7 @@ class SurrealSession:
 
     def first_events(self, keys: Sequence[str]) -> list[Row]:
         """The changes with those keys of `first_of`, with `task` and `at`."""
-        text = f"SELECT seq, task, at FROM {EVENTS} WHERE first_of IN $keys"
+        text = f"SELECT seq, task, at FROM {EVENTS} WITH INDEX {EVENTS}_first_of WHERE first_of IN $keys"
         own, hidden = self._unit.events, self._unit.doubt.events
         rows = [row for part in _chunks(keys) for row in self._ask().rows(text, {"keys": part})]
         rows = [row for row in rows if row["seq"] not in hidden]

@@ -59,14 +59,16 @@ class SurrealTasks:
     def insert_task(self, row: TaskRow) -> bool:
         """As `ports.Tasks`."""
         stored = task_row(storable(row))
-        if self._find(row.id) is not None or self._requested([row.requested_seq]):
+        if self._find(row.id) is not None or self.session.is_requested(row.requested_seq):
             return False
         self.session.put_task(row.id, stored)
         return True
 
     def record_change(self, row: TaskRow, change: TaskEventRow) -> None:
         """As `ports.Tasks`."""
-        self.session.put_event(change.seq, self._event(storable(change), clean(row.snapshot)))
+        first = self._is_first(self._find(row.id), row, change)
+        event = event_row(storable(change), clean(row.snapshot), first=first)
+        self.session.put_event(change.seq, event)
         found = self._find(row.id)
         if found is None:
             return
@@ -79,9 +81,17 @@ class SurrealTasks:
         """As `ports.Tasks`."""
         self.session.drop_snapshot(seq)
 
-    def _event(self, row: TaskEventRow, snapshot: str) -> Row:
-        known = self.session.first_events([f"{row.task}/{row.state}"])
-        return event_row(row, snapshot, first=not known or known[0]["seq"] == row.seq)
+    def _is_first(self, found: Row | None, row: TaskRow, change: TaskEventRow) -> bool:
+        """Whether a change is the first of its task in its state; asks only where the task does not say so."""
+        if found is not None and 0 < found["seq"] != change.seq:
+            if found["state"] == change.state:
+                return False
+            if row.final:
+                return True
+        elif found is not None and not found["seq"]:
+            return True
+        known = self.session.first_events([f"{change.task}/{change.state}"])
+        return not known or known[0]["seq"] == change.seq
 
     # ── single tasks ────────────────────────────────────────────────────────────────────────────────────
 
