@@ -59,7 +59,7 @@ from postroom.observe import get_logger, tracing
 from postroom.projection.changes import Change
 from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert
-from postroom.push.pusher import Pusher
+from postroom.push.pusher import OUTCOMES, Pusher
 from postroom.push.views import PushService
 from postroom.settings import Settings
 from postroom.store.agents import Agent
@@ -278,6 +278,8 @@ def _open_pushes(base: Base, tasks: OrgTaskService) -> PushService:
     tries = shared.metrics.counter(
         "postroom_push_deliveries_total", "Push notifications by how a try ended.", "org", "outcome"
     )
+    for outcome in OUTCOMES:
+        tries.add(org, outcome, n=0)
     pusher = Pusher(
         base.database,
         base.changes,

@@ -16,7 +16,8 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Protocol
@@ -52,6 +53,16 @@ def follow(trace: str) -> Token[str]:
 def unfollow(before: Token[str]) -> None:
     """End what `follow` began."""
     _trace.reset(before)
+
+
+@contextmanager
+def within(trace: str) -> Generator[None]:
+    """A block that is a part of that trace; "" for none."""
+    before = follow(trace)
+    try:
+        yield
+    finally:
+        unfollow(before)
 
 
 class Span(Protocol):

@@ -11,6 +11,7 @@ with the same `webhook-id`.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from postroom.projection.changes import Change, Changes
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.limits import SHORT_ID
 from postroom.protocol.principal import OPERATOR_KEY
+from postroom.protocol.traces import TRACEPARENT, trace_of
 from postroom.push.bodies import body_of, headers_of, is_pushed
 from postroom.store.database import Database, Store
 from postroom.store.pushes import DELIVERED, GIVEN_UP, ConfigRow, PushRow, push_id
@@ -42,6 +44,10 @@ TASKS = 100
 PAGE = 50
 """Changes of one config that one transaction takes."""
 
+FAILED = "failed"
+OUTCOMES = (DELIVERED, FAILED, GIVEN_UP)
+"""How an attempt ends, for metrics: the last one that failed is `GIVEN_UP`."""
+
 RETRY = 5.0
 """Seconds until a lane is tried again whose step the database has not let through."""
 
@@ -58,6 +64,7 @@ class _Head:
         body: "" where its change is no longer kept.
         stopped: why nothing may go there any more, "" for no reason.
         alerted: people were told that it was given up.
+        trace: `traceparent` of the task, "" for none.
     """
 
     config: ConfigRow
@@ -65,6 +72,7 @@ class _Head:
     body: str
     stopped: str
     alerted: bool
+    trace: str
 
 
 class Pusher:
@@ -73,7 +81,7 @@ class Pusher:
     Args:
         key: signs every push.
         alert: told when a receiver is given up, and when it is not any more.
-        count: told how each attempt has ended: `delivered`, `failed` or `given-up`.
+        count: told how each attempt has ended, one of `OUTCOMES`.
     """
 
     def __init__(
@@ -194,7 +202,9 @@ class Pusher:
             return await self._store(replace(push, state=GIVEN_UP, next_at=None, reason=NOT_KEPT))
         body = head.body.encode()
         signed = self.key.headers(config.owner, push.id, self._clock(), body)
-        outcome = await self.sender.post(config.url, [*headers_of(config), *signed], body)
+        traced = [(TRACEPARENT, head.trace)] if head.trace else []
+        headers = [*headers_of(config), *signed, *traced]
+        outcome = await self.sender.post(config.url, headers, body)
         now = self._clock()
         tried = replace(
             push, attempts=push.attempts + 1, at=now, status=outcome.status, reason=outcome.reason
@@ -211,7 +221,7 @@ class Pusher:
         self, config: ConfigRow, tried: PushRow, outcome: Outcome, now: float
     ) -> float | None:
         following = self._schedule.after(outcome, tried.attempts, now)
-        self._count("failed" if following.at is not None else GIVEN_UP)
+        self._count(FAILED if following.at is not None else GIVEN_UP)
         if following.at is not None:
             await self._store(replace(tried, next_at=following.at))
             return following.at
@@ -292,11 +302,19 @@ def _head(store: Store, *, key: str, now: float) -> _Head | None:
     config, push = store.pushes.config(key), store.pushes.head(key)
     if config is None or push is None:
         return None
-    said = ""
+    said = trace = ""
     if push.next_at is None or push.next_at <= now:
-        said = body_of(store, config, push.seq)
+        said, trace = body_of(store, config, push.seq), _trace(store, config.task)
     alerted = store.alerts.is_raised(ALERT, key)
-    return _Head(config, push, said, _stopped(store, config, now), alerted)
+    return _Head(config, push, said, _stopped(store, config, now), alerted, trace)
+
+
+def _trace(store: Store, task: str) -> str:
+    row = store.tasks.task_by_id(task)
+    if row is None or TRACEPARENT not in row.snapshot:
+        return ""
+    history = json.loads(row.snapshot).get("history") or [{}]
+    return trace_of(history[0])
 
 
 def _stopped(store: Store, config: ConfigRow, now: float) -> str:

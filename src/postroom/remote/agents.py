@@ -11,7 +11,9 @@ from typing import Any
 
 from postroom.directory.outside import OutsideAgents
 from postroom.errors import InvalidInput, NameTaken, NotFound
+from postroom.observe import tracing
 from postroom.protocol import shapes
+from postroom.protocol.traces import TRACEPARENT
 from postroom.remote.cards import cleaned, nicks_for
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
@@ -134,7 +136,9 @@ class RemoteAgents:
 
     def _calling(self, uid: str, credential: str, retry: RetryPolicy | None = None) -> Calling:
         def headers(url: str) -> Mapping[str, str]:
-            return self._secrets(uid, credential, url) if credential else {}
+            secrets = self._secrets(uid, credential, url) if credential else {}
+            trace = tracing.current()
+            return {**secrets, TRACEPARENT: trace} if trace else secrets
 
         return Calling(self._exchange, headers, retry or self._retry)
 

@@ -27,9 +27,10 @@ from postroom.errors import (
     Refused,
     RequestTimeout,
 )
-from postroom.observe import get_logger
+from postroom.observe import get_logger, tracing
 from postroom.protocol.content import Content
 from postroom.protocol.limits import MAX_DETAIL
+from postroom.protocol.traces import trace_of
 from postroom.remote.agents import RemoteAgent
 from postroom.remote.said import (
     ArtifactReport,
@@ -159,7 +160,11 @@ class RemoteTask:
 
     async def run(self) -> None:
         """Work on it."""
-        row, _ = await self._now()
+        row, ours = await self._now()
+        with tracing.within(trace_of(ours["history"][0])):
+            await self._to_its_end(row)
+
+    async def _to_its_end(self, row: TaskRow) -> None:
         why = ""
         try:
             async with asyncio.timeout(
