@@ -13,7 +13,8 @@ import pytest
 from postroom import errors
 from postroom.http.exchange import outbound_exchange
 from postroom.http.outbound import OutboundPolicy
-from postroom_a2a.http.client import A2AClient, Bounds, Calling, fetch_card
+from postroom_a2a.http.client import A2AClient, fetch_card
+from postroom_a2a.http.client_attempts import Bounds, Calling
 from postroom_a2a.http.client_cards import Interface, choose
 from postroom_a2a.http.client_events import EventReader
 from postroom_a2a.retry import RetryPolicy

@@ -11,7 +11,8 @@ import pytest
 
 from postroom import errors
 from postroom.http.exchange import outbound_exchange
-from postroom_a2a.http.client import A2AClient, Calling
+from postroom_a2a.http.client import A2AClient
+from postroom_a2a.http.client_attempts import Calling
 from tests.remote.foreign import Foreign, foreign
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("a2a-client-speaks")]

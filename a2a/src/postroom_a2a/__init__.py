@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from postroom_a2a.durable.client import DurableCaller
     from postroom_a2a.durable.server import DurableServer
     from postroom_a2a.durable.streams import Streams
-    from postroom_a2a.http.client import A2AClient, Calling
+    from postroom_a2a.http.client import A2AClient
+    from postroom_a2a.http.client_attempts import Calling
     from postroom_a2a.live.calling import Caller, CoreCaller
     from postroom_a2a.live.serving import CoreServer
     from postroom_a2a.nats import connect
@@ -80,7 +81,7 @@ _MODULES = {
     "AgentRequestHandler": "sdk.handling",
     "Call": "operations",
     "Caller": "live.calling",
-    "Calling": "http.client",
+    "Calling": "http.client_attempts",
     "CardRegistry": "sdk.card_registry",
     "Code": "rpc",
     "CoreCaller": "live.calling",

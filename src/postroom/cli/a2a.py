@@ -22,7 +22,8 @@ from postroom.lines.a2a import artifacts_of, event_line, holder_of, state_of, st
 from postroom.lines.words import block
 from postroom.protocol.tasks import EXIT_CODES
 from postroom.settings import DEFAULT_ORG, Settings
-from postroom_a2a.http.client import A2AClient, Calling, Headers
+from postroom_a2a.http.client import A2AClient
+from postroom_a2a.http.client_attempts import Calling, Headers
 from postroom_a2a.http.client_cards import Card, check_url
 from postroom_a2a.retry import Backoff, RetryPolicy
 from postroom_a2a.task_state import INTERRUPTED, TERMINAL

@@ -17,7 +17,8 @@ from postroom.protocol.traces import TRACEPARENT
 from postroom.remote.cards import cleaned, nicks_for
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
-from postroom_a2a.http.client import A2AClient, Calling, fetch_card
+from postroom_a2a.http.client import A2AClient, fetch_card
+from postroom_a2a.http.client_attempts import Calling
 from postroom_a2a.http.client_cards import Interface, check_url, choose
 from postroom_a2a.http.client_port import HttpExchange
 from postroom_a2a.retry import RetryPolicy

@@ -6,32 +6,25 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, field
 from typing import Any
 
 from postroom_a2a import strict_json
 from postroom_a2a.errors import (
     Conflict,
     InvalidInput,
-    NoResponders,
     NotFound,
     PeerError,
     PostroomError,
     ProtocolViolation,
-    RequestTimeout,
     StreamBroken,
 )
 from postroom_a2a.http import client_wire as wire
+from postroom_a2a.http.client_attempts import TIMEOUT, Attempts, Calling, whole_of
 from postroom_a2a.http.client_cards import Card, Interface, choose, names, places
 from postroom_a2a.http.client_events import EventReader
-from postroom_a2a.http.client_port import HttpExchange, HttpReply, HttpRequest
+from postroom_a2a.http.client_port import HttpRequest
 from postroom_a2a.retry import (
-    Again,
     Backoff,
-    Failure,
-    Repeating,
-    RetryPolicy,
-    perform_async,
 )
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.task_state import TaskState
@@ -40,43 +33,8 @@ from postroom_a2a.text import one_line
 
 Params = dict[str, Any]
 
-TIMEOUT = 60.0
-"""Seconds of a call by default, its repetitions included."""
-
-SILENCE = 90.0
-"""Seconds without a byte after which a stream counts as broken: servers send a comment every 15 s or so."""
-
 _GONE = (404, 405, 410)
 """Statuses of a path at which no card is."""
-
-Headers = Callable[[str], Mapping[str, str]]
-"""The headers that a request to a URL has beside those of A2A, such as a credential."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The most bytes of an answer, of one event of a stream, and of a card."""
-
-    answer: int = 8 * 1024 * 1024
-    event: int = 2 * 1024 * 1024
-    card: int = 256 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Calling:
-    """How servers are called.
-
-    Attributes:
-        exchange: does one exchange over HTTP.
-        headers: of each request; a credential must be given to the host that it is for and to no other.
-        silence: seconds without a byte of a stream that end it.
-    """
-
-    exchange: HttpExchange
-    headers: Headers = lambda _: {}
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    bounds: Bounds = field(default_factory=Bounds)
-    silence: float = SILENCE
 
 
 async def fetch_card(
@@ -99,7 +57,7 @@ async def fetch_card(
         ProtocolViolation: what is there is no card.
         PostroomError: as `A2AClient.call`.
     """
-    attempts = _Attempts(calling, timeout)
+    attempts = Attempts(calling, timeout)
     for place, own in places(url):
         request = HttpRequest(
             "GET", place, {"accept": "application/json", **calling.headers(place)}
@@ -251,7 +209,7 @@ class A2AClient:
         with _typed():
             headers = self._calling.headers(to.url)
             request = wire.request_of(to, method, params, headers, timeout)
-        attempts = _Attempts(self._calling, timeout)
+        attempts = Attempts(self._calling, timeout)
 
         def read(body: bytes) -> Params:
             result = wire.result_of(to, method, body)
@@ -350,13 +308,13 @@ class A2AClient:
             to, method, params, self._calling.headers(to.url), self._calling.silence, place.last
         )
         async with AsyncExitStack() as stack:
-            attempts = _Attempts(self._calling, timeout)
+            attempts = Attempts(self._calling, timeout)
             reply = await attempts.opened(request, stack, write=method in wire.WRITING)
             place.begun = True
             if "event-stream" not in reply.headers.get("content-type", ""):
                 # An error, or the only answer there is.
                 with _typed():
-                    result = wire.result_of(to, method, await _whole(reply, bounds.answer))
+                    result = wire.result_of(to, method, await whole_of(reply, bounds.answer))
                 if isinstance(result, dict) and {"task", "message"} & result.keys():
                     place.note(result)
                     yield result
@@ -408,93 +366,6 @@ class _Place:
             self.over = state.terminal or (state.interrupted and "statusUpdate" in event)
 
 
-class _Attempts:
-    """The attempts of one call, or of the calls that share its time."""
-
-    def __init__(self, calling: Calling, timeout: float) -> None:
-        self._calling = calling
-        self._timeout = timeout
-        self._end = asyncio.get_running_loop().time() + timeout
-
-    def left(self) -> float:
-        """Seconds that are left."""
-        return max(0.0, self._end - asyncio.get_running_loop().time())
-
-    async def result(
-        self, request: HttpRequest, read: Callable[[bytes], Params], *, write: bool
-    ) -> Params:
-        """What `read` makes of the body of the answer."""
-
-        async def attempt() -> Params | Failure:
-            try:
-                async with self._calling.exchange(request) as reply:
-                    body = await _whole(reply, self._calling.bounds.answer)
-                    if reply.status >= 300:
-                        return wire.refusal_of(
-                            reply.status, reply.headers, body, self._calling.retry
-                        )
-                    return read(body)
-            except RpcError as error:
-                busy = error.code == Code.SERVER_BUSY
-                return Failure(wire.typed(error), Again.ALWAYS if busy else Again.NEVER)
-            except PostroomError as error:
-                return _failed(error)
-
-        return await self._perform(attempt, write=write)
-
-    async def whole(
-        self, request: HttpRequest, most: int, missing: tuple[int, ...]
-    ) -> bytes | None:
-        """The body of the answer; None for one of the statuses `missing`."""
-
-        async def attempt() -> bytes | Failure | None:
-            try:
-                async with self._calling.exchange(request) as reply:
-                    if reply.status in missing:
-                        return None
-                    body = await _whole(reply, most)
-                    if reply.status >= 300:
-                        return wire.refusal_of(
-                            reply.status, reply.headers, body, self._calling.retry
-                        )
-                    return body
-            except PostroomError as error:
-                return _failed(error)
-
-        return await self._perform(attempt, write=False)
-
-    async def opened(
-        self, request: HttpRequest, stack: AsyncExitStack, *, write: bool
-    ) -> HttpReply:
-        """The answer after its head; `stack` ends it."""
-
-        async def attempt() -> HttpReply | Failure:
-            async with AsyncExitStack() as opening:
-                try:
-                    reply = await opening.enter_async_context(self._calling.exchange(request))
-                    if reply.status >= 300:
-                        body = await _whole(reply, self._calling.bounds.answer)
-                        return wire.refusal_of(
-                            reply.status, reply.headers, body, self._calling.retry
-                        )
-                except PostroomError as error:
-                    return _failed(error)
-                stack.push_async_exit(opening.pop_all())
-                return reply
-
-        return await self._perform(attempt, write=write)
-
-    async def _perform(self, attempt: Any, *, write: bool) -> Any:
-        rules: Repeating[Any] = Repeating(
-            self._calling.retry, write=write, repeatable=True, left=self.left
-        )
-        try:
-            async with asyncio.timeout_at(self._end):
-                return await perform_async(rules.course(), attempt)
-        except TimeoutError as error:
-            raise RequestTimeout(f"the agent did not answer within {self._timeout:g} s") from error
-
-
 class _typed:  # noqa: N801 (reads as a function)
     """Turns errors that an agent answered into ours."""
 
@@ -515,30 +386,11 @@ def _state_of(held: Mapping[str, Any]) -> TaskState | None:
         return None
 
 
-def _failed(error: PostroomError) -> Failure:
-    """The failure of an attempt that has brought no answer."""
-    if isinstance(error, NoResponders):
-        return Failure(error, Again.ALWAYS)
-    if isinstance(error, PeerError) and not isinstance(error, (RequestTimeout, ProtocolViolation)):
-        return Failure(error, Again.IF_REPEATABLE, sent=True)
-    return Failure(error, Again.NEVER)
-
-
 def _may_go_on(error: PostroomError, place: _Place) -> bool:
     """Whether a stream that ended with `error` may be made again, or its task has ended."""
     if isinstance(error, Conflict):
         return bool(place.task) and wire.code_of(error) == Code.UNSUPPORTED_OPERATION
     return not isinstance(error, ProtocolViolation) and not wire.code_of(error)
-
-
-async def _whole(reply: HttpReply, most: int) -> bytes:
-    body = bytearray()
-    async with aclosing(reply.pieces()) as pieces:
-        async for piece in pieces:
-            body += piece
-            if len(body) > most:
-                raise ProtocolViolation(f"the answer is over {most} bytes")
-    return bytes(body)
 
 
 def _sending(
