@@ -141,6 +141,9 @@ async def test_a_receiver_that_is_away_for_too_long_is_given_up_with_an_alert_an
         await tasks.until(task, "given-up", "delivered")
         assert hook.got[-1].id == second.id
         assert (tasks.alerts[-1].about, tasks.alerts[-1].text) == (alert.about, "")
+        (config,) = (await tasks.configs().list(task, "", limit=5, page="")).configs
+        await tasks.configs().delete(task, config.id, "")
+        assert [each.text for each in tasks.alerts[1:]] == ["", ""]
 
 
 async def test_a_receiver_that_refuses_one_push_gets_those_behind_it(tasks: Tasks):

@@ -264,7 +264,8 @@ class Push(TypedDict):
         state: `pending`, `delivered` or `given-up`.
         status: HTTP status of the last answer, 0 for none.
         reason: why the last attempt failed, "" if it did not.
-        tried_at, next_at: instants of the last and the next attempt, null for none.
+        tried_at: instant of the last attempt, null for none.
+        next_at: instant of the next one; null for none, and while it waits behind another to the same receiver.
     """
 
     id: str

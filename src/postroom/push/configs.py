@@ -11,7 +11,7 @@ from functools import partial
 from postroom.errors import InvalidInput, NotFound, Refused
 from postroom.protocol.limits import MAX_OPEN_PUSH_CONFIGS, MAX_PUSH_CONFIGS
 from postroom.protocol.principal import DOOR, Principal
-from postroom.push.pusher import Pusher, take
+from postroom.push.pusher import ALERT, Pusher, take
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.ports import TaskHead
@@ -133,12 +133,15 @@ class AgentPushes:
 
     async def delete(self, task: str, config: str, _requester: str) -> None:
         """As `PushConfigs.delete`."""
+        key = key_of(task, self._me.uid, config)
 
-        def delete(store: Store) -> None:
+        def delete(store: Store) -> bool:
             self._head(store, task)
-            store.pushes.delete(key_of(task, self._me.uid, config))
+            store.pushes.delete(key)
+            return store.alerts.is_raised(ALERT, key)
 
-        await self._database.write(delete, accounts=False)
+        if await self._database.write(delete, accounts=False):
+            await self._pusher.recovered(self._me.uid, key)
 
     def _head(self, store: Store, task: str) -> TaskHead:
         head = store.tasks.head_by_id(task)

@@ -133,6 +133,10 @@ class Pusher:
         """Take the next step of a receiver."""
         self._lanes.wake(lane_of(config))
 
+    async def recovered(self, owner: str, key: str) -> None:
+        """End the alert about a receiver: it takes pushes again, or there is none any more."""
+        await self._alert(Alert(ALERT, "", owner, key))
+
     def _heard(self, change: Change) -> None:
         if change.kind == "task" and change.id in self._watched:
             self.touch(change.id)
@@ -213,7 +217,7 @@ class Pusher:
             self._count(DELIVERED)
             next_at = await self._store(replace(tried, state=DELIVERED, next_at=None))
             if head.alerted:
-                await self._alert(Alert(ALERT, "", config.owner, config.key))
+                await self.recovered(config.owner, config.key)
             return next_at
         return await self._failed(config, tried, outcome, now)
 

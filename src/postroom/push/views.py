@@ -13,7 +13,7 @@ from postroom.protocol.principal import Principal
 from postroom.push.pusher import Pusher
 from postroom.store.database import Database, Store
 from postroom.store.ports import TaskEventRow
-from postroom.store.pushes import PENDING, ConfigRow, PushRow
+from postroom.store.pushes import ConfigRow, PushRow
 from postroom.tasks.service import OrgTaskService
 from postroom.webhooks.signing import WebhookKey
 from postroom_a2a.times import format_time
@@ -21,11 +21,16 @@ from postroom_a2a.times import format_time
 
 @dataclass(frozen=True, slots=True)
 class PushView:
-    """A push as its owner sees it."""
+    """A push as its owner sees it.
+
+    Attributes:
+        first: the oldest of its receiver that is pending; those behind it have no instant yet.
+    """
 
     row: PushRow
     config: ConfigRow
     what: str
+    first: bool
 
     def as_json(self) -> shapes.Push:
         """Shape of the API."""
@@ -41,7 +46,7 @@ class PushView:
             "status": row.status,
             "reason": row.reason,
             "tried_at": _time(row.at),
-            "next_at": _time(row.next_at) if row.state == PENDING else None,
+            "next_at": _time(row.next_at) if self.first else None,
         }
 
 
@@ -84,7 +89,11 @@ class PushService:
             configs = {row.key: row for row in store.pushes.of_task(task) if me.sees(row.owner)}
             rows = store.pushes.about(task, configs, after=after, limit=limit)
             changes = {row.seq: row for row in store.tasks.events_at({row.seq for row in rows})}
-            return [PushView(row, configs[row.hook], _what(changes.get(row.seq))) for row in rows]
+            heads = {head.id for key in configs if (head := store.pushes.head(key)) is not None}
+            return [
+                PushView(row, configs[row.hook], _what(changes.get(row.seq)), row.id in heads)
+                for row in rows
+            ]
 
         return await self._database.read(find)
 
@@ -103,7 +112,9 @@ class PushService:
                 raise NotFound("the task has no such push", remedy=f"postroom task pushes {ref}")
             store.pushes.again(push, self._clock())
             (change,) = store.tasks.events_at([found.seq]) or [None]
-            return PushView(store.pushes.push(push) or found, config, _what(change))
+            head = store.pushes.head(found.hook)
+            first = head is not None and head.id == push
+            return PushView(store.pushes.push(push) or found, config, _what(change), first)
 
         view = await self._database.write(again, accounts=False)
         self._pusher.wake(view.config)
