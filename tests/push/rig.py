@@ -188,12 +188,13 @@ class Tasks:
 
         return await self.database.read(find)
 
-    async def until(self, task: str, *states: str) -> list[PushRow]:
-        """Wait until the pushes of a task are in those states, in their order."""
+    async def until(self, task: str, *states: str, attempts: int = 0) -> list[PushRow]:
+        """Wait until the pushes of a task are in those states, in their order, the first after so many attempts."""
         async with asyncio.timeout(SECONDS):
             while True:
                 found = await self.pushes(task)
-                if [row.state for row in found] == list(states):
+                tried = not found or found[0].attempts >= attempts
+                if [row.state for row in found] == list(states) and tried:
                     return found
                 await asyncio.sleep(0.01)
 

@@ -42,7 +42,7 @@ async def test_a_backup_and_a_move_to_the_other_database_have_every_config_and_i
         await tasks.push_to(hook.url, task, token="kept", scheme="Bearer", credentials="kept")
         await tasks.say(task, "working", "completed")
         await hook.until(1)
-        await tasks.until(task, "pending", "pending")
+        await tasks.until(task, "pending", "pending", attempts=1)
     before = await tasks.database.read(lambda store: kept(store, task))
     path = tmp_path / "identity"
     await asyncio.to_thread(copying.take, tasks.database, path, "default", tables=IDENTITY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
 import pytest
@@ -96,13 +97,14 @@ async def test_a_failed_push_is_tried_again_at_its_instant_also_after_a_restart(
             await tasks.push_to(hook.url, task)
             await tasks.say(task, "working", "completed")
             await hook.until(1)
-            async with (
-                receiver() as other
-            ):  # what comes behind it waits for it, what goes elsewhere does not
+            await _tried(tasks, task, 1)
+            # What comes behind it waits for it, what goes elsewhere does not.
+            async with receiver() as other:
                 tasks.pusher.sender._policy = _open(*at(hook.port, other.port))
                 await tasks.push_to(other.url, task, id="other")
                 await other.until(2)
-            failed = next(row for row in await tasks.pushes(task) if row.state == "pending")
+            found = await tasks.pushes(task)
+            failed = next(row for row in found if row.state == "pending")
             assert (failed.attempts, failed.status) == (1, 503)
             assert failed.next_at is not None
             assert 0 < failed.next_at - tasks.clock() <= PAUSES[0]
@@ -112,6 +114,7 @@ async def test_a_failed_push_is_tried_again_at_its_instant_also_after_a_restart(
             assert len(hook.got) == 1
             tasks.later(6)
             await hook.until(2)
+            await _tried(tasks, task, 2)
         async with tasks.pushing(*at(hook.port)):
             tasks.later(PAUSES[1] + 1)
             await hook.until(4)
@@ -128,7 +131,7 @@ async def test_a_receiver_that_is_away_for_too_long_is_given_up_with_an_alert_an
         await tasks.say(task, "working", "completed")
         for number, pause in enumerate(PAUSES, 1):
             await hook.until(number)
-            await tasks.until(task, "pending", "pending")
+            await tasks.until(task, "pending", "pending", attempts=number)
             tasks.later(pause + 1)
         first, second = await tasks.until(task, "given-up", "given-up")
         assert (first.attempts, first.reason) == (3, "it answered 500")
@@ -156,7 +159,7 @@ async def test_a_receiver_that_refuses_one_push_gets_those_behind_it(tasks: Task
         await tasks.say(task, "too large", "completed")
         for number, pause in enumerate(PAUSES, 1):
             await hook.until(number)
-            await tasks.until(task, "pending", "pending")
+            await tasks.until(task, "pending", "pending", attempts=number)
             tasks.later(pause + 1)
         await tasks.until(task, "given-up", "delivered")
         assert hook.what == [*3 * ["too large"], "completed"]
@@ -335,6 +338,13 @@ async def test_a_task_that_is_given_up_takes_its_pushes_along(tasks: Tasks):
 
         assert await tasks.database.write(prune) == []
         assert await tasks.pushes(task) == []
+
+
+async def _tried(tasks: Tasks, task: str, attempts: int) -> None:
+    """Wait until so many attempts at a push are written down; its receiver hears of each before."""
+    async with asyncio.timeout(10):
+        while max(row.attempts for row in await tasks.pushes(task)) < attempts:  # noqa: ASYNC110 (rows have no event)
+            await asyncio.sleep(0.01)
 
 
 async def _again(tasks: Tasks, push: str) -> None:
