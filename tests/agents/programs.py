@@ -33,12 +33,14 @@ class Agent:
 
     Attributes:
         program: pattern of its file, below `node_modules`; the first in alphabetical order counts.
+        beside: packages that it wants beside itself, each with its version.
     """
 
     name: str
     package: str
     version: str
     program: str
+    beside: tuple[str, ...] = ()
 
 
 CLAUDE = Agent(
@@ -46,6 +48,13 @@ CLAUDE = Agent(
     "@anthropic-ai/claude-code",
     "2.1.330",
     "@anthropic-ai/claude-code-*-*/claude",
+)
+A2A = Agent(
+    "a2a-js",
+    "@a2a-js/sdk",
+    "1.3.0",
+    "@a2a-js/sdk/package.json",
+    ("@bufbuild/protobuf@2.17.0", "@grpc/grpc-js@1.14.7"),
 )
 CODEX = Agent("codex", "@openai/codex", "0.169.0", "@openai/codex-*/vendor/*/bin/codex")
 
@@ -84,7 +93,7 @@ def _install(agent: Agent, folder: Path) -> None:
         (scratch / "package.json").write_text(json.dumps({"private": True}))
         words = ("install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
         done = subprocess.run(
-            [NODE, _NPM, *words, f"{agent.package}@{agent.version}"],
+            [NODE, _NPM, *words, f"{agent.package}@{agent.version}", *agent.beside],
             cwd=scratch,
             env=os.environ | {"PATH": f"{NODE.parent}{os.pathsep}{os.environ.get('PATH', '')}"},
             capture_output=True,

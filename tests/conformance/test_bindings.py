@@ -6,8 +6,10 @@ The worker acts on the prefix of a message's id (`tests/conformance/agent.py`).
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import shutil
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -47,6 +49,7 @@ from a2a.utils.errors import (
 )
 from google.protobuf.json_format import MessageToDict
 
+from tests.agents.programs import A2A, NODE, installed
 from tests.e2e.conftest import PostRoom, running_room
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("a2a-conforms")]
@@ -378,3 +381,38 @@ async def test_another_version_is_refused_by_each_binding_in_its_words(
     answer = await http.post(f"{url}/message:send", json=params, headers=stated)
     assert answer.status_code == 400
     assert answer.json()["error"]["details"][0]["reason"] == "VERSION_NOT_SUPPORTED"
+
+
+# ── a client in another language ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_the_javascript_sdk_is_served_as_the_python_one(
+    room: PostRoom, tmp_path: Path, binding: str
+):
+    modules = installed(A2A).parents[2]
+    (tmp_path / "node_modules").symlink_to(modules)
+    shutil.copy(HERE / "client.mjs", tmp_path)
+    words = [f"{room.server['url']}/a2a/kit", room.server["token"], binding]
+    done = subprocess.run(
+        [NODE, "client.mjs", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert [next(iter(event)) for event in seen["streamed"]][-2:] == [
+        "artifactUpdate",
+        "statusUpdate",
+    ]
+    states = {name: seen[name]["status"]["state"] for name in ("asked", "answered", "canceled")}
+    assert states == {
+        "asked": "TASK_STATE_INPUT_REQUIRED",
+        "answered": "TASK_STATE_COMPLETED",
+        "canceled": "TASK_STATE_CANCELED",
+    }
+    assert seen["got"] == seen["answered"]
+    assert seen["missing"].endswith("TaskNotFoundError")
