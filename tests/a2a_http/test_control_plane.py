@@ -23,9 +23,12 @@ from a2a.types import (
     SendMessageRequest,
     SubscribeToTaskRequest,
 )
+from a2a.utils._jcs import canonicalize
+from google.protobuf.json_format import MessageToDict
 
 from a2a import types
 from postroom.directory.card_signatures import verify_card
+from postroom.identity import cardkey
 from postroom.protocol.principal import Scope
 from postroom.store.agents import Agent
 from postroom_a2a.task_state import TaskState
@@ -261,6 +264,12 @@ async def test_a_card_has_this_address_and_a_signature_and_only_a_public_one_nee
         assert verify_card(extended, keys)["capabilities"]["extendedAgentCard"]
         both = (await http.get(f"bob/{CARD}", headers={"A2A-Version": ""})).json()
         assert (both["url"], both["preferredTransport"]) == (url, "JSONRPC")
+        old = {"jsonrpc": "2.0", "id": 1, "method": "agent/getAuthenticatedExtendedCard"}
+        said = (await http.post("bob", json=old, headers={"A2A-Version": ""})).json()["result"]
+        for found in (plain, extended, both, said):
+            assert is_signed_as_the_sdk_reads_it(found, keys[0])
+        changed = both | {"description": "Is another."}
+        assert not is_signed_as_the_sdk_reads_it(changed, keys[0])
         assert (await stranger.get(f"bob/{CARD}")).status_code == 401
         shown = await stranger.get(f"open/{CARD}")
         assert (shown.status_code, shown.json()["name"]) == (200, "open")
@@ -276,6 +285,31 @@ async def test_a_card_has_this_address_and_a_signature_and_only_a_public_one_nee
         assert (await room.api.put("/v1/agents/seen/card", json=changed)).status_code == 200
         assert (await stranger.get(f"seen/{CARD}")).json()["description"] == "Is seen."
         await room.api.delete("/v1/agents/seen")
+
+
+def is_signed_as_the_sdk_reads_it(card: dict[str, Any], key: dict[str, str]) -> bool:
+    """What `create_signature_verifier` of the SDK does, whose PyJWT is not installed here."""
+    read = MessageToDict(parse_agent_card(json.loads(json.dumps(card))))
+    signatures = read.pop("signatures")
+    form = canonicalize(without_empty(read)).encode()
+    return any(
+        cardkey.verify(
+            key,
+            f"{each['protected']}.{cardkey.to_text(form)}".encode(),
+            cardkey.from_text(each["signature"]),
+        )
+        for each in signatures
+    )
+
+
+def without_empty(value: Any) -> Any:
+    """As the SDK: empty texts, lists and objects are left out, from the inside to the outside."""
+    if isinstance(value, dict):
+        kept = {name: without_empty(each) for name, each in value.items()}
+        return {name: each for name, each in kept.items() if each is not None} or None
+    if isinstance(value, list):
+        return [each for each in map(without_empty, value) if each is not None] or None
+    return None if value == "" else value
 
 
 def text(message_id: str, words: str) -> Message:

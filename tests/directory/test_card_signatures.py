@@ -21,7 +21,7 @@ def test_a_signed_card_verifies_with_the_public_key_alone():
     signed = sign_card(CARD, KEY)
 
     assert verify_card(json.loads(json.dumps(signed)), [KEY.jwk]) == CARD
-    (signature,) = signed["signatures"]
+    signature = signed["signatures"][0]
     header = json.loads(from_text(signature["protected"]))
     assert header == {"alg": "ES256", "kid": KEY.kid, "typ": "JOSE"}
     message = f"{signature['protected']}.{to_text(canonical(CARD))}".encode()
@@ -35,7 +35,7 @@ def test_the_same_card_has_the_same_signature():
 def test_signing_again_replaces_the_signatures():
     again = sign_card(sign_card(CARD, CardKey.generate()), KEY)
 
-    assert len(again["signatures"]) == 1
+    assert len(again["signatures"]) == len(sign_card(CARD, KEY)["signatures"])
     assert verify_card(again, [KEY.jwk]) == CARD
 
 
@@ -44,8 +44,8 @@ def test_signing_again_replaces_the_signatures():
     "forge",
     [
         lambda card: card | {"name": "lead"},
-        lambda card: card | {"provider": {}},
-        lambda card: {k: v for k, v in card.items() if k != "skills"},
+        lambda card: card | {"provider": {"organization": "x"}},
+        lambda card: {k: v for k, v in card.items() if k != "description"},
         lambda card: card | {"signatures": []},
         lambda card: {k: v for k, v in card.items() if k != "signatures"},
         lambda card: sign_card(card, CardKey.generate()),
@@ -57,6 +57,30 @@ def test_signing_again_replaces_the_signatures():
 def test_a_changed_card_and_a_foreign_signature_are_refused(forge: Any):
     with pytest.raises(Unauthorized):
         verify_card(forge(sign_card(CARD, KEY)), [KEY.jwk])
+
+
+def test_empty_members_are_signed_and_a_reader_who_drops_them_finds_a_signature_too():
+    signed = sign_card(CARD, KEY)
+    read = {name: value for name, value in signed.items() if name != "skills"}
+
+    assert verify_card(signed, [KEY.jwk]) == CARD
+    assert verify_card(read, [KEY.jwk]) == {k: v for k, v in CARD.items() if k != "skills"}
+    # What was added without a signature does not come out.
+    assert "provider" not in verify_card(signed | {"provider": {}}, [KEY.jwk])
+    beside = verify_card(signed | {"preferredTransport": "GRPC"}, [KEY.jwk])
+    assert "preferredTransport" not in beside
+
+
+def test_a_card_whose_members_are_of_the_wrong_kind_is_no_signed_card():
+    wrong = {
+        "url": "x",
+        "additionalInterfaces": 1,
+        "capabilities": "x",
+        "supportsAuthenticatedExtendedCard": True,
+        "securitySchemes": {"a": {"type": []}},
+    }
+    with pytest.raises(Unauthorized):
+        verify_card(wrong, [KEY.jwk])
 
 
 def unsigned_header(algorithm: str) -> dict[str, str]:

@@ -1,6 +1,10 @@
 """Signatures of Agent Cards: JWS over canonical JSON, its payload left out (A2A 1.0, section 8.4; RFC 7515).
 
-Postroom needs one algorithm and one form, which are the lines below; a JOSE library would bring all the others.
+Postroom needs one algorithm, which is the lines below; a JOSE library would bring all the others.
+
+A card has two forms to sign. The specification's has each member that is set, also an empty one, as are the scopes of a
+security requirement. The official SDK signs and verifies a card without them, and of 1.0 alone where members of 0.3
+stand beside it. So a card has a signature over each form in which it differs.
 """
 
 from __future__ import annotations
@@ -14,25 +18,29 @@ from postroom.directory.cards import Card
 from postroom.errors import InvalidInput, Unauthorized
 from postroom.identity import cardkey
 from postroom.identity.cardkey import ALGORITHM, CardKey, from_text, to_text
+from postroom_a2a.http.v03_cards import card_up
 
 
 def sign_card(card: Card, key: CardKey) -> Card:
-    """`card` signed by `key`; former signatures are dropped."""
+    """`card` signed by `key`, in each of its forms; former signatures are dropped."""
     unsigned = _unsigned(card)
     header = {"alg": ALGORITHM, "kid": key.kid, "typ": "JOSE"}
     protected = to_text(canonical(header))
-    signature = to_text(key.sign(_signed_bytes(protected, unsigned)))
-    return {**unsigned, "signatures": [{"protected": protected, "signature": signature}]}
+    signatures = [
+        {"protected": protected, "signature": to_text(key.sign(_signed_bytes(protected, form)))}
+        for form in _forms(unsigned)
+    ]
+    return {**unsigned, "signatures": signatures}
 
 
 def verify_card(card: Card, keys: Sequence[dict[str, str]]) -> Card:
-    """The card without its signatures, if one of `keys` (of a JWK set) made one of them.
+    """What one of `keys` (of a JWK set) has signed of a card: all but the signatures, or its second form.
 
     Raises:
         InvalidInput: the card or a signature is malformed.
         Unauthorized: no signature is by one of `keys`.
     """
-    unsigned = _unsigned(card)
+    forms = _forms(_unsigned(card))
     known = {key.get("kid", ""): key for key in keys}
     signatures = card.get("signatures", [])
     if not isinstance(signatures, list):
@@ -44,13 +52,37 @@ def verify_card(card: Card, keys: Sequence[dict[str, str]]) -> Card:
         # The algorithm is ours to choose, never the signer's (RFC 8725, section 3.1).
         if key is None or header.get("alg") != ALGORITHM or "crit" in header:
             continue
-        if cardkey.verify(key, _signed_bytes(protected, unsigned), from_text(signature)):
-            return unsigned
+        for form in forms:
+            if cardkey.verify(key, _signed_bytes(protected, form), from_text(signature)):
+                return form
     raise Unauthorized("the card is not signed by a known key")
 
 
 def _unsigned(card: Card) -> Card:
     return {name: value for name, value in card.items() if name != "signatures"}
+
+
+def _forms(unsigned: Card) -> list[Card]:
+    """The card as it stands, then as the official SDK reads it if that is another."""
+    try:
+        read = _without_empty(card_up(unsigned))
+    except RecursionError as error:
+        raise InvalidInput("the card is nested too deeply") from error
+    return [unsigned] if read == unsigned else [unsigned, read]
+
+
+def _without_empty(value: Any) -> Any:
+    """`value` without empty texts, lists and objects; what has nothing else in it is empty, too."""
+    if isinstance(value, dict):
+        kept = {name: _without_empty(each) for name, each in value.items()}
+        return {name: each for name, each in kept.items() if not _is_empty(each)}
+    if isinstance(value, (list, tuple)):
+        return [each for each in map(_without_empty, value) if not _is_empty(each)]
+    return value
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, (str, list, dict)) and not value)
 
 
 def _signed_bytes(protected: str, unsigned: Card) -> bytes:

@@ -60,7 +60,9 @@ async def fetch_card(
     attempts = Attempts(calling, timeout)
     for place, own in places(url):
         request = HttpRequest(
-            "GET", place, {"accept": "application/json", **calling.headers(place)}
+            "GET",
+            place,
+            {"accept": "application/json", "a2a-version": "1.0", **calling.headers(place)},
         )
         body = await attempts.whole(request, calling.bounds.card, missing=_GONE)
         if body is None:

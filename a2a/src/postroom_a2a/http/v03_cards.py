@@ -22,7 +22,7 @@ _SCHEMES = {
 def with_legacy(card: Card) -> Card:
     """A card of A2A 1.0 with the fields of 0.3 beside its own, if an interface of it is of 0.3.
 
-    A signature does not cover them: it is over the card of 1.0 alone, as the official SDK signs and verifies.
+    A signature does not cover them: it is over the card of 1.0 alone, as `card_up` and the official SDK read it.
     """
     legacy = [
         each for each in card["supportedInterfaces"] if each["protocolVersion"].startswith(VERSION)
@@ -87,13 +87,15 @@ def card_up(card: Any) -> Card:
         version = said.get("protocolVersion") or PROTOCOL
         more = [
             _interface(each.get("url"), each.get("transport"), version)
-            for each in said.get("additionalInterfaces") or ()
+            for each in _listed(said.get("additionalInterfaces"))
             if isinstance(each, dict)
         ]
         first = _interface(said["url"], said.get("preferredTransport"), version)
         found["supportedInterfaces"] = [first, *(each for each in more if each != first)]
     if said.get("supportsAuthenticatedExtendedCard"):
-        found["capabilities"] = {"extendedAgentCard": True, **(said.get("capabilities") or {})}
+        capabilities = said.get("capabilities")
+        kept = capabilities if isinstance(capabilities, dict) else {}
+        found["capabilities"] = {"extendedAgentCard": True, **kept}
     if isinstance(schemes := said.get("securitySchemes"), dict):
         known = {name: _scheme_up(scheme) for name, scheme in schemes.items()}
         found["securitySchemes"] = {name: scheme for name, scheme in known.items() if scheme}
@@ -106,6 +108,10 @@ def card_up(card: Any) -> Card:
     return found
 
 
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _interface(url: Any, transport: Any, version: Any) -> Card:
     return {"url": url, "protocolBinding": transport or "JSONRPC", "protocolVersion": version}
 
@@ -116,7 +122,7 @@ def _scheme_up(scheme: Any) -> Card:
     for name in _SCHEMES:
         if name in scheme:
             return {name: scheme[name]}
-    kind = _KINDS.get(scheme.get("type", ""))
+    kind = _KINDS.get(str(scheme.get("type", "")))
     if kind is None:
         return {}
     said = {name: value for name, value in scheme.items() if name != "type"}
