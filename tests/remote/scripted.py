@@ -159,16 +159,26 @@ async def silent(asked: Asked, _: asyncio.StreamWriter) -> None:
     await asked.reader.read()
 
 
-def events(*values: Any, first: int = 1, hold: asyncio.Event | None = None) -> Script:
-    """A stream of JSON-RPC results with ids, then its end, or none until `hold` is set."""
+def events(
+    *values: Any, first: int = 1, hold: asyncio.Event | None = None, cut: bool = False
+) -> Script:
+    """A stream of JSON-RPC results with ids, then its end, or none until `hold` is set.
+
+    Args:
+        cut: in chunks, whose last one never comes: so ends the stream of a server that was killed.
+    """
+    coding = b"transfer-encoding: chunked\r\n" if cut else b""
 
     async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
         writer.write(
-            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n"
+            + coding
+            + b"\r\n"
         )
         for number, value in enumerate(values, first):
             document = {"jsonrpc": "2.0", "id": asked.call["id"], "result": value}
-            writer.write(f": beat\nid: {number}\ndata: {json.dumps(document)}\n\n".encode())
+            piece = f": beat\nid: {number}\ndata: {json.dumps(document)}\n\n".encode()
+            writer.write(b"%x\r\n%b\r\n" % (len(piece), piece) if cut else piece)
         await writer.drain()
         if hold is not None:
             gone = asyncio.create_task(asked.reader.read())

@@ -161,9 +161,10 @@ async def test_the_guard_refuses_a_private_address_before_anything_is_sent(serve
 # ── streams ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_broken_stream_goes_on_behind_the_last_event(server: Scripted):
+@pytest.mark.parametrize("cut", [False, True])
+async def test_a_broken_stream_goes_on_behind_the_last_event(server: Scripted, cut: bool):
     server.then(
-        events({"task": TASK}, status("WORKING")),
+        events({"task": TASK}, status("WORKING"), cut=cut),
         result(TASK),  # the stream ended: has the task?
         events({"task": TASK}, status("COMPLETED"), first=3),
     )

@@ -248,6 +248,24 @@ async def test_an_agent_in_trouble_fails_its_task_with_the_reason(
     assert why in done["status_text"]
 
 
+@pytest.mark.requirement("remote-survives")
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_server_that_is_killed_in_the_middle_of_an_answer_is_asked_again(
+    house: House, there: Any, script: Scripted, streaming: bool
+):
+    half = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 900\r\n\r\n{"
+
+    async def killed(_: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(half)
+
+    working, done = result({"task": task()}), task("COMPLETED")
+    stream = events({"task": task()}, cut=True), result(task()), events({"task": done})
+    polled = killed, working, killed, result(done)
+    made = await there(*(stream if streaming else polled), streaming=streaming)
+    ended = await house.ended(await house.room.delegate(made["uid"], "x"))
+    assert ended["state"] == "completed", calls(script)
+
+
 @pytest.mark.requirement("remote-ends")
 @pytest.mark.parametrize("streaming", [True, False])
 async def test_a_deadline_ends_the_task_here_and_there(

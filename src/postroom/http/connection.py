@@ -47,6 +47,7 @@ class HttpConnection:
         self.taken = 0
         self._pace = pace
         self._turn = 0
+        self._ended = False
 
     async def next_event(self, timeout: float | None) -> Any:
         """The next event.
@@ -54,12 +55,16 @@ class HttpConnection:
         Raises:
             RequestTimeout: nothing came for `timeout` seconds.
             ProtocolViolation: the peer's bytes are not HTTP/1.1, or have too many headers.
-            OSError: the connection broke.
+            OSError: the connection broke, also by its end in the middle of a body: so it ends with a process that
+                was killed.
         """
         while True:
+            within = self.http.their_state is h11.SEND_BODY
             try:
                 event = self.http.next_event()
             except h11.RemoteProtocolError as error:
+                if within and self._ended:
+                    raise ConnectionResetError("the connection ended within a body") from error
                 raise ProtocolViolation(f"that is not HTTP/1.1: {error}") from error
             if event is not h11.NEED_DATA:
                 if len(getattr(event, "headers", ())) > MAX_HEADERS:
@@ -78,6 +83,7 @@ class HttpConnection:
         except TimeoutError as error:
             raise RequestTimeout(f"nothing came for {timeout:g} s") from error
         self.taken += len(data)
+        self._ended = not data
         self.http.receive_data(data)
         await self._take_turns(len(data))
 
