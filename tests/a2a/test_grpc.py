@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,7 +39,7 @@ from postroom_a2a.errors import Forbidden, InvalidInput, Unauthorized
 from postroom_a2a.incoming import Incoming, Perform
 from postroom_a2a.operations import Operations
 from postroom_a2a.rpc import RpcError
-from postroom_a2a.sdk.grpc import GrpcServer
+from postroom_a2a.sdk.grpc import SERVICE, GrpcServer
 from postroom_a2a.sdk.translation.grpc_status import DETAILS, STATUS, status_of
 from tests.a2a.agents import Agent, asks, chunks, text, waits
 from tests.a2a.front import CARD, artifacts, message, states
@@ -307,6 +307,69 @@ async def test_the_deadline_of_a_call_ends_it():
         assert late.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         await asyncio.wait_for(at.ended.wait(), PATIENCE)
         agent.gate.set()
+
+
+@asynccontextmanager
+async def unsaid(server: GrpcServer, word: str, most: int) -> AsyncGenerator[list[Any]]:
+    """Calls whose requests never come, each by a connection of its own."""
+    metadata = (VERSION, ("authorization", f"Bearer {word}"))
+    async with AsyncExitStack() as stack:
+        calls = []
+        for _ in range(most):
+            made = grpc.aio.insecure_channel(
+                f"127.0.0.1:{server.port}", options=[("grpc.use_local_subchannel_pool", 1)]
+            )
+            channel = await stack.enter_async_context(made)
+            calls.append(channel.stream_unary(f"/{SERVICE}/SendMessage")(metadata=metadata))
+        yield calls
+
+
+async def ended(call: Any) -> grpc.StatusCode:
+    async with asyncio.timeout(PATIENCE):
+        return await call.code()
+
+
+async def test_calls_whose_requests_do_not_come_end_and_keep_nobody_out():
+    async with (
+        desk(poet=Agent(chunks)) as at,
+        GrpcServer(at.door, "127.0.0.1:0", most_calls=4, reading=1.0) as at.server,
+        stub(at) as service,
+        unsaid(at.server, "mallory", 12) as calls,
+    ):
+        ends = asyncio.as_completed([ended(each) for each in calls])
+        codes = [await next(ends)]
+        await service.ListTasks(ListTasksRequest(tenant="poet"), metadata=ALICE, timeout=PATIENCE)
+        codes += [await each for each in ends]
+        assert codes.count(grpc.StatusCode.RESOURCE_EXHAUSTED) == 8
+        assert codes.count(grpc.StatusCode.DEADLINE_EXCEEDED) == 4
+        assert at.seen[0].tenant == "poet"
+
+
+async def test_who_is_not_greeted_is_refused_before_the_request_is_read():
+    async def greet(incoming: Incoming) -> None:
+        if incoming.authorization != ["Bearer alice"]:
+            raise Unauthorized("who are you?")
+
+    async with (
+        desk(poet=Agent(chunks)) as at,
+        GrpcServer(at.door, "127.0.0.1:0", most_calls=1, greet=greet) as at.server,
+        stub(at) as service,
+        unsaid(at.server, "mallory", 3) as calls,
+    ):
+        assert {await ended(each) for each in calls} == {grpc.StatusCode.UNAUTHENTICATED}
+        await service.ListTasks(ListTasksRequest(tenant="poet"), metadata=ALICE)
+
+
+async def test_bytes_that_are_no_request_are_refused():
+    async with (
+        desk(poet=Agent(chunks)) as at,
+        grpc.aio.insecure_channel(f"127.0.0.1:{at.server.port}") as channel,
+    ):
+        broken = channel.unary_unary(f"/{SERVICE}/SendMessage")(b"\xff\xff", metadata=ALICE)
+        assert await ended(broken) is grpc.StatusCode.INVALID_ARGUMENT
+        empty = channel.stream_unary(f"/{SERVICE}/SendMessage")(iter(()), metadata=ALICE)
+        assert await ended(empty) is grpc.StatusCode.INVALID_ARGUMENT
+        assert at.seen == []
 
 
 async def test_a_request_that_is_too_large_is_refused():

@@ -79,6 +79,19 @@ async def test_a_body_over_the_limit_is_refused_by_its_announcement_and_by_its_b
     assert (heard.status, heard.json["error"]["status"]) == (413, "INVALID_ARGUMENT")
 
 
+@pytest.mark.parametrize("levels", [129, 500, 900, 100_000])
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+async def test_a_body_that_is_nested_deep_is_refused(levels: int, version: str):
+    server = Server()
+    for deep in (b"[" * levels + b"]" * levels, b'{"a":' * levels + b"1" + b"}" * levels):
+        call = b'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"metadata":%b}}' % deep
+        heard = await server.ask("POST", "/", call, A2A_Version=version)
+        assert heard.json["error"]["code"] in (-32600, -32700)
+        path = "/message:send" if version == "1.0" else "/v1/message:send"
+        heard = await server.ask("POST", path, b'{"message":%b}' % deep, A2A_Version=version)
+        assert heard.status == 400
+
+
 async def test_who_is_refused_is_told_before_the_body_is_read_and_when_to_come_back():
     errors = [Unauthorized("no key"), Forbidden("not you"), Refused("too much")]
 

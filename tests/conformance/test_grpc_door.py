@@ -169,6 +169,17 @@ async def test_a_key_that_only_reads_gives_no_task(shared: TaskRoom, service: An
         assert (act.verb, act.status) == ("POST", 403)
 
 
+async def test_without_a_key_no_request_is_read(shared: TaskRoom):
+    at = shared.parts.installation.grpc.near
+    async with emptied(shared) as room, person(room, "ann", *Scope) as ann:
+        await room.api.delete(f"/v1/keys/{ann['id']}")
+        async with grpc.aio.insecure_channel(at) as channel, asyncio.timeout(SECONDS):
+            call = channel.stream_unary("/lf.a2a.v1.A2AService/SendMessage")
+            for metadata in ((), key("wrong"), key(ann["key"]), (("x-api-key", "wrong"),)):
+                silent = call(metadata=metadata)  # nothing is ever sent
+                assert await silent.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
 @pytest.mark.parametrize("method", ["SendStreamingMessage", "SubscribeToTask", "SendMessage"])
 async def test_the_end_of_a_key_ends_what_it_opened_and_the_task_goes_on(
     shared: TaskRoom, service: Any, method: str

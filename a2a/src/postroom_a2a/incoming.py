@@ -17,7 +17,7 @@ class Incoming:
     Attributes:
         method: its name in A2A 1.0.
         path: of its HTTP/2 request.
-        tenant: names the agent, as its card's interface does; "" for none.
+        tenant: names the agent, as its card's interface does; "" for none, and before the request was read.
         metadata: by name in lower case, without binary values; of a name that was sent twice, its last value.
         authorization: each value of that name.
         peer: IP address of the caller, "" if it has none.
@@ -42,3 +42,6 @@ Perform = Callable[[Operations, str], Awaitable[None]]
 
 Door = Callable[[Incoming, Perform], Awaitable[None]]
 """Decides about a call: performs it once, or raises `RpcError` or an error of `postroom_a2a.errors`."""
+
+Greet = Callable[[Incoming], Awaitable[None]]
+"""Looks at a call before its request is read, and so before its tenant is known; raises what refuses it."""

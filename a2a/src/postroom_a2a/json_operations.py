@@ -257,7 +257,10 @@ def read_params(call: Call) -> Params:
         return {}
     if not isinstance(call.params, dict):
         raise RpcError(Code.INVALID_PARAMS, "'params' has to be an object")
-    return camel(call.params)
+    try:
+        return camel(call.params)
+    except RecursionError as error:
+        raise RpcError(Code.INVALID_PARAMS, "'params' is nested too deep") from error
 
 
 def _last_event(call: Call) -> int | None:

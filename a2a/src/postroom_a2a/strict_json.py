@@ -47,6 +47,18 @@ def dumps(value: Any) -> bytes:
     return _slowly(value) if b"null" in payload else payload
 
 
+def deeper_than(value: Any, depth: int, most: float = math.inf) -> bool:
+    """Whether more than `depth` objects and arrays are within one another in `value`, or more than `most` in all."""
+    level: list[Any] = [value] if isinstance(value, dict | list) else []
+    for _ in range(depth):
+        inside = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [value for values in inside for value in values if isinstance(value, dict | list)]
+        most -= len(level)
+        if not level or most < 0:
+            break
+    return bool(level)
+
+
 def _exact(payload: bytes) -> Any:
     try:
         value = _decode(payload.decode())

@@ -137,6 +137,10 @@ class CallerLimits:
                     wait,
                 )
 
+    def knows(self, comer: Comer) -> bool:
+        """Whether its key was valid when it was looked up last."""
+        return comer.sha256 in self._known
+
     def known(self, comer: Comer, principal: Principal) -> None:
         """The key is valid, and whose it is.
 

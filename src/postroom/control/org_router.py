@@ -52,6 +52,9 @@ class GuardPort(Protocol):
 class CallDoor(Protocol):
     """Performs A2A calls that do not come over HTTP (`control.a2a.door`)."""
 
+    async def greet(self, scope: Scope) -> None:
+        """Refuse a call whose key nobody here has, before anything of it is read."""
+
     async def perform(self, scope: Scope, ref: str, method: str, perform: Any) -> None:
         """Let a call for the agent `ref` be performed, if its caller may."""
 

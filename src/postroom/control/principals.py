@@ -139,6 +139,18 @@ class Gate:
             self.called(principal.uid)
         return principal
 
+    async def greet(self, scope: AsgiScope) -> None:
+        """Refuse a call without a key of any organisation, before anything of it is read. Raises as `caller`."""
+        comer, token = self._comer(scope)
+        if self.limits.knows(comer):
+            return  # `caller` counts it, and looks whether the key is still valid
+        self.limits.begin(comer)
+        try:
+            await self.iam.know(token)
+        except Unauthorized:
+            self.limits.failed(comer)
+            raise
+
     def stream(self, scope: AsgiScope) -> None:
         """Say that an admitted request is going to be a stream of events; raises Refused where there are too many."""
         if REQUEST in scope:
@@ -147,14 +159,7 @@ class Gate:
     async def _resolve(self, scope: AsgiScope) -> Principal:
         if WORKER in scope:
             return await self._worker(scope[WORKER], digest(_bearer(scope)))
-        comer = Comer((scope.get("client") or ("",))[0])
-        try:
-            token = _bearer(scope)
-        except Unauthorized:
-            self.limits.begin(comer)
-            self.limits.failed(comer)
-            raise
-        comer = Comer.of(comer.address, token)
+        comer, token = self._comer(scope)
         self.limits.begin(comer)
         try:
             principal = await self.iam.resolve(token)
@@ -163,6 +168,17 @@ class Gate:
             raise
         self.limits.known(comer, principal)
         return principal
+
+    def _comer(self, scope: AsgiScope) -> tuple[Comer, str]:
+        """Who comes, and with which key. Raises Unauthorized without one, Refused for too many of those."""
+        comer = Comer((scope.get("client") or ("",))[0])
+        try:
+            token = _bearer(scope)
+        except Unauthorized:
+            self.limits.begin(comer)
+            self.limits.failed(comer)
+            raise
+        return Comer.of(comer.address, token), token
 
     async def _worker(self, uid: str, token: str) -> Principal:
         """The worker whose door a request came through, with its own token."""

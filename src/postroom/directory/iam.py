@@ -71,6 +71,9 @@ class IAMProvider(Protocol):
     async def resolve(self, key: str) -> Principal:
         """The principal that shows `key`; Unauthorized where it is unknown, expired, revoked, or its agent retired."""
 
+    async def know(self, key: str) -> None:
+        """Raise Unauthorized unless some organisation has made `key`; whether it is valid there, `resolve` says."""
+
     async def worker(self, uid: str) -> Principal:
         """The principal of a worker that the bus has authenticated; Forbidden where it is none, or retired."""
 
@@ -162,10 +165,7 @@ class LocalIAM:
                     f"the API key is of the organisation {org!r}, which was not asked",
                     remedy=f"name it: --org {org}, or /orgs/{org} before /v1 in a URL",
                 )
-            raise Unauthorized(
-                "the API key is not valid",
-                remedy="postroom keys create, by who has the scope admin",
-            )
+            raise _not_valid()
         now = self._clock()
         if found.revoked_at is not None or found.retired_at is not None:
             raise Unauthorized("the API key was revoked", remedy="ask the operator for another one")
@@ -184,6 +184,14 @@ class LocalIAM:
             found.id,
             found.expires_at,
         )
+
+    async def know(self, key: str) -> None:
+        """See `IAMProvider.know`."""
+        sha256 = digest(key)
+        if equal(sha256, self._operator.sha256):
+            return
+        if not await self._database.point(lambda store: store.keys.org_of(sha256)):
+            raise _not_valid()
 
     async def worker(self, uid: str) -> Principal:
         """See `IAMProvider.worker`."""
@@ -380,6 +388,12 @@ class LocalIAM:
 
 
 @lru_cache(maxsize=64)
+def _not_valid() -> Unauthorized:
+    return Unauthorized(
+        "the API key is not valid", remedy="postroom keys create, by who has the scope admin"
+    )
+
+
 def scopes_of(text: str) -> frozenset[Scope]:
     """The scopes that a row names; one of a later version counts for nothing."""
     known = {scope.value: scope for scope in Scope}

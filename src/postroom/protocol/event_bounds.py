@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from postroom.protocol.limits import MAX_DEPTH, MAX_EVENT_BYTES, MAX_LABEL
-from postroom.protocol.records import deeper_than
 from postroom_a2a import strict_json
+from postroom_a2a.strict_json import deeper_than
 
 CUT = "cut"
 """Field of an event that was shortened: true."""

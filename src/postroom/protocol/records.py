@@ -7,12 +7,12 @@ deep Python can go depends on who calls, so what one place can read another one 
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from postroom.errors import ProtocolViolation
 from postroom.protocol.limits import MAX_DEPTH, TASK_DEPTH
 from postroom_a2a import strict_json
+from postroom_a2a.strict_json import deeper_than
 
 YEAR_10000 = 253_402_300_800.0
 """The first second that RFC 3339 cannot write."""
@@ -44,18 +44,6 @@ def too_deep(record: dict[str, Any], payload: bytes, depth: int) -> bool:
     if payload.count(b"{") + payload.count(b"[") <= depth:
         return False
     return deeper_than(record, depth)
-
-
-def deeper_than(value: Any, depth: int, most: float = math.inf) -> bool:
-    """Whether more than `depth` objects and arrays are within one another in `value`, or more than `most` in all."""
-    level: list[Any] = [value] if isinstance(value, dict | list) else []
-    for _ in range(depth):
-        inside = (each.values() if isinstance(each, dict) else each for each in level)
-        level = [value for values in inside for value in values if isinstance(value, dict | list)]
-        most -= len(level)
-        if not level or most < 0:
-            break
-    return bool(level)
 
 
 def instant(record: dict[str, Any], key: str) -> float:

@@ -10,9 +10,9 @@ from postroom.errors import ProtocolViolation
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.content import Content, parts_of
 from postroom.protocol.limits import MAX_DEPTH, MAX_LABEL, MAX_PARTS
-from postroom.protocol.records import deeper_than
 from postroom_a2a.bounds import MAX_ID
 from postroom_a2a.messages import ROLE_USER
+from postroom_a2a.strict_json import deeper_than
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message, Task
 from postroom_a2a.text import one_line

@@ -19,9 +19,10 @@ from postroom.errors import InvalidInput, MessageTooLarge, ProtocolViolation
 from postroom.protocol import subjects
 from postroom.protocol.ids import MESSAGE_ID, UID
 from postroom.protocol.limits import MAX_TASK_BYTES, TASK_DEPTH
-from postroom.protocol.records import deeper_than, read_record, too_deep
+from postroom.protocol.records import read_record, too_deep
 from postroom.tasks.weight import Weight
 from postroom_a2a import strict_json
+from postroom_a2a.strict_json import deeper_than
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message, Task, apply, state_of
 

@@ -10,13 +10,17 @@ from typing import Any
 from postroom_a2a.http.exchange import Exchange
 from postroom_a2a.operations import Operations
 from postroom_a2a.rpc import Code, RpcError
-from postroom_a2a.strict_json import loads
+from postroom_a2a.strict_json import deeper_than, loads
 
 MAX_BODY = 4 * 1024 * 1024
 """Bytes of a request's body by default."""
 
 BEAT = 15.0
 """Seconds of silence after which a stream gets an empty comment by default, so that both ends notice its end."""
+
+
+MAX_LEVELS = 128
+"""Objects and arrays within one another in a request's body: each reader of it goes down by a call of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +46,19 @@ def read_json(exchange: Exchange, body: bytes) -> Any:
     """The JSON value in a body.
 
     Raises:
-        RpcError: it is of another media type, or not JSON.
+        RpcError: it is of another media type, not JSON, or nested too deep.
     """
     if exchange.content_type not in MEDIA_TYPES:
         text = "the Content-Type has to be application/json"
         raise RpcError(Code.CONTENT_TYPE_NOT_SUPPORTED, text)
     try:
-        return loads(body)
+        value = loads(body)
     except ValueError as error:
         raise RpcError(Code.PARSE_ERROR, "the body is not JSON") from error
+    if body.count(b"{") + body.count(b"[") > MAX_LEVELS and deeper_than(value, MAX_LEVELS):
+        text = f"the body is nested more than {MAX_LEVELS} deep"
+        raise RpcError(Code.INVALID_REQUEST, text)
+    return value
 
 
 async def _anybody(_exchange: Exchange) -> str:

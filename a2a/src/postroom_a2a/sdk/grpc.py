@@ -9,21 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import Any, Self
 from urllib.parse import unquote
+from weakref import WeakValueDictionary
 
 import grpc
 import grpc.aio
 from a2a.types import a2a_pb2
 from google.protobuf import empty_pb2
+from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as Proto
 
 from postroom_a2a.ecma_json import loads
-from postroom_a2a.errors import InvalidInput, PostroomError
-from postroom_a2a.incoming import Door, Incoming, Perform
+from postroom_a2a.errors import InvalidInput, PostroomError, Refused, RequestTimeout
+from postroom_a2a.incoming import Door, Greet, Incoming, Perform
 from postroom_a2a.json_operations import not_spoken
 from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, RpcError
@@ -38,7 +40,22 @@ MOST_BYTES = 4 * 1024 * 1024
 """Bytes of one request by default."""
 
 MOST_CALLS = 1000
-"""Calls at the same time by default; streams are calls. Further ones are refused (RESOURCE_EXHAUSTED)."""
+"""Calls of one caller at the same time by default; streams are calls. Further ones are refused (RESOURCE_EXHAUSTED)."""
+
+ALL_CALLS = 10
+"""Calls of all callers, as a multiple of those of one."""
+
+READ_AT_ONCE = 8
+"""Requests of one caller that are read at a time: each takes its bytes of memory."""
+
+READING = 30.0
+"""Seconds for reading a request."""
+
+IDLE = 300.0
+"""Seconds after which a connection without a call is closed; a client makes another when it has one."""
+
+HANDSHAKE = 10.0
+"""Seconds in which a connection has to say that it is one."""
 
 GRACE = 2.0
 """Seconds that open calls have at the end."""
@@ -61,7 +78,10 @@ class GrpcServer:
     Args:
         address: `host:port`, port 0 for any free one.
         certificate: reads the certificate with its chain and its key (PEM), before each handshake; None for no TLS.
+        most_calls: of one caller.
         patience: seconds that the reader of a stream has to take an event; then the call is given up.
+        reading: seconds that a caller has to send a request.
+        greet: looks at each call before its request is read.
 
     Raises:
         InvalidInput: from entering; nothing can listen at `address`.
@@ -76,24 +96,33 @@ class GrpcServer:
         most_bytes: int = MOST_BYTES,
         most_calls: int = MOST_CALLS,
         patience: float = PATIENCE,
+        reading: float = READING,
+        greet: Greet | None = None,
     ) -> None:
         self._door = door
+        self._greet = greet
         self._address = address
         self._certificate = certificate
         self._options = [
             ("grpc.max_receive_message_length", most_bytes),
             ("grpc.max_concurrent_streams", most_calls),
             ("grpc.so_reuseport", 0),  # two servers at one port would each get half of the calls
+            # Otherwise the peer's pace decides how much of a request is taken before anybody reads it.
+            ("grpc.http2.bdp_probe", 0),
+            ("grpc.max_connection_idle_ms", int(IDLE * 1000)),
+            ("grpc.server_handshake_timeout_ms", int(HANDSHAKE * 1000)),
         ]
         self._most_calls = most_calls
         self._patience = patience
+        self._reading = reading
+        self._callers: WeakValueDictionary[str, _Caller] = WeakValueDictionary()
         self._going: set[asyncio.Task[Failure | None]] = set()
         self._server: grpc.aio.Server
         self.port = 0
 
     async def __aenter__(self) -> Self:
         self._server = grpc.aio.server(
-            options=self._options, maximum_concurrent_rpcs=self._most_calls
+            options=self._options, maximum_concurrent_rpcs=ALL_CALLS * self._most_calls
         )
         self._server.add_generic_rpc_handlers((self._handlers(),))
         try:
@@ -114,26 +143,49 @@ class GrpcServer:
         await asyncio.gather(*self._going, return_exceptions=True)
 
     def _handlers(self) -> grpc.GenericRpcHandler:
+        # Of a single request gRPC would take all bytes before it says who calls; on the wire both are the same.
         make = {
-            False: grpc.unary_unary_rpc_method_handler,
-            True: grpc.unary_stream_rpc_method_handler,
+            False: grpc.stream_unary_rpc_method_handler,
+            True: grpc.stream_stream_rpc_method_handler,
         }
         methods = {
-            each.name: make[each.streams](
-                self._answering(each),
-                request_deserializer=each.request.FromString,
-                response_serializer=_serialized,
-            )
+            each.name: make[each.streams](self._answering(each), response_serializer=_serialized)
             for each in OPERATIONS.values()
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     def _answering(self, operation: Operation) -> Callable[..., Awaitable[Proto | None]]:
-        return partial(self._stream if operation.streams else self._answer, operation)
+        return partial(
+            self._admitted, self._stream if operation.streams else self._answer, operation
+        )
 
-    async def _answer(self, operation: Operation, request: Any, context: Any) -> Proto | None:
+    async def _admitted(
+        self, answer: Any, operation: Operation, _requests: Any, context: Any
+    ) -> Proto | None:
+        """Answer a call: who has no business here is refused before its request takes any memory."""
+        incoming = _incoming(operation, context)
+        named = "\n".join((*incoming.authorization, incoming.metadata.get("x-api-key", "")))
+        caller = self._callers.setdefault(named.strip() or incoming.peer, _Caller())
+        refusal: Failure | None = None
+        try:
+            if self._greet is not None:
+                await self._greet(incoming)
+            with caller.call(self._most_calls):
+                async with asyncio.timeout(self._reading), caller.reading:
+                    request = await _read(operation, context)
+                incoming.tenant = request.tenant
+                return await answer(operation, incoming, request, context)
+        except TimeoutError:
+            refusal = RequestTimeout(f"the request did not come within {self._reading:g} s")
+        except (PostroomError, RpcError) as error:
+            refusal = error
+        await _refuse(context, refusal)
+        return None
+
+    async def _answer(
+        self, operation: Operation, incoming: Incoming, request: Any, context: Any
+    ) -> Proto | None:
         """Answer a call that is answered once."""
-        incoming = _incoming(operation, request, context)
         answered: list[Proto] = []
 
         async def perform(operations: Operations, caller: str) -> None:
@@ -151,12 +203,13 @@ class GrpcServer:
             await _refuse(context, error)
         return answered[0] if answered else None
 
-    async def _stream(self, operation: Operation, request: Any, context: Any) -> None:
+    async def _stream(
+        self, operation: Operation, incoming: Incoming, request: Any, context: Any
+    ) -> None:
         """Answer a call with a stream. One task makes the events and this one writes them.
 
         A write must not be cancelled: gRPC could not say after it how the stream has ended.
         """
-        incoming = _incoming(operation, request, context)
         pipe = _Pipe()
 
         async def perform(operations: Operations, caller: str) -> None:
@@ -200,6 +253,36 @@ class GrpcServer:
         return None
 
 
+class _Caller:
+    """The calls of one caller."""
+
+    def __init__(self) -> None:
+        self.reading = asyncio.Semaphore(READ_AT_ONCE)
+        self._calls = 0
+
+    @contextmanager
+    def call(self, most: int) -> Generator[None]:
+        """Count a call; raises Refused where there are `most`."""
+        if self._calls >= most:
+            raise Refused(f"{most} calls of yours are open, the most that one caller can have")
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+
+
+async def _read(operation: Operation, context: Any) -> Any:
+    """The request of a call. Raises RpcError for one that is none."""
+    data = await context.read()
+    if data is grpc.aio.EOF:
+        raise RpcError(Code.INVALID_REQUEST, "the call has no request")
+    try:
+        return operation.request.FromString(data)
+    except DecodeError as error:
+        raise RpcError(Code.PARSE_ERROR, f"the request is no {operation.name}Request") from error
+
+
 class _Pipe:
     """One event on its way to the caller; who makes the next one waits."""
 
@@ -230,7 +313,8 @@ class _Pipe:
         return event
 
 
-def _incoming(operation: Operation, request: Any, context: Any) -> Incoming:
+def _incoming(operation: Operation, context: Any) -> Incoming:
+    """The call, whose tenant is not known before its request."""
     metadata: dict[str, str] = {}
     authorization: list[str] = []
     for name, value in context.invocation_metadata() or ():
@@ -242,7 +326,7 @@ def _incoming(operation: Operation, request: Any, context: Any) -> Incoming:
     ended = asyncio.get_running_loop().create_future()
     path = f"/{SERVICE}/{operation.name}"
     peer = _address(context.peer())
-    return Incoming(operation.name, path, request.tenant, metadata, authorization, peer, ended)
+    return Incoming(operation.name, path, "", metadata, authorization, peer, ended)
 
 
 def _address(peer: str) -> str:

@@ -65,6 +65,11 @@ class A2ADoor:
             await _fail(exchange, error)
         return None
 
+    async def greet(self, scope: Scope) -> None:
+        """As `CallDoor.greet`."""
+        _take_key(Exchange(scope, _no_body, _no_answer))
+        await self._gate.greet(scope)
+
     async def perform(self, scope: Scope, ref: str, method: str, perform: Perform) -> None:
         """As `CallDoor.perform`."""
         scope[AGENT] = ref
@@ -76,14 +81,9 @@ class A2ADoor:
             await perform(operations, caller)
 
     async def _admit(self, exchange: Exchange) -> str:
-        """Find out who calls, by `Authorization: Bearer` or by `X-API-Key`."""
+        """Find out who calls."""
         scope = exchange.scope
-        key = exchange.header("x-api-key")
-        if key and not exchange.header("authorization"):
-            scope["headers"] = [
-                *scope["headers"],
-                (b"authorization", b"Bearer " + key.encode("latin-1")),
-            ]
+        _take_key(exchange)
         if WORKER in scope:
             raise Forbidden("workers may not call this")  # they ask by their own sidecar
         return (await self._gate.caller(scope)).uid
@@ -126,6 +126,14 @@ class A2ADoor:
         if agent.kind == "human":
             raise NotFound(f"nobody is called {exchange.scope[AGENT]!r}")
         return agent
+
+
+def _take_key(exchange: Exchange) -> None:
+    """Take a key in `X-API-Key` for one in `Authorization: Bearer`, if there is none."""
+    key = exchange.header("x-api-key")
+    if key and not exchange.header("authorization"):
+        line = (b"authorization", b"Bearer " + key.encode("latin-1"))
+        exchange.scope["headers"] = [*exchange.scope["headers"], line]
 
 
 async def _fail(exchange: Exchange, error: Exception) -> None:

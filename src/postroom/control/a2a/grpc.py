@@ -65,6 +65,7 @@ async def open_grpc(
         address,
         certificate=tls.pem if tls is not None else None,
         most_bytes=MAX_BODY,
+        greet=door.greet,
     )
     try:
         server = await stack.enter_async_context(made)
@@ -94,6 +95,11 @@ class GrpcDoor:
     def __init__(self, router: OrgRouter, base: str) -> None:
         self._router = router
         self._scheme, _, self._host = base.partition("://")
+
+    async def greet(self, incoming: Incoming) -> None:
+        """See `postroom_a2a.incoming.Greet`: keys of every organisation are known to the default one."""
+        door, _ = self._router.calls(DEFAULT_ORG)
+        await door.greet(self._scope(incoming, DEFAULT_ORG))
 
     async def perform(self, incoming: Incoming, perform: Perform) -> None:
         """See `postroom_a2a.incoming.Door`."""

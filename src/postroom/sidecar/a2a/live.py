@@ -18,13 +18,13 @@ from postroom.errors import InvalidInput, NoResponders, PostroomError, ProtocolV
 from postroom.observe import get_logger
 from postroom.protocol.intervals import CALL_SILENCE
 from postroom.protocol.limits import TASK_DEPTH
-from postroom.protocol.records import deeper_than
 from postroom.sidecar.a2a.changes import SEQUENCE, Records, TaskChange, TaskChanges
 from postroom_a2a.binding.frames import Request, Response
 from postroom_a2a.json_operations import VERSION
 from postroom_a2a.live.calling import Caller
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import RpcError
+from postroom_a2a.strict_json import deeper_than
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, state_of
 

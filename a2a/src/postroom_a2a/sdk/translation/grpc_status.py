@@ -15,7 +15,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 from google.rpc import error_details_pb2  # noqa: F401 (a reader of `Any` finds its types where they were loaded)
 from google.rpc.status_pb2 import Status
 
-from postroom_a2a.errors import Forbidden, NotFound, PostroomError, Unauthorized
+from postroom_a2a.errors import Forbidden, NotFound, PostroomError, RequestTimeout, Unauthorized
 from postroom_a2a.rpc import Code, RpcError
 
 AnyMessage: Any = getattr(any_pb2, "Any")  # noqa: B009 (made at run time, without a declaration)
@@ -56,6 +56,8 @@ def status_of(error: PostroomError | RpcError) -> tuple[grpc.StatusCode, Status]
         return _bare(grpc.StatusCode.PERMISSION_DENIED, error)
     if isinstance(error, NotFound):  # the agent: a task is missed by an RpcError
         return _bare(grpc.StatusCode.NOT_FOUND, error)
+    if isinstance(error, RequestTimeout):
+        return _bare(grpc.StatusCode.DEADLINE_EXCEEDED, error)
     said = error if isinstance(error, RpcError) else RpcError.of(error)
     code = STATUS.get(int(said.code), grpc.StatusCode.UNKNOWN)
     document = said.document()
