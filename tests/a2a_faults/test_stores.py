@@ -72,7 +72,7 @@ async def test_an_agent_whose_task_another_handler_has_canceled_is_stopped_at_it
         sending = asyncio.create_task(one.send("go"))
         streaming = asyncio.create_task(one.stream("go"))
         await one.agent.begun.wait()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(one.agent.contexts) < 2:  # noqa: ASYNC110 (an agent has no event for it)
                 await asyncio.sleep(0.005)
         for context in one.agent.contexts:
@@ -80,7 +80,7 @@ async def test_an_agent_whose_task_another_handler_has_canceled_is_stopped_at_it
         one.agent.gate.set()
         assert (await sending).status.state == CANCELED
         assert (await streaming)[-1].status.state == CANCELED
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while one.handler.running:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         assert len(one.agent.stopped) == 2

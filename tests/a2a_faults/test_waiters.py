@@ -172,9 +172,11 @@ async def test_waiters_of_a_task_that_never_ends_end_at_their_deadline_and_leave
         hand = await room.worker("desk")
         names = [f"{hand.uid}-never"]
         tasks = await begin(room, hand, names)
-        monkeypatch.setattr(json_operations, "WAIT", 1.0)
+        monkeypatch.setattr(
+            json_operations, "WAIT", 3.0
+        )  # all of them wait at once before the first ends
         before = room.parts.changes.listening
-        async with waiters(room, hand, names, tasks, 40, 10) as (sends, follows):
+        async with waiters(room, hand, names, tasks, 20, 5) as (sends, follows):
             for each in sends:
                 answer = await each.until(b"TASK_STATE_WORKING")
                 assert answer.startswith(b"HTTP/1.1 200")

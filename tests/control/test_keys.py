@@ -475,22 +475,20 @@ async def test_who_operates_sees_and_steers_everything(shared: TaskRoom) -> None
 @pytest.mark.requirement("key-acts-recorded")
 async def test_every_act_is_in_the_audit_log_with_its_principal(shared: TaskRoom) -> None:
     async with person(shared, "ann") as ann:
-        before = len(acts(shared))
         sent = await ann.api.post("/v1/messages", json={"to": "@maria", "text": "s3cret text"})
         made = await ann.api.post("/v1/keys", json={"name": "second"})
         await ann.api.post("/v1/shutdown")
         await ann.api.get("/v1/inbox")
         await ann.api.get("/v1/status")
-        found = acts(shared)[before:]
+        # Acts of others may still come in: a call that its client has given up is recorded when it ends.
+        found = [act for act in acts(shared) if act.principal == ann.uid]
 
         assert [(act.verb, act.url, act.status, act.verdict) for act in found] == [
             ("POST", "/v1/messages", 201, ALLOWED),
             ("POST", "/v1/keys", 201, ALLOWED),
             ("POST", "/v1/shutdown", 403, DENIED),
         ]
-        assert {(act.principal, act.nick, act.key) for act in found} == {
-            (ann.uid, "ann", ann.key_id)
-        }
+        assert {(act.nick, act.key) for act in found} == {("ann", ann.key_id)}
         assert (found[0].message, found[1].about) == (sent.json()["id"], made.json()["id"])
         written = json.dumps([act.encode().decode() for act in found])
         for secret in ("s3cret", ann.secret, made.json()["key"]):

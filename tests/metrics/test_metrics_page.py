@@ -83,12 +83,15 @@ async def test_requests_are_counted_by_route_and_never_by_what_a_caller_names(
     after = await measured.scrape()
 
     requests = "postroom_http_requests_total"
-    assert after.of_labels(requests, route="/v1/agents/{ref}", status="404") == 20
-    assert after.of_labels(requests, route="/v1/workers/{ref}/sdk-events") == 1
-    assert (
-        after.of_labels(requests, route="other") == before.of_labels(requests, route="other") + 20
-    )
-    assert after.of_labels("postroom_http_request_seconds_count", route="/v1/agents/{ref}") == 20
+
+    def grown(name: str, route: str, **labels: str) -> float:
+        more = {"route": route, **labels}
+        return after.of_labels(name, **more) - before.of_labels(name, **more)
+
+    assert grown(requests, "/v1/agents/{ref}", status="404") == 20
+    assert grown(requests, "/v1/workers/{ref}/sdk-events") == 1
+    assert grown(requests, "other") == 20
+    assert grown("postroom_http_request_seconds_count", "/v1/agents/{ref}") == 20
     assert "nobody-3" not in (await api.get("/metrics")).text
 
 
@@ -172,5 +175,5 @@ def test_a_counter_costs_less_than_a_microsecond() -> None:
         counter.add("/v1/messages", "200")
         summary.note("/v1/messages", value=0.1)
 
-    best = min(timeit.repeat(count, number=rounds, repeat=5)) / rounds
+    best = min(timeit.repeat(count, number=rounds, repeat=20)) / rounds
     assert best < 2e-6  # of both

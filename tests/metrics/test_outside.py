@@ -21,7 +21,7 @@ CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 @pytest.fixture(scope="module")
 async def measured(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Measured]:
-    bounds = {"limit_requests": 1, "limit_burst": 12}
+    bounds = {"limit_requests": 0.01, "limit_burst": 12}  # none comes back while a test looks
     async with measured_room(tmp_path_factory.mktemp("room"), **bounds) as measured:
         yield measured
 
@@ -70,8 +70,8 @@ async def test_a_caller_of_a2a_over_its_limit_gets_429_and_an_error_of_json_rpc(
         body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "x"}}
         answer = await ann.api.post("/a2a/nobody", json=body, headers={"A2A-Version": version})
     assert answer.status_code == 429
-    assert answer.headers["retry-after"] == "1"
-    assert "1 requests a second" in answer.json()["error"]["message"]
+    assert 1 <= int(answer.headers["retry-after"]) <= 100
+    assert "0.01 requests a second" in answer.json()["error"]["message"]
 
 
 @pytest.mark.requirement("traces-one")

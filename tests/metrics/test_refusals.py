@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.requirement("caller-limits")]
 @pytest.fixture(scope="module")
 async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[TaskRoom]:
     bounds = {
-        "limit_requests": 1,
+        "limit_requests": 0.01,  # none comes back while a test looks
         "limit_burst": 12,
         "limit_strangers": 1,
         "limit_streams": 2,
@@ -80,10 +80,11 @@ async def test_a_key_over_its_rate_gets_429_and_when_to_come_again(
             assert answer.status_code == 200
             return
         assert answer.status_code == 429
-        assert answer.headers["retry-after"] == "1"
+        wait = answer.headers["retry-after"]
+        assert 1 <= int(wait) <= 100
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.json()["code"] == "too-many-requests"
-        assert "again in 1 s" in answer.json()["remedy"]
+        assert f"again in {wait} s" in answer.json()["remedy"]
         assert (await room.api.get(path)).status_code == 200  # the operator goes on
 
 
@@ -97,7 +98,7 @@ async def test_a_refused_request_is_answered_before_its_body_comes(room: TaskRoo
         ):  # hot, streamed, and of the framework
             answer = await head_of(room, ann.secret, path)
             assert answer.startswith("http/1.1 429 "), path
-            assert "\r\nretry-after: 1\r\n" in answer
+            assert "\r\nretry-after: " in answer
     answer = await head_of(room, "nobody's", "/v1/workers")
     assert answer.startswith(("http/1.1 401 ", "http/1.1 429 "))
 

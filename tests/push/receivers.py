@@ -12,7 +12,7 @@ from typing import Any
 
 from standardwebhooks import Webhook
 
-SECONDS = 10.0
+SECONDS = 20.0
 
 
 @dataclass

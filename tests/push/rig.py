@@ -38,7 +38,7 @@ from postroom_a2a.tasks import (
 from tests.rig import new_uid
 
 KEY_OF_ALL = WebhookKey.derive("secret", "default")
-SECONDS = 10.0
+SECONDS = 20.0
 PAUSES = (60.0, 600.0)
 
 

@@ -15,7 +15,7 @@ from postroom.webhooks.sender import Outcome
 
 pytestmark = pytest.mark.anyio
 
-SECONDS = 5.0
+SECONDS = 20.0
 
 
 class Steps:

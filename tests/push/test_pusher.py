@@ -19,7 +19,7 @@ from postroom.store.pruning import KINDS
 from postroom_a2a.rpc import RpcError
 from postroom_a2a.service import PushConfig
 from tests.push.receivers import HANG, OK, answering, receiver
-from tests.push.rig import KEY_OF_ALL, PAUSES, Tasks, tasks_in
+from tests.push.rig import KEY_OF_ALL, PAUSES, SECONDS, Tasks, tasks_in
 
 pytestmark = pytest.mark.anyio
 
@@ -108,11 +108,11 @@ async def test_a_failed_push_is_tried_again_at_its_instant_also_after_a_restart(
             assert (failed.attempts, failed.status) == (1, 503)
             assert failed.next_at is not None
             assert 0 < failed.next_at - tasks.clock() <= PAUSES[0]
-        tasks.later(PAUSES[0] - 5)
+        tasks.later(PAUSES[0] - 30)
         async with tasks.pushing(*at(hook.port)):
             await tasks.push_to(hook.url, await tasks.task())  # it has begun, and does nothing
             assert len(hook.got) == 1
-            tasks.later(6)
+            tasks.later(31)
             await hook.until(2)
             await _tried(tasks, task, 2)
         async with tasks.pushing(*at(hook.port)):
@@ -342,7 +342,7 @@ async def test_a_task_that_is_given_up_takes_its_pushes_along(tasks: Tasks):
 
 async def _tried(tasks: Tasks, task: str, attempts: int) -> None:
     """Wait until so many attempts at a push are written down; its receiver hears of each before."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SECONDS):
         while max(row.attempts for row in await tasks.pushes(task)) < attempts:  # noqa: ASYNC110 (rows have no event)
             await asyncio.sleep(0.01)
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from postroom.http.outbound import OutboundPolicy
 from postroom.protocol.principal import Scope
 from postroom_a2a.task_state import TaskState
-from tests.control.taskroom import Hand, TaskRoom, emptied, task_room
+from tests.control.taskroom import SECONDS, Hand, TaskRoom, emptied, task_room
 from tests.push.receivers import Receiver, answering, receiver
 
 pytestmark = pytest.mark.anyio
@@ -217,6 +217,6 @@ async def no_alert(room: TaskRoom, task: str) -> bool:
 
 
 async def eventually(condition: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SECONDS):
         while not await condition():  # noqa: ASYNC110 (rows have no event)
             await asyncio.sleep(0.01)

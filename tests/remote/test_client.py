@@ -118,9 +118,9 @@ async def test_who_asks_too_often_waits_as_long_as_it_is_told_if_it_has_said_so(
     server.then(answer(429, retry_after="100"), result(TASK))
     began = time.monotonic()
     with pytest.raises(errors.Refused):  # there is no time for it
-        await client(server, policy=patient).get("t1", timeout=5)
+        await client(server, policy=patient).get("t1", timeout=20)
     assert len(server.asked) == 1
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 10
 
 
 async def test_attempts_end_and_what_may_have_been_done_is_said_not_to_be_known(server: Scripted):
@@ -142,7 +142,7 @@ async def test_a_server_that_is_not_there_was_sent_nothing():
 async def test_no_answer_in_time_is_a_timeout_at_the_deadline_of_the_call(server: Scripted):
     server.then(silent)
     with pytest.raises(errors.RequestTimeout):
-        await client(server).get("t1", timeout=0.2)
+        await client(server).get("t1", timeout=1.0)
     assert len(server.asked) == 1
 
 

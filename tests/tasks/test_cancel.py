@@ -40,7 +40,7 @@ async def canceled(rig: Rig, does: Script, *, cancels: int = 1) -> tuple[Desk, s
         desk.executor.cancel = tell
         task = await desk.ask("do it")
         await desk.log.until(task, TaskState.WORKING)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not desk.executor.begun:  # noqa: ASYNC110 (begun by the engine, on its next turns)
                 await asyncio.sleep(0)
             cancel = [desk.engine.cancel(task, desk.alice, "enough") for _ in range(cancels)]
