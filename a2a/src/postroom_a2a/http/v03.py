@@ -2,6 +2,7 @@
 
 `up` is from 0.3 to 1.0, `down` the way back. A server translates requests up and results down, a client requests down
 and results up. What 1.0 has and 0.3 has no place for is left out: media type and file name of a text or data part.
+Members are written in the order of the TypeScript SDK, so that equal objects are equal bytes.
 REST has other objects in 0.3 (`v03_rest`).
 """
 
@@ -117,8 +118,7 @@ def _push_id_up(said: Record) -> Record:
 
 
 def _push_id_down(said: Record) -> Record:
-    found = {"id": said.get("taskId")}
-    return found | ({"pushNotificationConfigId": said["id"]} if said.get("id") else {})
+    return _needed(said, "taskId", name="id") | _renamed(said, {"id": "pushNotificationConfigId"})
 
 
 _REQUESTS_UP: Mapping[str, Callable[[Record], Record]] = {
@@ -131,22 +131,6 @@ _REQUESTS_UP: Mapping[str, Callable[[Record], Record]] = {
     "GetTaskPushNotificationConfig": _push_id_up,
     "ListTaskPushNotificationConfigs": lambda said: {"taskId": said.get("id")},
     "DeleteTaskPushNotificationConfig": _push_id_up,
-    "GetExtendedAgentCard": lambda _: {},
-}
-
-_REQUESTS_DOWN: Mapping[str, Callable[[Record], Record]] = {
-    "SendMessage": _send_down,
-    "SendStreamingMessage": _send_down,
-    "GetTask": lambda said: _kept(said, "id", "historyLength"),
-    "CancelTask": lambda said: _kept(said, "id", "metadata"),
-    "SubscribeToTask": lambda said: _kept(said, "id"),
-    "CreateTaskPushNotificationConfig": lambda said: {
-        "taskId": said.get("taskId"),
-        "pushNotificationConfig": push_down(said),
-    },
-    "GetTaskPushNotificationConfig": _push_id_down,
-    "ListTaskPushNotificationConfigs": lambda said: {"id": said.get("taskId")},
-    "DeleteTaskPushNotificationConfig": _push_id_down,
     "GetExtendedAgentCard": lambda _: {},
 }
 
@@ -245,6 +229,9 @@ def part_up(value: Any) -> Record:
     return {"data": data, **kept}
 
 
+_FILE = {"filename": "name", "mediaType": "mimeType", "raw": "bytes", "url": "uri"}
+
+
 def _file_up(file: Record) -> Record:
     found: Record = {}
     if file.get("bytes") is not None:
@@ -261,9 +248,7 @@ def part_down(value: Any) -> Record:
     said = _record(value, "a part")
     kept = _kept(said, "metadata")
     if said.get("raw") is not None or said.get("url") is not None:
-        file = _renamed(said, {"filename": "name", "mediaType": "mimeType"})
-        file |= _renamed(said, {"raw": "bytes", "url": "uri"})
-        return {"kind": "file", "file": file, **kept}
+        return {"kind": "file", "file": _renamed(said, _FILE), **kept}
     if "data" not in said:
         return {"kind": "text", "text": said.get("text") or "", **kept}
     if isinstance(said["data"], dict):
@@ -290,7 +275,14 @@ def message_down(value: Any) -> Record:
     said = _record(value, "'message'")
     role = "user" if said.get("role") == "ROLE_USER" else "agent"
     parts = [part_down(each) for each in _list(said, "parts")]
-    return {"kind": "message", "role": role, **_kept(said, *_MESSAGE), "parts": parts}
+    return {
+        "kind": "message",
+        "role": role,
+        **_needed(said, "messageId"),
+        "parts": parts,
+        **_kept(said, "contextId", "taskId", "referenceTaskIds", "extensions"),
+        **({"metadata": said["metadata"]} if said.get("metadata") else {}),
+    }
 
 
 # ── tasks and their changes ──────────────────────────────────────────────────────────────────────────
@@ -328,7 +320,12 @@ def artifact_up(value: Any) -> Record:
 def artifact_down(value: Any) -> Record:
     """An artifact."""
     said = _record(value, "an artifact")
-    return {**_kept(said, *_ARTIFACT), "parts": [part_down(each) for each in _list(said, "parts")]}
+    return {
+        **_needed(said, "artifactId"),
+        **_kept(said, "name", "description"),
+        "parts": [part_down(each) for each in _list(said, "parts")],
+        **_kept(said, "extensions", "metadata"),
+    }
 
 
 def task_up(value: Any) -> Record:
@@ -347,10 +344,11 @@ def task_down(value: Any) -> Record:
     said = _record(value, "a task")
     return {
         "kind": "task",
-        **_kept(said, "id", "contextId", "metadata"),
+        **_needed(said, "id", "contextId"),
         "status": status_down(said.get("status") or {}),
         **_each(said, "history", message_down),
         **_each(said, "artifacts", artifact_down),
+        **_kept(said, "metadata"),
     }
 
 
@@ -367,9 +365,10 @@ def status_update_down(value: Any) -> Record:
     status = _record(said.get("status") or {}, "'status'")
     return {
         "kind": "status-update",
-        **_kept(said, "taskId", "contextId", "metadata"),
+        **_needed(said, "taskId", "contextId"),
         "status": status_down(status),
         "final": status.get("state") not in _GOING_ON,
+        **_kept(said, "metadata"),
     }
 
 
@@ -386,10 +385,11 @@ def artifact_update_down(value: Any) -> Record:
     said = _record(value, "an update")
     return {
         "kind": "artifact-update",
-        **_kept(said, "taskId", "contextId", "metadata"),
+        **_needed(said, "taskId", "contextId"),
         "artifact": artifact_down(said.get("artifact") or {}),
         "append": said.get("append") is True,
         "lastChunk": said.get("lastChunk") is True,
+        **_kept(said, "metadata"),
     }
 
 
@@ -413,7 +413,7 @@ def push_up(value: Any) -> Record:
 def push_down(value: Any) -> Record:
     """Where and how to push, without the task that it is about."""
     said = _record(value, "a push notification config")
-    found = _kept(said, "id", "url", "token")
+    found = _needed(said, "url") | _kept(said, "token", "id")
     if said.get("authentication") is not None:
         authentication = _record(said["authentication"], "'authentication'")
         scheme = authentication.get("scheme")
@@ -431,7 +431,7 @@ def task_push_up(value: Any) -> Record:
 def task_push_down(value: Any) -> Record:
     """Where and how to push, and the task that it is about."""
     said = _record(value, "a push notification config")
-    return {"taskId": said.get("taskId"), "pushNotificationConfig": push_down(said)}
+    return {**_needed(said, "taskId"), "pushNotificationConfig": push_down(said)}
 
 
 def _pushes_up(value: Any) -> Record:
@@ -440,6 +440,18 @@ def _pushes_up(value: Any) -> Record:
     return {"configs": [task_push_up(each) for each in value], "nextPageToken": ""}
 
 
+_REQUESTS_DOWN: Mapping[str, Callable[[Record], Record]] = {
+    "SendMessage": _send_down,
+    "SendStreamingMessage": _send_down,
+    "GetTask": lambda said: _needed(said, "id") | _kept(said, "historyLength"),
+    "CancelTask": lambda said: _needed(said, "id") | _kept(said, "metadata"),
+    "SubscribeToTask": lambda said: _needed(said, "id"),
+    "CreateTaskPushNotificationConfig": task_push_down,
+    "GetTaskPushNotificationConfig": _push_id_down,
+    "ListTaskPushNotificationConfigs": lambda said: _needed(said, "taskId", name="id"),
+    "DeleteTaskPushNotificationConfig": _push_id_down,
+    "GetExtendedAgentCard": lambda _: {},
+}
 _EVENTS_DOWN: Mapping[str, Callable[[Any], Record]] = {
     "task": task_down,
     "message": message_down,
@@ -501,6 +513,11 @@ def _each(said: Record, name: str, change: Callable[[Any], Record]) -> Record:
 
 def _kept(said: Record, *names: str) -> Record:
     return {name: said[name] for name in names if said.get(name) is not None}
+
+
+def _needed(said: Record, *names: str, name: str = "") -> Record:
+    """Texts that 0.3 has also where they are empty; `name` is another name for the only one."""
+    return {name or each: said.get(each) or "" for each in names}
 
 
 def _renamed(said: Record, names: Mapping[str, str]) -> Record:

@@ -1,4 +1,4 @@
-"""What a client of A2A 0.3 configures, from and to protobuf: how a message is answered, and push notifications."""
+"""Reads what a client of A2A 0.3 configures as protobuf: how a message is answered, and push notifications."""
 
 from __future__ import annotations
 
@@ -15,22 +15,6 @@ from postroom_a2a.sdk.translation.values import (
     texts,
     within,
 )
-
-
-def write_push_config(config: types.TaskPushNotificationConfig) -> Record:
-    """Where and how to push, without the task that it is about."""
-    written: Record = {"url": config.url}
-    if config.token:
-        written["token"] = config.token
-    if config.id:
-        written["id"] = config.id
-    if config.HasField("authentication"):
-        scheme, credentials = config.authentication.scheme, config.authentication.credentials
-        authentication: Record = {"schemes": [scheme] if scheme else []}
-        if credentials:
-            authentication["credentials"] = credentials
-        written["authentication"] = authentication
-    return written
 
 
 def read_push_config(said: Record) -> types.TaskPushNotificationConfig:
@@ -50,11 +34,6 @@ def _read_authentication(said: Record) -> types.AuthenticationInfo:
     )
 
 
-def write_task_push_config(config: types.TaskPushNotificationConfig) -> Record:
-    """Where and how to push, and the task that it is about."""
-    return {"taskId": config.task_id, "pushNotificationConfig": write_push_config(config)}
-
-
 def read_task_push_config(value: Any) -> types.TaskPushNotificationConfig:
     """Where and how to push, and the task that it is about."""
     said = record(value)
@@ -63,20 +42,6 @@ def read_task_push_config(value: Any) -> types.TaskPushNotificationConfig:
         raise MalformedObject("pushNotificationConfig", "is required")
     config.task_id = text(said, "taskId")
     return config
-
-
-def write_configuration(configuration: types.SendMessageConfiguration) -> Record:
-    """How to answer a message."""
-    written: Record = {}
-    if configuration.accepted_output_modes:
-        written["acceptedOutputModes"] = list(configuration.accepted_output_modes)
-    if configuration.HasField("history_length"):
-        written["historyLength"] = configuration.history_length
-    if configuration.HasField("task_push_notification_config"):
-        push = configuration.task_push_notification_config
-        written["pushNotificationConfig"] = write_push_config(push)
-    written["blocking"] = not configuration.return_immediately
-    return written
 
 
 def read_configuration(said: Record) -> types.SendMessageConfiguration:

@@ -1,15 +1,13 @@
-"""The objects of A2A 0.3 in JSON, from and to the protobuf types of 1.0: parts, messages, tasks and their updates.
+"""Reads the objects of A2A 0.3 in JSON as the protobuf types of 1.0: parts, messages, tasks and their updates.
 
-Members are written in the order of the TypeScript SDK, so that equal objects are equal bytes. They are read in any
-order; what 0.3 does not know is ignored, and a missing `kind` is inferred where only one kind fits.
-
-What 1.0 has and 0.3 has no place for is left out: media type and file name of a text or data part.
+Members are read in any order; what 0.3 does not know is ignored, and a missing `kind` is inferred where only one kind
+fits.
 """
 
 from __future__ import annotations
 
 import binascii
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from typing import Any
 
 from a2a import types
@@ -19,7 +17,6 @@ from postroom_a2a.sdk.translation.values import (
     flag,
     free,
     listed,
-    plain,
     record,
     struct,
     text,
@@ -42,42 +39,12 @@ _STATES: dict[int, str] = {
 }
 _NUMBERS: dict[str, Any] = {name: number for number, name in _STATES.items()}
 _ROLES = {"user": types.Role.ROLE_USER, "agent": types.Role.ROLE_AGENT}
-_GOING_ON = frozenset({_State.TASK_STATE_SUBMITTED, _State.TASK_STATE_WORKING})
 
 _WRAPPED = "data_part_compat"
 """Metadata of a data part: its data is the member `value` of an object, for 0.3 has only objects there."""
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def write_part(part: types.Part) -> Record:
-    """A part; one without content is an empty text."""
-    kind = part.WhichOneof("content")
-    metadata = plain(part.metadata) if part.HasField("metadata") else None
-    written: Record
-    if kind == "data":
-        data = plain(part.data)
-        if not isinstance(data, dict):
-            data = {"value": data}
-            metadata = {**(metadata or {}), _WRAPPED: True}
-        written = {"kind": "data", "data": data}
-    elif kind in {"raw", "url"}:
-        file: Record = {}
-        if part.filename:
-            file["name"] = part.filename
-        if part.media_type:
-            file["mimeType"] = part.media_type
-        if kind == "raw":
-            file["bytes"] = b64encode(part.raw).decode()
-        else:
-            file["uri"] = part.url
-        written = {"kind": "file", "file": file}
-    else:
-        written = {"kind": "text", "text": part.text}
-    if metadata is not None:
-        written["metadata"] = metadata
-    return written
 
 
 def read_part(value: Any) -> types.Part:
@@ -148,27 +115,6 @@ _PARTS = {"text": _read_text, "file": _read_file, "data": _read_data}
 # ── messages ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def write_message(message: types.Message) -> Record:
-    """A message; one without a role is the agent's."""
-    written: Record = {
-        "kind": "message",
-        "role": "user" if message.role == types.Role.ROLE_USER else "agent",
-        "messageId": message.message_id,
-        "parts": [write_part(part) for part in message.parts],
-    }
-    if message.context_id:
-        written["contextId"] = message.context_id
-    if message.task_id:
-        written["taskId"] = message.task_id
-    if message.reference_task_ids:
-        written["referenceTaskIds"] = list(message.reference_task_ids)
-    if message.extensions:
-        written["extensions"] = list(message.extensions)
-    if message.HasField("metadata") and message.metadata.fields:
-        written["metadata"] = plain(message.metadata)
-    return written
-
-
 def read_message(value: Any) -> types.Message:
     """A message."""
     said = record(value)
@@ -191,16 +137,6 @@ def read_message(value: Any) -> types.Message:
 # ── tasks ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def write_status(status: types.TaskStatus) -> Record:
-    """A status; one without a state is `unknown`."""
-    written: Record = {"state": _STATES.get(status.state, "unknown")}
-    if status.HasField("message"):
-        written["message"] = write_message(status.message)
-    if status.HasField("timestamp"):
-        written["timestamp"] = status.timestamp.ToJsonString()
-    return written
-
-
 def read_status(said: Record) -> types.TaskStatus:
     """A status; a state that 0.3 does not have is left out."""
     status = types.TaskStatus(
@@ -216,21 +152,6 @@ def read_status(said: Record) -> types.TaskStatus:
     return status
 
 
-def write_artifact(artifact: types.Artifact) -> Record:
-    """An artifact."""
-    written: Record = {"artifactId": artifact.artifact_id}
-    if artifact.name:
-        written["name"] = artifact.name
-    if artifact.description:
-        written["description"] = artifact.description
-    written["parts"] = [write_part(part) for part in artifact.parts]
-    if artifact.extensions:
-        written["extensions"] = list(artifact.extensions)
-    if artifact.HasField("metadata"):
-        written["metadata"] = plain(artifact.metadata)
-    return written
-
-
 def read_artifact(value: Any) -> types.Artifact:
     """An artifact."""
     said = record(value)
@@ -243,23 +164,6 @@ def read_artifact(value: Any) -> types.Artifact:
     )
     struct(said, "metadata", artifact.metadata)
     return artifact
-
-
-def write_task(task: types.Task) -> Record:
-    """A task; an empty history and no artifacts are left out."""
-    written: Record = {
-        "kind": "task",
-        "id": task.id,
-        "contextId": task.context_id,
-        "status": write_status(task.status),
-    }
-    if task.history:
-        written["history"] = [write_message(message) for message in task.history]
-    if task.artifacts:
-        written["artifacts"] = [write_artifact(artifact) for artifact in task.artifacts]
-    if task.HasField("metadata"):
-        written["metadata"] = plain(task.metadata)
-    return written
 
 
 def read_task(value: Any) -> types.Task:
@@ -279,20 +183,6 @@ def read_task(value: Any) -> types.Task:
 # ── updates ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def write_status_update(update: types.TaskStatusUpdateEvent) -> Record:
-    """A change of status; `final` unless the task goes on by itself."""
-    written: Record = {
-        "kind": "status-update",
-        "taskId": update.task_id,
-        "contextId": update.context_id,
-        "status": write_status(update.status),
-        "final": update.status.state not in _GOING_ON,
-    }
-    if update.HasField("metadata"):
-        written["metadata"] = plain(update.metadata)
-    return written
-
-
 def read_status_update(value: Any) -> types.TaskStatusUpdateEvent:
     """A change of status. `final` says nothing that 1.0 has."""
     said = record(value)
@@ -304,21 +194,6 @@ def read_status_update(value: Any) -> types.TaskStatusUpdateEvent:
     )
     struct(said, "metadata", update.metadata)
     return update
-
-
-def write_artifact_update(update: types.TaskArtifactUpdateEvent) -> Record:
-    """A piece of an artifact."""
-    written: Record = {
-        "kind": "artifact-update",
-        "taskId": update.task_id,
-        "contextId": update.context_id,
-        "artifact": write_artifact(update.artifact),
-        "append": update.append,
-        "lastChunk": update.last_chunk,
-    }
-    if update.HasField("metadata"):
-        written["metadata"] = plain(update.metadata)
-    return written
 
 
 def read_artifact_update(value: Any) -> types.TaskArtifactUpdateEvent:

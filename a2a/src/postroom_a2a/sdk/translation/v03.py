@@ -6,6 +6,7 @@ what differs on purpose is said there.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -14,15 +15,15 @@ from google.protobuf.message import Message as Proto
 from a2a import types
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.errors import ProtocolViolation
+from postroom_a2a.http import v03
 from postroom_a2a.rpc import Code, RpcError
-from postroom_a2a.sdk.translation import cards03, configs03, objects03
+from postroom_a2a.sdk.translation import cards03, configs03, objects03, protojson
 from postroom_a2a.sdk.translation.table import Operation
 from postroom_a2a.sdk.translation.values import (
     MalformedObject,
     Record,
     count,
     needed,
-    plain,
     record,
     struct,
     text,
@@ -48,7 +49,8 @@ class Dialect03:
     def write_params(self, operation: Operation, request: Any) -> Record | None:
         """The parameters; a tenant is left out, for 0.3 has none."""
         self.method(operation)
-        return _WRITE_PARAMS[type(request)](request)
+        _, params = v03.request_down(operation.name, _json(request))
+        return params or None
 
     def params_text(self, operation: Operation, request: Any) -> bytes | None:
         """The parameters as JSON text; None where they are left out."""
@@ -78,7 +80,11 @@ class Dialect03:
         """The result, or one event of a stream: a bare object with its `kind`."""
         if operation.result is None or message is None:
             return None
-        return _WRITE_RESULT[operation.result](message)
+        if operation.result is types.AgentCard:
+            return cards03.write_card(message)
+        if operation.result in _HOLDERS:
+            return v03.event_down(_json(message) or {"message": {}})
+        return v03.answer_down(operation.name, _json(message))
 
     def result_text(
         self, operation: Operation, message: Any, request: Proto | None = None
@@ -103,15 +109,6 @@ class Dialect03:
 # ── parameters ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _write_send(request: types.SendMessageRequest) -> Record:
-    written: Record = {"message": objects03.write_message(request.message)}
-    if request.HasField("configuration"):
-        written["configuration"] = configs03.write_configuration(request.configuration)
-    if request.HasField("metadata"):
-        written["metadata"] = plain(request.metadata)
-    return written
-
-
 def _read_send(said: Record) -> types.SendMessageRequest:
     message = within(said, "message", objects03.read_message)
     if message is None:
@@ -125,21 +122,9 @@ def _read_send(said: Record) -> types.SendMessageRequest:
     return request
 
 
-def _write_get(request: types.GetTaskRequest) -> Record:
-    if request.HasField("history_length"):
-        return {"id": request.id, "historyLength": request.history_length}
-    return {"id": request.id}
-
-
 def _read_get(said: Record) -> types.GetTaskRequest:
     length = count(said, "historyLength") or None  # 0 is the whole history in 0.3
     return types.GetTaskRequest(id=needed(said, "id"), history_length=length)
-
-
-def _write_cancel(request: types.CancelTaskRequest) -> Record:
-    if request.HasField("metadata"):
-        return {"id": request.id, "metadata": plain(request.metadata)}
-    return {"id": request.id}
 
 
 def _read_cancel(said: Record) -> types.CancelTaskRequest:
@@ -152,27 +137,6 @@ def _read_set_push(said: Record) -> types.TaskPushNotificationConfig:
     needed(said, "taskId")
     return configs03.read_task_push_config(said)
 
-
-def _write_push_id(
-    request: types.GetTaskPushNotificationConfigRequest
-    | types.DeleteTaskPushNotificationConfigRequest,
-) -> Record:
-    if request.id:
-        return {"id": request.task_id, "pushNotificationConfigId": request.id}
-    return {"id": request.task_id}
-
-
-_WRITE_PARAMS: dict[type[Proto], Callable[[Any], Record | None]] = {
-    types.SendMessageRequest: _write_send,
-    types.GetTaskRequest: _write_get,
-    types.CancelTaskRequest: _write_cancel,
-    types.SubscribeToTaskRequest: lambda request: {"id": request.id},
-    types.TaskPushNotificationConfig: configs03.write_task_push_config,
-    types.GetTaskPushNotificationConfigRequest: _write_push_id,
-    types.ListTaskPushNotificationConfigsRequest: lambda request: {"id": request.task_id},
-    types.DeleteTaskPushNotificationConfigRequest: _write_push_id,
-    types.GetExtendedAgentCardRequest: lambda _: None,
-}
 
 _READ_PARAMS: dict[type[Proto], Callable[[Record], Proto]] = {
     types.SendMessageRequest: _read_send,
@@ -198,18 +162,6 @@ _READ_PARAMS: dict[type[Proto], Callable[[Record], Proto]] = {
 
 
 # ── results ──────────────────────────────────────────────────────────────────────────────────────────
-
-_WRITERS: dict[str | None, Callable[[Any], Record]] = {
-    "task": objects03.write_task,
-    "message": objects03.write_message,
-    "status_update": objects03.write_status_update,
-    "artifact_update": objects03.write_artifact_update,
-}
-
-
-def _write_one(held: types.SendMessageResponse | types.StreamResponse) -> Record:
-    which = held.WhichOneof("payload") or "message"
-    return _WRITERS[which](getattr(held, which))
 
 
 def _kind(said: Record) -> str:
@@ -252,10 +204,6 @@ def _read_event(value: Any) -> types.StreamResponse:
     )
 
 
-def _write_configs(found: types.ListTaskPushNotificationConfigsResponse) -> list[Record]:
-    return [configs03.write_task_push_config(config) for config in found.configs]
-
-
 def _read_configs(value: Any) -> types.ListTaskPushNotificationConfigsResponse:
     if not isinstance(value, list):
         raise MalformedObject("it", "has to be a list")
@@ -271,15 +219,6 @@ def _read_push(value: Any) -> types.TaskPushNotificationConfig:
     return configs03.read_task_push_config(record(value, "it"))
 
 
-_WRITE_RESULT: dict[type[Proto], Callable[[Any], Any]] = {
-    types.SendMessageResponse: _write_one,
-    types.StreamResponse: _write_one,
-    types.Task: objects03.write_task,
-    types.TaskPushNotificationConfig: configs03.write_task_push_config,
-    types.ListTaskPushNotificationConfigsResponse: _write_configs,
-    types.AgentCard: cards03.write_card,
-}
-
 _READ_RESULT: dict[type[Proto], Callable[[Any], Proto]] = {
     types.SendMessageResponse: _read_answer,
     types.StreamResponse: _read_event,
@@ -288,5 +227,12 @@ _READ_RESULT: dict[type[Proto], Callable[[Any], Proto]] = {
     types.ListTaskPushNotificationConfigsResponse: _read_configs,
     types.AgentCard: cards03.read_card,
 }
+
+_HOLDERS = frozenset({types.SendMessageResponse, types.StreamResponse})
+
+
+def _json(message: Proto) -> Any:
+    return json.loads(protojson.write(message))
+
 
 V03 = Dialect03()
