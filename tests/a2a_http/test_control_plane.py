@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -157,8 +158,9 @@ async def test_a_task_for_an_agent_that_is_offline_or_elsewhere_is_accepted_and_
 ):
     async with emptied(shared) as room, client_of(room, anna) as http:
         away = await room.worker("away", start=False)
-        otto = await room.parts.outside.add("otto", "external")
-        for ref in ("away", "otto"):
+        name = f"otto-{secrets.token_hex(4)}"  # a name stays taken
+        otto = await room.parts.outside.add(name, "external")
+        for ref in ("away", name):
             task = await send(http, ref, said(f"for-{ref}"))
             assert task["status"]["state"] == "TASK_STATE_SUBMITTED"
             uris = [

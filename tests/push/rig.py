@@ -188,6 +188,13 @@ class Tasks:
 
         return await self.database.read(find)
 
+    async def alerted(self, count: int) -> list[Alert]:
+        """The alerts, once there are so many: each comes after what it tells of is written down."""
+        async with asyncio.timeout(SECONDS):
+            while len(self.alerts) < count:  # noqa: ASYNC110 (they are few, and come soon)
+                await asyncio.sleep(0.01)
+        return self.alerts
+
     async def until(self, task: str, *states: str, attempts: int = 0) -> list[PushRow]:
         """Wait until the pushes of a task are in those states, in their order, the first after so many attempts."""
         async with asyncio.timeout(SECONDS):

@@ -136,17 +136,18 @@ async def test_a_receiver_that_is_away_for_too_long_is_given_up_with_an_alert_an
         first, second = await tasks.until(task, "given-up", "given-up")
         assert (first.attempts, first.reason) == (3, "it answered 500")
         assert second.attempts == 0
-        (alert,) = tasks.alerts
+        (alert,) = await tasks.alerted(1)
         assert f"push of task {task[:8]} to 127.0.0.1 was given up after 3 attempts" in alert.text
 
         hook.answers = [OK]
         await _again(tasks, second.id)
         await tasks.until(task, "given-up", "delivered")
         assert hook.got[-1].id == second.id
-        assert (tasks.alerts[-1].about, tasks.alerts[-1].text) == (alert.about, "")
+        ended = (await tasks.alerted(2))[-1]
+        assert (ended.about, ended.text) == (alert.about, "")
         (config,) = (await tasks.configs().list(task, "", limit=5, page="")).configs
         await tasks.configs().delete(task, config.id, "")
-        assert [each.text for each in tasks.alerts[1:]] == ["", ""]
+        assert [each.text for each in (await tasks.alerted(3))[1:]] == ["", ""]
 
 
 async def test_a_receiver_that_refuses_one_push_gets_those_behind_it(tasks: Tasks):

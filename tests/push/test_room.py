@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import secrets
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -60,7 +61,8 @@ async def done(worker: Hand, task: str) -> None:
 
 async def key_of(room: TaskRoom, nick: str) -> tuple[str, str]:
     """An agent that Postroom does not run: its key and the key's id."""
-    answer = await room.api.post("/v1/agents", json={"nick": nick, "kind": "external"})
+    body = {"nick": f"{nick}-{secrets.token_hex(4)}", "kind": "external"}  # a name stays taken
+    answer = await room.api.post("/v1/agents", json=body)
     assert answer.status_code == 201, answer.text
     key = answer.json()["key"]
     return key["key"], key["id"]

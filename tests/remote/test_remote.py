@@ -287,7 +287,7 @@ async def test_a_deadline_ends_the_task_here_and_there(
     made = await there(answered, streaming=streaming, deadline=2.0)
     done = await house.ended(await house.room.delegate(made["uid"], "x"))
     assert done["state"] == "failed"
-    assert "within its deadline of 2.0 s" in done["status_text"]
+    assert "within its deadline of 2 s" in done["status_text"]
     assert "CancelTask" in calls(script)
 
 
