@@ -96,7 +96,7 @@ async def test_a_question_ends_the_waiting_and_is_answered(a2a: Commands, server
 
 async def test_a_key_goes_to_its_host_alone(a2a: Commands, server: Foreign):
     server.keys.add("s3cret")
-    await a2a.run("card", server.url, status=6)
+    assert "--credential NAME" in (await a2a.run("card", server.url, status=6)).stderr
     env = {"POSTROOM_A2A_KEY": "s3cret"}
     header = ("--header", "X-Key: {secret}")
     assert "poet" in (await a2a.run("card", server.url, *header, env=env)).stdout

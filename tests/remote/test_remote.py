@@ -405,7 +405,8 @@ async def test_a_private_address_is_refused_and_so_is_what_is_no_agent(
     script.then(answer(200, "<html>"))
     await house.add(script.url, 502)
     script.then(answer(401))
-    await house.add(script.url, 401)
+    refused = await house.add(script.url, 403)
+    assert f"credential add NAME --host {script.url}" in refused["remedy"]
     moved = {
         "name": "x",
         "supportedInterfaces": [
@@ -427,7 +428,9 @@ async def test_a_credential_goes_to_its_host_alone_and_is_shown_nowhere(
 ):
     server = servers["streams"]
     server.keys.add("s3cret")
-    await house.add(server.url, 401)
+    await house.add(server.url, 403)
+    refused = await house.add(server.url, 422, credential="nobody")
+    assert "there is no credential 'nobody'" in refused["detail"]
     body = {"name": "poet", "host": server.url, "secret": "s3cret", "header": "X-Key: {secret}"}
     await house.room.api.post("/v1/credentials", json={**body, "replace": True})
     made = await house.add(server.url, credential="poet")

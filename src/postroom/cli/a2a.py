@@ -149,7 +149,9 @@ class Session:
             print_json(found)
             return
         self._say({"task": found})
-        self._contents(found)
+        said = status_said(found)["text"]
+        if artifacts_of(found) or said != one_line(said, 200):  # else the line says it all
+            self._contents(found)
 
     async def page(self, context: str, limit: int) -> dict[str, Any]:
         """A page of tasks."""

@@ -117,7 +117,7 @@ and watch. Elsewhere, and with --no-tui, there are lines.
 
 \b
 Exit status:
-   0  success                        8  the other side broke a rule
+   0  success                        8  the other side failed, or is away
    1  any other error                9  no answer in time
    2  wrong usage or invalid input  10  something on this machine
    3  no post room is running       11  the task failed
@@ -127,8 +127,9 @@ Exit status:
    7  refused, or the message is dead
 
 \b
-Which post room: --url or --state, else POSTROOM_URL, else POSTROOM_STATE, else the
-default of `postroom login`, else the one of this user on this machine.
+Which post room: --url or --state, else POSTROOM_URL, else POSTROOM_STATE,
+else the default of `postroom login`, else the one of this user on this
+machine.
 
 \b
 Completion for your shell (bash, zsh or fish), e.g. in ~/.bashrc:

@@ -67,9 +67,10 @@ def outbound_exchange(
                     return await connect(host, port, policy=policy, tls=context, timeout=CONNECT)
                 async with asyncio.timeout(CONNECT):
                     return await asyncio.open_connection(host, port, ssl=context)
-            except (PeerError, OSError) as error:
-                why = error.message if isinstance(error, PeerError) else _reason(error)
-                raise NoResponders(f"{parts.netloc} cannot be reached: {why}") from error
+            except PeerError as error:
+                raise NoResponders(error.message) from error
+            except OSError as error:
+                raise NoResponders(f"{parts.netloc} cannot be reached: {_reason(error)}") from error
 
         sent = {"host": parts.netloc, "user-agent": "postroom"}
         client = HttpClient(parts.netloc, dial, sent, step=request.silence, answer=request.silence)

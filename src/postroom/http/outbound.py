@@ -158,9 +158,10 @@ def check_address(text: str, host: str, port: int, policy: OutboundPolicy) -> st
     if is_public(address) or any(p.opens(host, port, address) for p in policy.private):
         # NAT64 stays as it is: without it a network that has only IPv6 reaches nothing.
         return str(getattr(given, "ipv4_mapped", None) or given)
+    named = host if host == str(address) else f"{host} is at {address}, which"
     raise AddressRefused(
-        f"{host} is at {address}, which is not an address of the public internet",
-        remedy=f"the operator can open it: POSTROOM_EGRESS_ALLOW_PRIVATE={_example(host, port)}",
+        f"{named} is not an address of the public internet",
+        remedy=f"the operator can open it: postroom config set egress.allow_private {_example(host, port)}",
     )
 
 

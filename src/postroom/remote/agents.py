@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 from postroom.directory.outside import OutsideAgents
-from postroom.errors import InvalidInput, NameTaken, NotFound
+from postroom.errors import Forbidden, InvalidInput, NameTaken, NotFound, Unauthorized
 from postroom.observe import tracing
 from postroom.protocol import shapes
 from postroom.protocol.traces import TRACEPARENT
@@ -156,6 +157,7 @@ class RemoteAgents:
         Raises:
             InvalidInput: the URL, the deadline or the credential does not fit.
             AddressRefused: it is at a private address that the operator has not opened.
+            Forbidden: it asks for a key, or for another one.
             NotFound: there is no card.
             NameTaken, InvalidName: as `Directory.register`.
             PostroomError: it cannot be reached, or its card is none that we speak with.
@@ -163,13 +165,14 @@ class RemoteAgents:
         if not 0 <= deadline <= LONGEST_DEADLINE:
             raise InvalidInput(f"a deadline is at most {LONGEST_DEADLINE:g} s")
         url = check_url(url)
-        card = await fetch_card(url, self._calling("", credential), timeout=CARD_TIMEOUT)
+        try:
+            card = await fetch_card(url, self._calling("", credential), timeout=CARD_TIMEOUT)
+        except Unauthorized as error:
+            self._check_credential(credential, url)
+            # Not as Unauthorized: the caller's own key is good.
+            raise Forbidden(error.message, remedy=_adding(url, credential)) from error
         to = choose(card)
-        if credential and not self._secrets("", credential, to.url):
-            raise InvalidInput(
-                f"the credential {credential!r} is not for {to.url}",
-                remedy=f"postroom credential add {credential} --host HOST",
-            )
+        self._check_credential(credential, to.url)
         shown = A2AClient(to, self._calling("", credential), card)
         stored = {
             "url": url,
@@ -186,6 +189,12 @@ class RemoteAgents:
         self._known[agent.uid] = RemoteAgent(agent.uid, **stored)
         return agent
 
+    def _check_credential(self, name: str, url: str) -> None:
+        if name and not self._secrets("", name, url):
+            raise InvalidInput(
+                f"there is no credential {name!r} for {url}", remedy=_adding(url, name)
+            )
+
     async def _register(self, nick: str, card: dict[str, Any], url: str, stored: str) -> Agent:
         def keep(store: Store, agent: Agent) -> None:
             store.cards.set_remote(agent.uid, stored)
@@ -200,3 +209,12 @@ class RemoteAgents:
             except NameTaken as error:
                 taken = error
         raise taken or InvalidInput("no nick can be made of its name", remedy="--name NICK")
+
+
+def _adding(url: str, credential: str) -> str:
+    """What a person types to have a key for the server at `url`."""
+    parts = urlsplit(url)
+    added = f"--host {parts.scheme}://{parts.netloc}"
+    if credential:
+        return f"postroom credential add {credential} --replace {added}"
+    return f"postroom credential add NAME {added}, then --credential NAME"

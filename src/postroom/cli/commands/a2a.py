@@ -11,6 +11,7 @@ import click
 
 from postroom.cli.options import Decorated, chosen_org, json_option, state_folder, state_option
 from postroom.cli.output import print_json, print_table
+from postroom.errors import Unauthorized
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ Examples:
   postroom a2a send URL "the second one" --task ID --wait
 
 A key comes from `postroom credential` (--credential NAME), or from the variable {KEY}, and goes only to the
-host that it is for. No post room has to run.
+host that it is for. No post room has to run; --state says whose credentials are meant.
 """
 
 T = TypeVar("T")
@@ -46,19 +47,30 @@ def _calling(command: Decorated) -> Decorated:
     """The options of all commands."""
     options = [
         click.option(
-            "--credential", default="", metavar="NAME", help="One of `postroom credential`."
+            "--credential",
+            default="",
+            metavar="NAME",
+            help="Send the key that `postroom credential` keeps by that name.",
         ),
         click.option(
             "--header",
             default="Authorization: Bearer {secret}",
             metavar="LINE",
+            show_default=True,
             help=f"How the key of {KEY} is sent.",
         ),
         click.option(
-            "--retries", default=4, type=click.IntRange(0, 20), help="After a failed call."
+            "--retries",
+            default=4,
+            type=click.IntRange(0, 20),
+            metavar="N",
+            show_default=True,
+            help="Times that a failed call is tried again.",
         ),
         click.option(
-            "--patient", is_flag=True, help="Wait where the server says 429 with Retry-After."
+            "--patient",
+            is_flag=True,
+            help="If the server has too many requests, wait as long as it says.",
         ),
         json_option,
         state_option(),
@@ -88,7 +100,7 @@ _patience = _timeout(60.0, "Seconds for the whole call.")
     "--keys",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="A JWK set; the card must be signed by one of its keys.",
+    help="Public keys (a JWK set); one of them must have signed the card.",
 )
 @_patience
 @_calling
@@ -125,7 +137,7 @@ def card(url: str, keys: Path | None, timeout: float, as_json: bool, **how: Any)
     "message_id",
     default="",
     metavar="ID",
-    help="Its messageId: the same one again is the same request.",
+    help="Id of the message: what is sent again with it is done once.",
 )
 @_timeout(3600.0, "Seconds until the end, with --wait or --stream.")
 @_calling
@@ -168,7 +180,9 @@ def get(url: str, task: str, timeout: float, as_json: bool, **how: Any) -> None:
 @command.command("list", short_help="List tasks.")
 @click.argument("url")
 @click.option("--context", default="", metavar="ID", help="Only of this conversation.")
-@click.option("--limit", default=20, type=click.IntRange(1, 100), help="At most so many.")
+@click.option(
+    "--limit", default=20, type=click.IntRange(1, 100), metavar="N", help="At most so many."
+)
 @_patience
 @_calling
 def list_(url: str, context: str, limit: int, timeout: float, as_json: bool, **how: Any) -> None:
@@ -226,4 +240,10 @@ def _session(url: str, timeout: float, how: dict[str, Any], *, as_json: bool = F
 def _run(work: Coroutine[Any, Any, T]) -> T:
     import asyncio
 
-    return asyncio.run(work)
+    try:
+        return asyncio.run(work)
+    except Unauthorized as error:
+        # Whatever the server advises is about the server.
+        raise Unauthorized(
+            error.message, remedy=f"give its key: --credential NAME, or the variable {KEY}"
+        ) from error

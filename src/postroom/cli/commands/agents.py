@@ -13,7 +13,8 @@ from postroom.cli.completion import agents
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
 from postroom.errors import EnvironmentFault, InvalidInput, NotFound
-from postroom.lines.words import Cell
+from postroom.lines.words import Cell, span
+from postroom.settings import DEFAULT_ORG
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _list(skill: str, kind: str, as_json: bool) -> None:
 def show(agent: str, as_json: bool) -> None:
     """Show who @NICK is, whether it is there, and what it can do."""
     with connect() as client:
-        found = client.agent(agent)
+        found, server = client.agent(agent), client.server.url
     if as_json:
         print_json(found)
         return
@@ -77,6 +78,9 @@ def show(agent: str, as_json: bool) -> None:
     click.echo(f"@{found['nick']}: {found['kind']}, {state}")
     click.echo(f"uid          {found['uid']}")
     click.echo(f"last seen    {found['seen_at'] or '-'}")
+    if found["kind"] != "human":
+        org = "" if found["org"] == DEFAULT_ORG else f"/orgs/{found['org']}"
+        click.echo(f"A2A          {server.rstrip('/')}{org}/a2a/{found['nick']}")
     for line in _called(agent, found["kind"]):
         click.echo(line)
     if (card := found["card"]) is None:
@@ -164,7 +168,8 @@ def add(
     if kind is None:
         raise InvalidInput(
             "only agents that Postroom does not run are added",
-            remedy=f"postroom agents add {nick} --external; a worker: postroom spawn FILE",
+            remedy=f"postroom agents add {nick} --external; a worker: postroom spawn FILE;"
+            " an A2A server: postroom agents add --a2a URL",
         )
     said = _card(card) if card is not None else None
     file = _private(key_file) if key_file is not None else None
@@ -208,7 +213,7 @@ def _remote_lines(remote: Remote) -> list[str]:
     lines = [
         f"called at    {one_line(remote['address'], 300)}",
         f"speaks       {remote['binding']}, A2A {remote['version']}; {how}",
-        f"deadline     {remote['deadline']:g} s",
+        f"deadline     {span(remote['deadline'])}",
     ]
     return [*lines, *([f"credential   {remote['credential']}"] if remote["credential"] else [])]
 

@@ -31,7 +31,12 @@ def command() -> None:
 
 @command.command("add", short_help="Keep a key; the secret comes from standard input or a prompt.")
 @click.argument("name")
-@click.option("--host", required=True, metavar="HOST", help="host, host:port or http://host:port.")
+@click.option(
+    "--host",
+    required=True,
+    metavar="HOST",
+    help="HOST[:PORT], which is called over https, or http://HOST[:PORT].",
+)
 @click.option("--path", default="", metavar="PREFIX", help="Only for paths that begin so.")
 @click.option(
     "--header",
