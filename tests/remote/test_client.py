@@ -13,10 +13,11 @@ import pytest
 from postroom import errors
 from postroom.http.exchange import outbound_exchange
 from postroom.http.outbound import OutboundPolicy
+from postroom.remote.pace import Pace
 from postroom_a2a.http.client import A2AClient, fetch_card
 from postroom_a2a.http.client_attempts import Bounds, Calling
 from postroom_a2a.http.client_cards import Interface, choose
-from postroom_a2a.http.client_events import EventReader
+from postroom_a2a.http.client_events import FRUITLESS, EventReader
 from postroom_a2a.retry import RetryPolicy
 from tests.remote.scripted import (
     Scripted,
@@ -233,6 +234,49 @@ def test_events_are_the_same_however_they_are_cut():
             ("z", "message", "7"),
             ("", "message", "7"),
         ]
+
+
+def test_a_stream_that_says_nothing_costs_little_and_ends_where_it_costs_more():
+    reader = EventReader(1000)
+    assert [each.data for each in reader.feed(b"data: 1\n\n")] == ["1"]
+    for noise in (b"\n", b"\r\n", b": nothing\n"):
+        for _ in range(3):
+            assert list(reader.feed(noise * FRUITLESS)) == []
+    assert [each.data for each in reader.feed(b":\ndata: 2\n\n")] == ["2"]
+    with pytest.raises(errors.ProtocolViolation):
+        list(reader.feed(b"id\n\n" * FRUITLESS))
+
+
+@pytest.mark.parametrize("name", ["\u00e9", "\x01", "a" * 257, "two words"])
+async def test_the_id_of_an_event_that_no_header_can_have_is_not_sent_back(
+    server: Scripted, name: str
+):
+    first = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"task": TASK}})
+
+    async def named(_: Any, writer: asyncio.StreamWriter) -> None:
+        head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+        writer.write(f"{head}id: {name}\ndata: {first}\n\n".encode())
+        await writer.drain()
+
+    server.then(named, result(TASK), events(status("COMPLETED")))
+    found = [event async for event in client(server).stream(SAID)]
+    assert found == [{"task": TASK}, status("COMPLETED")]
+    assert "last-event-id" not in server.asked[2].headers
+
+
+@pytest.mark.parametrize("host", ["a..b", f"{'a' * 70}.example"])
+async def test_a_name_that_no_resolver_takes_is_refused(host: str):
+    with pytest.raises(errors.InvalidInput):
+        await A2AClient(Interface(f"http://{host}/"), calling()).get("t1")
+
+
+async def test_an_agent_is_read_no_faster_than_its_pace(server: Scripted):
+    slow = Pace(rate=5000.0, burst=1000.0).slows(outbound_exchange(None))
+    server.then(result({**TASK, "metadata": {"x": "y" * 2000}}))
+    to = A2AClient(Interface(server.url), Calling(slow, retry=SOON))
+    begun = time.monotonic()
+    await to.get("t1")
+    assert time.monotonic() - begun > 0.2
 
 
 # ── cards ────────────────────────────────────────────────────────────────────────────────────────────

@@ -67,6 +67,8 @@ def outbound_exchange(
                     return await connect(host, port, policy=policy, tls=context, timeout=CONNECT)
                 async with asyncio.timeout(CONNECT):
                     return await asyncio.open_connection(host, port, ssl=context)
+            except UnicodeError as error:  # the resolver's: a label of a name is empty, or too long
+                raise InvalidInput(f"{host!r} is not the name of a host") from error
             except PeerError as error:
                 raise NoResponders(error.message) from error
             except OSError as error:

@@ -16,6 +16,7 @@ from postroom.observe import tracing
 from postroom.protocol import shapes
 from postroom.protocol.traces import TRACEPARENT
 from postroom.remote.cards import cleaned, nicks_for
+from postroom.remote.pace import Pace
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom_a2a.http.client import A2AClient, fetch_card
@@ -102,6 +103,7 @@ class RemoteAgents:
         self._retry = retry or RetryPolicy()
         self._clock = clock
         self._known: dict[str, RemoteAgent] = {}
+        self._paces: dict[str, Pace] = {}
 
     async def open(self) -> None:
         """Read them."""
@@ -142,7 +144,9 @@ class RemoteAgents:
             trace = tracing.current()
             return {**secrets, TRACEPARENT: trace} if trace else secrets
 
-        return Calling(self._exchange, headers, retry or self._retry)
+        # Who is not added yet is asked for a card alone, which is small.
+        pace = self._paces.setdefault(uid, Pace()) if uid else Pace()
+        return Calling(pace.slows(self._exchange), headers, retry or self._retry)
 
     async def add(
         self, url: str, *, nick: str = "", credential: str = "", deadline: float = 0.0

@@ -53,7 +53,7 @@ log = get_logger(__name__)
 
 EVENTS_A_SECOND = 50.0
 BURST = 200
-"""Changes that one task may bring in a second, and in a burst: each is a record of the log."""
+"""Events and changes that one task may bring in a second, and in a burst: most are a record of the log."""
 
 SEND_PATIENCE = 30.0
 """Seconds that a change here waits for a message that is on its way there."""
@@ -296,8 +296,11 @@ class RemoteTask:
         if new:
             await self._keep(event, place)
             self._idle.set()
+        await self._pace()
         _, ours = await self._now()
-        for report in reports_of(event, ours):
+        for number, report in enumerate(reports_of(event, ours)):
+            if number:
+                await self._pace()
             await self._report(report, ours)
             if isinstance(report, StatusReport) and (
                 report.state.terminal or report.state.interrupted
@@ -323,7 +326,6 @@ class RemoteTask:
         )
 
     async def _report(self, report: Report, ours: Task) -> None:
-        await self._pace()
         uid = self._remote.uid
         if isinstance(report, ArtifactReport):
             if TaskState.from_a2a(ours["status"]["state"]).interrupted:  # it goes on by itself

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
@@ -35,6 +36,10 @@ Params = dict[str, Any]
 
 _GONE = (404, 405, 410)
 """Statuses of a path at which no card is."""
+
+
+_HEADER = re.compile(r"[\x21-\x7e]{1,256}")
+"""An id of an event that goes back in a header; with another one a stream begins with the task as it is."""
 
 
 async def fetch_card(
@@ -327,7 +332,8 @@ class A2AClient:
                     for found in reader.feed(piece):
                         with _typed():
                             event = wire.event_of(to, found.data)
-                        place.last = found.id or place.last
+                        if _HEADER.fullmatch(found.id):
+                            place.last = found.id
                         place.note(event)
                         yield event
                         if place.over:
