@@ -73,6 +73,29 @@ def test_a_4xx_is_never_repeated(standin: Standin, client: Client, code: int):
     assert len(standin.requests) == 1
 
 
+def test_who_has_patience_waits_as_long_as_a_429_says_and_no_longer_than_its_deadline(
+    standin: Standin, pauses: Pauses
+):
+    standin.answer(
+        "POST /v1/messages", problem("refused", "too many"), 429, headers={"retry-after": "3"}
+    )
+    standin.answer("POST /v1/messages", mail(1, "hi"), 201)
+    here = ServerAddress(standin.url, 1, standin.token)
+    transport = Transport(lambda: here, retry=RetryPolicy(patient=True), sleep=pauses)
+    with Client(transport) as client, transport.within(60):
+        assert client.send("@bob", "hi")["id"]
+        first, second = standin.calls("POST /v1/messages")
+        assert first.body["key"] == second.body["key"]
+        assert [3 <= pause <= 3 + RetryPolicy().cap for pause in pauses] == [True]
+
+        standin.answer(
+            "GET /v1/status", problem("refused", "too many"), 429, headers={"retry-after": "90000"}
+        )
+        with pytest.raises(errors.PostroomError):
+            client.status()
+        assert len(standin.calls("GET /v1/status")) == 1
+
+
 def test_a_call_with_another_effect_each_time_is_not_repeated(standin: Standin, client: Client):
     standin.answer("POST /v1/workers", problem("error", "boom"), 500)
     standin.answer("POST /v1/deadletters/d1/requeue", cut=True)

@@ -82,7 +82,7 @@ SUMMARIES = {
     "send": "Send a message and, if asked, wait for its receipt or answer.",
     "delegate": "Give an agent a task and, if asked, wait for its result.",
     "diff": "Show what a worker changed in the folder that it works on.",
-    "task": "List, watch, answer and cancel tasks.",
+    "task": "List, watch, answer, cancel and retry tasks.",
     "approvals": "Show what agents ask before they act, and who decided what.",
     "approve": "Allow what an agent asks, as it is or edited.",
     "deny": "Refuse what an agent asks.",

@@ -51,7 +51,7 @@ task_argument = click.argument("ref", metavar="ID", shell_complete=tasks)
 @click.group("task", epilog=EXAMPLES)
 @state_option()
 def command() -> None:
-    """List, watch, answer and cancel tasks.
+    """List, watch, answer, cancel and retry tasks.
 
     An ID may be cut short to 4 digits or more, as long as no other one begins so.
     """
