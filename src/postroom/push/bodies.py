@@ -9,7 +9,7 @@ from postroom.store.ports import TaskEventRow
 from postroom.store.pushes import ConfigRow
 from postroom.tasks.operations import stream_response
 from postroom_a2a.ecma_json import dumps
-from postroom_a2a.http.v03 import task_down
+from postroom_a2a.http.v03_objects import task_down
 from postroom_a2a.task_state import TaskState
 
 OLD = "0.3"

@@ -9,8 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from postroom_a2a.http.v03 import Malformed, part_down, part_up, push_down, push_up
 from postroom_a2a.http.v03_cards import with_legacy
+from postroom_a2a.http.v03_objects import (
+    GOING_ON,
+    Malformed,
+    part_down,
+    part_up,
+    push_down,
+    push_up,
+)
 from postroom_a2a.params import camel
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.task_state import TaskState
@@ -23,8 +30,6 @@ _CANCELLED = "TASK_STATE_CANCELLED"
 
 _FILE = {"fileWithUri": "uri", "fileWithBytes": "bytes", "mimeType": "mimeType", "name": "name"}
 """Members of a file, and their names over JSON-RPC."""
-
-_GOING_ON = frozenset({TaskState.SUBMITTED.a2a, TaskState.WORKING.a2a})
 
 
 def send_up(body: Record) -> Record:
@@ -156,7 +161,7 @@ def _task_down(said: Record) -> Record:
 
 def _status_update_down(said: Record) -> Record:
     status = said.get("status", {})
-    final = status.get("state") not in _GOING_ON
+    final = status.get("state") not in GOING_ON
     return {**said, "status": _status_down(status)} | ({"final": True} if final else {})
 
 

@@ -11,6 +11,7 @@ from base64 import b64decode
 from typing import Any
 
 from a2a import types
+from postroom_a2a.http.v03_objects import WRAPPED
 from postroom_a2a.sdk.translation.values import (
     MalformedObject,
     Record,
@@ -23,25 +24,12 @@ from postroom_a2a.sdk.translation.values import (
     texts,
     within,
 )
+from postroom_a2a.task_state import TaskState
 
 _State = types.TaskState
 
-_STATES: dict[int, str] = {
-    _State.TASK_STATE_UNSPECIFIED: "unknown",
-    _State.TASK_STATE_SUBMITTED: "submitted",
-    _State.TASK_STATE_WORKING: "working",
-    _State.TASK_STATE_COMPLETED: "completed",
-    _State.TASK_STATE_FAILED: "failed",
-    _State.TASK_STATE_CANCELED: "canceled",
-    _State.TASK_STATE_INPUT_REQUIRED: "input-required",
-    _State.TASK_STATE_REJECTED: "rejected",
-    _State.TASK_STATE_AUTH_REQUIRED: "auth-required",
-}
-_NUMBERS: dict[str, Any] = {name: number for number, name in _STATES.items()}
+_NUMBERS: dict[str, Any] = {state.value: _State.Value(state.a2a) for state in TaskState}
 _ROLES = {"user": types.Role.ROLE_USER, "agent": types.Role.ROLE_AGENT}
-
-_WRAPPED = "data_part_compat"
-"""Metadata of a data part: its data is the member `value` of an object, for 0.3 has only objects there."""
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────────
@@ -99,7 +87,7 @@ def _decoded(encoded: str) -> bytes:
 def _read_data(said: Record) -> types.Part:
     data = record(said.get("data"), "data")
     metadata = dict(record(said.get("metadata") or {}, "metadata"))
-    wrapped = metadata.pop(_WRAPPED, False)
+    wrapped = metadata.pop(WRAPPED, False)
     part = types.Part()
     if wrapped and "value" in data:
         free(data["value"], "data", part.data)
