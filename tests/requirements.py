@@ -344,7 +344,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("A2A", "docs/conformance.md#what-the-kit-says"): {
         "a2a-conforms": "To the SDK's own client an agent is the same over JSON-RPC, REST and gRPC, and keeps the rules that the official kit checks.",
     },
-    ("A2A", "docs/conformance.md#grpc"): {
+    ("A2A", "docs/a2a.md#grpc"): {
         "grpc-same-as-http": "Over gRPC an agent is the same as over HTTP: the same operations, rights and errors, and no other version than the one that its card states.",
     },
     ("A2A", "docs/binding.md#operations"): {

@@ -405,3 +405,10 @@ def test_no_argument_of_a_command_has_the_name_of_an_option():
         arguments = {each.name for each in command.params if isinstance(each, click.Argument)}
         options = {each.name for each in command.params if isinstance(each, click.Option)}
         assert not arguments & options, command.name
+
+
+def test_no_help_is_wider_than_80_columns(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in (root, *commands(root, click.Context(root))):
+        shown = command.get_help(click.Context(command, info_name=command.name)).splitlines()
+        assert [line for line in shown if len(line) > 80] == [], command.name

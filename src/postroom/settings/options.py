@@ -162,7 +162,7 @@ OPTIONS = (
         "grpc_listen",
         "POSTROOM_A2A_GRPC_LISTEN",
         ValueKind.TEXT,
-        "`ADDR[:PORT]` where [A2A over gRPC](conformance.md#grpc) is served: on loopback as the API is, else with TLS",
+        "`ADDR[:PORT]` where [A2A over gRPC](a2a.md#grpc) is served: on loopback as the API is, else with TLS",
     ),
     Option(
         "a2a.grpc_address",

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from postroom.settings.sources import ChosenValue
 
 EPILOG = """\b
-A flag of `up` counts first, then the environment, then postroom.toml in the state
-folder, then the user's postroom.toml, then the default.
+A flag of `up` counts first, then the environment, then postroom.toml in the
+state folder, then the user's postroom.toml, then the default.
 """
 
 user_option = click.option(

@@ -17,7 +17,7 @@ EXAMPLES = """\b
 Examples:
   postroom credential add anthropic --host api.anthropic.com \\
       --header "x-api-key: {secret}" --from-env ANTHROPIC_API_KEY
-  pass show openai | postroom credential add openai --host api.openai.com --path /v1
+  pass show ai | postroom credential add ai --host api.openai.com --path /v1
 
 A worker uses those that its template names: [overrides] credentials = ["anthropic"].
 """

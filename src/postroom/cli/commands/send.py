@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   postroom send @helper "is the build green?" --wait answered
-  postroom send @helper "please review" --file report.pdf --subject "Report of May"
+  postroom send @helper "please review" --file may.pdf --subject "May"
   git diff | postroom send @helper -
 """
 
