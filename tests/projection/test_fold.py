@@ -15,7 +15,7 @@ from postroom.bus.port import Message
 from postroom.errors import BusDisconnected, PostroomError
 from postroom.projection import fold as module
 from postroom.projection import following
-from postroom.projection.changes import Change
+from postroom.projection.changes import WORKERS, Change, ChangeListener
 from postroom.projection.fold import Fold, Order, consumer
 from postroom.projection.following import After
 from postroom.projection.rules import Early, Rules, together
@@ -348,3 +348,28 @@ def test_rules_of_two_parts_keep_their_order():
     joined = together({"A": one["INBOX"]}, {"B": two["INBOX"], "A": two["TASKS"]})
     assert joined == {"A": (*one["INBOX"], *two["TASKS"]), "B": (*two["INBOX"],)}
     assert list(joined) == ["A", "B"]
+
+
+async def test_who_waits_goes_on_before_what_follows_from_the_fold_is_done(tmp_path: Path):
+    order: list[str] = []
+    followed = asyncio.Event()
+
+    async def settle(_: Sequence[object]) -> None:
+        order.append("follows")
+        followed.set()
+
+    async def wait(listener: ChangeListener) -> None:
+        await listener.next(SECONDS)
+        order.append("told")
+
+    after = After(lambda _, changes: [change.seq for change in changes], settle)
+    async with running_desk(tmp_path, fold=False) as desk:
+        fold = new_fold(desk, {"INBOX": (telling,)}, [after], {})
+        async with running(fold.run()):
+            await fold.ready(SECONDS)
+            with desk.changes.listen(WORKERS) as listener:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(wait(listener))
+                    await store(desk, "i1")
+                await asyncio.wait_for(followed.wait(), SECONDS)
+    assert order == ["told", "follows"]

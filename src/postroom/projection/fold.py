@@ -364,11 +364,11 @@ class Fold:
 
     async def _committed(self, batches: Mapping[str, Sequence[Message]]) -> Folded:
         done = Folded()
+        found: Sequence[Sequence[object]] = ()
 
         async def commit() -> None:
-            nonlocal done
+            nonlocal done, found
             done, found = await self._folded(batches)
-            self._following.add(found)
 
         await self._persistently("SQL", commit)
         self._count(batches, done)
@@ -376,6 +376,7 @@ class Fold:
             self._move(self._streams[name], position)
             self._stored[name] = position
         self._changes.publish(done.changes)
+        self._following.add(found)
         return done
 
     def _count(self, batches: Mapping[str, Sequence[Message]], done: Folded) -> None:
