@@ -183,10 +183,19 @@ class OrgTaskService:
             Refused: too many callers wait.
         """
 
-        def done(known: Known) -> bool:
-            return known.row.final or TaskState(known.row.state).interrupted
+        async def read() -> TaskRow:
+            row = await self._row(task)
+            if row is None:
+                raise _unknown(task)
+            return row
 
-        return (await self._until(task, done, timeout)).row
+        def brought(row: TaskRow, change: Change) -> TaskRow:
+            return change.row if change.kind == "task" and change.seq > row.seq else row
+
+        def done(row: TaskRow) -> bool:
+            return row.final or TaskState(row.state).interrupted
+
+        return await self._changes.until(of_task(task), read, done, timeout, brought)
 
     async def reached(self, ref: str, seq: int, timeout: float, only: str = "") -> TaskView:
         """The task once its record at `seq`, or a later one, is folded, or none will come; after `timeout` seconds as
