@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from postroom_a2a.errors import Forbidden, Refused, Unauthorized
-from postroom_a2a.http import Exchange
+from postroom_a2a.http import ClientGone, Exchange
 from postroom_a2a.task_state import TaskState
-from tests.a2a_http.memory import CARD, Server, said
+from tests.a2a_http.memory import CARD, DEADLINE, Server, said
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("a2a-http")]
 
@@ -396,3 +396,50 @@ async def test_a_body_in_pieces_is_one_body_and_half_of_one_is_no_request():
     sent.clear()
     await app(*whole, {"type": "http.disconnect"})
     assert sent == []
+
+
+async def hanging_up() -> dict[str, Any]:
+    return {"type": "http.disconnect"}
+
+
+async def staying() -> dict[str, Any]:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+def exchange_with(receive: Any) -> Exchange:
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
+    return Exchange(scope, receive, receive)
+
+
+async def test_work_for_a_client_that_goes_is_cancelled():
+    cancelled = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    with pytest.raises(ClientGone):
+        async with asyncio.timeout(DEADLINE):
+            await exchange_with(hanging_up).while_there(work())
+    assert cancelled.is_set()
+
+
+async def test_work_that_takes_too_long_is_not_taken_for_a_client_that_goes():
+    async def work() -> None:
+        raise TimeoutError("of the work")
+
+    with pytest.raises(TimeoutError, match="of the work"):
+        await exchange_with(staying).while_there(work())
+
+
+async def test_a_wait_that_is_cancelled_from_outside_is_cancelled():
+    waiting = asyncio.create_task(exchange_with(staying).while_there(asyncio.Event().wait()))
+    await asyncio.sleep(0)
+    waiting.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(DEADLINE):
+            await waiting

@@ -119,17 +119,24 @@ class Exchange:
         Raises:
             ClientGone: it went.
         """
-        working, gone = asyncio.ensure_future(work), asyncio.ensure_future(self.gone())
+        watching: asyncio.Task[None] | None = None
+        # In the caller's own task: one of its own would answer two turns of the loop later.
         try:
-            await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
-                raise ClientGone
-            return working.result()
+            async with asyncio.timeout(None) as limit:
+                watching = asyncio.create_task(self._watch(limit))
+                return await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise ClientGone from None
         finally:
-            gone.cancel()
-            if not working.done():
-                working.cancel()
-                await asyncio.wait((working,))
+            if watching is not None:
+                watching.cancel()
+
+    async def _watch(self, limit: asyncio.Timeout) -> None:
+        """End `limit` when the client goes."""
+        await self.gone()
+        limit.reschedule(0.0)
 
     # ── the answer ──────────────────────────────────────────────────────────────────────────────────────
 
