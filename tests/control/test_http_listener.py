@@ -8,6 +8,7 @@ import json
 import socket
 import subprocess
 import sys
+from typing import Any, cast
 
 import pytest
 
@@ -121,6 +122,74 @@ async def test_several_requests_pass_on_one_dialled_connection():
     await exchange(reader, writer, "/2", "Host: x")
 
     assert [scope["path"] for scope in api.scopes] == ["/1", "/2"]
+
+
+class Counted:
+    """A transport that keeps what is written."""
+
+    def __init__(self, transport: asyncio.Transport, written: list[bytes]) -> None:
+        self._transport = transport
+        self._written = written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        self._written.append(data)
+        self._transport.write(data)
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What connections write, a piece for each write."""
+    made, pieces = DeadlineProtocol.connection_made, []
+
+    def connection_made(self: DeadlineProtocol, transport: asyncio.Transport) -> None:
+        made(self, cast("asyncio.Transport", Counted(transport, pieces)))
+
+    monkeypatch.setattr(DeadlineProtocol, "connection_made", connection_made)
+    return pieces
+
+
+async def test_an_answer_is_one_write(written: list[bytes]):
+    answer = await exchange(*await WorkerDialer(Echo()).dial(UID), "/v1", "Host: postroom")
+
+    assert answer.body == b"api"
+    assert len(written) == 1
+
+
+@pytest.mark.parametrize("verb", ["GET", "HEAD"])
+async def test_a_head_goes_out_without_a_body(verb: str):
+    ended = asyncio.Event()
+
+    async def api(_scope: Scope, _receive: Receive, send: Send) -> None:
+        headers = [(b"x-a", b"b")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await ended.wait()
+        await send({"type": "http.response.body", "body": b""})
+
+    reader, writer = await WorkerDialer(api).dial(UID)
+    writer.write(f"{verb} /v1 HTTP/1.1\r\nHost: postroom\r\n\r\n".encode())
+    async with asyncio.timeout(DEADLINE):
+        head = await reader.readuntil(b"\r\n\r\n")
+    ended.set()
+    writer.close()
+
+    assert b"x-a: b" in head
+
+
+async def test_the_head_of_an_answer_that_fails_goes_out_before_its_connection_closes():
+    async def api(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 418, "headers": []})
+        raise ValueError("half an answer")
+
+    reader, writer = await WorkerDialer(api).dial(UID)
+    writer.write(b"GET /v1 HTTP/1.1\r\nHost: postroom\r\n\r\n")
+    async with asyncio.timeout(DEADLINE):
+        answer = await reader.read()
+    writer.close()
+
+    assert answer.startswith(b"HTTP/1.1 418 ")
 
 
 @pytest.mark.requirement("attack-flood-slowed")

@@ -184,6 +184,8 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         cast("MutableMapping[str, Any]", cycle.scope)[ABORT] = self.transport.abort
+        if cycle.scope["method"] != "HEAD":  # whose answer is a head alone
+            cycle.transport = cast("asyncio.Transport", _AnswerTransport(self.transport, self.loop))
         task = self.loop.create_task(cycle.run_asgi(app))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
@@ -195,6 +197,42 @@ class DeadlineProtocol(HttpToolsProtocol):
     def _turn_away(self) -> None:
         if not self.transport.is_closing():
             self._refuse(_TOO_MANY)
+
+
+class _AnswerTransport:
+    """The transport of one answer: its head goes out in one write with what follows in the same turn of the loop.
+
+    A write of its own would wake the client for a head alone.
+    """
+
+    __slots__ = ("_begun", "_head", "_loop", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._begun = False
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        """Write; the first piece is the head."""
+        if not self._begun:
+            self._begun, self._head = True, data
+            self._loop.call_soon(self._write_head)
+        elif self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head + data)
+        else:
+            self._transport.write(data)
+
+    def _write_head(self) -> None:
+        head, self._head = self._head, b""
+        if head and not self._transport.is_closing():
+            self._transport.write(head)
+
+    def close(self) -> None:
+        """Close the connection behind what was written."""
+        self._write_head()
+        self._transport.close()
 
 
 _TOO_MANY = EnvironmentFault("too many are connected", remedy="try again in a second")
