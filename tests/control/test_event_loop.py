@@ -78,3 +78,14 @@ def test_the_end_of_a_child_by_a_signal_is_seen():
     body = "child = await run('sleep', '600')\n    child.terminate()\n    print(await child.wait())"
     with start(body) as process:
         assert process.communicate(timeout=40)[0] == f"{-signal.SIGTERM}\n"
+
+
+def test_a_collection_passes_over_what_was_there_when_the_post_room_was_ready():
+    body = (
+        "import gc\n"
+        "    there = [[] for _ in range(1000)]\n"
+        "    event_loop.settle()\n"
+        "    print(gc.get_freeze_count() > 1000, len(gc.get_objects()) < 1000)"
+    )
+    with start(body) as process:
+        assert process.communicate(timeout=40)[0] == "True True\n"

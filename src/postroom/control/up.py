@@ -281,6 +281,7 @@ class _PostRoom:
             await orgs.open(stack)
             self._announce = lambda: announce(self._settings, announcement())
             self._announce()
+            event_loop.settle()
             _close_ready(b"ready\n")
             say(f"  ready after {time.monotonic() - self._started:.1f} s; Ctrl-C ends it")
             await self._until_the_end(host, org.alert)
