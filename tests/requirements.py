@@ -314,7 +314,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "a2a-http-same-request": "The same message id of the same caller, also twice at a time, is one task that runs once.",
     },
     ("A2A", "docs/a2a.md#the-card"): {
-        "a2a-http-card": "An agent's card over HTTP names its address there and is signed; without a key only a card that was declared public is shown.",
+        "a2a-http-card": "An agent's card over HTTP names its address there and is signed, as the official SDK verifies it, too; without a key only a card that was declared public is shown.",
     },
     ("A2A", "docs/architecture.md#local-api"): {
         "a2a-client-speaks": "The A2A client sends, streams, answers, cancels and lists at a server of the SDK: JSON-RPC and REST of 1.0, JSON-RPC of 0.3.",
