@@ -35,7 +35,12 @@ async def test_a_task_and_its_message_are_counted_by_their_states(measured: Meas
     working = await measured.scrape()
     await worker.say(task, TaskState.COMPLETED, "done")
     await room.folded("RECEIPTS")
-    after = await measured.scrape()
+    async with asyncio.timeout(SECONDS):
+        after = await measured.scrape()
+        while after.of_labels(
+            "postroom_fold_behind_records"
+        ):  # of the streams that nothing here waits for
+            after = await measured.scrape()
     await room.parts.workers.remove(worker.uid)
 
     def open_in(scrape: Scrape, state: str) -> float:
@@ -55,7 +60,6 @@ async def test_a_task_and_its_message_are_counted_by_their_states(measured: Meas
     assert grown("postroom_store_calls_total", kind="write") >= 4
     assert grown("postroom_store_seconds_total", kind="write") > 0
     assert after.of_labels("postroom_stream_records", stream="TASKS") > 0
-    assert after.of_labels("postroom_fold_behind_records") == 0
     assert 0 <= after.of_labels("postroom_fold_lag_seconds") < SECONDS
 
 
