@@ -22,7 +22,7 @@ from postroom_a2a.errors import (
 )
 from postroom_a2a.rpc import Code, RpcError
 
-_STATUS: dict[int, tuple[int, str]] = {
+STATUS: dict[int, tuple[int, str]] = {
     Code.TASK_NOT_FOUND: (404, "NOT_FOUND"),
     Code.TASK_NOT_CANCELABLE: (409, "FAILED_PRECONDITION"),
     Code.PUSH_NOTIFICATION_NOT_SUPPORTED: (400, "FAILED_PRECONDITION"),
@@ -39,6 +39,7 @@ _STATUS: dict[int, tuple[int, str]] = {
     Code.INTERNAL_ERROR: (500, "INTERNAL"),
     Code.PARSE_ERROR: (400, "INVALID_ARGUMENT"),
 }
+"""Code of a JSON-RPC error to HTTP's status and gRPC's."""
 
 _REFUSALS: dict[type[PostroomError], tuple[int, str]] = {
     PostroomError: (500, "INTERNAL"),
@@ -62,7 +63,7 @@ Headers = tuple[tuple[bytes, bytes], ...]
 def status_of(error: RpcError | PostroomError) -> tuple[int, str]:
     """HTTP status and name of the `google.rpc.Code` of an error."""
     if isinstance(error, RpcError):
-        return _STATUS.get(error.code, (500, "INTERNAL"))
+        return STATUS.get(error.code, (500, "INTERNAL"))
     known = (kind for kind in type(error).__mro__ if issubclass(kind, PostroomError))
     return next(_REFUSALS[kind] for kind in known if kind in _REFUSALS)
 

@@ -16,6 +16,7 @@ from google.rpc import error_details_pb2  # noqa: F401 (a reader of `Any` finds 
 from google.rpc.status_pb2 import Status
 
 from postroom_a2a.errors import Forbidden, NotFound, PostroomError, RequestTimeout, Unauthorized
+from postroom_a2a.http import errors
 from postroom_a2a.rpc import Code, RpcError
 
 AnyMessage: Any = getattr(any_pb2, "Any")  # noqa: B009 (made at run time, without a declaration)
@@ -23,27 +24,9 @@ AnyMessage: Any = getattr(any_pb2, "Any")  # noqa: B009 (made at run time, witho
 DETAILS = "grpc-status-details-bin"
 """Trailing metadata that holds the `google.rpc.Status`."""
 
-_PRECONDITION = grpc.StatusCode.FAILED_PRECONDITION
-_ARGUMENT = grpc.StatusCode.INVALID_ARGUMENT
-
 STATUS: Mapping[int, grpc.StatusCode] = MappingProxyType(
-    {
-        Code.TASK_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
-        Code.TASK_NOT_CANCELABLE: _PRECONDITION,
-        Code.PUSH_NOTIFICATION_NOT_SUPPORTED: _PRECONDITION,
-        Code.UNSUPPORTED_OPERATION: _PRECONDITION,
-        Code.CONTENT_TYPE_NOT_SUPPORTED: _ARGUMENT,
-        Code.INVALID_AGENT_RESPONSE: grpc.StatusCode.INTERNAL,
-        Code.EXTENDED_AGENT_CARD_NOT_CONFIGURED: _PRECONDITION,
-        Code.EXTENSION_SUPPORT_REQUIRED: _PRECONDITION,
-        Code.VERSION_NOT_SUPPORTED: _PRECONDITION,
-        Code.SERVER_BUSY: grpc.StatusCode.RESOURCE_EXHAUSTED,
-        Code.INVALID_REQUEST: _ARGUMENT,
-        Code.METHOD_NOT_FOUND: grpc.StatusCode.UNIMPLEMENTED,
-        Code.INVALID_PARAMS: _ARGUMENT,
-        Code.INTERNAL_ERROR: grpc.StatusCode.INTERNAL,
-        Code.PARSE_ERROR: _ARGUMENT,
-    }
+    {code: grpc.StatusCode[name] for code, (_, name) in errors.STATUS.items()}
+    | {Code.METHOD_NOT_FOUND: grpc.StatusCode.UNIMPLEMENTED}
 )
 """Code of a JSON-RPC error to gRPC's."""
 
