@@ -543,3 +543,20 @@ def test_an_answer_can_come_from_a_pipe(standin: Standin, tmp_path: Path, words:
     arguments = ["task", "answer", "ab12cd34", *words, "--state", str(tmp_path)]
     assert spawned(arguments, stdin="yes\n").status == 0
     assert standin.requests[-1].body == {"text": "yes"}
+
+
+def test_why_a_push_failed_is_said_whole_and_harmless(postroom: Run, standin: Standin):
+    reason = "the answer of hooks.example is not HTTP: " + NASTY.replace("\n", " ")
+    push: dict[str, Any] = {
+        "id": "push_" + "ab" * 16,
+        "config": "c",
+        "url": "https://hooks.example/x",
+        "seq": 1,
+    }
+    push |= {"what": "working", "state": "pending", "attempts": 1, "status": 0, "reason": reason}
+    push |= {"tried_at": None, "next_at": None}
+    standin.answer(f"GET /v1/tasks/{TASK}/pushes", {"pushes": [push], "next": None})
+    lines = postroom("task", "pushes", TASK).out.splitlines()
+    assert lines[0].split() == ["PUSH", "CHANGE", "STATE", "TRIES", "NEXT", "TO"]
+    why = "the answer of hooks.example is not HTTP: red reversed bob 12:00 forged"
+    assert lines[2] == f"abababab: {why}"

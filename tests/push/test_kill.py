@@ -121,7 +121,7 @@ def test_what_was_stored_when_the_control_plane_was_killed_is_pushed_when_it_is_
 
         until(lambda: "pending" not in room.run("task", "pushes", task))
         lines = room.run("task", "pushes", task[:8]).splitlines()
-        assert lines[0].split() == ["PUSH", "CHANGE", "STATE", "TRIES", "NEXT", "TO", "WHY"]
+        assert lines[0].split() == ["PUSH", "CHANGE", "STATE", "TRIES", "NEXT", "TO"]
         assert lines[3].split()[1:4] == ["completed", "delivered", "1"]
         again = shown[2]["id"].removeprefix("push_")[:8]
         room.run("task", "pushes", task, "--again", again)

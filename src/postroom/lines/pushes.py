@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from postroom.errors import Conflict, NotFound
@@ -14,7 +14,7 @@ from postroom_a2a.times import parse_time
 if TYPE_CHECKING:
     from postroom.protocol.shapes import Push
 
-PUSH_HEAD = ("PUSH", "CHANGE", "STATE", "TRIES", "NEXT", "TO", "WHY")
+PUSH_HEAD = ("PUSH", "CHANGE", "STATE", "TRIES", "NEXT", "TO")
 
 COLOURS = {"delivered": "green", "pending": "yellow", "given-up": "red"}
 
@@ -32,8 +32,14 @@ def push_row(push: Push, now: float) -> list[Cell]:
         Cell(str(push["attempts"])),
         Cell("" if due == "" else f"in {span(due)}" if due else "now"),
         Cell(push["url"]),
-        Cell(push["reason"]),
     ]
+
+
+def reason_lines(pushes: Iterable[Push]) -> Iterator[str]:
+    """Why attempts failed, a line for each push: a table would cut off what counts."""
+    for push in pushes:
+        if push["reason"]:
+            yield f"{_digits(push['id'])[:SHORT_ID]}: {one_line(push['reason'], 300)}"
 
 
 def chosen(pushes: Sequence[Push], ref: str) -> Push:

@@ -18,7 +18,7 @@ from postroom.cli.tasks.following import events_option, follow, timeout_option
 from postroom.cli.waiting import said_if_slow
 from postroom.cli.workspaces import tell_left
 from postroom.errors import RequestTimeout
-from postroom.lines.pushes import PUSH_HEAD, chosen, push_row
+from postroom.lines.pushes import PUSH_HEAD, chosen, push_row, reason_lines
 from postroom.lines.rows import painted
 from postroom.lines.task_rows import message_rows, whole_rows
 from postroom.lines.tasks import HEAD, accepted_line, row, short
@@ -292,7 +292,9 @@ def pushes(ref: str, push: str | None, as_json: bool) -> None:
         print_json({"pushes": found})
     elif found:
         now = time.time()
-        print_table(PUSH_HEAD, [push_row(each, now) for each in found], cut=("TO", "WHY"))
+        print_table(PUSH_HEAD, [push_row(each, now) for each in found], cut=("TO",))
+        for line in reason_lines(found):
+            click.echo(line)
     else:
         click.echo("no pushes: no client has a push notification config for this task", err=True)
 
