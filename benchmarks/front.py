@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import perf_counter
 
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
@@ -16,6 +17,7 @@ from benchmarks.a2a.children import START_TIMEOUT, Child
 from benchmarks.a2a.environment import MAIN, Environments
 from benchmarks.a2a.peers.load import CALL_TIMEOUT, Turn
 from benchmarks.buses import TIMEOUT, Buses, follow, plain_stream
+from benchmarks.connection import Connection
 from benchmarks.processes import Sandboxed, processor_time
 from benchmarks.report import Sheet
 from benchmarks.requesters import FOLLOWED, Floor
@@ -31,6 +33,9 @@ MEMORY = "memory"
 OURS, SQL, MEM = "post room", "SDK, SQLite", "SDK, memory"
 AT_ONCE = (1, 16, 64)
 
+LAG = "postroom_fold_lag_seconds"
+"""The metric that says how old a record was when it was committed last."""
+
 PAUSE = 0.02
 """Seconds between two tasks whose wake-up is measured: what follows from the first is done then."""
 
@@ -43,8 +48,10 @@ NOTES = (
     "SDK, SQLite: DatabaseTaskStore on aiosqlite with SQLite's defaults. SDK, memory: nothing is stored.",
     "All run on uvloop, in one environment. CPU: of all processes of a contender per task, without the client.",
     "wake-up: from JetStream's timestamp of the `completed` record until the caller has the answer, one at a time.",
-    "Between two wake-ups the machine rests for 20 ms, as a publish has it to itself, too.",
     "raw deliver: from a publish until a waiting push consumer has the record, which is on disk.",
+    "A request alone: GET /livez and its answer, which a wake-up over HTTP has half of.",
+    "to its commit: from that timestamp until the control plane has folded the task's last record, as /metrics says.",
+    "Before each of these the machine rests for 20 ms, but for the publishes one after the other, whose code is warm.",
     "The rounds of all contenders alternate, in another order each time.",
 )
 
@@ -209,15 +216,68 @@ async def _wake(
 
     await follow(stream, FOLLOWED, FOLLOWED, floor.delivered)
     await follow(stream, "TASKS", "worker.*.tasks.*.completed", note)
+    server = room.server
+    connection = Connection(server["url"], server["token"])
+    alone = _Alone(await stack.enter_async_context(connection), ours, floor, plan.wakeups)
     wakes: list[float] = []
+    hot: list[float] = []
     raws: list[float] = []
+    asks: list[float] = []
+    commits: list[float] = []
     for _ in range(plan.rounds):
-        raws.append(percentile([await floor.deliver() for _ in range(plan.wakeups)], 0.5))
+        await connection.open()
+        hot.append(await alone.delivered(0.0))
+        raws.append(await alone.delivered(PAUSE))
         _, _, told = await ours.turn(1, 60.0, plan.wakeups, PAUSE)
         async with asyncio.timeout(TIMEOUT):
             while not told.keys() <= stored.keys():  # noqa: ASYNC110 (they come one by one)
                 await asyncio.sleep(0.01)
         wakes.append(percentile([1000 * (at - stored[task]) for task, at in told.items()], 0.5))
+        asks.append(await alone.asked())
+        commits.append(await alone.committed())
     sheet.add("completed record to the caller's answer: p50", wakes, "ms")
     sheet.add("raw publish to deliver: p50", raws, "ms")
+    sheet.add("raw publish to deliver, one after the other: p50", hot, "ms")
+    sheet.add("a request over HTTP alone: p50", asks, "ms")
+    sheet.add("a record to its commit in the control plane: p50", commits, "ms")
     sheet.compare("completion to wake-up / raw publish to deliver, p50", wakes, raws)
+    sheet.compare("completion to wake-up / raw one after the other, p50", wakes, hot)
+    sheet.compare("record to commit / raw publish to deliver, p50", commits, raws)
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """What a wake-up is made of, each alone, `count` times with a rest before; the medians in milliseconds."""
+
+    connection: Connection
+    ours: Contender
+    floor: Floor
+    count: int
+
+    async def delivered(self, rest: float) -> float:
+        """A publish, until its consumer has the record; with so many seconds of rest before it."""
+        took = []
+        for _ in range(self.count):
+            await asyncio.sleep(rest)
+            took.append(await self.floor.deliver())
+        return percentile(took, 0.5)
+
+    async def asked(self) -> float:
+        """A request and its answer."""
+        took = []
+        for _ in range(self.count):
+            await asyncio.sleep(PAUSE)
+            begin = perf_counter()
+            await self.connection.call("GET", "/livez")
+            took.append(1000 * (perf_counter() - begin))
+        return percentile(took, 0.5)
+
+    async def committed(self) -> float:
+        """A record of the control plane's streams, until it is folded."""
+        took = []
+        for _ in range(self.count):
+            await self.ours.turn(1, 60.0, 1)
+            await asyncio.sleep(PAUSE)  # the last record of the task is behind its answer
+            text = (await self.connection.call("GET", "/metrics")).decode()
+            took.append(1000 * float(text.partition(f"\n{LAG}{{")[2].partition("} ")[2].split()[0]))
+        return percentile(took, 0.5)
