@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from postroom_a2a.errors import Forbidden, Refused, Unauthorized
-from postroom_a2a.http import ClientGone, Exchange
+from postroom_a2a.http import ClientGone, Exchange, exchange
+from postroom_a2a.http.exchange import ClientStalled
 from postroom_a2a.task_state import TaskState
 from tests.a2a_http.memory import CARD, DEADLINE, Server, said
 
@@ -107,6 +108,37 @@ async def test_who_is_refused_is_told_before_the_body_is_read_and_when_to_come_b
     assert heard.json["error"]["details"][0]["reason"] == "PERMISSION_DENIED"
     heard = await server.ask("GET", "/tasks")
     assert (heard.status, heard.headers["retry-after"]) == (429, "1")
+
+
+async def test_a_stream_that_nobody_reads_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(exchange, "PATIENCE", 0.05)
+    server = Server()
+    body = json.dumps({"message": said("m")}).encode()
+    given = [{"type": "http.request", "body": body, "more_body": False}]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/message:stream",
+        "headers": [(b"a2a-version", b"1.0"), (b"content-type", b"application/json")],
+    }
+
+    async def receive() -> dict[str, Any]:
+        return given.pop() if given else await never()
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            await never()  # no room
+
+    async with asyncio.timeout(5):
+        with pytest.raises(ClientStalled):
+            await server.app.serve(Exchange(scope, receive, send))
+        given.append({"type": "http.request", "body": body, "more_body": False})
+        await server.app(scope, receive, send)  # as a server calls it: no error of ours
+    assert server.tasks.following == 0
+
+
+async def never() -> Any:
+    await asyncio.Event().wait()
 
 
 async def test_a_send_waits_for_its_task_unless_it_is_told_not_to():

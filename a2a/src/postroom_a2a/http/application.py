@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.errors import PostroomError
 from postroom_a2a.http import cards
 from postroom_a2a.http.cards import CardOf
 from postroom_a2a.http.errors import headers_of, rest_status
-from postroom_a2a.http.exchange import ClientGone, Exchange, Receive, Scope, Send
+from postroom_a2a.http.exchange import ClientGone, ClientStalled, Exchange, Receive, Scope, Send
 from postroom_a2a.http.front import Front
 from postroom_a2a.http.jsonrpc import JsonRpc
 from postroom_a2a.http.rest import Rest
@@ -29,12 +31,19 @@ class A2AApplication:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection; only HTTP has an answer."""
         if scope["type"] == "http":
-            await self.serve(Exchange(scope, receive, send))
+            with suppress(ClientStalled):  # the server cuts a connection whose answer has no end
+                await self.serve(Exchange(scope, receive, send))
 
     async def serve(self, exchange: Exchange) -> None:
-        """Answer one request, whose `path` is below the agent's address."""
+        """Answer one request, whose `path` is below the agent's address.
+
+        Raises:
+            ClientStalled: whoever serves the connection is to cut it.
+        """
         try:
             await self._serve(exchange)
+        except ClientStalled:
+            raise
         except ClientGone:
             return
         except PostroomError as error:

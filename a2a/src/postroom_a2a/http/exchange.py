@@ -18,9 +18,16 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 JSON = b"application/json"
 
+PATIENCE = 60.0
+"""Seconds that the reader of a stream has to make room for its next piece."""
+
 
 class ClientGone(Exception):
     """The client has closed its connection: nobody reads an answer."""
+
+
+class ClientStalled(ClientGone):
+    """The client takes nothing of its stream: its connection is to be cut, since what it has not taken is kept."""
 
 
 class Exchange:
@@ -158,8 +165,12 @@ class Exchange:
         )
 
     async def piece(self, body: bytes, *, more: bool = True) -> None:
-        """Send a piece of it."""
-        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+        """Send a piece of it; raises ClientStalled if there is no room for it within `PATIENCE`."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._send({"type": "http.response.body", "body": body, "more_body": more})
+        except TimeoutError as error:
+            raise ClientStalled from error
 
 
 VERSION = "A2A-Version"

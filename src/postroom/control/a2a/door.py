@@ -23,7 +23,7 @@ from postroom.store.agents import Agent
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.http import A2AApplication, Asked, Exchange, Front, ServedCard
 from postroom_a2a.http.errors import headers_of, rest_status
-from postroom_a2a.http.exchange import JSON
+from postroom_a2a.http.exchange import JSON, ClientStalled
 from postroom_a2a.incoming import Perform
 from postroom_a2a.json_operations import STREAMING
 from postroom_a2a.operations import Operations
@@ -61,6 +61,8 @@ class A2ADoor:
         exchange = Exchange(scope, receive, send, slash + rest)
         try:
             await self._application.serve(exchange)
+        except ClientStalled:
+            scope[ABORT]()
         except Exception as error:  # noqa: BLE001 (as the API's: each error has its answer)
             await _fail(exchange, error)
         return None
