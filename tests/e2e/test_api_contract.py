@@ -47,6 +47,7 @@ NOT_AS_OWNER = {
     "POST /v1/orgs",
     "DELETE /v1/orgs/{name}",
     "POST /v1/trust/rotate",
+    "POST /v1/agents/remote",  # asks a server elsewhere for its card
 }
 
 

@@ -134,7 +134,7 @@ async def test_only_who_asked_and_the_operator_ask_again(shared: TaskRoom):
             await room.parts.retries.retry(task, principal(anna))
         with pytest.raises(Forbidden):  # its worker sees it
             await room.parts.retries.retry(task, principal(alice.agent))
-        assert not (await room.get(f"/{task}"))["retried_as"]
+        assert not (await room.get(f"/{task}")).get("retried_as")
 
 
 @pytest.mark.requirement("task-door")
@@ -176,7 +176,7 @@ async def test_a_worker_claims_no_retry_of_what_another_asked_for(shared: TaskRo
 
         assert (await room.row(claimed)).retry_of == ""
         assert (await room.row(again)).retry_of == own
-        assert (await room.get(f"/{task}"))["retried_as"] == []
+        assert not (await room.get(f"/{task}")).get("retried_as")
 
 
 async def test_a_requeued_request_is_a_retry_of_its_task(shared: TaskRoom):

@@ -121,7 +121,7 @@ class ProtocolViolation(PeerError):
 
 
 class NoResponders(PeerError):
-    """Nobody listens on the subject of a request."""
+    """Nobody listens where a request was to go: nothing was sent."""
 
     code = "no-responders"
 

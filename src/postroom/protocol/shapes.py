@@ -313,7 +313,7 @@ class Task(TypedDict):
         references: ids of tasks that its requester names, such as the one for which it delegates; not in lists.
         door: over what it was asked for: `cli`, `api`, `bus`, `a2a+jsonrpc`, `a2a+rest`, `a2a+grpc`; "" if unknown.
         retry_of: id of the task that it asks for again, "" for none.
-        retried_as: ids of the tasks that ask for it again, not in lists.
+        retried_as: ids of the tasks that ask for it again; absent without any, and in lists.
         followed: how its agent is heard, if that is an A2A server of other people; not in lists.
     """
 

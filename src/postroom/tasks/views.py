@@ -44,7 +44,7 @@ class TaskView:
         sizes: bytes of the blobs that its requester may read, by hash.
         timed_out: the caller waited for it in vain.
         door, retry_of: as in `store.ports.TaskHead`.
-        retried_as: ids of the tasks that ask for it again; None where they are left out.
+        retried_as: ids of the tasks that ask for it again; None for none, and in lists.
     """
 
     seq: int
@@ -194,8 +194,8 @@ def whole(store: Store, row: TaskRow, blocker: Blocker) -> TaskView:
     begun = store.tasks.begun([row.id]).get(row.id)
     view = _whole(row, known, _ahead(store, [row]), begun, blocker)
     _add_sizes(store, view.artifacts, row.worker)
-    if row.final:
-        view = replace(view, retried_as=[each.id for each in store.tasks.retries_of(row.id)])
+    if row.final and (retries := store.tasks.retries_of(row.id)):
+        view = replace(view, retried_as=[each.id for each in retries])
     hashes = named_in(view.asked)
     return replace(view, sizes=store.blobs.sizes(hashes, row.requester)) if hashes else view
 
