@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from postroom.remote.task import Patience, RemoteTask
+from postroom.remote.desk import Patience
+from postroom.remote.task import RemoteTask
 from postroom.remote.work import AT_ONCE
 from tests.control.taskroom import SECONDS, TaskRoom, task_room
 from tests.remote.foreign import Foreign, foreign

@@ -229,6 +229,10 @@ class _AnswerTransport:
         if head and not self._transport.is_closing():
             self._transport.write(head)
 
+    def is_closing(self) -> bool:
+        """Whether the connection closes."""
+        return self._transport.is_closing()
+
     def close(self) -> None:
         """Close the connection behind what was written."""
         self._write_head()

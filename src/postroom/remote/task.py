@@ -13,8 +13,8 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 from postroom.errors import (
     CallerError,
@@ -32,6 +32,7 @@ from postroom.protocol.content import Content
 from postroom.protocol.limits import MAX_DETAIL
 from postroom.protocol.traces import trace_of
 from postroom.remote.agents import RemoteAgent
+from postroom.remote.desk import Desk
 from postroom.remote.said import (
     ArtifactReport,
     Place,
@@ -63,56 +64,6 @@ SEND_TIMEOUT = 300.0
 
 LISTED = 50
 """Tasks of the other side among which a request is looked for that may have gone out before a crash."""
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """Seconds.
-
-    Attributes:
-        away: that the other side may be away before the task fails.
-        retry, longest_retry: between two tries, at most.
-        cancel: in which a cancel is tried at the other side; the end of the task here waits for it.
-        first, longest: between two looks at a task that is followed by looking; `asking` while it asks something.
-    """
-
-    away: float = 600.0
-    cancel: float = 10.0
-    retry: float = 0.5
-    longest_retry: float = 30.0
-    first: float = 1.0
-    longest: float = 30.0
-    asking: float = 120.0
-
-
-class Desk(Protocol):
-    """What a task needs of the post room."""
-
-    patience: Patience
-
-    async def row(self, task: str) -> TaskRow | None:
-        """The task as it is here."""
-
-    async def status(
-        self,
-        agent: str,
-        task: str,
-        state: TaskState,
-        said: Content | None,
-        metadata: dict[str, Any],
-    ) -> None:
-        """Report a state, as `TaskReports.status`."""
-
-    async def artifact(
-        self, agent: str, task: str, artifact: dict[str, Any], append: bool, last: bool
-    ) -> None:
-        """Report an artifact, as `TaskReports.artifact`."""
-
-    async def outgoing(self, agent: str, part: dict[str, Any]) -> dict[str, Any]:
-        """A part as the other side can read it: content instead of the name of a blob. Raises InvalidInput."""
-
-    def reached(self, agent: str, *, there: bool) -> None:
-        """The other side answers, or does not."""
 
 
 class Ended(Exception):

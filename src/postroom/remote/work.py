@@ -18,7 +18,8 @@ from postroom.protocol.blobs import PREFIX, sha256_of
 from postroom.protocol.content import Content
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.remote.agents import RemoteAgents
-from postroom.remote.task import Ended, Patience, RemoteTask
+from postroom.remote.desk import Patience
+from postroom.remote.task import Ended, RemoteTask
 from postroom.store.database import Database, Store
 from postroom.store.ports import TaskHead, TaskRow
 from postroom.tasks.reports import TaskReports

@@ -163,8 +163,9 @@ class SidecarProcess:
     async def _refuse(self, sidecar: Sidecar, control: ControlClient | None) -> int:
         """End before the agent is started: the wall has a hole."""
         reached = ", ".join(self._wall.breaches)
-        text = f"the sandbox of @{self._config.nick} is not closed: it reached {reached}"
-        sidecar.status.fixed(WorkerState.FAILED, "the sandbox is not closed")
+        said = f"is not closed: it reached {reached}"
+        sidecar.status.fixed(WorkerState.FAILED, f"the sandbox {said}")
+        text = f"the sandbox of @{self._config.nick} {said}"
         await sidecar.raise_alert(Alert("wall-breached", text))
         await sidecar.status.publish()
         await self._report(control)
