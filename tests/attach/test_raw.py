@@ -71,7 +71,8 @@ def test_a_shell_in_the_sandbox_has_the_size_the_environment_and_the_exit_status
         terminal.read_until("30 91")
         terminal.read_until("in-the-sandbox")
         resize(terminal, 77, 33)
-        terminal.type("stty size\n")
+        # The new size and what is typed come by different ways.
+        terminal.type('until [ "$(stty size)" = 33\\ 77 ]; do sleep 0.1; done; stty size\n')
         terminal.read_until("33 77")
         terminal.type("exit 7\n")
         assert terminal.ended() == 7

@@ -126,6 +126,7 @@ async def test_in_a_terminal_the_demonstration_is_answered_in_the_screen_and_end
         assert list(Path(scratch).iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.anyio
 async def test_a_coding_agent_that_cannot_be_started_leaves_the_task_to_the_script(

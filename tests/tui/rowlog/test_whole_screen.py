@@ -21,6 +21,7 @@ HOSTILE = " ".join(f"<{name}> {text}" for name, text in SEQUENCES.items() if nam
 HOSTILE = re.sub("[\x00\ud800-\udfff]", "", HOSTILE)  # no message has these
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("screen-text-harmless")
 async def test_no_part_of_the_screen_lets_an_agents_text_act(shared: TaskRoom, tmp_path: Path):
     async with working(shared, tmp_path) as coder:
