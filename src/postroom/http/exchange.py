@@ -18,12 +18,11 @@ from postroom.errors import (
 )
 from postroom.http.client import HttpAnswer, HttpClient, Streams
 from postroom.http.outbound import OutboundPolicy, client_context, connect
+from postroom.protocol.origins import PORTS
 from postroom_a2a.http.client_port import HttpExchange, HttpReply, HttpRequest
 
 CONNECT = 10.0
 """Seconds for a name, the connection and TLS together."""
-
-PORTS = {"http": 80, "https": 443}
 
 
 class Reply:

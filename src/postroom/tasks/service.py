@@ -166,12 +166,9 @@ class OrgTaskService:
         """
 
         def done(known: Known) -> bool:
-            row = known.row
-            return row.final or (settled and TaskState(row.state).interrupted)
+            return _settled(known.row) if settled else known.row.final
 
-        task = ref if TASK_ID.fullmatch(ref) else (await self.find(ref, only)).id
-        known = await self._until(task, done, timeout, only)
-        return replace(await self._show(known), timed_out=not done(known))
+        return await self._shown_once(ref, done, timeout, only)
 
     async def settled(self, task: str, timeout: float) -> TaskRow:
         """The row of a task once it is final or waits for an answer, or after `timeout` seconds.
@@ -192,10 +189,7 @@ class OrgTaskService:
         def brought(row: TaskRow, change: Change) -> TaskRow:
             return change.row if change.kind == "task" and change.seq > row.seq else row
 
-        def done(row: TaskRow) -> bool:
-            return row.final or TaskState(row.state).interrupted
-
-        return await self._changes.until(of_task(task), read, done, timeout, brought)
+        return await self._changes.until(of_task(task), read, _settled, timeout, brought)
 
     async def reached(self, ref: str, seq: int, timeout: float, only: str = "") -> TaskView:
         """The task once its record at `seq`, or a later one, is folded, or none will come; after `timeout` seconds as
@@ -208,9 +202,7 @@ class OrgTaskService:
         def done(known: Known) -> bool:
             return known.row.seq >= seq or known.row.final
 
-        task = ref if TASK_ID.fullmatch(ref) else (await self.find(ref, only)).id
-        known = await self._until(task, done, timeout, only)
-        return replace(await self._show(known), timed_out=not done(known))
+        return await self._shown_once(ref, done, timeout, only)
 
     async def listed(
         self,
@@ -500,6 +492,14 @@ class OrgTaskService:
 
         return await self._database.point(find)
 
+    async def _shown_once(
+        self, ref: str, done: Callable[[Known], bool], timeout: float, only: str
+    ) -> TaskView:
+        """The task once it is `done`; after `timeout` seconds as it is, with `timed_out`; `only` as in `find`."""
+        task = ref if TASK_ID.fullmatch(ref) else (await self.find(ref, only)).id
+        known = await self._until(task, done, timeout, only)
+        return replace(await self._show(known), timed_out=not done(known))
+
     async def _until(
         self, task: str, done: Callable[[Known], bool], timeout: float, only: str = ""
     ) -> Known:
@@ -524,6 +524,11 @@ class OrgTaskService:
     def blocker(self, worker: str) -> str:
         """Why a worker does nothing for its tasks now, "" for no known reason."""
         return self._kept_by(worker) if self._there(worker) else "is offline"
+
+
+def _settled(row: TaskRow) -> bool:
+    """Whether a task is final or waits for an answer."""
+    return row.final or TaskState(row.state).interrupted
 
 
 def _unknown(ref: str) -> NotFound:

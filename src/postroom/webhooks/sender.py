@@ -18,6 +18,7 @@ from postroom.http.client import HttpAnswer, HttpClient
 from postroom.http.outbound import OutboundPolicy, check_address, connect
 from postroom.observe import get_logger
 from postroom.protocol.hosts import authority, canonical_host, is_address
+from postroom.protocol.origins import PORTS
 
 log = get_logger(__name__)
 
@@ -29,8 +30,6 @@ MAX_ANSWER = 16 * 1024
 
 NOT_OPEN = "its host is not at an address of the public internet"
 """What the owner of a URL is told; the address itself is the operator's to know."""
-
-PORTS = {"http": 80, "https": 443}
 
 Headers = Sequence[tuple[str, str]]
 
