@@ -105,6 +105,18 @@ class Node:
         """Ask it to end, and wait until it is gone."""
         await self._end(signal.SIGTERM)
 
+    def freeze(self) -> None:
+        """Stop it where it is: its connections stay open, and nothing answers."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on after `freeze`."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+
     def reload(self) -> None:
         """Have it read its configuration again."""
         self._file.write_text(_written(self.config), "utf-8")

@@ -58,6 +58,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Delivery", "docs/architecture.md#envelope"): {
         "mail-key-once": "One idempotency key is one message, however often it is sent; a send of uncertain outcome names its key.",
         "mail-id-unsquattable": "Nobody can guess the id of another's message; an id that somebody used first is replaced, with an alert.",
+        "bus-uncertain-named": '"Nothing was stored" is said only of what the log is known to have refused; any other answer is uncertain, and repeated under its key it is stored once.',
         "mail-malformed-dead": "Malformed records on the bus are recorded as dead or ignored, and stop nothing.",
     },
     ("Delivery", "docs/architecture.md#final-states"): {

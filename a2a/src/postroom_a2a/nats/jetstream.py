@@ -16,16 +16,12 @@ from typing import Any, NamedTuple
 from postroom_a2a.errors import (
     BusDisconnected,
     Conflict,
-    LostUpdate,
-    MessageTooLarge,
     NoResponders,
     NotFound,
-    PostroomError,
     ProtocolViolation,
-    Refused,
     RequestTimeout,
-    StreamFull,
 )
+from postroom_a2a.nats import refusals
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.port import NO_RESPONDERS, Frame, status_of
 from postroom_a2a.retry import RetryPolicy
@@ -48,15 +44,6 @@ ASK_AGAIN_BLIND = 2.0
 
 _PUB_ACK = re.compile(rb'\{"stream":"([^"\\]+)", ?"seq":([0-9]+)\}')
 # JetStream's error codes (NATS server, errors.json).
-_TEMPORARY = frozenset({10008, 10009, 10026, 10039})
-"""Error codes of a server that is starting, has no leader, or has as many consumers as it may have."""
-
-_KINDS: dict[int, type[PostroomError]] = {
-    10054: MessageTooLarge,
-    10071: LostUpdate,
-    10077: StreamFull,
-    10164: LostUpdate,
-}
 _ABSENT = frozenset({10014, 10037, 10043, 10059})  # no consumer, no message, no sequence, no stream
 _IN_USE = frozenset({10013, 10058, 10148})  # a consumer or stream of that name is there already
 
@@ -101,12 +88,12 @@ class JetStream:
         if not error:
             return document
         what = verb.replace(".", " ").lower()
-        code = error.get("err_code", 0)
+        code = refusals.code_of(error)
         if code in _ABSENT or (error.get("code") == 404 and not code):
             raise NotFound(f"{what}: {error.get('description', '')}")
         if code in _IN_USE:
             raise Conflict(f"{what}: {error.get('description', '')}")
-        raise _refusal(error, what)
+        raise refusals.of_call(error, what)
 
     async def publish(
         self,
@@ -124,16 +111,17 @@ class JetStream:
             NoResponders: no stream stores the subject, or JetStream is off.
             LostUpdate: the expected sequence in the headers was not the last one. The first copy of a message that
                 was sent again may itself be the cause.
-            StreamFull, MessageTooLarge, Refused: the message is not stored.
+            StreamFull, MessageTooLarge, Refused: the message is not stored, by an answer that is known to mean that.
             Forbidden: this identity may not publish there.
-            RequestTimeout, BusDisconnected: no answer came; the message may be stored.
+            RequestTimeout, BusDisconnected: no answer came, or one of which that is not known; the message may be
+                stored.
         """
         repeat = headers is not None and MSG_ID in headers
         document, first = await self._answer(subject, payload, timeout, headers, repeat=repeat)
         if isinstance(document, Stored):
             return document
         if error := document.get("error"):
-            raise _refusal(error, f"{subject!r} was not stored")
+            raise refusals.of_publish(error, subject, first=first)
         try:
             duplicate = document.get("duplicate") is True and first
             return Stored(str(document["stream"]), int(document["seq"]), duplicate)
@@ -199,12 +187,17 @@ class JetStream:
             if found := _PUB_ACK.fullmatch(frame.data):
                 return Stored(found[1].decode(), int(found[2])), first
             document = _document(frame)
-            if document is not None and not _is_temporary(document):
+            if document is not None and not refusals.is_temporary(document):
                 return document, first
             failures += 1
             pause = PAUSES.delay(failures)
             late = loop.time() + pause >= deadline
             if document is None and (late or not self.mailbox.recovering):
+                if not first:  # an earlier copy may have been heard
+                    raise RequestTimeout(
+                        f"JetStream does not answer on {subject!r} any more",
+                        remedy=refusals.UNCERTAIN,
+                    )
                 raise NoResponders(
                     f"JetStream does not answer on {subject!r}",
                     remedy="start nats-server with --jetstream, and switch it on for this account",
@@ -298,17 +291,6 @@ def covers(pattern: str, subject: str) -> bool:
         if token not in ("*", given[index]):
             return False
     return len(wanted) == len(given)
-
-
-def _refusal(error: Mapping[str, Any], what: str) -> PostroomError:
-    """The error for JetStream's `error` object."""
-    kind = _KINDS.get(int(error.get("err_code", 0)), Refused)
-    return kind(f"{what}: {error.get('description', 'refused without a reason')}")
-
-
-def _is_temporary(document: Mapping[str, Any]) -> bool:
-    error = document.get("error") or {}
-    return error.get("err_code") in _TEMPORARY
 
 
 def _document(frame: Frame) -> dict[str, Any] | None:
