@@ -8,16 +8,15 @@ from __future__ import annotations
 import asyncio
 import sys
 
-import nats
 from a2a.client import ClientConfig
 from a2a.helpers import get_stream_response_text, new_text_message
 
 from a2a import types
-from postroom_a2a import durable_interfaces, register, request_subject
+from postroom_a2a import connect, durable_interfaces, register, request_subject
 
 
 async def main(url: str, text: str) -> None:
-    connection = await nats.connect(url)
+    connection = await connect(url)
     card = types.AgentCard(
         capabilities=types.AgentCapabilities(streaming=True),
         supported_interfaces=durable_interfaces(request_subject("echo")),

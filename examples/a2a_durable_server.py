@@ -10,7 +10,6 @@ import asyncio
 import signal
 import sys
 
-import nats
 from a2a.helpers import new_text_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
@@ -19,6 +18,7 @@ from a2a import types
 from postroom_a2a import (
     AgentRequestHandler,
     JetStreamA2AServer,
+    connect,
     durable_interfaces,
     request_subject,
 )
@@ -55,7 +55,7 @@ async def main(url: str) -> None:
         signal.SIGTERM,
     ):  # so that calls that run are finished or answered
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    connection = await nats.connect(url)
+    connection = await connect(url)
     handler = AgentRequestHandler(Echo(), CARD)
     async with JetStreamA2AServer(connection, subject=SUBJECT, handler=handler):
         print(f"serving {SUBJECT}", flush=True)

@@ -10,13 +10,12 @@ import asyncio
 import signal
 import sys
 
-import nats
 from a2a.helpers import new_text_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 
 from a2a import types
-from postroom_a2a import AgentRequestHandler, NatsA2AServer, core_interfaces, core_subject
+from postroom_a2a import AgentRequestHandler, NatsA2AServer, connect, core_interfaces, core_subject
 
 SUBJECT = core_subject("echo")
 CARD = types.AgentCard(
@@ -50,7 +49,7 @@ async def main(url: str) -> None:
         signal.SIGTERM,
     ):  # so that calls that run are finished or answered
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    connection = await nats.connect(url)
+    connection = await connect(url)
     handler = AgentRequestHandler(Echo(), CARD)
     async with NatsA2AServer(connection, subject=SUBJECT, handler=handler):
         print(f"serving {SUBJECT}", flush=True)

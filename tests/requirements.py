@@ -364,6 +364,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "core-deadline-kept": "A call past its deadline is not begun; a server that ends finishes or answers what it has.",
         "core-no-deputy": "Neither server nor client publishes to a place to which a request steers it.",
         "core-sdk-unneeded": "Server, sidecar and start of a post room load neither the A2A SDK nor protobuf.",
+        "core-never-deaf": "No peer makes a server deaf: malformed frames, floods, early leavers, readers that never read.",
         "connection-identity-proved": "A refused credential is an error at once; TLS that is asked for is verified, or the connection fails.",
         "connection-order-kept": "Messages come in order, each once, in bounded memory, and an outage loses no subscription.",
         "content-large-arrives": "An artifact of 20 MB arrives whole, checked for size and digest, in every version and encoding.",

@@ -427,7 +427,7 @@ async def test_server_and_caller_go_on_after_a_restart_of_nats_server(tmp_path: 
         async with asyncio.timeout(20):
             for event in back:
                 await event.wait()
-            await serving.flush()
+            await server._connection.ready(20)
         assert await s.echo(2) == 2
         assert server.statistics().answered == 2
 

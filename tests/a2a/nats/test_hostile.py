@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nats.aio.msg import Msg
 
+import postroom_a2a as a2a
 from postroom.errors import BusDisconnected, InvalidInput, ProtocolViolation
 from postroom_a2a.binding import frames
 from postroom_a2a.binding.frames import Request
@@ -259,18 +260,21 @@ async def test_a_server_is_entered_once(tmp_path: Path):
         await s.server.drain()
 
 
-async def test_a_server_that_cannot_begin_leaves_nothing_subscribed(tmp_path: Path):
-    async with open_server(tmp_path, jetstream=False) as url, connected(url) as client:
-        flush = client.flush
+async def test_a_server_that_cannot_begin_leaves_nothing_subscribed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with (
+        open_server(tmp_path, jetstream=False) as url,
+        await a2a.connect(url) as connection,
+    ):
 
-        async def interrupted(timeout: int = 10) -> None:
-            client.flush = flush
+        async def interrupted(*_: object) -> None:
             raise asyncio.CancelledError
 
-        client.flush = interrupted
+        monkeypatch.setattr(connection, "confirm", interrupted)
         with pytest.raises(asyncio.CancelledError):
-            await CoreServer(client, SUBJECT, PlainAgent()).__aenter__()
-        assert client._subs == {}
+            await CoreServer(connection, SUBJECT, PlainAgent()).__aenter__()
+        assert connection._routes == {}
 
 
 # ── nothing is left ─────────────────────────────────────────────────────────────────────────────────

@@ -106,6 +106,14 @@ class Proxy:
         self._flowing = asyncio.Event()
         self._flowing.set()
 
+    def shut(self) -> None:
+        """Hold back what comes until `open`."""
+        self._flowing.clear()
+
+    def open(self) -> None:
+        """Let through what `shut` held back."""
+        self._flowing.set()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         other, back = await asyncio.open_connection(self._host, int(self._port))
         self._writers += [writer, back]

@@ -52,7 +52,7 @@ from postroom_a2a.errors import BusDisconnected, PostroomError
 from postroom_a2a.nats.acks import WORKING, AckSubject
 from postroom_a2a.nats.jetstream import JetStream, covers
 from postroom_a2a.nats.mailbox import Mailbox
-from postroom_a2a.nats.natspy import adapted
+from postroom_a2a.nats.natspy import to_serve_on
 from postroom_a2a.nats.port import FAULTS, Connection, Frame
 from postroom_a2a.nats.pull import PullLoop
 from postroom_a2a.operations import Call, Operations
@@ -65,7 +65,7 @@ class DurableServer:
     """The server of one agent's stored requests: `async with DurableServer(...)` works until the block ends.
 
     Args:
-        connection: an open one, ours or of nats-py.
+        connection: an open one of ours; in place of one of nats-py the server opens one of ours (`to_serve_on`).
         subject: of the requests, as `a2a.agent.echo.requests`.
         durable: name of the consumer that the replicas share; "" for the subject's own.
         response_subjects: patterns of the permitted subjects for answers; default: the clients of the namespace.
@@ -112,7 +112,7 @@ class DurableServer:
         self.durable = durable or durable_name(subject)
         self.streams = streams or Streams()
         self._patterns = tuple(response_subjects) or (response_pattern(self.namespace),)
-        self._connection = adapted(connection)
+        self._connection, self._is_own = to_serve_on(connection)
         self._operations = operations
         self._lane = lane
         self._ack_wait = ack_wait
@@ -120,7 +120,7 @@ class DurableServer:
         self._deliver = deliver
         self._admit = admit
         self._drain = drain
-        self._js = JetStream(Mailbox(connection), prefix=prefix)
+        self._js = JetStream(Mailbox(self._connection), prefix=prefix)
         self._held: dict[str, Job] = {}
         self._durables: list[Durable] = []
         self._floors: dict[str, int] = {}
@@ -157,16 +157,18 @@ class DurableServer:
         Raises:
             EnvironmentFault: a stream lacks something, or JetStream is off.
             BusDisconnected: the NATS server cannot be reached.
+            InvalidInput: the server's own connection was closed.
         """
+        if self._is_own:
+            await self._connection.open()
         try:
             await self._js.mailbox.open()
             await self._performer.claims.open()
             await self._provide()
-        except FAULTS as error:
-            await self._js.mailbox.close()
-            raise BusDisconnected(f"{self.subject} cannot be served: {error}") from error
-        except BaseException:
-            await self._js.mailbox.close()
+        except BaseException as error:
+            await self._hang_up()
+            if isinstance(error, FAULTS):
+                raise BusDisconnected(f"{self.subject} cannot be served: {error}") from error
             raise
         self._background = [self._spawn(loop.run(), f"pull {loop.durable}") for loop in self._loops]
         self._background.append(self._spawn(self._beat(), "beat"))
@@ -202,8 +204,23 @@ class DurableServer:
     async def drain(self) -> None:
         """Take no more requests, give back those not begun, let the others finish, and flush.
 
-        The server cancels a request that does not finish in time, and answers it as lost. The connection stays open.
+        The server cancels a request that does not finish in time, and answers it as lost. The connection stays open,
+        unless the server has opened it.
         """
+        try:
+            await self._end()
+        finally:
+            await self._hang_up()
+
+    async def _hang_up(self) -> None:
+        await self._js.mailbox.close()
+        if self._connection.is_connected:
+            with suppress(*FAULTS):
+                await self._connection.flush()
+        if self._is_own:
+            await self._connection.close()
+
+    async def _end(self) -> None:
         self._ending = self._performer.drained = True
         for loop in self._loops:
             loop.stop()
@@ -221,10 +238,6 @@ class DurableServer:
         for loop in self._loops:
             await loop.close()
         self._performer.claims.close()
-        await self._js.mailbox.close()
-        if self._connection.is_connected:
-            with suppress(*FAULTS):
-                await self._connection.flush()
 
     async def _finish(self, seconds: float) -> None:
         if tasks := self._running.difference(self._background):

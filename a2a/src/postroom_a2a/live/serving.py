@@ -21,7 +21,7 @@ from postroom_a2a.errors import BusDisconnected, InvalidInput
 from postroom_a2a.live.admission import Admission, Bounds
 from postroom_a2a.live.served import ServedCall, ServerContext, ending
 from postroom_a2a.nats.mailbox import Mailbox, NewInbox
-from postroom_a2a.nats.natspy import adapted
+from postroom_a2a.nats.natspy import to_serve_on
 from postroom_a2a.nats.port import (
     FAULTS,
     Connection,
@@ -100,7 +100,7 @@ class CoreServer:
     """The server of one agent's subject: `async with CoreServer(...)` takes calls until the block ends.
 
     Args:
-        connection: an open one, ours or of nats-py.
+        connection: an open one of ours; in place of one of nats-py the server opens one of ours (`to_serve_on`).
         subject: to serve; it may have wildcards.
         queue: queue group, in which one of several replicas gets each call; None for the subject's own, "" for none.
         concurrency: running calls at a time, stalled streams left out.
@@ -136,7 +136,7 @@ class CoreServer:
     ) -> None:
         self.subject = subject
         self.queue = queue_group(subject) if queue is None else queue
-        self._connection = adapted(connection)
+        self._connection, self._is_own = to_serve_on(connection)
         self._operations = operations
         self._admission = Admission(
             Bounds(concurrency, spare, share, waiting, max_wait),
@@ -146,7 +146,11 @@ class CoreServer:
         )
         self._admit = admit
         self._drain = drain
-        self._mailbox = Mailbox(connection, prefix=inbox("*") if inbox else "", within=within)
+        self._mailbox = Mailbox(
+            self._connection,
+            prefix=inbox("*") if inbox else "",
+            within=None if self._is_own else within,
+        )
         self._context = ServerContext(
             subject, operations, self._mailbox, stall, inbox, self._on_stall
         )
@@ -162,11 +166,13 @@ class CoreServer:
 
         Raises:
             BusDisconnected: the NATS server cannot be reached.
-            Forbidden: this identity may not subscribe there (nats-py does not report that).
-            InvalidInput: this server takes calls already.
+            Forbidden: this identity may not subscribe there.
+            InvalidInput: this server takes calls already, or its own connection was closed.
         """
         if self._subscription is not None:
             raise InvalidInput(f"the server of {self.subject} takes calls already")
+        if self._is_own:
+            await self._connection.open()
         try:
             await self._begin()
         except BaseException:
@@ -276,8 +282,15 @@ class CoreServer:
     async def drain(self) -> None:
         """Take no more calls, let running ones finish, cancel the rest with an error as answer, and flush.
 
-        The connection stays open.
+        The connection stays open, unless the server has opened it.
         """
+        try:
+            await self._end()
+        finally:
+            if self._is_own:
+                await self._connection.close()
+
+    async def _end(self) -> None:
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
             await self._leave(subscription)

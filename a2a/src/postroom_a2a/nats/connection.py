@@ -6,7 +6,7 @@ import asyncio
 from types import TracebackType
 from typing import Any, Self
 
-from postroom_a2a.errors import BusDisconnected, PostroomError, Unauthorized
+from postroom_a2a.errors import BusDisconnected, InvalidInput, PostroomError, Unauthorized
 from postroom_a2a.nats.inbound import Inbound
 from postroom_a2a.nats.options import Options, ServerAddress
 from postroom_a2a.nats.overlap import Overlap
@@ -110,7 +110,10 @@ class WireConnection(Inbound):
         Raises:
             Unauthorized: a server refuses the credential.
             BusDisconnected, ProtocolViolation: no server is reached, or none that can do what the options ask for.
+            InvalidInput: the connection was closed.
         """
+        if self._closed:
+            raise InvalidInput("a connection that was closed opens no more: make another one")
         self._begin(*await self._dial_one(self._loop.time() + self._options.wait))
 
     async def _dial_one(

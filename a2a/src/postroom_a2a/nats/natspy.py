@@ -1,4 +1,4 @@
-"""An adapter that makes a program's own connection of nats-py behave as ours: its errors, flush and subscriptions.
+"""A program's own connection of nats-py: an adapter for callers, and for servers one of ours to the same nats-servers.
 
 This module does not import nats-py: the program that hands us a connection has done so. It adapts any other
 implementation of the port `Connection` in the same way.
@@ -7,9 +7,11 @@ implementation of the port `Connection` in the same way.
 from __future__ import annotations
 
 import asyncio
+import base64
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Any
 
 from postroom_a2a.errors import (
     BusDisconnected,
@@ -20,7 +22,12 @@ from postroom_a2a.errors import (
     RequestTimeout,
 )
 from postroom_a2a.nats.connection import WireConnection
+from postroom_a2a.nats.options import Credentials, Options, ServerAddress
 from postroom_a2a.nats.port import Arrived, Connection, Frame, Subscription, size_of
+from postroom_a2a.nats.servers import Pool
+
+_LONGEST_FLUSH = 86_400
+"""Seconds; nats-py itself leaves a server that is silent for much less."""
 
 
 def adapted(connection: Connection) -> WireConnection | AdaptedConnection:
@@ -30,37 +37,121 @@ def adapted(connection: Connection) -> WireConnection | AdaptedConnection:
     return AdaptedConnection(connection)
 
 
+def to_serve_on(connection: Connection) -> tuple[WireConnection, bool]:
+    """The connection on which a server takes requests, and whether the server has to open and close it.
+
+    nats-py's reader ends at the first frame that it cannot read, and the client stays connected and hears nothing; so
+    whoever may publish to a server could silence it. In place of a connection of nats-py a server has one of ours, to
+    the same servers with the same login.
+
+    Raises:
+        InvalidInput: `connection` is another one, or its servers or its login cannot be had.
+    """
+    if isinstance(connection, AdaptedConnection):
+        connection = connection.connection
+    if isinstance(connection, WireConnection):
+        return connection, False
+    theirs = sys.modules.get("nats.aio.client")
+    if theirs is None or not isinstance(connection, theirs.Client):
+        raise InvalidInput(
+            f"a server takes no requests over a {type(connection).__name__}", remedy=_REMEDY
+        )
+    try:
+        return _alike(connection), True
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(
+            "a server takes no requests over this connection of nats-py, whose servers and login cannot be had",
+            remedy=_REMEDY,
+        ) from error
+
+
+_REMEDY = "give the server a connection that `postroom_a2a.connect` has made"
+
+
+def _alike(client: Any) -> WireConnection:
+    """A connection of ours, not open yet, with the servers, the login and the TLS of nats-py's `client`.
+
+    Raises:
+        AttributeError, KeyError, TypeError, ValueError: nats-py keeps them in another way, or they are not for us.
+    """
+    options = client.options
+    sign, jwt, key = client._signature_cb, client._user_jwt_cb, client._public_nkey  # noqa: SLF001
+    user, password, token = options["user"], options["password"], options["token"]
+    credentials = None
+    if sign is not None:
+        credentials = Credentials(
+            sign=lambda nonce: base64.b64decode(sign(nonce.decode())),
+            jwt=None if jwt is None else lambda: jwt().decode(),
+            nkey="" if key is None else key,
+        )
+    # As nats-py has it: a key goes before a password, that before a token, and the login of an address comes last.
+    by_password = sign is None and user is not None and password is not None
+    by_token = not by_password and token is not None
+    bare = sign is not None or by_password or by_token
+    chosen = Options(
+        user=user if by_password else "",
+        password=password if by_password else "",
+        token=token if by_token else "",
+        credentials=credentials,
+        tls=options.get("tls"),
+        tls_first=bool(options["tls_handshake_first"]),
+        tls_name=options.get("tls_hostname") or "",
+        name=options["name"] or "",
+        inbox_prefix=client._inbox_prefix.decode(),  # noqa: SLF001
+        timeout=options["connect_timeout"],
+        ping_interval=options["ping_interval"],
+    )
+    return WireConnection(
+        Pool([_address(each.uri, bare=bare) for each in client.server_pool]), chosen
+    )
+
+
+def _address(uri: Any, *, bare: bool) -> ServerAddress:
+    """The address of one of nats-py's servers, without its login if `bare`; ValueError for a WebSocket."""
+    if uri.scheme not in {"nats", "tls"}:
+        raise ValueError(f"no connection of ours speaks {uri.scheme}")
+    tls = uri.scheme == "tls"
+    if bare or uri.username is None:
+        return ServerAddress(uri.hostname, uri.port, tls)
+    if uri.password is None:
+        return ServerAddress(uri.hostname, uri.port, tls, token=uri.username)
+    return ServerAddress(uri.hostname, uri.port, tls, uri.username, uri.password)
+
+
 class AdaptedConnection:
     """A connection of nats-py with the methods and errors of `WireConnection`.
 
     It notices neither that the server denied a publish nor that the connection came back: nats-py reports these to
     callbacks, which belong to the program.
+
+    Attributes:
+        connection: of nats-py.
     """
 
     changed: asyncio.Future[None] | None = None
     lost: PostroomError | None = None
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self.connection = connection
 
     @property
     def max_payload(self) -> int:
         """As `Connection.max_payload`."""
-        return self._connection.max_payload
+        return self.connection.max_payload
 
     @property
     def is_closed(self) -> bool:
         """As `Connection.is_closed`."""
-        return self._connection.is_closed
+        return self.connection.is_closed
 
     @property
     def is_connected(self) -> bool:
         """As `Connection.is_connected`."""
-        return self._connection.is_connected
+        return self.connection.is_connected
 
     def new_inbox(self) -> str:
         """As `Connection.new_inbox`."""
-        return self._connection.new_inbox()
+        return self.connection.new_inbox()
 
     async def publish(
         self,
@@ -70,7 +161,7 @@ class AdaptedConnection:
         headers: dict[str, str] | None = None,
     ) -> None:
         """As `WireConnection.publish`, which raises the same."""
-        connection = self._connection
+        connection = self.connection
         if headers or len(payload) + 512 > connection.max_payload:
             size = size_of(payload, headers)
             if size > connection.max_payload:
@@ -100,7 +191,7 @@ class AdaptedConnection:
         """As `WireConnection.subscribe`, which raises the same."""
         with _translating(subject):
             error_before = self._last_error
-            subscription = await self._connection.subscribe(subject, queue=queue, cb=cb)
+            subscription = await self.connection.subscribe(subject, queue=queue, cb=cb)
         return AdaptedSubscription(self, subscription, subject, error_before)
 
     async def subscribe_now(
@@ -118,17 +209,27 @@ class AdaptedConnection:
 
         nats-py writes the PING of a flush before what its flusher has not written yet. When the PONG arrives, the
         flusher has written that too, so a second PING comes behind it.
+
+        A flush that ends early, by its time-out or because it is cancelled, leaves a future at which nats-py's reader
+        ends when the PONG comes. So it is left to go on by itself.
         """
+        flushing = asyncio.create_task(self._flush_twice())
+        try:
+            await asyncio.wait_for(asyncio.shield(flushing), timeout)
+        except TimeoutError as error:
+            raise RequestTimeout("the NATS server does not answer") from error
+
+    async def _flush_twice(self) -> None:
         with _translating():
             for _ in range(2):
-                await self._connection.flush(max(1, int(timeout)))
+                await self.connection.flush(_LONGEST_FLUSH)
 
     def watch_denials(self, denied: Callable[[PostroomError, str], bool]) -> None:
         """Do nothing: nats-py reports denials to the program's callbacks only."""
 
     @property
     def _last_error(self) -> object:
-        return getattr(self._connection, "last_error", None)
+        return getattr(self.connection, "last_error", None)
 
     async def confirm(self, subscription: AdaptedSubscription, timeout: float = 10) -> None:
         """Return when the server knows a subscription.
@@ -153,7 +254,7 @@ class AdaptedConnection:
 
         nats-py's own `drain` flushes before its UNSUB (see `flush`), so it would lose a message that comes in between.
         """
-        unsubscribe = getattr(self._connection, "_send_unsubscribe", None)
+        unsubscribe = getattr(self.connection, "_send_unsubscribe", None)
         with _translating():
             if unsubscribe is not None:
                 await unsubscribe(getattr(subscription, "_id"))  # noqa: B009 (it has no public name)

@@ -57,12 +57,16 @@ class ServerAddress:
         return f"{self.host}:{self.port}"
 
 
+Secret = str | Callable[[], str]
+"""A part of a login, or what gives it at each connect and must not wait."""
+
+
 class ConnectOptions(TypedDict, total=False):
     """The types of the options of `connect`; `Options` explains them."""
 
-    user: str
-    password: str
-    token: str
+    user: Secret
+    password: Secret
+    token: Secret
     credentials: Credentials | None
     tls: ssl.SSLContext | None
     tls_first: bool
@@ -85,6 +89,7 @@ class Options:
     """The options of one connection.
 
     Attributes:
+        user: with `password`; each is text, or a function that gives it at each connect, as `token` is.
         credentials: a key, or a JWT and its key, in place of user, password and token.
         tls: with a context, nothing is ever sent in clear. None: the default context where TLS is asked for.
         tls_first: begin TLS before the server sends anything (`handshake_first`).
@@ -105,9 +110,9 @@ class Options:
         on_error: called with each error that no call waits for; None to log it.
     """
 
-    user: str = ""
-    password: str = ""
-    token: str = ""
+    user: Secret = ""
+    password: Secret = ""
+    token: Secret = ""
     credentials: Credentials | None = None
     tls: ssl.SSLContext | None = None
     tls_first: bool = False
@@ -179,11 +184,11 @@ def connect_line(
     }
     if options.name:
         fields["name"] = options.name
-    if token := server.token or options.token:
+    if token := server.token or _said(options.token):
         fields["auth_token"] = token
-    if user := server.user or options.user:
+    if user := server.user or _said(options.user):
         fields["user"] = user
-        fields["pass"] = server.password if server.user else options.password
+        fields["pass"] = server.password if server.user else _said(options.password)
     credentials = options.credentials
     if credentials is not None:
         if credentials.jwt is not None:
@@ -194,3 +199,7 @@ def connect_line(
             signature = credentials.sign(str(nonce).encode())
             fields["sig"] = base64.urlsafe_b64encode(signature).rstrip(b"=").decode()
     return b"CONNECT " + json.dumps(fields, separators=(",", ":")).encode() + b"\r\n"
+
+
+def _said(secret: Secret) -> str:
+    return secret if isinstance(secret, str) else secret()

@@ -37,7 +37,7 @@ class NatsA2AServer(CoreServer):
     """The server of an SDK handler: `async with NatsA2AServer(connection, subject=..., handler=...)`.
 
     Args:
-        connection: an open one, ours or of nats-py.
+        connection: an open one of ours; in place of one of nats-py the server opens one of ours.
         subject: for example by `core_subject("echo")`.
         user: gives the handler the user of a call; unauthenticated unless `admit` has proof.
         content: stores large content that a caller takes by reference; None sends all content along.
