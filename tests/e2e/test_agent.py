@@ -205,6 +205,40 @@ async def test_tasks_are_done_some_at_once_while_messages_are_answered(shared: P
     assert all(task.completed for task in ended)
 
 
+@pytest.mark.requirement("agent-unread-told")
+async def test_a_message_that_serving_drops_stays_unread_and_people_are_told(
+    room: PostRoom,
+) -> None:
+    room.env["POSTROOM_STALE_AFTER"] = "2"
+    room.up()
+    url = room.server["url"]
+    async with Agent(url, room.server["token"]) as owner:
+        key = await owner.register("kurt")
+
+    async def work(task: OwnTask) -> str:
+        return f"done: {task.text}"
+
+    async with soon(), someone(room, "lena") as lena, Agent(url, key) as kurt:
+        serving = asyncio.create_task(kurt.serve(work))
+        sent = await lena.send("@kurt", "just a word")
+        task = await lena.delegate("@kurt", "dig")
+        assert (await task).text == "done: dig"
+        found = await lena.get(f"/v1/messages/{sent.id}")
+        assert found["state"] == "accepted"
+        while not any(  # noqa: ASYNC110 (the command tells once)
+            "kurt" in line for line in room.run("alerts").splitlines()
+        ):
+            await asyncio.sleep(0.1)
+        async for message in kurt:  # beside the handler
+            assert message.text == "just a word"
+            await message.reply("I have it")
+            break
+        assert (await lena.get(f"/v1/messages/{sent.id}"))["state"] in ("delivered", "answered")
+        again = await lena.delegate("@kurt", "dig on")
+        assert (await again).text == "done: dig on"
+        serving.cancel()
+
+
 async def test_a_handler_may_ask_give_files_fail_and_be_interrupted(
     shared: PostRoom, tmp_path: Path
 ) -> None:

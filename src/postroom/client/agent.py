@@ -266,16 +266,19 @@ class Agent:
             async for mail in mails:
                 if (mail["task"] and self._handler is not None) or mail["reply_to"] in self._asked:
                     continue
+                await self._took(mail)
                 await self._mails.put(mail)
 
     async def _unread(self) -> AsyncGenerator[dict[str, Any]]:
-        """What this agent has not seen, and then what comes."""
+        """What this agent has not seen, and then what comes; who hands it on says so (`_took`)."""
         async with aclosing(follow(self.transport, "/v1/inbox/stream")) as events:
             async for event in events:
                 if event.kind == "mail":
-                    message_id = event.data["id"]
-                    await self.surely(lambda one=message_id: self.acknowledge(one, "delivered"))
                     yield event.data
+
+    async def _took(self, mail: dict[str, Any]) -> None:
+        """Confirm as delivered what some code is about to get, and nothing that a reader drops."""
+        await self.surely(lambda: self.acknowledge(mail["id"], "delivered"))
 
     # ── doing ────────────────────────────────────────────────────────────────────────────────────
 
@@ -288,7 +291,8 @@ class Agent:
         """Do the tasks that are given to this agent, until it is cancelled.
 
         What the handler returns is the result. An error that it raises fails the task, a cancel interrupts it. A task
-        that an earlier run had begun is done again, with `resumed`.
+        that an earlier run had begun is done again, with `resumed`. Messages that are no tasks stay as they are, for
+        an iteration of this agent: unread ones raise the alert about an agent that takes nothing.
 
         Raises:
             PostroomError: the key counts no more.
@@ -334,6 +338,7 @@ class Agent:
         async with aclosing(self._unread()) as mails:
             async for mail in mails:
                 if mail["task"]:
+                    await self._took(mail)
                     yield mail["task"]
 
     async def _begun(self, task_id: str) -> OwnTask | None:
