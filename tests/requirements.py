@@ -97,6 +97,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Delivery", "docs/howto.md#write-an-agent-of-your-own"): {
         "agent-library": "A program with a key sends, receives, asks, delegates and does tasks; what it has not confirmed comes again, and nothing else does.",
+        "agent-unread-told": "A message that a program's code never gets stays unread, and people are told that nobody takes it.",
     },
     ("Delivery", "docs/architecture.md#sidecar"): {
         "sidecar-message-handed": "A message is handed to the agent, and its reply reaches the sender.",
@@ -323,6 +324,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "remote-tasks": "A task for an agent of other people goes to its A2A server; progress, questions, results and cancels pass both ways.",
         "remote-ends": "A task of an agent that is dead, forgets it, refuses it, breaks A2A or is late fails with the reason; nothing hangs.",
         "remote-survives": "A task for an agent of other people goes on after SIGKILL of the post room at any point, and is one task there.",
+        "remote-faults": "A task for an agent of other people goes on after a fault of the post room's own database, and the other side never learns of it.",
         "a2a-by-hand": "postroom a2a gives any A2A server a task, waits for it, answers, lists and cancels, without a post room.",
         "remote-credential": "The credential of an agent of other people is added to requests to its host alone, and no answer shows it.",
         "client-retries": "A call is repeated after network errors and 5xx with the same message id, within its deadline, and never after a 4xx.",

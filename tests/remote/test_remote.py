@@ -11,6 +11,14 @@ from typing import Any
 
 import pytest
 
+from postroom.errors import (
+    DatabaseAway,
+    PostroomError,
+    Refused,
+    RequestTimeout,
+    StateUnwritable,
+    StoreLocked,
+)
 from postroom.remote.desk import Patience
 from postroom.remote.task import RemoteTask
 from postroom.remote.work import AT_ONCE
@@ -322,6 +330,77 @@ async def test_no_answer_whatever_its_shape_ends_more_than_its_task(
     await there(result({"task": task("COMPLETED")}))
     again = await house.ended(await house.room.delegate(made["uid"], "x"))
     assert again["state"] == "completed"
+
+
+class Faulty:
+    """The database of a room, which can be away for the parts that follow tasks at other people's servers."""
+
+    def __init__(self, room: TaskRoom) -> None:
+        self.error: PostroomError | None = None
+        self.refused = asyncio.Event()
+        self._database = room.parts.database
+
+    async def point(self, work: Any) -> Any:
+        if self.error is not None:
+            self.refused.set()
+            raise self.error
+        return await self._database.point(work)
+
+    async def read(self, work: Any) -> Any:
+        return await self._database.read(work)
+
+
+@pytest.mark.requirement("remote-faults")
+@pytest.mark.parametrize(
+    "error",
+    [
+        DatabaseAway("the database is away"),
+        RequestTimeout("the database did not answer in time"),
+        Refused("too many calls wait for the database"),
+        StateUnwritable("the disk is full"),
+        StoreLocked("the database is locked"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("said", ["wait for me", "ask me"])
+async def test_a_task_goes_on_after_a_fault_of_the_database(
+    house: House, server: Foreign, monkeypatch: pytest.MonkeyPatch, error: Any, said: str
+):
+    made = await house.add(server.url)
+    database = Faulty(house.room)
+    monkeypatch.setattr(house.room.parts.remote_work, "_database", database)
+    task = await house.room.delegate(made["uid"], said)
+    if said == "ask me":
+        await house.until(task, "input-required")
+        house.room.parts.remote_work._lanes[made["uid"]].running[task["id"]].wake()
+    else:
+        await server.agent.begun.wait()
+        await house.until(task, "working")
+    database.error = error
+    server.agent.gate.set()
+    if said == "ask me":
+        await house.room.post(f"/{task['id']}/answer", text="the red one")
+    async with asyncio.timeout(SECONDS):
+        await database.refused.wait()
+    database.error = None
+    done = await house.ended(task)
+    assert (done["state"], done["status_text"]) == ("completed", "done")
+
+
+async def test_tasks_of_an_agent_that_was_removed_meanwhile_end_nothing_else(
+    house: House, servers: dict[str, Foreign]
+):
+    server = servers["streams"]
+    made = await house.add(server.url)
+    for n in range(AT_ONCE + 3):
+        await house.room.delegate(made["uid"], f"wait {n}")
+    await server.agent.begun.wait()
+    house.added.remove(made["uid"])
+    await house.room.api.delete(f"/v1/agents/{made['uid']}")
+    server.agent.gate.set()
+    other = await house.add(servers["polled"].url)
+    done = await house.ended(await house.room.delegate(other["uid"], "a poem"))
+    assert done["state"] == "completed"
 
 
 async def test_a_request_that_went_out_before_a_crash_is_found_again(

@@ -14,7 +14,8 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from postroom.errors import (
     CallerError,
@@ -64,6 +65,9 @@ SEND_TIMEOUT = 300.0
 
 LISTED = 50
 """Tasks of the other side among which a request is looked for that may have gone out before a crash."""
+
+
+T = TypeVar("T")
 
 
 class Ended(Exception):
@@ -308,18 +312,24 @@ class RemoteTask:
             Ended: the task has ended here.
             CallerError: it is too large, or not valid.
         """
+        try:
+            await self._surely(report)
+        except (Conflict, NotFound) as error:
+            row, _ = await self._now()
+            if row.final:
+                raise Ended from error
+            raise CallerError(f"its report does not fit the task: {error.message}") from error
+
+    async def _surely(self, call: Callable[[], Awaitable[T]]) -> T:
+        """What the post room answers, asked again and again while its bus or database is at fault: the other side
+        has no part in that, so it neither ends the task nor counts as away.
+        """
         backoff = Backoff(self._desk.patience.retry, self._desk.patience.longest_retry)
         while True:
             try:
-                await report()
-                return
-            except (Conflict, NotFound) as error:
-                row = await self._desk.row(self.task)
-                if row is None or row.final:
-                    raise Ended from error
-                raise CallerError(f"its report does not fit the task: {error.message}") from error
+                return await call()
             except (Refused, RequestTimeout, EnvironmentFault) as error:
-                log.warning("a report of task %s is stored later: %s", self.task, error)
+                log.warning("task %s waits for the post room: %s", self.task, error)
             await asyncio.sleep(backoff.next())
 
     async def _pace(self) -> None:
@@ -330,7 +340,7 @@ class RemoteTask:
             await asyncio.sleep(self._due - now)
 
     async def _now(self) -> tuple[TaskRow, Task]:
-        row = await self._desk.row(self.task)
+        row = await self._surely(lambda: self._desk.row(self.task))
         if row is None:
             raise Ended
         return row, json.loads(row.snapshot)
@@ -339,7 +349,10 @@ class RemoteTask:
 
     async def _message(self, ours: Message, number: int) -> Message:
         """A message of the task as it goes out; the same one again has the same id."""
-        parts = [await self._desk.outgoing(self._remote.uid, part) for part in ours["parts"]]
+        parts = [
+            await self._surely(partial(self._desk.outgoing, self._remote.uid, part))
+            for part in ours["parts"]
+        ]
         return {"messageId": self._named(number), "role": ROLE_USER, "parts": parts}
 
     def _named(self, number: int) -> str:

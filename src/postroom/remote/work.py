@@ -23,7 +23,7 @@ from postroom.remote.task import Ended, RemoteTask
 from postroom.store.database import Database, Store
 from postroom.store.ports import TaskHead, TaskRow
 from postroom.tasks.reports import TaskReports
-from postroom_a2a.retry import RetryPolicy
+from postroom_a2a.retry import Backoff, RetryPolicy
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import ANSWER
 
@@ -35,8 +35,11 @@ AT_ONCE = 16
 LISTENED = 1024
 """Changes that wait for this part; beyond that it reads the tasks anew."""
 
-AGAIN = 60.0
-"""Seconds without a change after which a task is begun again that the post room's own trouble has stopped."""
+IDLE = 3600.0
+"""Seconds of silence after which it is looked whether there will be more."""
+
+AGAIN = 30.0
+"""The longest pause in seconds until a task is begun again that an error nobody foresaw has stopped."""
 
 MAX_INLINE = 4 * 1024 * 1024
 """Bytes of a file that goes out with a message: another post room's blobs are not there to be read."""
@@ -91,20 +94,19 @@ class RemoteWork:
                 with self._changes.listen(TASKS, limit=LISTENED, only=self._ours) as listener:
                     await self._look(group, first=True)
                     while True:
-                        change = await listener.next(AGAIN)
+                        change = await listener.next(IDLE)
                         if change is Signal.CLOSED:
                             break
                         if isinstance(change, Change):
                             self._heard(change, group)
                         elif change is Signal.GAP:
                             await self._look(group)
-                        else:
-                            self._again(group)
                 for lane in self._lanes.values():
                     lane.close()
         finally:
             for stack in self._there.values():
                 stack.close()
+            self._there.clear()
 
     def _ours(self, change: Change) -> bool:
         return change.recipient in self._agents.uids
@@ -147,14 +149,6 @@ class RemoteWork:
                 ended_here = self._task(uid, head.id, resumed=True)
                 group.create_task(self._guarded(ended_here.cancel_there()))
 
-    def _again(self, group: asyncio.TaskGroup) -> None:
-        for lane in self._lanes.values():
-            for task in lane.stopped:
-                lane.resumed.add(task)
-                lane.add(task)
-            lane.stopped.clear()
-            self._fill(lane, group)
-
     def _lane(self, uid: str) -> _Lane:
         return self._lanes.setdefault(uid, _Lane(uid))
 
@@ -164,32 +158,38 @@ class RemoteWork:
         return RemoteTask(self, remote, client, task, resumed=resumed, clock=self._clock)
 
     def _fill(self, lane: _Lane, group: asyncio.TaskGroup) -> None:
+        if lane.uid not in self._agents.uids:
+            lane.forget()  # it was removed, which ends its tasks
         while lane.waiting and lane.busy < AT_ONCE:
             task = lane.next()
             resumed = task in lane.resumed
             lane.resumed.discard(task)
-            lane.running[task] = running = self._task(lane.uid, task, resumed=resumed)
-            lane.work[task] = group.create_task(self._do(lane, running, group))
+            lane.running[task] = self._task(lane.uid, task, resumed=resumed)
+            lane.work[task] = group.create_task(self._do(lane, task, group))
 
-    async def _do(self, lane: _Lane, running: RemoteTask, group: asyncio.TaskGroup) -> None:
+    async def _do(self, lane: _Lane, task: str, group: asyncio.TaskGroup) -> None:
+        backoff = Backoff(self.patience.retry, AGAIN)
         try:
-            await self._guarded(running.run())
+            while not await self._guarded(lane.running[task].run()):
+                await asyncio.sleep(backoff.next())
+                if lane.uid not in self._agents.uids:
+                    return
+                lane.running[task] = self._task(lane.uid, task, resumed=True)
         finally:
-            lane.running.pop(running.task, None)
-            lane.work.pop(running.task, None)
+            lane.running.pop(task, None)
+            lane.work.pop(task, None)
         self._fill(lane, group)
 
-    async def _guarded(self, work: Awaitable[None]) -> None:
-        """What goes wrong with one task ends no other."""
+    async def _guarded(self, work: Awaitable[None]) -> bool:
+        """What goes wrong with one task ends no other; returns whether it came to its end."""
         try:
             await work
         except Ended:
             pass
-        except PostroomError as error:
-            log.warning(
-                "a task of somebody else's agent is left alone until it is looked at again: %s",
-                error,
-            )
+        except Exception:
+            log.exception("a task of somebody else's agent is begun again")
+            return False
+        return True
 
     # ── as a desk ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -242,7 +242,6 @@ class _Lane:
         self.work: dict[str, asyncio.Task[None]] = {}
         self.waiting: deque[str] = deque()
         self.resumed: set[str] = set()
-        self.stopped: list[str] = []
         self._queued: set[str] = set()
 
     @property
@@ -262,9 +261,14 @@ class _Lane:
         self._queued.discard(task)
         return task
 
+    def forget(self) -> None:
+        """Have nothing wait."""
+        self.waiting.clear()
+        self._queued.clear()
+
     def close(self) -> None:
         """End the work; what is open goes on with the next process."""
-        self.waiting.clear()
+        self.forget()
         for each in self.work.values():
             each.cancel()
 
