@@ -6,6 +6,7 @@ import subprocess
 import sys
 import timeit
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -106,6 +107,43 @@ def test_the_environment_names_the_exporter(monkeypatch: pytest.MonkeyPatch) -> 
     assert tracing.exporter_named() == "console"
     monkeypatch.setenv(tracing.EXPORTER, "none")
     assert tracing.exporter_named() == ""
+
+
+@pytest.mark.parametrize(
+    "variables, installed, chosen",
+    [
+        ({}, {"otlp", "otlp_proto_grpc", "otlp_proto_http"}, "otlp"),
+        ({}, {"otlp_proto_http"}, "otlp_proto_http"),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, {"otlp", "otlp_proto_grpc"}, "otlp_proto_grpc"),
+        (
+            {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
+            {"otlp", "otlp_proto_grpc", "otlp_proto_http"},
+            "otlp_proto_http",
+        ),
+        (
+            {
+                "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+                "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
+            },
+            {"otlp", "otlp_proto_http"},
+            "otlp_proto_http",
+        ),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, {"otlp", "otlp_proto_grpc"}, None),
+    ],
+)
+def test_the_environment_names_the_protocol_of_otlp(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], installed: set[str], chosen: str
+) -> None:
+    for name in tracing.OTLP_PROTOCOLS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    points = EntryPoints(EntryPoint(name, "x:y", tracing.EXPORTERS) for name in sorted(installed))
+    monkeypatch.setattr(tracing.importlib.metadata, "entry_points", lambda **_: points)
+
+    found = [each.name for each in tracing._exporters("otlp")]
+
+    assert found[:1] == ([chosen] if chosen else [])
 
 
 def test_a_span_that_nobody_wants_costs_less_than_a_microsecond() -> None:

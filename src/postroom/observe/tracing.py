@@ -35,6 +35,11 @@ EXPORTER = "OTEL_TRACES_EXPORTER"
 EXPORTERS = "opentelemetry_traces_exporter"
 """Group of entry points in which exporters are found by their name."""
 
+OTLP = "otlp"
+OTLP_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+OTLP_EXPORTERS = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
+"""Names under which the packages of OpenTelemetry have the protocols that its specification names."""
+
 Attributes = Mapping[str, str | int]
 
 _trace: ContextVar[str] = ContextVar("trace", default="")
@@ -250,8 +255,25 @@ def exporter_named() -> str:
     """The name of the exporter that the environment asks for, "" for none."""
     named = os.environ.get(EXPORTER, "")
     if not named and any(os.environ.get(each) for each in ENDPOINTS):
-        named = "otlp"
+        named = OTLP
     return "" if named == "none" else named.partition(",")[0].strip()
+
+
+def _exporters(named: str) -> list[importlib.metadata.EntryPoint]:
+    """The exporters that are meant by a name, the best one first.
+
+    `otlp` is that of the protocol which the environment names; where it names none, whichever is installed.
+    """
+    names: tuple[str, ...] = (named,)
+    if named == OTLP:
+        protocol = next(filter(None, map(os.environ.get, OTLP_PROTOCOLS)), "")
+        names = (
+            (OTLP_EXPORTERS.get(protocol, protocol),)
+            if protocol
+            else (OTLP, *OTLP_EXPORTERS.values())
+        )
+    found = importlib.metadata.entry_points(group=EXPORTERS)
+    return [each for name in names for each in found if each.name == name]
 
 
 def _provider() -> Any:
@@ -273,7 +295,7 @@ def _provider() -> Any:
     except ImportError:
         log.warning("traces are asked for and not made: install opentelemetry-sdk")
         return None
-    found = list(importlib.metadata.entry_points(group=EXPORTERS, name=named))
+    found = _exporters(named)
     if not found:
         log.warning("traces are asked for and not made: no package has the exporter %r", named)
         return None
