@@ -95,6 +95,19 @@ def test_the_file_is_private_and_a_link_to_it_stays(postroom: Run, user: Path, t
         (("set", "http.port", "x"), "http.port is 'x'", "a port, 0 to 65535"),
         (("set", "sandbox.provider", "x"), "sandbox.provider is 'x'", "auto, bubblewrap"),
         (("set", "http.port"), "http.port needs a value", "config set http.port VALUE"),
+        (
+            ("set", "egress.allow_private", "127.0.0.1"),
+            "egress.allow_private: '127.0.0.1' names no port",
+            "127.0.0.1:11434",
+        ),
+        (
+            ("set", "egress.allow_private", "127.0.0.1:1-65535"),
+            "egress.allow_private: ",
+            "",
+        ),
+        (("set", "http.listen", "0.0.0.0,::"), "nats-server listens on one address", "0.0.0.0"),
+        (("set", "a2a.grpc_address", "x:y"), "x:y", ""),
+        (("set", "nats.url", "nats://192.0.2.1"), "clear text", "tls://"),
     ],
 )
 def test_an_unknown_setting_and_a_bad_value_are_refused(
@@ -141,3 +154,10 @@ def test_a_broken_file_is_told_and_not_changed(postroom: Run, tmp_path: Path):
         assert ended.status == 2
         assert f"{file} is not TOML" in ended.err
     assert file.read_text() == "[http\n"
+
+
+def test_a_setting_can_be_mended_beside_another_that_is_wrong(postroom: Run, tmp_path: Path):
+    (tmp_path / "postroom.toml").write_text('[egress]\nallow_private = ["127.0.0.1"]\n')
+
+    assert postroom("config", "set", "http.port", "1").status == 0
+    assert postroom("config", "set", "egress.allow_private", "127.0.0.1:80").status == 0

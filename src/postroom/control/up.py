@@ -31,10 +31,11 @@ from postroom.control import event_loop, nats_server
 from postroom.control.a2a.place import check as check_grpc
 from postroom.control.banner import banner, login_commands, notes, own_addresses, say
 from postroom.control.certificate import open_certificate
-from postroom.control.endpoints import bracketed, plan
+from postroom.control.endpoints import bracketed
 from postroom.control.http_listener import HttpListener, bind
 from postroom.control.http_protocol import raise_descriptors
 from postroom.control.org_router import OrgRouter
+from postroom.control.settings_check import check_settings
 from postroom.control.statefile import Announcement, StateLock, announce, prepare, withdraw
 from postroom.errors import PortTaken, PostroomError, StateUnwritable, leaves
 from postroom.identity.trust import Trust
@@ -110,7 +111,7 @@ class _PostRoom:
         self._ending = asyncio.Event()
         self._announce: Callable[[], None] = lambda: None
         check_grpc(settings)
-        self._endpoints = plan(settings)
+        self._endpoints = check_settings(settings)
         self._certificate = open_certificate(settings, self._endpoints)
 
     async def live(self) -> None:

@@ -13,7 +13,13 @@ from postroom.cli.completion import settings
 from postroom.cli.options import json_option, state_folder, state_option
 from postroom.cli.output import print_json, print_table
 from postroom.cli.settings_file import change_file
-from postroom.errors import EnvironmentFault, InvalidInput, NotFound, NotRunning
+from postroom.errors import (
+    EnvironmentFault,
+    InvalidInput,
+    NotFound,
+    NotRunning,
+    PostroomError,
+)
 from postroom.lines.words import Cell
 
 if TYPE_CHECKING:
@@ -96,6 +102,7 @@ def set_(key: str, value: str | None, user: bool, as_json: bool) -> None:
     if wanted.kind is ValueKind.FILE and text:
         text = str(Path(text).absolute())  # a settings file has a folder of its own
     made = wanted.from_text(text, key)
+    _check_start(wanted, text)
     plain = (
         list(made)
         if wanted.kind is ValueKind.LIST
@@ -132,6 +139,25 @@ def unset(key: str, user: bool, as_json: bool) -> None:
         print_json({"unset": key, "file": str(path)})
     else:
         click.echo(f"{key} is no longer set in {path}{_when()}")
+
+
+def _check_start(wanted: Option, text: str) -> None:
+    """Refuse a value with which the next `up` would end; what is wrong with other settings is not its fault."""
+    from postroom.control.settings_check import check_settings
+    from postroom.settings.sources import load
+
+    def why(flags: dict[str, str]) -> PostroomError | None:
+        try:
+            check_settings(load(state_folder(), flags))
+        except PostroomError as error:
+            return error
+        return None
+
+    wrong = why({wanted.field: text})
+    if wrong is not None:
+        before = why({})
+        if before is None or before.message != wrong.message:
+            raise wrong
 
 
 def _record(found: ChosenValue) -> dict[str, Any]:
