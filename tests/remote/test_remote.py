@@ -441,6 +441,36 @@ async def test_a_silent_agent_fails_at_the_deadline(house: House, there: Any):
     assert "within its deadline" in done["status_text"]
 
 
+async def test_a_server_whose_card_names_no_text_is_sent_text_all_the_same(
+    house: House, script: Scripted
+):
+    card = {
+        "name": "Modes",
+        "defaultInputModes": ["application/json"],
+        "skills": [{"id": "x", "inputModes": ["image/png"]}],
+        "supportedInterfaces": [
+            {"url": f"{script.url}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        ],
+    }
+    script.then(agent(card, result({"task": task("COMPLETED")})))
+    made = await house.add(script.url)
+    done = await house.ended(await house.room.delegate(made["uid"], "x"))
+    assert done["state"] == "completed"
+
+
+async def test_an_artifact_that_only_the_whole_task_shows_is_fetched_at_the_end(
+    house: House, there: Any, script: Scripted
+):
+    found = task("COMPLETED", artifacts=[{"artifactId": "a", "parts": [{"text": "the result"}]}])
+    end = {"taskId": "t1", "contextId": "c1", "status": {"state": "TASK_STATE_COMPLETED"}}
+    made = await there(
+        events({"task": task()}, {"statusUpdate": end}), result(found), streaming=True
+    )
+    done = await house.ended(await house.room.delegate(made["uid"], "x"))
+    assert text_of(done) == "the result"
+    assert calls(script).count("GetTask") == 1
+
+
 async def test_what_it_says_passes_whole_and_its_blobs_are_not_ours(house: House, there: Any):
     parts = [{"data": {"a": [1]}}, {"url": "blob:sha256:" + "0" * 64, "filename": "x.txt"}]
     said = {"messageId": "m", "role": "ROLE_AGENT", "parts": parts}

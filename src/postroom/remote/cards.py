@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
-from postroom.directory.cards import EVERY_MODE, read_given
+from postroom.directory.cards import read_given
 from postroom.errors import InvalidInput, InvalidName
 from postroom.protocol.ids import check_nick
+from postroom.protocol.input_modes import EVERYTHING
 from postroom.protocol.limits import MAX_DESCRIPTION, MAX_LABEL, MAX_SKILLS
 from postroom_a2a.text import one_line, printable
 
@@ -36,7 +37,9 @@ def nicks_for(card: dict[str, Any], url: str) -> Iterable[str]:
 def cleaned(card: dict[str, Any]) -> dict[str, Any]:
     """What a card says of its agent, as `directory.cards.read_given` takes it.
 
-    What is malformed is left out: a card that says too much is no reason not to work with its agent.
+    What is malformed is left out: a card that says too much is no reason not to work with its agent. The media types
+    that it takes are advice: many servers name a default of their framework, and take more. So a task goes out, and who
+    does not take it says so.
     """
     said: dict[str, Any] = {}
     if description := _text(card.get("description"), MAX_DESCRIPTION):
@@ -46,7 +49,7 @@ def cleaned(card: dict[str, Any]) -> dict[str, Any]:
     for name in ("defaultInputModes", "defaultOutputModes"):
         if modes := _modes(card.get(name)):
             said[name] = modes
-    said.setdefault("defaultInputModes", list(EVERY_MODE))
+    said["defaultInputModes"] = _advice(said.get("defaultInputModes", ()))
     skills: dict[str, dict[str, Any]] = {}
     for each in _objects(card.get("skills"))[:MAX_SKILLS]:
         skill = _skill(each)
@@ -71,7 +74,7 @@ def _skill(given: dict[str, Any]) -> dict[str, Any] | None:
         "tags": _words(given.get("tags")) or ["skill"],
     }
     if modes := _modes(given.get("inputModes")):
-        skill["inputModes"] = modes
+        skill["inputModes"] = _advice(modes)
     return skill
 
 
@@ -90,6 +93,10 @@ def _words(value: object) -> list[str]:
 
 def _modes(value: object) -> list[str]:
     return [each for each in _words(value) if _MODE.fullmatch(each)]
+
+
+def _advice(modes: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys((*list(modes)[: MAX_SKILLS - 1], EVERYTHING)))
 
 
 def _objects(value: object) -> list[dict[str, Any]]:

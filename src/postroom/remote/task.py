@@ -41,6 +41,7 @@ from postroom.remote.said import (
     StatusReport,
     answers_in,
     reports_of,
+    state_in,
 )
 from postroom.store.ports import TaskRow
 from postroom_a2a.http.client import A2AClient
@@ -222,9 +223,25 @@ class RemoteTask:
     async def _read(self, events: Any, place: Place, *, new: bool = False) -> None:
         async with aclosing(events) as found:
             async for event in found:
-                if await self._take(event, place, new=new):
+                if await self._take(await self._whole(event, place), place, new=new):
                     return
                 new = False
+
+    async def _whole(self, event: Event, place: Place) -> Event:
+        """The event, or the whole task where a stream ends without artifacts: some servers show theirs only there."""
+        update = event.get("statusUpdate")
+        if update is None or state_in(update) is not TaskState.COMPLETED:
+            return event
+        _, ours = await self._now()
+        there = place.task or Place.of(ours).task
+        if not there or ours.get("artifacts"):
+            return event
+        try:
+            task = await self._client.get(there, history=0)
+            return {"task": task} if state_in(task) is TaskState.COMPLETED else event
+        except PostroomError as error:
+            log.info("task %s at %s is not shown whole: %s", self.task, self._remote.url, error)
+            return event
 
     async def _poll(self, place: Place) -> None:
         patience = self._desk.patience
