@@ -10,6 +10,7 @@ from postroom.protocol.egress import AllowList
 from postroom.protocol.template import TURN_ADAPTERS, parse_template
 from postroom.protocol.template_needs import CREDENTIAL, MOUNTS, PROGRAM, SEARCH, needs
 from postroom.templates.shipped import Shipped, listed, names, shipped
+from tests.agents.programs import CLAUDE, CODEX
 
 ALL = listed()
 FOUND = {PROGRAM: "/opt/x/bin/x", SEARCH: "/opt/node/bin:", MOUNTS: "/opt/x\n/opt/node/bin"}
@@ -37,6 +38,15 @@ def test_a_template_is_complete_with_the_place_of_its_program_and_a_key(template
         assert not parsed.autonomous
     assert needed.install
     assert bool(needed.tested) == (template.name != "goose")
+
+
+@pytest.mark.parametrize(
+    "name, version", [("claude-code", CLAUDE.version), ("codex", CODEX.version)]
+)
+def test_the_version_that_a_template_calls_tested_is_the_one_that_the_tests_run(
+    name: str, version: str
+):
+    assert shipped(name).needs.tested == version
 
 
 @pytest.mark.parametrize("template", ALL, ids=lambda t: t.name)
