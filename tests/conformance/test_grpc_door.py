@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import grpc
 import grpc.aio
@@ -25,6 +26,7 @@ from a2a.types import (
     TaskState,
     a2a_pb2_grpc,
 )
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from postroom.control.a2a import place
 from postroom.control.a2a.grpc import open_grpc
@@ -224,6 +226,57 @@ async def test_every_act_is_in_the_audit_log_and_reading_is_not(shared: TaskRoom
         ]
         assert found[0].client == "127.0.0.1"
         assert ann["key"] not in json.dumps([each.encode().decode() for each in found])
+
+
+async def test_the_card_below_http_names_its_own_origin_alone(shared: TaskRoom, service: Any):
+    del service  # gRPC is on
+    async with emptied(shared) as room, asyncio.timeout(SECONDS):
+        bob = await room.worker("bob")
+        whole = (await room.api.get("/a2a/bob/.well-known/agent-card.json")).json()
+        alone = (await room.api.get("/a2a/bob/http/.well-known/agent-card.json")).json()
+        assert alone["supportedInterfaces"] == [
+            each for each in whole["supportedInterfaces"] if each["protocolBinding"] != "GRPC"
+        ]
+        # As Google ADK checks a card: each interface has the origin that the card came from.
+        for each in alone["supportedInterfaces"]:
+            assert urlsplit(each["url"])[:2] == ("http", room.site.host)
+            assert each["url"].endswith(f"/a2a/{bob.uid}")
+
+
+async def probe(near: str, service: bytes = b"") -> bytes:
+    async with grpc.aio.insecure_channel(near) as channel:
+        return await channel.unary_unary("/grpc.health.v1.Health/Check")(service)
+
+
+async def test_a_probe_without_a_key_hears_that_it_serves(shared: TaskRoom):
+    near = shared.parts.installation.grpc.near
+    serving = b"\x08\x01"
+    assert await probe(near) == serving
+    assert await probe(near, b"\x0a\x14lf.a2a.v1.A2AService") == serving
+    assert await refused(probe(near, b"\x0a\x01x")) is grpc.StatusCode.NOT_FOUND
+    assert await refused(probe(near, b"\xff")) is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def reflected(near: str, metadata: Any, *requests: Any) -> list[Any]:
+    async with grpc.aio.insecure_channel(near) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        asked = stub.ServerReflectionInfo(iter(requests), metadata=metadata)
+        return [each async for each in asked]
+
+
+async def test_a_tool_with_a_key_is_told_what_the_service_speaks(shared: TaskRoom):
+    near = shared.parts.installation.grpc.near
+    listing = reflection_pb2.ServerReflectionRequest(list_services="")
+    symbol = reflection_pb2.ServerReflectionRequest(file_containing_symbol="lf.a2a.v1.A2AService")
+    listed, found = await reflected(near, key(), listing, symbol)
+    names = {each.name for each in listed.list_services_response.service}
+    assert {"lf.a2a.v1.A2AService", "grpc.health.v1.Health"} < names
+    assert any(
+        b"A2AService" in each for each in found.file_descriptor_response.file_descriptor_proto
+    )
+    for stranger in ((), key("a2a_" + "0" * 97)):
+        refusal = await refused(reflected(near, stranger, listing))
+        assert refusal is grpc.StatusCode.UNAUTHENTICATED
 
 
 async def test_a_port_that_is_taken_is_an_error(shared: TaskRoom):

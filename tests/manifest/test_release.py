@@ -34,6 +34,7 @@ MODULES = {
     "a2a": "a2a-sdk",
     "google": "protobuf",
     "grpc": "grpcio",
+    "grpc_reflection": "grpcio-reflection",
     "nats": "nats-py",
     "orjson": "orjson",
     "surrealdb": "surrealdb",

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, Self
 from urllib.parse import unquote
@@ -29,6 +29,7 @@ from postroom_a2a.incoming import Door, Greet, Incoming, Perform
 from postroom_a2a.json_operations import not_spoken
 from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.sdk import grpc_services
 from postroom_a2a.sdk.translation import OPERATIONS, V10, Operation
 from postroom_a2a.sdk.translation.grpc_status import DETAILS, status_of
 
@@ -124,7 +125,8 @@ class GrpcServer:
         self._server = grpc.aio.server(
             options=self._options, maximum_concurrent_rpcs=ALL_CALLS * self._most_calls
         )
-        self._server.add_generic_rpc_handlers((self._handlers(),))
+        others = grpc_services.handlers(SERVICE, self._let_in, self._patience)
+        self._server.add_generic_rpc_handlers((self._handlers(), *others))
         try:
             if self._certificate is None:
                 self.port = self._server.add_insecure_port(self._address)
@@ -163,9 +165,8 @@ class GrpcServer:
         self, answer: Any, operation: Operation, _requests: Any, context: Any
     ) -> Proto | None:
         """Answer a call: who has no business here is refused before its request takes any memory."""
-        incoming = _incoming(operation, context)
-        named = "\n".join((*incoming.authorization, incoming.metadata.get("x-api-key", "")))
-        caller = self._callers.setdefault(named.strip() or incoming.peer, _Caller())
+        incoming = _incoming(operation.name, f"/{SERVICE}/{operation.name}", context)
+        caller = self._caller(incoming)
         refusal: Failure | None = None
         try:
             if self._greet is not None:
@@ -181,6 +182,22 @@ class GrpcServer:
             refusal = error
         await _refuse(context, refusal)
         return None
+
+    def _caller(self, incoming: Incoming) -> _Caller:
+        named = "\n".join((*incoming.authorization, incoming.metadata.get("x-api-key", "")))
+        return self._callers.setdefault(named.strip() or incoming.peer, _Caller())
+
+    @asynccontextmanager
+    async def _let_in(self, method: str, context: Any, *, known: bool) -> AsyncGenerator[None]:
+        """See `grpc_services.Admit`."""
+        incoming = _incoming(method.rpartition("/")[2], method, context)
+        try:
+            if known and self._greet is not None:
+                await self._greet(incoming)
+            with self._caller(incoming).call(self._most_calls):
+                yield
+        except (PostroomError, RpcError) as error:
+            await _refuse(context, error)
 
     async def _answer(
         self, operation: Operation, incoming: Incoming, request: Any, context: Any
@@ -313,7 +330,7 @@ class _Pipe:
         return event
 
 
-def _incoming(operation: Operation, context: Any) -> Incoming:
+def _incoming(method: str, path: str, context: Any) -> Incoming:
     """The call, whose tenant is not known before its request."""
     metadata: dict[str, str] = {}
     authorization: list[str] = []
@@ -324,9 +341,8 @@ def _incoming(operation: Operation, context: Any) -> Incoming:
         if name.lower() == "authorization":
             authorization.append(value)
     ended = asyncio.get_running_loop().create_future()
-    path = f"/{SERVICE}/{operation.name}"
     peer = _address(context.peer())
-    return Incoming(operation.name, path, "", metadata, authorization, peer, ended)
+    return Incoming(method, path, "", metadata, authorization, peer, ended)
 
 
 def _address(peer: str) -> str:

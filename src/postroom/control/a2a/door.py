@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from postroom.control.a2a.operations import CHANGING, DoorOperations, DoorPushes, DoorTasks
-from postroom.control.a2a.published import PublishedCards
+from postroom.control.a2a.published import ONE_ORIGIN, PublishedCards
 from postroom.control.http_protocol import ABORT
 from postroom.control.in_flight import ONLY_READS
 from postroom.control.org_router import ROUTE, WORKER, Receive, Scope, Send
@@ -32,6 +32,9 @@ log = get_logger(__name__)
 
 PREFIX = "/a2a/"
 """Before the nick or uid of an agent."""
+
+HTTP_ALONE = "/http"
+"""Behind the address of an agent: the same address, whose card names the interfaces of its own origin alone."""
 
 GRPC = "a2a+grpc"
 """How a call came in that came over gRPC."""
@@ -58,7 +61,11 @@ class A2ADoor:
         ref, slash, rest = path.removeprefix(PREFIX).partition("/")
         scope[AGENT] = ref
         scope[ROUTE] = f"{PREFIX}{{agent}}"
-        exchange = Exchange(scope, receive, send, slash + rest)
+        below = slash + rest
+        if f"{below}/".startswith(f"{HTTP_ALONE}/"):
+            scope[ONE_ORIGIN] = True
+            below = below.removeprefix(HTTP_ALONE)
+        exchange = Exchange(scope, receive, send, below)
         try:
             await self._application.serve(exchange)
         except ClientStalled:

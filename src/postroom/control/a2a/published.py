@@ -49,6 +49,9 @@ REQUIREMENTS: list[dict[str, Any]] = [{"schemes": {name: {}}} for name in SCHEME
 
 BINDINGS = (("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "0.3"))
 
+ONE_ORIGIN = "postroom.a2a.one_origin"
+"""Scope key: the card is to name no interface of another origin, which some clients (Google ADK) refuse a card for."""
+
 MAX_KEPT = 1024
 """Cards that are kept, so that none is signed for each request."""
 
@@ -103,7 +106,9 @@ class PublishedCards:
         self, exchange: Exchange, agent: Agent, source: Card, *, public: bool
     ) -> ServedCard:
         url = self._address(exchange, agent.uid)
-        grpc = self._grpc.interfaces(self._org, agent.uid, near=_is_near(exchange.scope))
+        near = _is_near(exchange.scope)
+        alone = ONE_ORIGIN in exchange.scope
+        grpc = [] if alone else self._grpc.interfaces(self._org, agent.uid, near=near)
         place = (agent.uid, url + "".join(each["url"] for each in grpc), public)
         kept = self._kept.get(place)
         if kept is None or kept.source != source:
