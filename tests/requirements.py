@@ -183,6 +183,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "usage-counted": "Tokens and cost are counted per worker, and per task of that worker, from what its agent reports.",
         "events-survive-kill": "When the control plane is killed while events flow, none is lost and none comes twice.",
         "events-reported-once": "An event that a sidecar reports twice counts once, across restarts and however it is batched.",
+        "events-known-skipped": "After a kill a sidecar is told by one answer how far its run was taken: what it asks then is seen at once, and what was known counts against no share.",
     },
     ("Coding agents", "docs/architecture.md#watching-and-answering"): {
         "attach-shows-all-kinds": "Attached to a worker one sees what its agent does, whole from any event on, then live.",

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.e2e.conftest import PostRoom, gone, until
@@ -170,3 +171,40 @@ def test_no_event_is_lost_or_doubled_by_a_sigkill_of_the_post_room_in_mid_turn(r
     until(lambda: texts()[-1000:] == wanted)
     before = texts()[:-1000]
     assert before == [f"event {n}" for n in range(len(before))]
+
+
+def reports(room: PostRoom) -> int:
+    """Reports of events that came, also repeated ones."""
+    with room.client() as client:
+        server = client.server
+    headers = {"Authorization": f"Bearer {server.token}"}
+    page = httpx2.get(f"{server.url}/metrics", headers=headers).text
+    counted = 'postroom_http_requests_total{method="POST",route="/v1/workers/{uid}/sdk-events"'
+    return sum(int(float(s.split()[-1])) for s in page.splitlines() if s.startswith(counted))
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("events-known-skipped")
+def test_after_a_sigkill_of_the_sidecar_what_it_asks_is_seen_at_once_however_much_it_said_before(
+    room: PostRoom,
+):
+    room.up()
+    coder(room, "chatty", 'auto_approve = ["Bash(sleep *)"]')
+    ended(room, delegate(room, "chatty", "RUN:[sleep 0.15] " * 20))
+    until(lambda: in_order(events(room, "chatty"))[-1] == "result")
+    before = reports(room)
+    assert before >= 20
+    sidecar = sidecar_of(room.worker("chatty")["pid"])
+    assert sidecar is not None
+    sidecar.kill()
+    until(lambda: gone(sidecar.pid))
+    room.run("restart", "@chatty")
+    task = delegate(room, "chatty", "RUN:[printf asked]")
+    asked = pending(room)
+    said = reports(room) - before
+    decide(room, asked, "allowed")
+
+    assert asked["task"] == task
+    # One that learns how far the run before was taken, and what the new run has to say.
+    assert said <= 6
+    assert ended(room, task)["artifacts"][0]["text"] == "ran: asked"

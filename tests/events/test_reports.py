@@ -58,20 +58,67 @@ async def test_a_report_is_one_record_and_its_repetition_brings_nothing_new(shar
             before = await room.rig.admin.last_sequence("EVENTS")
             first = await posted(door, alice, report(text("a"), text("b"), run="r1", first=1))
             again = await posted(door, alice, report(text("a"), text("b"), run="r1", first=1))
+            await folded(room)
+            once_more = await posted(door, alice, report(text("a"), text("b"), run="r1", first=1))
             longer = await posted(
                 door, alice, report(text("a"), text("b"), text("c"), run="r1", first=1)
             )
             rest = await posted(door, alice, report(text("c"), run="r1", first=3))
         ids = [event_id(before + 1, 0), event_id(before + 1, 1)]
+        third = event_id(before + 2, 0)
         assert first.status_code == again.status_code == 202
-        assert first.json() == again.json() == longer.json() == {"stored": ids, "next": 3}
-        assert rest.json() == {"stored": [event_id(before + 2, 0)], "next": 4}
+        assert first.json() == again.json() == {"stored": ids, "next": 3}
+        assert once_more.json() == {"stored": ids, "next": 3}
+        assert longer.json() == {"stored": [*ids, third], "next": 4}
+        assert rest.json() == {"stored": [third], "next": 4}
         assert await room.rig.admin.last_sequence("EVENTS") == before + 2
         shown = await told(room, alice)
         assert [event["text"] for event in shown["events"]] == ["a", "b", "c"]
-        assert [event["id"] for event in shown["events"]] == [*ids, event_id(before + 2, 0)]
+        assert [event["id"] for event in shown["events"]] == [*ids, third]
         assert {event["worker"] for event in shown["events"]} == {alice.uid}
         assert shown["next"] is None
+
+
+@pytest.mark.requirement("events-known-skipped")
+async def test_who_begins_again_is_told_how_far_it_was_and_spends_no_share(
+    shared: TaskRoom, monkeypatch: pytest.MonkeyPatch
+):
+    async with emptied(shared) as room:
+        alice = await room.worker("alice")
+        log = room.parts.events
+        async with door_of(room, alice) as door:
+            for number in range(1, 41):
+                await posted(door, alice, report(text(str(number)), run="r1", first=number))
+            await folded(room)
+            last = await room.rig.admin.last_sequence("EVENTS")
+            log._next.clear()  # as after a start
+            monkeypatch.setattr(log, "_count", Quota(3, 600))
+            for _ in range(5):
+                body = report(*(text(str(n)) for n in range(1, 11)), run="r1", first=1)
+                answer = await posted(door, alice, body)
+                assert answer.status_code == 202, answer.text
+                assert answer.json()["next"] == 41
+            both = await posted(
+                door, alice, report(*(text(str(n)) for n in range(39, 43)), run="r1", first=39)
+            )
+        assert both.json()["next"] == 43
+        assert await room.rig.admin.last_sequence("EVENTS") == last + 1
+        shown = await told(room, alice, limit=100)
+        assert [event["text"] for event in shown["events"]] == [str(n) for n in range(1, 43)]
+
+
+@pytest.mark.requirement("events-known-skipped")
+async def test_a_report_that_the_log_has_but_the_fold_has_not_spends_no_share(
+    shared: TaskRoom, monkeypatch: pytest.MonkeyPatch
+):
+    async with emptied(shared) as room:
+        alice = await room.worker("alice")
+        log = room.parts.events
+        monkeypatch.setattr(log, "_count", Quota(2, 600))
+        async with door_of(room, alice) as door:
+            for _ in range(4):
+                answer = await posted(door, alice, report(text("a"), run="r1", first=1))
+                assert answer.status_code == 202, answer.text
 
 
 @pytest.mark.requirement("events-reported-once")

@@ -38,8 +38,8 @@ class Appended:
 
     Attributes:
         ids: of its events; an event that an earlier report brought keeps the id that it had.
-        next: number of the next event of that run; 0 without a run.
-        at: sequence of its record.
+        next: number of the next event of that run, behind all that is known of it; 0 without a run.
+        at: sequence of its record; 0 if earlier reports brought all of it.
     """
 
     ids: tuple[int, ...]
@@ -68,6 +68,8 @@ class EventLog:
         self._space = space
         self._bytes = Quota(MAX_REPORTED_BYTES, BYTES_WINDOW)
         self._count = Quota(MAX_REPORTED_EVENTS, EVENTS_WINDOW)
+        # The run of each worker that reported last, and its next number.
+        self._next: dict[str, tuple[str, int]] = {}
 
     async def append(
         self, worker: str, events: Sequence[Mapping[str, Any]], run: str = "", first: int = 0
@@ -86,6 +88,15 @@ class EventLog:
             RequestTimeout, BusDisconnected: perhaps stored; report again with the same numbers.
         """
         self._space()
+        known: list[int] = []
+        last = 0
+        if run and self._next.get(worker) != (run, first):
+            # After a crash a sidecar begins with what it does not know to be taken: it is told how far it was.
+            last, known = await self._known(worker, run, first, len(events))
+            past = min(max(last + 1 - first, 0), len(events))
+            events, first = events[past:], first + past
+            if not events:
+                return self._appended(worker, run, known, max(first, last + 1), 0)
         payload = _record(events, run, first)
         if run:
             self._check_share(worker, len(payload), len(events))
@@ -94,10 +105,29 @@ class EventLog:
         stored = await self._publish(subjects.events(worker), payload, made)
         count = len(events)
         if stored.duplicate:
+            self._bytes.give_back(worker, len(payload))
+            self._count.give_back(worker, count)
             before = await self._admin.get(stored.stream, stored.sequence)
             count = min(count, len(EventBatch.decode(before.payload).events))
-        ids = tuple(event_id(stored.sequence, place) for place in range(count))
-        return Appended(ids, first + count if run else 0, stored.sequence)
+        ids = [event_id(stored.sequence, place) for place in range(count)]
+        return self._appended(worker, run, [*known, *ids], first + count, stored.sequence)
+
+    async def _known(self, worker: str, run: str, first: int, count: int) -> tuple[int, list[int]]:
+        """The last number of a run that is folded, and the ids of those of a report that are."""
+
+        def find(store: Store) -> tuple[int, list[int]]:
+            last = store.events.last_number(worker, run)
+            return last, store.events.ids(worker, run, first, count) if last >= first else []
+
+        return await self._database.point(find)
+
+    def _appended(
+        self, worker: str, run: str, ids: Sequence[int], following: int, at: int
+    ) -> Appended:
+        if not run:
+            return Appended(tuple(ids), 0, at)
+        self._next[worker] = run, following
+        return Appended(tuple(ids), following, at)
 
     def _check_share(self, worker: str, size: int, count: int) -> None:
         """Refuse what is over a worker's share: the stream and its fold are everybody's, people's answers in it too."""

@@ -23,3 +23,9 @@ class Quota:
             began, count = now, 0
         self._counts[key] = began, count + amount
         return count + amount <= self.most
+
+    def give_back(self, key: str, amount: float) -> None:
+        """Take back what was counted, and caused nothing after all."""
+        if key in self._counts:
+            began, count = self._counts[key]
+            self._counts[key] = began, max(0, count - amount)

@@ -77,14 +77,18 @@ LAST = 2**63 - 1
 """No event has a larger id."""
 
 _NEW = insert_new(sdk_events)
-_KNOWN = prepared(
-    select(sdk_events.c.number).where(
-        sdk_events.c.worker == bindparam("worker"),
-        sdk_events.c.run == bindparam("run"),
-        sdk_events.c.number >= bindparam("least"),
-        sdk_events.c.number < bindparam("past"),
-    )
+_OF_RUN = (
+    sdk_events.c.worker == bindparam("worker"),
+    sdk_events.c.run == bindparam("run"),
 )
+_AMONG = (
+    *_OF_RUN,
+    sdk_events.c.number >= bindparam("least"),
+    sdk_events.c.number < bindparam("past"),
+)
+_KNOWN = prepared(select(sdk_events.c.number).where(*_AMONG))
+_IDS = prepared(select(sdk_events.c.id).where(*_AMONG).order_by(sdk_events.c.number))
+_LAST_NUMBER = prepared(select(func.max(sdk_events.c.number)).where(*_OF_RUN))
 _OF = select(*_ROW).where(sdk_events.c.worker == bindparam("worker")).limit(bindparam("most"))
 _PAST = prepared(_OF.where(sdk_events.c.id > bindparam("after")).order_by(sdk_events.c.id))
 _NEWEST = prepared(
@@ -132,6 +136,16 @@ class EventStore:
         return set(
             self._session.column(_KNOWN, worker=worker, run=run, least=first, past=first + count)
         )
+
+    def ids(self, worker: str, run: str, first: int, count: int) -> list[int]:
+        """The ids of those that `known` finds, in the order of their numbers."""
+        return list(
+            self._session.column(_IDS, worker=worker, run=run, least=first, past=first + count)
+        )
+
+    def last_number(self, worker: str, run: str) -> int:
+        """The highest number of that run that is stored, 0 for none."""
+        return self._session.scalar(_LAST_NUMBER, worker=worker, run=run) or 0
 
     def insert(self, rows: Sequence[EventRow]) -> None:
         """Store events; those that are there stay as they are."""

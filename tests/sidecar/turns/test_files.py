@@ -91,6 +91,24 @@ def test_events_of_several_runs_come_in_their_order_with_their_numbers(tmp_path:
     assert list((tmp_path / "events").iterdir()) == []
 
 
+@pytest.mark.requirement("events-known-skipped")
+def test_what_the_control_plane_has_is_skipped_over_batches_and_segments(tmp_path: Path):
+    first = Spool(tmp_path / "events", RUN)
+    for number in range(5000):
+        first.append(text(number))
+    second = Spool(tmp_path / "events", "b" * 32)
+    second.append(text(5000))
+    batch = second.batch()
+    assert batch is not None
+    assert len(list((tmp_path / "events").iterdir())) > 3
+    second.taken(batch, 4321)
+    after = second.batch()
+    assert after is not None
+    assert (after.run, after.first) == (RUN, 4321)
+    second.taken(after, 99_999)  # no further than that run
+    assert numbers(second) == [5000]
+
+
 def test_a_torn_line_at_the_end_of_a_segment_is_no_event(tmp_path: Path):
     spool = Spool(tmp_path / "events", RUN)
     spool.append(text(1))

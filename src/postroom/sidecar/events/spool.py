@@ -28,7 +28,7 @@ MOST = 64 * 1024 * 1024
 """Bytes of events that wait."""
 
 SEGMENT = 256 * 1024
-"""Bytes of a segment: what of it was taken may be posted again after a SIGKILL."""
+"""Bytes of a segment; its first batch may be posted again after a SIGKILL."""
 
 BATCH = MAX_EVENTS_BYTES - 4096
 """Bytes of a batch's events; the rest is for what is around them."""
@@ -129,15 +129,21 @@ class Spool:
         return None
 
     def taken(self, batch: Batch, following: int) -> None:
-        """The control plane has all before the number `following`."""
-        if not self._segments or self._segments[0].run != batch.run:
-            return
-        segment = self._segments[0]
-        count = min(max(following - batch.first, 0), len(batch.lines))
-        segment.number += count
-        segment.offset += sum(len(line) + 1 for line in batch.lines[:count])
-        if not segment.left and not self._is_current(segment):
-            self._drop()
+        """The control plane has all before the number `following`, which may be far behind the batch: after a SIGKILL
+        the first answer says how far the run before it was taken.
+        """
+        lines = batch.lines
+        while lines and self._segments and self._segments[0].run == batch.run:
+            segment = self._segments[0]
+            count = min(max(following - segment.number, 0), len(lines))
+            segment.number += count
+            segment.offset += sum(len(line) + 1 for line in lines[:count])
+            if not segment.left and not self._is_current(segment):
+                self._drop()
+            if following <= segment.number:
+                return
+            following_batch = self.batch()
+            lines = following_batch.lines if following_batch else ()
 
     def close(self) -> None:
         """Close the file; an empty spool leaves none."""
