@@ -10,6 +10,9 @@ import faulthandler
 import gc
 import os
 import signal
+import subprocess
+import sys
+import uuid
 from asyncio import CancelledError
 from collections.abc import Generator
 from contextlib import suppress
@@ -224,6 +227,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order.get(item.path.relative_to(ROOT).parts[0], last))
 
 
+def end_with_us() -> None:
+    """Mark the environment of this run, and have tests/guard.py end what it has started, however it ends itself."""
+    if not hasattr(os, "pidfd_open"):
+        return
+    os.environ["POSTROOM_TEST_RUN"] = mark = uuid.uuid4().hex
+    subprocess.Popen(
+        [sys.executable, "-I", ROOT / "guard.py", str(os.getpid()), mark],
+        start_new_session=True,  # it outlives the signal that ends the run, and its terminal
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={},
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
@@ -232,6 +250,7 @@ def pytest_configure(config: pytest.Config) -> None:
     is_worker = hasattr(config, "workerinput")  # pytest-xdist: the controller judges the run
     if not is_worker:
         config.pluginmanager.register(RepeatedTests(), "repeated-tests")
+        end_with_us()
     if os.environ.get("CI") == "true" and not is_worker:
         config.pluginmanager.register(SkippedPromises(), "skipped-promises")
 

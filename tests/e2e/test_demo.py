@@ -61,13 +61,13 @@ def test_the_demonstration_completes_its_task_on_any_folder_and_leaves_nothing(
 
 
 @pytest.mark.requirement("demo-task-completed", "docs-commands-run")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_the_demonstration_is_kept_on_request_and_prints_what_the_readme_shows() -> None:
     with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
         env = {**os.environ, "TMPDIR": scratch, "NO_COLOR": "1"}
         command = [sys.executable, str(EXAMPLES / "demo.py"), "--keep"]
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=2 * DEADLINE, check=False, env=env
+            command, capture_output=True, text=True, timeout=200, check=False, env=env
         )
         assert done.returncode == 0, done.stdout + done.stderr
         try:
