@@ -10,7 +10,6 @@ import faulthandler
 import gc
 import os
 import signal
-import subprocess
 import sys
 import uuid
 from asyncio import CancelledError
@@ -232,13 +231,13 @@ def end_with_us() -> None:
     if not hasattr(os, "pidfd_open"):
         return
     os.environ["POSTROOM_TEST_RUN"] = mark = uuid.uuid4().hex
-    subprocess.Popen(
-        [sys.executable, "-I", ROOT / "guard.py", str(os.getpid()), mark],
-        start_new_session=True,  # it outlives the signal that ends the run, and its terminal
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={},
+    quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
+    os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-I", str(ROOT / "guard.py"), str(os.getpid()), mark],
+        {},
+        file_actions=quiet,
+        setsid=True,  # it outlives the signal that ends the run, and its terminal
     )
 
 
