@@ -99,6 +99,7 @@ async def foreign(
     """The server; `interfaces` are (path, binding, version), by default JSON-RPC of 1.0."""
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, bool(port))
         listening.bind(("127.0.0.1", port))
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         card = AgentCard(

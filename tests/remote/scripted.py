@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import h11
 
@@ -154,6 +155,15 @@ def reset(after: bytes = b"") -> Script:
     return script
 
 
+def closing(after: bytes = b"") -> Script:
+    """Send some bytes, or none, then close: so do a process that was killed and a proxy that gives up."""
+
+    async def script(_: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(after)
+
+    return script
+
+
 async def silent(asked: Asked, _: asyncio.StreamWriter) -> None:
     """No answer until the client has gone."""
     await asked.reader.read()
@@ -201,3 +211,33 @@ def agent(card: dict[str, Any], *scripts: Script) -> Script:
         await (left.pop(0) if len(left) > 1 else left[0])(asked, writer)
 
     return script
+
+
+@asynccontextmanager
+async def losing(url: str, *targets: str) -> AsyncGenerator[tuple[str, list[Asked]]]:
+    """A proxy that closes behind the first request to each of `targets`, once the server has answered it.
+
+    Gives its address and what it has passed on.
+    """
+    left, passed = set(targets), []
+
+    async def script(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        passed.append(asked)
+        place = urlsplit(url)
+        reader, far = await asyncio.open_connection(place.hostname, place.port)
+        dropped = {"connection", "content-length", "transfer-encoding"}
+        lines = [f"{k}: {v}\r\n" for k, v in asked.headers.items() if k not in dropped]
+        head = f"{asked.method} {asked.target} HTTP/1.1\r\n{''.join(lines)}"
+        size = f"connection: close\r\ncontent-length: {len(asked.body)}\r\n\r\n"
+        far.write((head + size).encode() + asked.body)
+        lost = asked.target in left
+        left.discard(asked.target)
+        while piece := await reader.read(65536):
+            if not lost:
+                writer.write(piece.replace(url.encode(), served.url.encode()))
+                await writer.drain()
+        far.close()
+
+    async with scripted() as served:
+        served.then(script)
+        yield served.url, passed

@@ -15,7 +15,7 @@ from postroom.cli.root import run
 from postroom.gateway.credentials import BoundCredential, Credentials
 from postroom.settings import DEFAULT_ORG, Settings
 from tests.remote.foreign import Foreign, foreign
-from tests.remote.scripted import agent, answer, result, scripted
+from tests.remote.scripted import agent, answer, losing, result, scripted
 
 pytestmark = pytest.mark.anyio
 
@@ -114,6 +114,20 @@ async def test_a_key_goes_to_its_host_alone(a2a: Commands, server: Foreign):
         server.seen.clear()
         await a2a.run("get", strange.url, "t", "--retries", "0", *header, status=6, env=env)
         assert all("x-key" not in headers for _, headers in server.seen)
+
+
+@pytest.mark.requirement("a2a-by-hand")
+async def test_an_answer_that_a_proxy_lost_is_asked_for_again(a2a: Commands, server: Foreign):
+    async with losing(server.url, "/rpc", "/.well-known/agent-card.json") as (url, passed):
+        done = await a2a.run("send", url, "a poem", "--wait")
+        sent = [
+            asked
+            for asked in passed
+            if asked.method == "POST" and "message" in asked.call["params"]
+        ]
+    assert done.stdout == "one a poem\n"
+    assert len(sent) == 2
+    assert len({asked.message_id for asked in sent}) == 1
 
 
 async def test_what_a_stranger_says_does_nothing_to_the_terminal(tmp_path: Path):

@@ -22,6 +22,7 @@ from postroom_a2a.retry import RetryPolicy
 from tests.remote.scripted import (
     Scripted,
     answer,
+    closing,
     error,
     events,
     refusing,
@@ -68,9 +69,12 @@ def client(server: Scripted, **more: Any) -> A2AClient:
         answer(504),
         reset(),
         reset(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 400\r\n\r\n{"),
+        closing(),
+        closing(b"HTTP/1.1 200 OK\r\ncontent-ty"),
+        closing(b"HTTP/1.1 103 Early Hints\r\n\r\n"),
         answer(200, '{"jsonrpc": "2.0", "id": 1, "error": {"code": -32050, "message": "busy"}}'),
     ],
-    ids=["500", "502", "503", "504", "reset", "truncated", "busy"],
+    ids=["500", "502", "503", "504", "reset", "truncated", "closed", "in-head", "early", "busy"],
 )
 async def test_a_message_goes_out_again_with_the_same_id(server: Scripted, failure: Any):
     server.then(failure, failure, result({"task": TASK}))
@@ -132,6 +136,37 @@ async def test_attempts_end_and_what_may_have_been_done_is_said_not_to_be_known(
     with pytest.raises(errors.PeerError) as broken:
         await client(server).get("t1")
     assert type(broken.value) is errors.PeerError
+
+
+@pytest.mark.requirement("client-retries")
+async def test_what_would_be_done_twice_is_not_repeated_after_a_close_without_an_answer(
+    server: Scripted,
+):
+    server.then(closing())
+    one = {"parts": [{"text": "x"}]}
+    for method, params in (
+        ("SendMessage", {"message": one}),
+        ("CreateTaskPushNotificationConfig", {"taskId": "t", "url": "http://x"}),
+    ):
+        server.asked.clear()
+        with pytest.raises(errors.Uncertain):
+            await client(server).call(method, params)
+        assert len(server.asked) == 1
+    server.asked.clear()
+    with pytest.raises(errors.Uncertain):
+        await client(server).set_push("t", {"url": "http://x"})
+    assert len(server.asked) == 4
+    assert len({asked.call["params"]["id"] for asked in server.asked}) == 1
+    server.then(closing(), closing(), result(TASK))
+    assert await client(server).get("t1") == TASK
+
+
+@pytest.mark.parametrize("bytes_", [b"SSH-2.0-x\r\n", b"\x16\x03\x01\x00", b"<html>\n\n"])
+async def test_what_is_not_http_is_asked_once(server: Scripted, bytes_: bytes):
+    server.then(closing(bytes_))
+    with pytest.raises(errors.ProtocolViolation, match="not HTTP"):
+        await client(server).get("t1")
+    assert len(server.asked) == 1
 
 
 async def test_a_server_that_is_not_there_was_sent_nothing():

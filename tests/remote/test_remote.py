@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,14 +27,17 @@ from postroom.remote.task import RemoteTask
 from postroom.remote.work import AT_ONCE
 from tests.control.taskroom import SECONDS, TaskRoom, task_room
 from tests.remote.foreign import Foreign, foreign
+from tests.remote.foreign_process import foreign_process
 from tests.remote.scripted import (
     Asked,
     Script,
     Scripted,
     agent,
     answer,
+    closing,
     error,
     events,
+    losing,
     reset,
     result,
     scripted,
@@ -219,6 +225,7 @@ async def there(house: House, script: Scripted) -> Any:
         ((result({"task": task()}), error(-32001, "gone")), "TASK_NOT_FOUND: gone"),
         ((result({"task": task()}), answer(404)), "answered 404"),
         ((reset(),), "could not be reached for"),
+        ((closing(),), "could not be reached for"),
         ((answer(503),), "could not be reached for"),
         ((answer(429, retry_after="1"),), "could not be reached for"),
         ((answer(302, location="http://127.0.0.1:1/"),), "no redirect is followed"),
@@ -273,6 +280,83 @@ async def test_a_server_that_is_killed_in_the_middle_of_an_answer_is_asked_again
     made = await there(*(stream if streaming else polled), streaming=streaming)
     ended = await house.ended(await house.room.delegate(made["uid"], "x"))
     assert ended["state"] == "completed", calls(script)
+
+
+@pytest.mark.requirement("remote-survives")
+async def test_a_peer_that_closes_without_an_answer_gets_the_request_again(
+    house: House, there: Any, script: Scripted
+):
+    made = await there(
+        closing(), closing(), result({"task": task()}), closing(), result(task("COMPLETED"))
+    )
+    ended = await house.ended(await house.room.delegate(made["uid"], "x"))
+    assert ended["state"] == "completed", calls(script)
+    sent = [each for each in script.asked if each.method == "POST"][:3]
+    assert len({each.message_id for each in sent}) == 1
+
+
+@pytest.mark.requirement("remote-survives")
+async def test_an_answer_whose_reply_was_lost_is_not_refused_the_second_time(
+    house: House, there: Any, script: Scripted
+):
+    """The other side takes it, and refuses to take it again, as most servers do."""
+    asks = task("INPUT_REQUIRED")
+    named: list[str] = []
+
+    async def answered(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.call["method"] == "GetTask":
+            said = [{"messageId": each, "role": "ROLE_USER", "parts": []} for each in named]
+            now = task("COMPLETED", history=said) if named else asks
+            await result(now)(asked, writer)
+        elif "taskId" not in asked.call["params"]["message"]:
+            await result({"task": asks})(asked, writer)
+        elif named:
+            await error(-32004, "the task is completed")(asked, writer)
+        else:
+            named.append(asked.message_id)  # and closes
+
+    made = await there(answered)
+    given = await house.room.delegate(made["uid"], "x")
+    await house.until(given, "input-required")
+    await house.room.post(f"/{given['id']}/answer", text="the red one")
+    assert (await house.ended(given))["state"] == "completed", calls(script)
+
+
+@pytest.mark.requirement("remote-survives")
+async def test_a_proxy_that_loses_an_answer_fails_no_task(
+    tmp_path: Path, servers: dict[str, Foreign]
+):
+    for name in ("polled", "old", "streams"):
+        async with (
+            losing(servers[name].url, "/rpc") as (url, passed),
+            task_room(tmp_path / name, egress_private=(url.removeprefix("http://"),)) as room,
+        ):
+            room.parts.remote_work.patience = QUICK
+            house = House(room)
+            made = await house.add(url)
+            ended = await house.ended(await room.delegate(made["uid"], "a poem"))
+            assert (ended["state"], text_of(ended)) == ("completed", "one a poem")
+            sent = [each for each in passed if each.method == "POST" and b"messageId" in each.body]
+            assert len({each.message_id for each in sent}) == 1
+
+
+@pytest.mark.requirement("remote-survives")
+@pytest.mark.parametrize("version", ["0.3", "1.0"])
+async def test_a_server_that_is_killed_at_work_gets_the_request_again(tmp_path: Path, version: str):
+    with socket.socket() as kept:  # so that nobody takes the port while the server is down
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        kept.bind(("127.0.0.1", 0))
+        port = kept.getsockname()[1]
+        async with task_room(tmp_path, egress_private=(f"127.0.0.1:{port}",)) as room:
+            room.parts.remote_work.patience = replace(QUICK, away=30.0)
+            house = House(room)
+            async with foreign_process(port, version, "hang") as at_work:
+                made = await house.add(f"http://127.0.0.1:{port}")
+                given = await room.delegate(made["uid"], "a poem")
+                await at_work()
+            async with foreign_process(port, version, "go"):
+                ended = await house.ended(given)
+    assert (ended["state"], text_of(ended)) == ("completed", "one a poem"), ended["status_text"]
 
 
 @pytest.mark.requirement("remote-ends")

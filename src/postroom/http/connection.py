@@ -55,16 +55,16 @@ class HttpConnection:
         Raises:
             RequestTimeout: nothing came for `timeout` seconds.
             ProtocolViolation: the peer's bytes are not HTTP/1.1, or have too many headers.
-            OSError: the connection broke, also by its end in the middle of a body: so it ends with a process that
-                was killed.
+            OSError: the connection broke, also by its end before an answer or in the middle of a body: so it ends with
+                a process that was killed, and with a proxy that gives up.
         """
         while True:
-            within = self.http.their_state is h11.SEND_BODY
+            state = self.http.their_state
             try:
                 event = self.http.next_event()
             except h11.RemoteProtocolError as error:
-                if within and self._ended:
-                    raise ConnectionResetError("the connection ended within a body") from error
+                if self._ended and self._broke_off(state):
+                    raise ConnectionResetError("the connection ended too soon") from error
                 raise ProtocolViolation(f"that is not HTTP/1.1: {error}") from error
             if event is not h11.NEED_DATA:
                 if len(getattr(event, "headers", ())) > MAX_HEADERS:
@@ -74,6 +74,13 @@ class HttpConnection:
             if self.http.they_are_waiting_for_100_continue:
                 await self.send(h11.InformationalResponse(status_code=100, headers=[]), timeout)
             await self.more(timeout)
+
+    def _broke_off(self, state: Any) -> bool:
+        """Whether a peer that ended in `state` spoke HTTP so far, or had not begun to."""
+        left, _ = self.http.trailing_data
+        return state is h11.SEND_BODY or (
+            state is h11.SEND_RESPONSE and left[:5] == b"HTTP/"[: len(left)]
+        )
 
     async def more(self, timeout: float | None) -> None:
         """Read the next bytes, or the end."""

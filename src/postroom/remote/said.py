@@ -142,6 +142,13 @@ def state_in(task: Mapping[str, Any]) -> TaskState:
         raise ProtocolViolation("its answer has no state of a task") from error
 
 
+def has_message(task: Mapping[str, Any], named: str) -> bool:
+    """Whether the history of a task has the message with that id."""
+    history = task.get("history")
+    said = history if isinstance(history, list) else []
+    return any(isinstance(each, dict) and each.get("messageId") == named for each in said)
+
+
 def _status(holder: Mapping[str, Any]) -> StatusReport:
     message = holder["status"].get("message") if isinstance(holder.get("status"), Mapping) else None
     said = _content(message) if isinstance(message, Mapping) else None

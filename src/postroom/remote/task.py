@@ -21,6 +21,7 @@ from postroom.errors import (
     CallerError,
     Conflict,
     EnvironmentFault,
+    NoResponders,
     NotFound,
     PeerError,
     PostroomError,
@@ -40,6 +41,7 @@ from postroom.remote.said import (
     Report,
     StatusReport,
     answers_in,
+    has_message,
     reports_of,
     state_in,
 )
@@ -79,7 +81,7 @@ class RemoteTask:
     """Works on one task until it has ended here and there.
 
     Args:
-        resumed: it was there before this process, so its request may have gone out.
+        resumed: it was there before this process, so its request, or an answer, may have gone out.
 
     Attributes:
         how: how it is followed, for people.
@@ -102,7 +104,7 @@ class RemoteTask:
         self._desk = desk
         self._remote = remote
         self._client = client
-        self._resumed = resumed
+        self._unsure = resumed  # whether what is sent next may be there already
         self._clock = clock
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
@@ -191,14 +193,18 @@ class RemoteTask:
     async def _attempt(self) -> None:
         _, ours = await self._now()
         place = Place.of(ours)
-        if not place.task and self._resumed:
+        if not place.task and self._unsure:
             place = await self._sent_before()
         if not place.task:
             await self._send(await self._message(ours["history"][0], 0), place)
         elif len(answers := answers_in(ours)) > place.answers:
-            answer = await self._message(answers[place.answers], place.answers + 1)
+            sent = replace(place, answers=place.answers + 1)
+            if self._unsure and (shown := await self._answered_before(sent)) is not None:
+                await self._take({"task": shown}, sent, new=True)
+                return
+            answer = await self._message(answers[place.answers], sent.answers)
             told = {"taskId": place.task} | ({"contextId": place.context} if place.context else {})
-            await self._send(answer | told, replace(place, answers=place.answers + 1))
+            await self._send(answer | told, sent)
         elif self._client.streams and not self.asks:
             self.how = "followed by stream"
             await self._read(self._client.subscribe(place.task), place)
@@ -217,6 +223,9 @@ class RemoteTask:
             await self._take(
                 await self._client.send(message, wait=False, timeout=SEND_TIMEOUT), place, new=True
             )
+        except PeerError as error:
+            self._unsure |= not isinstance(error, NoResponders)
+            raise
         finally:
             self._idle.set()
 
@@ -267,6 +276,7 @@ class RemoteTask:
         self._desk.reached(self._remote.uid, there=True)
         if new:
             await self._keep(event, place)
+            self._unsure = False
             self._idle.set()
         await self._pace()
         _, ours = await self._now()
@@ -376,21 +386,28 @@ class RemoteTask:
         return hashlib.sha256(f"{self.task}/{number}".encode()).hexdigest()[:32]
 
     async def _sent_before(self) -> Place:
-        """Where the request went that was sent before a crash: not every server knows a `messageId` again."""
-        self._resumed = False
+        """Where the request is that may have gone out: not every server knows a `messageId` again."""
         named = self._named(0)
         try:
             page = await self._client.list(pageSize=LISTED, historyLength=LISTED)
-        except CallerError:
-            return Place()  # it lists nothing
+        except NoResponders:
+            raise
+        except (CallerError, PeerError):
+            page = {"tasks": []}  # it lists nothing
+        self._unsure = False
         for task in page["tasks"]:
-            history = task.get("history")
-            said = history if isinstance(history, list) else []
-            if any(isinstance(each, dict) and each.get("messageId") == named for each in said):
+            if has_message(task, named):
                 place = Place()
                 await self._keep({"task": task}, place)
                 return Place.of((await self._now())[1])
         return Place()
+
+    async def _answered_before(self, place: Place) -> Task | None:
+        """The task there if it has the last answer of `place`, which most servers would refuse a second time."""
+        shown = await self._client.get(place.task, history=LISTED)
+        if state_in(shown).interrupted and not has_message(shown, self._named(place.answers)):
+            return None
+        return shown
 
     async def cancel_there(self, ours: Task | None = None) -> None:
         """End the task at the other side, if it is known there; what it says to that counts no more."""

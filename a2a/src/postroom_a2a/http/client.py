@@ -95,7 +95,8 @@ class A2AClient:
     """Calls one agent. What goes in and comes out is A2A 1.0 in JSON, also where the agent speaks 0.3.
 
     A call is repeated, by the policy of `calling`, after an error of the network and an HTTP status of 500 or more; a
-    message goes out again with the same `messageId`.
+    message goes out again with the same `messageId`. A peer that closes without an answer is an error of the network.
+    What would begin something twice, such as a push config without an id, is not repeated once it may have been done.
 
     Args:
         card: of the agent, None for an interface that is known without one.
@@ -224,7 +225,12 @@ class A2AClient:
                 return {}
             return result
 
-        return await attempts.result(request, read, write=method in wire.WRITING)
+        return await attempts.result(
+            request,
+            read,
+            write=method in wire.WRITING,
+            repeatable=wire.may_repeat(method, params),
+        )
 
     # ── streams ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -316,7 +322,12 @@ class A2AClient:
         )
         async with AsyncExitStack() as stack:
             attempts = Attempts(self._calling, timeout)
-            reply = await attempts.opened(request, stack, write=method in wire.WRITING)
+            reply = await attempts.opened(
+                request,
+                stack,
+                write=method in wire.WRITING,
+                repeatable=wire.may_repeat(method, params),
+            )
             place.begun = True
             if "event-stream" not in reply.headers.get("content-type", ""):
                 # An error, or the only answer there is.

@@ -59,7 +59,10 @@ class Calling:
 
 
 class Attempts:
-    """The attempts of one call, or of the calls that share its time."""
+    """The attempts of one call, or of the calls that share its time.
+
+    Where a method takes `write` and `repeatable`, they are those of `Repeating`.
+    """
 
     def __init__(self, calling: Calling, timeout: float) -> None:
         self._calling = calling
@@ -71,7 +74,12 @@ class Attempts:
         return max(0.0, self._end - asyncio.get_running_loop().time())
 
     async def result(
-        self, request: HttpRequest, read: Callable[[bytes], Params], *, write: bool
+        self,
+        request: HttpRequest,
+        read: Callable[[bytes], Params],
+        *,
+        write: bool,
+        repeatable: bool = True,
     ) -> Params:
         """What `read` makes of the body of the answer."""
 
@@ -90,7 +98,7 @@ class Attempts:
             except PostroomError as error:
                 return _failed(error)
 
-        return await self._perform(attempt, write=write)
+        return await self._perform(attempt, write=write, repeatable=repeatable)
 
     async def whole(
         self, request: HttpRequest, most: int, missing: tuple[int, ...]
@@ -114,7 +122,12 @@ class Attempts:
         return await self._perform(attempt, write=False)
 
     async def opened(
-        self, request: HttpRequest, stack: AsyncExitStack, *, write: bool
+        self,
+        request: HttpRequest,
+        stack: AsyncExitStack,
+        *,
+        write: bool,
+        repeatable: bool = True,
     ) -> HttpReply:
         """The answer after its head; `stack` ends it."""
 
@@ -132,11 +145,11 @@ class Attempts:
                 stack.push_async_exit(opening.pop_all())
                 return reply
 
-        return await self._perform(attempt, write=write)
+        return await self._perform(attempt, write=write, repeatable=repeatable)
 
-    async def _perform(self, attempt: Any, *, write: bool) -> Any:
+    async def _perform(self, attempt: Any, *, write: bool, repeatable: bool = True) -> Any:
         rules: Repeating[Any] = Repeating(
-            self._calling.retry, write=write, repeatable=True, left=self.left
+            self._calling.retry, write=write, repeatable=repeatable, left=self.left
         )
         try:
             async with asyncio.timeout_at(self._end):

@@ -41,6 +41,17 @@ WRITING = frozenset(
     }
 )
 
+
+def may_repeat(method: str, params: Params) -> bool:
+    """Whether a second call has no second effect: what begins something has the id that makes it one."""
+    match method:
+        case "SendMessage" | "SendStreamingMessage":
+            return bool(params.get("message", {}).get("messageId"))
+        case "CreateTaskPushNotificationConfig":
+            return bool(params.get("id"))
+    return True
+
+
 _STEM = secrets.token_hex(4)
 _COUNT = itertools.count(1)
 
