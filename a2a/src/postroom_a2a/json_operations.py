@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from typing import Any
 
 from postroom_a2a.ecma_json import dumps
-from postroom_a2a.errors import Conflict, NotFound, PostroomError
+from postroom_a2a.errors import Conflict, EnvironmentFault, NotFound, PostroomError
 from postroom_a2a.limits import ConcurrencyLimit
 from postroom_a2a.operations import LAST_EVENT, Call, Numbered
 from postroom_a2a.params import (
@@ -124,11 +124,13 @@ class JsonOperations:
             await self._push_to(push, task, requester, await self._answer(message, requester))
         else:
             task = await self._tasks.submit(message, requester, follow=False)
-            await self._push_to(push, task, requester, 0)
+            with _stored(task):
+                await self._push_to(push, task, requester, 0)
         version = None
-        if configuration.get("returnImmediately") is not True:
-            version = await self._tasks.wait(task, requester, WAIT)
-        found = (version or await self._tasks.get(task, requester)).task
+        with _stored(task):
+            if configuration.get("returnImmediately") is not True:
+                version = await self._tasks.wait(task, requester, WAIT)
+            found = (version or await self._tasks.get(task, requester)).task
         if (said := whole_answer(found)) and configuration.get("returnImmediately") is not True:
             return {"message": said}
         return {"task": shortened(found, limit)}
@@ -143,8 +145,10 @@ class JsonOperations:
         else:
             # From the first change on: a stream that is opened later shows the same.
             task, after = await self._tasks.submit(message, requester, follow=True), 0
-            first = _as_asked((await self._tasks.get(task, requester)).task)
-        await self._push_to(push, task, requester, after)
+            with _stored(task):
+                first = _as_asked((await self._tasks.get(task, requester)).task)
+        with _stored(task):
+            await self._push_to(push, task, requester, after)
         if last is None:
             yield after, {"task": shortened(first, limit)}
         else:
@@ -283,6 +287,19 @@ def not_offered(method: str) -> RpcError:
     if method in UNSUPPORTED | BEGINNING | STREAMING:
         return RpcError(Code.UNSUPPORTED_OPERATION, f"{method} is not offered here")
     return RpcError(Code.METHOD_NOT_FOUND, f"there is no method {method[:80]!r}")
+
+
+@contextmanager
+def _stored(task: str) -> Generator[None]:
+    """Name the task, which is stored with what was said, in an error that leaves it open."""
+    try:
+        yield
+    except EnvironmentFault as error:
+        text = f"it is stored, as task {task}, and more cannot be said now: {error.message}"
+        refusal = RpcError.of(error)
+        refusal.message = f"{text} (send it again with the same messageId)"
+        refusal.about["taskId"] = task
+        raise refusal from error
 
 
 def _refused(params: Params, error: PostroomError) -> RpcError:

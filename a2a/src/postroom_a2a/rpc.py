@@ -12,10 +12,13 @@ from typing import Any
 from postroom_a2a.errors import (
     Conflict,
     ContentNotTaken,
+    EnvironmentFault,
     InvalidInput,
     NotFound,
+    PeerError,
     PostroomError,
     Refused,
+    StreamFull,
 )
 from postroom_a2a.text import one_line
 
@@ -57,6 +60,7 @@ class RpcError(Exception):
 
     Attributes:
         plain: leave out the ErrorInfo, as A2A 0.3 does.
+        fault: what is away, full or silent behind the server, so that the call is no caller's mistake; None for others.
     """
 
     def __init__(self, code: Code | int, message: str, data: Any = None, **about: str) -> None:
@@ -66,6 +70,7 @@ class RpcError(Exception):
         self.data = data
         self.about = about
         self.plain = False
+        self.fault: PostroomError | None = None
 
     @classmethod
     def of(cls, error: PostroomError) -> RpcError:
@@ -81,7 +86,10 @@ class RpcError(Exception):
             code = Code.UNSUPPORTED_OPERATION
         elif isinstance(error, Refused):
             code = Code.SERVER_BUSY
-        return cls(code, str(error), postroom=error.code)
+        made = cls(code, str(error), postroom=error.code)
+        if isinstance(error, EnvironmentFault | PeerError | StreamFull):
+            made.fault = error
+        return made
 
     def document(self) -> dict[str, Any]:
         """The error member of a response, without null members."""

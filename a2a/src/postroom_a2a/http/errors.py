@@ -63,7 +63,9 @@ Headers = tuple[tuple[bytes, bytes], ...]
 def status_of(error: RpcError | PostroomError) -> tuple[int, str]:
     """HTTP status and name of the `google.rpc.Code` of an error."""
     if isinstance(error, RpcError):
-        return STATUS.get(error.code, (500, "INTERNAL"))
+        if error.fault is None:
+            return STATUS.get(error.code, (500, "INTERNAL"))
+        error = error.fault
     known = (kind for kind in type(error).__mro__ if issubclass(kind, PostroomError))
     return next(_REFUSALS[kind] for kind in known if kind in _REFUSALS)
 
@@ -91,7 +93,7 @@ def rest_status(error: RpcError | PostroomError) -> tuple[int, dict[str, Any]]:
     document = (error if isinstance(error, RpcError) else refused(error)).document()
     details = document.get("data")
     details = details if isinstance(details, list) else []
-    if isinstance(error, PostroomError) and details:
+    if details and (isinstance(error, PostroomError) or error.fault is not None):
         details[0]["reason"] = name  # none of A2A's own errors
     shown = {"code": number, "status": name, "message": document["message"]}
     return number, {"error": {**shown, "details": details}}

@@ -40,7 +40,10 @@ class JsonRpc:
         except RpcError as error:
             if exchange.started:
                 raise
-            await exchange.answer(200, dumps(refusal(call_id, error)))
+            # What is wrong with a call is said with 200 (A2A 1.0, section 9); what is away behind the server is not.
+            status = 200 if error.fault is None else status_of(error)[0]
+            body, headers = dumps(refusal(call_id, error)), headers_of(status, error)
+            await exchange.answer(status, body, b"application/json", *headers)
 
     async def _call(self, exchange: Exchange, call_id: Id, record: object, caller: str) -> None:
         method, params = read_call(record)

@@ -43,6 +43,8 @@ def status_of(error: PostroomError | RpcError) -> tuple[grpc.StatusCode, Status]
         return _bare(grpc.StatusCode.DEADLINE_EXCEEDED, error)
     said = error if isinstance(error, RpcError) else RpcError.of(error)
     code = STATUS.get(int(said.code), grpc.StatusCode.UNKNOWN)
+    if said.fault is not None:
+        code = grpc.StatusCode[errors.status_of(said)[1]]
     document = said.document()
     details = [each for each in map(_packed, _listed(document.get("data"))) if each is not None]
     return code, Status(code=_number(code), message=document["message"], details=details)
