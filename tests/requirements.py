@@ -72,6 +72,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Tasks", "docs/howto.md#an-agent-that-postroom-does-not-run"): {
         "outside-takes-tasks": "An agent with a key and plain HTTP gives and takes tasks, asks, answers, ends them once, and is canceled.",
+        "outside-answer-fresh": "The answer to a report shows the task with the report, or 503 says that it is stored and how to repeat it.",
     },
     ("Delivery", "docs/api.md#inbox"): {
         "inbox-confirmed-only": "A polled inbox gives a message again, flagged, until its reader acknowledges it; nothing is lost because nobody called.",
@@ -313,6 +314,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "http-waits-no-read": "A call that waits for a task over HTTP reads nothing while it waits; it ends with its task, its caller or its deadline.",
         "a2a-http": "Any A2A client with a key reaches any agent over JSON-RPC and REST, by the rules of the specification; a task for one that is offline waits.",
         "a2a-http-versions": "Clients of A2A 0.3 and 1.0 have the same tasks; the translation loses nothing that 0.3 has a place for.",
+        "a2a-stored-is-found": "While the fold is behind, what a call has stored is waited for, or 503 names it and says how to repeat it; never is there no such task.",
         "a2a-http-resumes": "A stream that comes back with its last id brings every change behind it once, also after the post room was killed.",
         "a2a-http-same-request": "The same message id of the same caller, also twice at a time, is one task that runs once.",
     },

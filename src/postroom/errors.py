@@ -108,6 +108,7 @@ __all__ = [
     "NoResponders",
     "NotFound",
     "NotRunning",
+    "NotShownYet",
     "PeerError",
     "PinPaused",
     "PinRequired",
@@ -266,6 +267,12 @@ class DatabaseAway(EnvironmentFault):
     """The database on another server does not answer, or does not let us in."""
 
     code = "database-away"
+
+
+class NotShownYet(EnvironmentFault):
+    """It is stored, and the post room cannot show it yet."""
+
+    code = "not-shown-yet"
 
 
 class ServerTooOld(EnvironmentFault):

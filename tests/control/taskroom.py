@@ -423,15 +423,16 @@ async def emptied(room: TaskRoom) -> AsyncGenerator[TaskRoom]:
 @asynccontextmanager
 async def task_room(folder: Path, **chosen: Any) -> AsyncGenerator[TaskRoom]:
     """An organisation with a server of its own, and `chosen` settings."""
-    async with running_server(folder) as rig, room_on(folder, rig, **chosen) as room:
+    memory = bool(chosen.get("memory", True))
+    async with running_server(folder, memory=memory) as rig, room_on(folder, rig, **chosen) as room:
         yield room
 
 
 @asynccontextmanager
 async def room_on(folder: Path, rig: Rig, **chosen: Any) -> AsyncGenerator[TaskRoom]:
     """An organisation on the server of `rig`."""
-    chosen = {"blob_limit": LARGEST_BLOB, "blobs_limit": ALL_BLOBS} | chosen
-    settings = Settings(state=folder, memory=True, **chosen)
+    chosen = {"blob_limit": LARGEST_BLOB, "blobs_limit": ALL_BLOBS, "memory": True} | chosen
+    settings = Settings(state=folder, **chosen)
     announcement = Announcement(
         url="", pid=1, token="", nats_url="", nats_pid=1, started_at="", version="", state=""
     )

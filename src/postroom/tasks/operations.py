@@ -90,6 +90,7 @@ class AgentTasks:
             as_message=message["messageId"],
             door=self._door,
         )
+        await self._office.row(view.id)  # or nobody could follow it, or have it pushed
         return view.id
 
     async def get(self, task: str, _requester: str) -> TaskVersion:
@@ -169,7 +170,7 @@ class AgentTasks:
         return found
 
     async def _row(self, task: str) -> TaskRow:
-        row = await self._database.point(lambda store: store.tasks.task_by_id(task))
+        row = await self._office.row(task)
         if row is None or row.worker != self._worker.uid or not sees(self._me, row):
             raise NotFound("there is no such task")
         return row

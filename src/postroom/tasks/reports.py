@@ -78,6 +78,7 @@ class TaskReports:
             NotFound: the agent has no such task.
             Conflict: the task has ended, cannot be in that state next, or has changed since `seq`.
             MessageTooLarge, InvalidInput: it cannot be stored as it is, or names a blob that the agent may not read.
+            NotShownYet: it is stored, and no answer could show it yet; doing it again with `seq` has no second effect.
             StreamFull, RequestTimeout, BusDisconnected: perhaps stored; do it again with `seq`.
         """
         if said is not None:
@@ -138,13 +139,13 @@ class TaskReports:
                 )
             if not row.seq and state not in FIRST_ENDS:
                 stored = await self._store(row, _begun(row, agent, self._clock(), event))
-                view = await self._office.reached(row.id, stored or 1, FOLD_WAIT)
+                view = await self._office.stored(row.id, stored or 1)
                 if stored and begins:
                     return view
                 continue
             stored = await self._store(row, _record(row, task, agent, state, event))
             if stored:
-                return await self._office.reached(row.id, stored, FOLD_WAIT)
+                return await self._office.stored(row.id, stored)
             await self._office.reached(row.id, row.seq + 1, FOLD_WAIT)
         raise RequestTimeout("the task is changed all the time", remedy="say it again")
 

@@ -16,6 +16,7 @@ from postroom.bus.port import MessageBusProvider
 from postroom.directory.input_modes import check_files
 from postroom.errors import (
     Conflict,
+    DatabaseAway,
     Forbidden,
     LostUpdate,
     NotFound,
@@ -36,6 +37,7 @@ from postroom.tasks import views
 from postroom.tasks.chain import Chain, ended
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.requests import Requests
+from postroom.tasks.unfolded import STORED_WAIT, Unfolded, not_shown
 from postroom.tasks.views import Blocker, Known, TaskEvent, TaskView
 from postroom_a2a.messages import ROLE_USER
 from postroom_a2a.task_state import TaskState
@@ -84,6 +86,7 @@ class OrgTaskService:
         self._kept_by = blocker
         self._clock = clock
         self._new_id = new_id
+        self._unfolded = Unfolded(database, changes)
 
     async def delegate(
         self,
@@ -120,8 +123,16 @@ class OrgTaskService:
                 found = await self._known(row.id) if key else None
                 return found or known, found is not None
 
-            known, _ = await listener.until(first, lambda found: found[1], FOLD_WAIT, _folded)
-        return await self._show(known)
+            try:
+                known, there = await listener.until(
+                    first, lambda found: found[1], FOLD_WAIT, _folded
+                )
+                if not there:
+                    self._unfolded.note(row.id)
+                return await self._show(known)
+            except DatabaseAway as error:
+                self._unfolded.note(row.id)
+                raise not_shown(row.id) from error
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -136,19 +147,27 @@ class OrgTaskService:
             NotFound: no task fits.
         """
         if TASK_ID.fullmatch(ref):
-            found = await self._row(ref)
+            found = await self.row(ref)
         elif ID_PREFIX.fullmatch(ref):
             limit = MAX_CANDIDATES + 1
             heads = await self._database.point(
                 lambda store: store.tasks.tasks_by_prefix(ref, limit, only)
             )
             one = only_one(ref, [head.id for head in heads], "tasks")
-            found = await self._row(one) if one else None
+            found = await self.row(one) if one else None
         else:
             found = None
         if found is None or (only and only not in (found.worker, found.requester)):
             raise _unknown(ref)
         return found
+
+    async def row(self, task: str) -> TaskRow | None:
+        """The task with that id; one that was stored here a moment ago is waited for.
+
+        Raises:
+            NotShownYet: the fold did not come to it in time.
+        """
+        return await self._unfolded.row(task)
 
     async def get(self, ref: str, only: str = "") -> TaskView:
         """The task as it is now; `only` as in `find`."""
@@ -181,7 +200,7 @@ class OrgTaskService:
         """
 
         async def read() -> TaskRow:
-            row = await self._row(task)
+            row = await self.row(task)
             if row is None:
                 raise _unknown(task)
             return row
@@ -203,6 +222,20 @@ class OrgTaskService:
             return known.row.seq >= seq or known.row.final
 
         return await self._shown_once(ref, done, timeout, only)
+
+    async def stored(self, task: str, seq: int) -> TaskView:
+        """The task with its record at `seq`, which the caller has stored.
+
+        Raises:
+            NotShownYet: the record is not folded in time.
+        """
+        try:
+            view = await self.reached(task, seq, STORED_WAIT)
+        except DatabaseAway as error:
+            raise not_shown(task, "what was said of the task") from error
+        if view.timed_out:
+            raise not_shown(task, "what was said of the task")
+        return view
 
     async def listed(
         self,
@@ -267,6 +300,8 @@ class OrgTaskService:
             return Known.read(store, row), found
 
         found = await self._database.read(find)
+        if found is None and await self.row(task) is not None:
+            found = await self._database.read(find)
         if found is None:
             raise _unknown(task)
         return found
@@ -385,7 +420,7 @@ class OrgTaskService:
             raise Conflict(
                 "the task has changed meanwhile", remedy=f"postroom task show {row.id[:8]}"
             ) from error
-        return await self.reached(row.id, stored, FOLD_WAIT)
+        return await self.stored(row.id, stored)
 
     async def _check_said(self, row: TaskRow, by: str, said: Content) -> None:
         """Raise unless the files of an answer are there, and the worker takes it; it may read the files from now on."""
@@ -482,9 +517,6 @@ class OrgTaskService:
             raise Forbidden("only who asked for a task can cancel or answer it")
         return row
 
-    async def _row(self, task: str) -> TaskRow | None:
-        return await self._database.point(lambda store: store.tasks.task_by_id(task))
-
     async def _known(self, task: str) -> Known | None:
         def find(store: Store) -> Known | None:
             row = store.tasks.task_by_id(task)
@@ -507,6 +539,8 @@ class OrgTaskService:
 
         async def read() -> Known:
             known = await self._known(task)
+            if known is None and await self.row(task) is not None:
+                known = await self._known(task)
             if known is None or (only and only not in (known.row.worker, known.row.requester)):
                 raise _unknown(task)
             return known

@@ -1,0 +1,60 @@
+"""Tasks that this process has stored, and that the fold does not show yet: who asks for one waits, and is never told
+that there is none.
+"""
+
+from __future__ import annotations
+
+from postroom.errors import DatabaseAway, NotShownYet
+from postroom.projection.changes import Changes, of_task
+from postroom.store.database import Database
+from postroom.store.ports import TaskRow
+
+STORED_WAIT = 20.0
+"""Seconds that a call waits until the fold shows what the call, or one before it, has stored."""
+
+MOST = 4096
+"""Tasks that are remembered; the oldest is forgotten first."""
+
+
+class Unfolded:
+    """The ids of such tasks."""
+
+    def __init__(self, database: Database, changes: Changes) -> None:
+        self._database = database
+        self._changes = changes
+        self._tasks: dict[str, None] = {}
+
+    def note(self, task: str) -> None:
+        """The request of `task` is in the log, and was not folded in time."""
+        self._tasks[task] = None
+        if len(self._tasks) > MOST:
+            del self._tasks[next(iter(self._tasks))]
+
+    async def row(self, task: str) -> TaskRow | None:
+        """The task; one of these is waited for.
+
+        Raises:
+            NotShownYet: it is not folded in time.
+        """
+
+        async def read() -> TaskRow | None:
+            return await self._database.point(lambda store: store.tasks.task_by_id(task))
+
+        if task not in self._tasks:
+            return await read()
+        try:
+            row = await self._changes.until(of_task(task), read, bool, STORED_WAIT)
+        except DatabaseAway as error:
+            raise not_shown(task) from error
+        if row is None:
+            raise not_shown(task)
+        self._tasks.pop(task, None)
+        return row
+
+
+def not_shown(task: str, what: str = "the task") -> NotShownYet:
+    """The error for a caller who is to know that `what` is stored."""
+    return NotShownYet(
+        f"{what} {task} is stored, and not shown yet: the post room is behind its log",
+        remedy="do the same again, with the same key, messageId or seq: nothing is done twice",
+    )
