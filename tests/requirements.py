@@ -72,6 +72,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Tasks", "docs/howto.md#an-agent-that-postroom-does-not-run"): {
         "outside-takes-tasks": "An agent with a key and plain HTTP gives and takes tasks, asks, answers, ends them once, and is canceled.",
+        "outside-begun-given-again": "After a crash an agent with a key is given its open tasks again by its inbox from the beginning, flagged, until it has said that it has seen them.",
         "outside-answer-fresh": "The answer to a report shows the task with the report, or 503 says that it is stored and how to repeat it.",
     },
     ("Delivery", "docs/api.md#inbox"): {
@@ -285,6 +286,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "task-request-runs-once": "The same request, repeated under its key, is the same task, and it runs once.",
         "task-kill-ends-once": "Whatever is killed in mid-task, the task ends once, and the person sees every attempt.",
         "task-kill-requester-told": "The requester of a task is told each change, in order, whatever is killed meanwhile.",
+        "rebuild-owes-the-same": "After `admin rebuild` whoever was not yet told of the end of a task is told.",
         "task-one-runner": "Of two runners of one task only one can write its records; the other stops.",
         "task-stored-once": "What is stored of a task grows with what is said of it, however long it streams; no record repeats the whole task.",
         "task-queue-keeps-order": "A worker does its tasks in the order of their requests, and not behind messages that are not confirmed.",

@@ -23,10 +23,10 @@ from postroom.protocol.receipts import Receipt, State
 from postroom.protocol.tasks import chain_headers, task_id
 from postroom.store.alerts import AlertRow
 from postroom.store.database import Database, Store
-from postroom.store.ports import TaskRow
+from postroom.store.ports import TOLD, TaskRow
 from postroom.store.schema import PROJECTION
 from postroom.tasks.chain import Chain
-from postroom.tasks.clerk import TOLD, TaskClerk
+from postroom.tasks.clerk import TaskClerk
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.rules import ORDER
 from postroom.tasks.rules import RULES as TASK_RULES

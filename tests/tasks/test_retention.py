@@ -12,12 +12,13 @@ from postroom.projection.rebuild import rebuild
 from postroom.projection.retention import Retention
 from postroom.protocol import priority, subjects
 from postroom.protocol.priority import Input
+from postroom.protocol.tasks import chain_headers
 from postroom.store import snapshot
 from postroom.store.ports import TaskRow
 from postroom.tasks.rules import LONGER, OVER
 from postroom_a2a.task_state import TaskState
 from tests.mail.desk import BACKENDS, SECONDS, running
-from tests.tasks.desk import RULES, TaskDesk, open_desk, tables
+from tests.tasks.desk import RULES, TaskDesk, following, open_desk, tables
 
 pytestmark = pytest.mark.anyio
 
@@ -105,3 +106,35 @@ async def test_a_copy_and_the_log_behind_it_give_the_same_tasks_and_the_fold_goe
             done = await desk.write(bob, new, DONE, "43")
             assert done.final
             assert not (await desk.task(held.id, held.seq)).final
+
+
+@pytest.mark.requirement("rebuild-owes-the-same")
+@pytest.mark.parametrize("copied", [False, True], ids=["log", "snapshot"])
+async def test_who_was_not_told_before_a_rebuild_is_told_after_it(tmp_path: Path, copied: bool):
+    async with open_desk(tmp_path, fold=False) as desk:
+        async with running(desk.fold.run()):
+            await desk.fold.ready(SECONDS)
+            ann, bob = await desk.worker("ann"), await desk.worker("bob")
+            for _ in range(2):
+                row = await desk.taken(bob, await desk.ask(ann, bob.uid))
+                await desk.write(bob, row, DONE, "42")
+                await desk.settled()
+            if copied:
+                await retention(desk, tmp_path / "copy", 60).shorten()
+            row = await desk.taken(bob, await desk.ask(ann, bob.uid))
+            await desk.settled()
+        record = following(row, DONE, "43")  # and the fold is killed before it comes to this
+        headers = chain_headers(bob.uid, row.id, row.seq)
+        await bob.bus.publish(record.subject(bob.uid), record.encode(), metadata=headers)
+        before = [update.task for update in await desk.updates(ann.uid)]
+        assert row.id not in before
+
+        path = tmp_path / "copy" / snapshot.NAME if copied else None
+        await rebuild(desk.database, desk.admin, RULES, path)
+        desk.task_clerk = desk._task_clerk(desk.database)
+        desk.fold = desk.new_fold()
+        async with running(desk.fold.run()):
+            await desk.fold.ready(SECONDS)
+            await desk.settled()
+            told = [update.task for update in await desk.updates(ann.uid)]
+        assert told == [*before, row.id]

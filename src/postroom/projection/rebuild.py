@@ -10,7 +10,8 @@ from postroom.errors import EnvironmentFault
 from postroom.observe import get_logger
 from postroom.projection.rules import Rules, fold
 from postroom.store import copying, snapshot
-from postroom.store.database import Database
+from postroom.store.database import Database, Store
+from postroom.store.ports import TOLD
 
 log = get_logger(__name__)
 
@@ -32,11 +33,15 @@ async def rebuild(database: Database, admin: BusAdmin, rules: Rules, kept: Path 
     """
     if kept is not None:
         await asyncio.to_thread(copying.verify, kept)
-    await database.write(
-        lambda store: copying.restore_projection(store, kept),
-        timeout=None,
-        accounts=False,
-    )
+
+    def restore(store: Store) -> None:
+        told = store.tasks.cursors.get(TOLD)
+        copying.restore_projection(store, kept)
+        # No log says who was told, so this cursor is not folded again.
+        if told > store.tasks.cursors.get(TOLD):
+            store.tasks.cursors.set(TOLD, told)
+
+    await database.write(restore, timeout=None, accounts=False)
     for stream in rules:
         await _fold_on(database, admin, rules, stream)
 

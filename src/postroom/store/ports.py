@@ -12,6 +12,9 @@ from typing import Any, Protocol
 
 from postroom_a2a.task_state import TaskState
 
+TOLD = "TASKS told"
+"""Name of the cursor up to which requesters were told of the records of TASKS; no fold sets it."""
+
 
 @dataclass(frozen=True, slots=True)
 class TaskHead:

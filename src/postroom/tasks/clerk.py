@@ -38,7 +38,7 @@ from postroom.store.agents import Agent
 from postroom.store.alerts import QUESTION
 from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
-from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
+from postroom.store.ports import TOLD, TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.attempts import lost_in
 from postroom.tasks.chain import Chain, ended
 from postroom_a2a.task_state import TaskState
@@ -49,9 +49,6 @@ log = get_logger(__name__)
 
 AT_ONCE = 16
 """Changes that the sweep reads at once: each may have a large snapshot."""
-
-TOLD = "TASKS told"
-"""Name of the cursor up to which requesters were told of the records of TASKS."""
 
 TOGETHER = 32
 """Receipts that are on their way to the log at once."""
