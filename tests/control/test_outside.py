@@ -289,6 +289,26 @@ async def test_it_sees_nobody_elses_mail_and_tasks(house: House):
 # ── tasks ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.requirement("outside-begun-given-again")
+async def test_after_a_crash_behind_its_first_report_it_is_given_the_task_again(house: House):
+    otto = await house.outsider("otto")
+    task = (await house.room.delegate("@otto", "do it"))["id"]
+    mail = await otto.given(task)
+    assert not mail["redelivered"]
+    begun = await otto.say(task, "working")
+    await otto.get(f"/messages/{mail['id']}", wait="delivered", timeout=SECONDS)
+
+    # It has lost all that it knew.
+    again = await otto.given(task)
+    assert (again["id"], again["redelivered"]) == (mail["id"], True)
+    assert (await otto.get(f"/tasks/{task}"))["seq"] == begun["seq"]
+    await otto.post("/inbox/ack", ids=[mail["id"]], state="seen")
+    assert await otto.inbox(wait=0) == []
+    assert (await otto.say(task, "completed"))["final"]
+    done = await otto.get(f"/messages/{mail['id']}", wait="answered", timeout=SECONDS)
+    assert done["state"] == "answered"
+
+
 @pytest.mark.requirement("outside-takes-tasks")
 async def test_a_worker_gives_it_a_task_and_hears_how_it_ends(house: House):
     otto = await house.outsider("otto", card={"skills": [SKILL]})
@@ -304,9 +324,9 @@ async def test_a_worker_gives_it_a_task_and_hears_how_it_ends(house: House):
     assert mail["text"] == "translate it"
     begun = await otto.say(task, "working")
     assert (begun["state"], begun["attempt"], begun["seq"] > 0) == ("working", 1, True)
-    # Who has taken a task has seen its request.
-    seen = await otto.get(f"/messages/{mail['id']}", wait="seen", timeout=SECONDS)
-    assert (seen["state"], await otto.inbox(wait=0)) == ("seen", [])
+    # Who has begun a task has its request.
+    seen = await otto.get(f"/messages/{mail['id']}", wait="delivered", timeout=SECONDS)
+    assert seen["state"] == "delivered"
     said = await otto.say(task, "working", text="half of it")
     assert (said["status_text"], said["seq"] > begun["seq"]) == ("half of it", True)
     part = {"url": "https://example.org/x.pdf", "mediaType": "application/pdf"}
@@ -431,6 +451,9 @@ async def test_a_cancel_ends_its_task_at_once_and_it_learns_that(house: House):
         assert [(each["state"], each["final"]) for each in updates] == [("canceled", True)]
     refused = await otto.say(runs, "completed", 409, text="done")
     assert "canceled" in refused["detail"]
+    for task in (waits, runs):
+        request = (await otto.get(f"/tasks/{task}"))["request"]
+        await otto.get(f"/messages/{request}", wait="answered", timeout=SECONDS)
     assert [m["task"] for m in await otto.inbox(wait=0)] == []
 
 

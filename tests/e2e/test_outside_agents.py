@@ -110,6 +110,7 @@ def test_an_agent_elsewhere_works_for_a_worker_and_across_a_kill_of_the_control_
             sent["id"],
             True,
         )
+        assert again["work on"]["redelivered"]
         # Its key and its task are what they were: nobody took the task away, and nothing is begun again.
         view = otto.call("GET", f"/tasks/{task}")
         assert (view["state"], view["seq"], view["attempt"]) == ("working", seq, 1)

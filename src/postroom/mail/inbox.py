@@ -169,7 +169,7 @@ class Inboxes:
         """Whether `reader` may have been given a message before that it has not acknowledged as seen."""
         if _is(row, State.SEEN):
             return False
-        if row.seq <= self._given.get(reader, 0):
+        if row.state == State.DELIVERED or row.seq <= self._given.get(reader, 0):
             return True
         return row.seq <= self._began and self._callers.called_before(reader, row.stored_at)
 

@@ -354,7 +354,9 @@ class TaskClerk:
         await self._alert(Alert(QUESTION, text, task.worker, _question(task)))
 
     async def _report(self, behind: Sequence[tuple[TaskHead, State]]) -> None:
-        """Append the receipts of requests: seen when the task was taken, answered when it has ended."""
+        """Append the receipts of requests: seen when the task was taken (delivered, by an agent that reads its inbox
+        itself), answered when it has ended.
+        """
         if len(behind) == 1:
             await self._receipt(*behind[0])
             return
@@ -385,7 +387,7 @@ def find(store: Store, changes: Sequence[Change]) -> list[Follows]:
     for change in of_tasks:
         row, worker = now[change.id], known.get(change.row.worker)
         if change.event is not None:
-            found.append(_of_record(store, change.event, row, known.get(row.requester)))
+            found.append(_of_record(store, change.event, row, known.get(row.requester), worker))
         elif not row.seq:
             request = store.messages.message_at(row.requested_seq)
             each = _of_request(store, row, request, worker)
@@ -421,7 +423,13 @@ def _kept_waiting(store: Store, worker: Agent | None) -> bool:
     return there and store.pending.keeps_waiting(worker.uid)
 
 
-def _of_record(store: Store, event: TaskEventRow, row: TaskRow, requester: Agent | None) -> Follows:
+def _of_record(
+    store: Store,
+    event: TaskEventRow,
+    row: TaskRow,
+    requester: Agent | None,
+    worker: Agent | None,
+) -> Follows:
     last = event.seq == row.seq
     asks = last and TaskState(row.state).interrupted
     if asks and not row.snapshot and _hears(requester):
@@ -431,7 +439,7 @@ def _of_record(store: Store, event: TaskEventRow, row: TaskRow, requester: Agent
         told=_Told(event, row, requester, _letter(store, event, row)),
         asks=asks and not store.alerts.is_raised(QUESTION, _question(row)),
         # Taken, or ended: receipts show no state between these.
-        receipt=_missing(store, row) if last and (row.final or not event.event) else None,
+        receipt=_missing(store, row, worker) if last and (row.final or not event.event) else None,
     )
 
 
@@ -460,17 +468,21 @@ def _letter(store: Store, event: TaskEventRow, task: TaskRow) -> _Letter | None:
     )
 
 
-def _missing(store: Store, row: TaskHead) -> State | None:
+def _missing(store: Store, row: TaskHead, worker: Agent | None) -> State | None:
     """The state of the task that its request does not show yet."""
     request = store.messages.message_at(row.requested_seq)
-    return None if request is None else _not_shown(row, request)
+    return None if request is None else _not_shown(row, request, worker)
 
 
-def _not_shown(task: TaskHead, request: MessageRow) -> State | None:
+def _not_shown(task: TaskHead, request: MessageRow, worker: Agent | None) -> State | None:
     if request.final:
         return None
     if task.final:
         return State.ANSWERED
+    if worker is not None and worker.kind == "external":
+        # A report proves that it has the request, not that it would know of it after a crash: until it says that it has
+        # seen it, its inbox gives it again.
+        return State.DELIVERED if request.state == State.ACCEPTED.value else None
     unseen = request.state in (State.ACCEPTED.value, State.DELIVERED.value)
     return State.SEEN if unseen else None
 
@@ -480,11 +492,14 @@ def _behind(store: Store, seqs: Collection[int]) -> list[tuple[TaskHead, State]]
     with the missing state.
     """
     taken = {head.requested_seq: head for head in store.tasks.heads_by_requests(seqs) if head.seq}
-    return [
-        (taken[row.seq], missing)
-        for row in store.messages.messages_at(taken)
-        if (missing := _not_shown(taken[row.seq], row)) is not None
-    ]
+    workers = store.agents.agents_by_uid({head.worker for head in taken.values()})
+    found = []
+    for row in store.messages.messages_at(taken):
+        task = taken[row.seq]
+        missing = _not_shown(task, row, workers.get(task.worker))
+        if missing is not None:
+            found.append((task, missing))
+    return found
 
 
 def _untakable(
