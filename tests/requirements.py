@@ -151,6 +151,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "sandbox-partial-stated": "A partial wall holds except for the holes that it states; one more hole makes it no wall.",
         "sandbox-kernel-files-closed": "What the kernel shows to root alone, and its settings, are closed, or stated where they cannot be.",
         "sandbox-no-namespaces": "Inside a sandbox no namespace can be made or entered, and only four socket families can be had.",
+        "sandbox-no-set-id": "Behind a wall with a system call filter no file gets a set-user-ID or set-group-ID bit or a capability; elsewhere such files are named.",
         "sandbox-select-failclosed": "A wall that does not hold is an error with a remedy, never a lesser wall.",
         "sidecar-wall-tested": "A reachable canary behind an enforced wall ends the worker before its agent runs.",
         "wall-sidecar-closed": "An agent can read neither its sidecar's memory and secrets nor the post room's keys, nor have it run code.",

@@ -131,6 +131,31 @@ async def test_what_a_worker_makes_is_said_whatever_it_is_called(bench: Bench, t
     assert {"x/.git", "xy z/.git"} <= {*held.made}
 
 
+@pytest.mark.requirement("sandbox-no-set-id")
+def test_what_lends_an_account_is_found_and_what_cannot_be_looked_at_is_named(tmp_path: Path):
+    here = tmp_path / "here"
+    (here / "deep").mkdir(parents=True)
+    for name, mode in (("a", 0o4711), ("deep/b", 0o2755), ("plain", 0o755)):
+        (here / name).touch()
+        (here / name).chmod(mode)
+    (here / "deep").chmod(0o2755)
+    (here / "link").symlink_to(here / "a")
+    (here / "out").symlink_to("/usr/bin")
+    (tmp_path / "out").symlink_to(here)
+    place = os.open(here, os.O_RDONLY)
+    for _ in range(25):  # deeper than a path can say
+        os.mkdir("d" * 200, dir_fd=place)
+        place, above = os.open("d" * 200, os.O_RDONLY, dir_fd=place), place
+        os.close(above)
+    os.close(place)
+
+    found = covers.lending(here)
+
+    assert {"a", "deep/b"} == {name for name in found if not name.startswith("d" * 200)}
+    assert [name for name in found if name.endswith("(File name too long)")]
+    assert "what lies beyond 3 entries" in covers.lending(here, 3)
+
+
 def test_a_git_directory_that_goes_while_it_is_looked_at_is_none_of_those_that_were_there(
     tmp_path: Path,
 ):

@@ -17,11 +17,21 @@ from postroom.sandbox.port import Mount, SandboxProvider
 from postroom.settings import Settings
 from postroom.workers.leftovers import delete
 from postroom.workers.workspaces import branches, covers
-from postroom.workers.workspaces.bringing import Worker, begin, bring, desk_of, relink, store_of
+from postroom.workers.workspaces.bringing import (
+    LONGEST_NAME,
+    MOST_NAMES,
+    Worker,
+    begin,
+    bring,
+    desk_of,
+    relink,
+    store_of,
+)
 from postroom.workers.workspaces.git import Git
 from postroom.workers.workspaces.job import EMPTY, Desk, borrowed
 from postroom.workers.workspaces.plan import Plan, plan
 from postroom.workers.workspaces.records import FILE, Held
+from postroom_a2a.text import one_line
 
 log = get_logger(__name__)
 
@@ -154,6 +164,16 @@ class Workspaces:
     def store(self, uid: str, held: Held) -> Git:
         """Git on the repository that gets the work."""
         return Git(store_of(self._root(uid), held))
+
+    async def lending(self, uid: str) -> tuple[str, ...]:
+        """The files in a worker's workspace that lend their owner's account, as they can be shown."""
+        held = self.held(uid)
+        if held is None:
+            return ()
+        direct = held.mode == DIRECT
+        place = Path(held.path) if direct else self._root(uid) / "workspace"
+        names = await asyncio.to_thread(covers.lending, place)
+        return tuple(one_line(name, LONGEST_NAME) for name in names[:MOST_NAMES])
 
     def ended(self, uid: str) -> None:
         """Tidy the person's folder after the end of a worker that wrote it itself."""
