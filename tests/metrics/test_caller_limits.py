@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from postroom.control.limits import AT_ONCE, MAX_CALLERS, Bounds, CallerLimits, Comer
 from postroom.errors import Refused, TooManyRequests, http_status, problem, retry_after
 from postroom.identity.tokens import new_api_key
+from postroom.protocol.limits import MAX_API_KEYS
 from postroom.protocol.principal import KEY, OPERATOR_KEY, USUAL_SCOPES, Principal
 
 pytestmark = pytest.mark.requirement("caller-limits")
@@ -107,7 +110,43 @@ def test_a_key_that_was_good_is_a_guess_once_it_is_refused(limits: CallerLimits)
     for _ in range(int(AT_ONCE) - 1):
         guess(limits)
     with pytest.raises(TooManyRequests, match="without a valid key"):
-        limits.begin(Comer(HOME, "digest of old", "a" * 32))
+        guess(limits, sha256="digest of old")
+
+
+@pytest.mark.requirement("caller-valid-key-taken")
+def test_a_key_that_may_be_valid_is_looked_up_whatever_others_have_tried(
+    limits: CallerLimits, clock: Clock
+) -> None:
+    for at in range(1000):
+        with contextlib.suppress(TooManyRequests):
+            guess(limits, sha256=f"guess {at}")
+    ask(limits, "one of the same agent")
+    clock.now += 1  # the refused ones are no debt
+    guess(limits)
+
+
+@pytest.mark.requirement("caller-valid-key-taken")
+def test_a_key_in_use_is_not_forgotten_for_others(limits: CallerLimits, clock: Clock) -> None:
+    ask(limits, "first")
+    for at in range(2 * MAX_CALLERS):
+        clock.now += 1
+        ask(limits, f"key {at}")
+        limits.begin(Comer(HOME, "digest of first", "a" * 32))
+    assert limits.knows(Comer(HOME, "digest of first"))
+
+
+@pytest.mark.requirement("caller-rotations-bounded")
+def test_keys_are_made_at_a_bounded_rate_but_for_the_operator(
+    limits: CallerLimits, clock: Clock
+) -> None:
+    for _ in range(MAX_API_KEYS):
+        limits.making(bearer("one"))
+    with pytest.raises(TooManyRequests, match="too many API keys"):
+        limits.making(bearer("another of the same agent"))
+    clock.now += 10
+    limits.making(bearer("one"))
+    for _ in range(10 * MAX_API_KEYS):
+        limits.making(bearer(OPERATOR_KEY))
 
 
 def test_requests_with_no_key_at_all_are_slow_too(limits: CallerLimits) -> None:

@@ -162,7 +162,7 @@ class Measuring:
         restarts = float(host.restarts) if isinstance(host, Supervisor) else None
         version: Mapping[Labels, float] = {(__version__, host.version): 1}
         refused: dict[Labels, float] = dict.fromkeys(
-            [("requests",), ("strangers",), ("streams",), ("tasks",)], 0.0
+            [("requests",), ("strangers",), ("streams",), ("tasks",), ("keys",)], 0.0
         )
         refused |= {(limit,): float(count) for limit, count in limits.refused.items()}
         return [

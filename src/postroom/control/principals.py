@@ -6,6 +6,7 @@ with `needs` what it demands, or with `anyone` that it demands nothing; an API w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
@@ -15,11 +16,11 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
 from postroom.control.described import is_stream
-from postroom.control.limits import CallerLimits, Comer
+from postroom.control.limits import PAUSE, CallerLimits, Comer
 from postroom.control.org_router import ROUTE, WORKER
 from postroom.control.org_router import Scope as AsgiScope
 from postroom.directory.iam import IAMProvider
-from postroom.errors import Forbidden, Unauthorized
+from postroom.errors import Forbidden, TooManyRequests, Unauthorized
 from postroom.identity.tokens import digest
 from postroom.protocol.principal import (
     DOOR,
@@ -148,7 +149,7 @@ class Gate:
         try:
             await self.iam.know(token)
         except Unauthorized:
-            self.limits.failed(comer)
+            await self._failed(comer)
             raise
 
     def stream(self, scope: AsgiScope) -> None:
@@ -164,10 +165,18 @@ class Gate:
         try:
             principal = await self.iam.resolve(token)
         except Unauthorized:
-            self.limits.failed(comer)
+            await self._failed(comer)
             raise
         self.limits.known(comer, principal)
         return principal
+
+    async def _failed(self, comer: Comer) -> None:
+        """Count a wrong key; one too many is refused late. Raises TooManyRequests."""
+        try:
+            self.limits.failed(comer)
+        except TooManyRequests as error:
+            await asyncio.sleep(min(error.seconds, PAUSE))
+            raise
 
     def _comer(self, scope: AsgiScope) -> tuple[Comer, str]:
         """Who comes, and with which key. Raises Unauthorized without one, Refused for too many of those."""
