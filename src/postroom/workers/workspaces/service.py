@@ -29,7 +29,7 @@ from postroom.workers.workspaces.bringing import (
 )
 from postroom.workers.workspaces.git import Git
 from postroom.workers.workspaces.job import EMPTY, Desk, borrowed
-from postroom.workers.workspaces.plan import Plan, plan
+from postroom.workers.workspaces.plan import Plan, plan, refuse_never
 from postroom.workers.workspaces.records import FILE, Held
 from postroom_a2a.text import one_line
 
@@ -57,11 +57,13 @@ class Placed:
     Attributes:
         workspace: the host's folder.
         mounts: of what it borrows.
+        judged: see `SandboxSpec.judged`.
         covered: see `SandboxSpec.covered`.
     """
 
     workspace: Path
     mounts: tuple[Mount, ...] = ()
+    judged: bool = False
     covered: tuple[str, ...] = ()
 
 
@@ -135,8 +137,11 @@ class Workspaces:
         root = worker.root
         desk = await desk_of(worker, held)
         if not held.own:
+            direct = held.mode == DIRECT
+            if direct:
+                await asyncio.to_thread(refuse_never, desk.workspace, self._settings.state)
             await asyncio.to_thread(_note_covered, held, desk, root)
-            return Placed(desk.workspace, (), desk.covered)
+            return Placed(desk.workspace, judged=direct, covered=desk.covered)
         await relink(worker, held, desk)
         (root / EMPTY).touch()
         return Placed(desk.workspace, borrowed(desk.objects, root / EMPTY, desk.workspace))
