@@ -412,6 +412,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "settings-secret-hidden": "No secret among the settings is printed, or taken from where others can read it.",
     },
     ("Operation", "docs/operating.md#limits-of-callers"): {
+        "json-bounded": "JSON that is too deep or has too many values is refused by its bytes alone, before anything is built of it, at every door, on the bus too.",
+        "text-whole-characters": "Half a character in a text is bad input wherever it stands, never a fault of the post room.",
         "caller-limits": "A caller over a limit gets 429 and when to come again, before its body is read; guesses of keys are slow and lock nobody out.",
         "caller-valid-key-taken": "A valid key is never refused for others' wrong ones, however many come from its address and name its agent.",
         "caller-rotations-bounded": "Who is not the operator makes and replaces keys at a bounded rate.",

@@ -170,6 +170,8 @@ async def _invalid(request: Request, error: RequestValidationError) -> JSONRespo
 
 
 async def _http(request: Request, error: HTTPException) -> JSONResponse:
+    if isinstance(error.__cause__, PostroomError):  # met where FastAPI reads the body
+        return _document(error.__cause__)
     asked = f"{request.method} {request.url.path}"
     match error.status_code:
         case 404:

@@ -6,10 +6,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
+from postroom.errors import InvalidInput, MessageTooLarge
 from postroom.protocol.content import Content
 from postroom.protocol.events import MAX_NUMBER
 from postroom.protocol.limits import (
     MAX_CONTEXT,
+    MAX_DEPTH,
     MAX_DESCRIPTION,
     MAX_EVENTS,
     MAX_KEY,
@@ -21,12 +23,32 @@ from postroom.protocol.limits import (
     MAX_PATTERN,
     MAX_PIN,
     MAX_REASON,
+    MAX_VALUES,
     MAX_WAIT,
 )
 from postroom.protocol.principal import Scope
+from postroom.protocol.records import AS_FILE
+from postroom_a2a import strict_json
 
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(max_length=70)]
+
+
+def read_json(body: bytes) -> Any:
+    """The JSON value in the body of a request.
+
+    Raises:
+        MessageTooLarge: it has too many values.
+        InvalidInput: it is not JSON, or nested too deep.
+    """
+    try:
+        return strict_json.bounded(body, MAX_DEPTH, MAX_VALUES)
+    except strict_json.TooMany as error:
+        raise MessageTooLarge(f"the body has {error}", remedy=AS_FILE) from error
+    except strict_json.TooDeep as error:
+        raise InvalidInput(f"the body is {error}") from error
+    except ValueError as error:
+        raise InvalidInput(f"the body is not JSON: {error}") from error
 
 
 class Body(BaseModel):

@@ -9,10 +9,10 @@ from typing import Any
 from postroom.errors import ProtocolViolation
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.content import Content, parts_of
-from postroom.protocol.limits import MAX_DEPTH, MAX_LABEL, MAX_PARTS
+from postroom.protocol.limits import MAX_DEPTH, MAX_LABEL, MAX_PARTS, MAX_VALUES
 from postroom_a2a.bounds import MAX_ID
 from postroom_a2a.messages import ROLE_USER
-from postroom_a2a.strict_json import deeper_than
+from postroom_a2a.strict_json import TooMuch, check, dumps
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message, Task
 from postroom_a2a.text import one_line
@@ -188,8 +188,10 @@ def _content(message: Mapping[str, Any]) -> Content | None:
 
 def _parts(holder: Mapping[str, Any]) -> list[dict[str, Any]]:
     found = parts_of(holder)[:MAX_PARTS]
-    if deeper_than(found, MAX_DEPTH):
-        raise ProtocolViolation(f"it says something that is nested more than {MAX_DEPTH} deep")
+    try:
+        check(dumps(found), MAX_DEPTH, MAX_VALUES)
+    except TooMuch as error:
+        raise ProtocolViolation(f"it says something that is {error}") from error
     return [_foreign(part) for part in found]
 
 

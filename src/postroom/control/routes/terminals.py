@@ -22,6 +22,7 @@ from postroom.control.websockets import Socket, SocketRoutes
 from postroom.errors import Conflict, InvalidInput, NotFound, RequestTimeout
 from postroom.protocol.principal import Scope
 from postroom.protocol.terminals import MAX_SIDE, check_size
+from postroom_a2a import strict_json
 
 TerminalId = Annotated[str, Path(description="The id in the record that asked for the terminal.")]
 
@@ -133,7 +134,7 @@ async def _print(socket: Socket, terminal: OpenTerminal) -> None:
 
 def _size_in(message: str) -> tuple[int, int]:
     try:
-        said = json.loads(message)
+        said = strict_json.bounded(message.encode(), 4, 64)
         return check_size(int(said["cols"]), int(said["rows"]))
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput("that is no size of a terminal") from error
