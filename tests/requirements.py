@@ -156,6 +156,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "sidecar-wall-tested": "A reachable canary behind an enforced wall ends the worker before its agent runs.",
         "wall-sidecar-closed": "An agent can read neither its sidecar's memory and secrets nor the post room's keys, nor have it run code.",
         "sandbox-host-readonly": "Nothing outside the writable folders of a sandbox can be written, directly or through the sidecar.",
+        "reach-opened": "Of the machine a worker of a lesser key has nothing, in any organisation, but what the operator has opened for it.",
         "never-shown": "No worker is shown, by any name or link, a folder of keys, logins or profiles, what has one in it, the post room's own, or /proc and /sys.",
         "template-state-closed": "A template opens neither the state folder nor a door, and sends no file from outside its folder.",
         "wall-dies-with-post-room": "When the post room is killed, its server and every process of its workers end.",

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Listed,
         Mail,
         Milestone,
+        Opening,
         Org,
         Post,
         RemoteListed,
@@ -170,6 +171,24 @@ class Client(
         """End an organisation for ever; returns the path of its kept folder, "" if it had none."""
         path = f"/v1/orgs/{check_name(name, 'organisation')}"
         return self.transport.call("DELETE", path, extra_time=90.0)["folder"]
+
+    def openings(self, org: str) -> list[Opening]:
+        """What is open of the machine to the lesser keys of an organisation."""
+        return self._get(f"/v1/orgs/{check_name(org, 'organisation')}/openings")["openings"]
+
+    def open_to(
+        self, org: str, folder: str = "", mode: str = "copy", wall: str = "", *, pin: str = ""
+    ) -> list[Opening]:
+        """Open a folder, or a weaker wall, to the lesser keys of an organisation."""
+        body = {"folder": folder, "mode": mode, "wall": wall, "pin": pin}
+        path = f"/v1/orgs/{check_name(org, 'organisation')}/openings"
+        return self.transport.call("POST", path, json=body)["openings"]
+
+    def close_to(self, org: str, folder: str = "", wall: str = "") -> list[Opening]:
+        """Close it again; workers that have it are ended."""
+        body = {"folder": folder, "wall": wall}
+        path = f"/v1/orgs/{check_name(org, 'organisation')}/openings"
+        return self.transport.call("DELETE", path, json=body, extra_time=60.0)["openings"]
 
     def shutdown(self) -> None:
         """Ask the post room to end; it answers before it ends."""

@@ -33,6 +33,7 @@ from postroom.control.routes import (
     keys,
     messages,
     metrics,
+    openings,
     orgs,
     people,
     pushes,
@@ -132,6 +133,7 @@ def build_api(
     include(described.router(app))
     if managed is not None:
         include(orgs.router(managed))
+        include(openings.router(managed))
         include(backup.router(parts, managed))
         include(metrics.router(parts, managed), "")
         include(orgs.absent_router(managed), "")

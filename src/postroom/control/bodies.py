@@ -277,6 +277,21 @@ class BackupBody(Body):
     passphrase: SecretStr = Field(max_length=1024)
 
 
+class OpeningBody(Body):
+    """`POST` and `DELETE /v1/orgs/{name}/openings`: a folder, a wall, or both; `mode` is how far the folder is open."""
+
+    folder: Annotated[str, Field(max_length=MAX_PATH)] = ""
+    mode: Literal["copy", "direct"] = "copy"
+    wall: Literal["", "partial", "none"] = ""
+    pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
+
+    @model_validator(mode="after")
+    def _something(self) -> OpeningBody:
+        if not self.folder and not self.wall:
+            raise ValueError("it names neither a folder nor a wall")
+        return self
+
+
 class OrgBody(Body):
     """`POST /v1/orgs`."""
 

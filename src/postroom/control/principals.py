@@ -253,6 +253,12 @@ def for_installation(me: Principal) -> None:
         raise Forbidden("this concerns every organisation: it is for the operator")
 
 
+def for_operator(me: Principal) -> None:
+    """Raise Forbidden unless `me` has the operator's key: of other keys the scopes do not matter."""
+    if me.key_id != OPERATOR_KEY:
+        raise Forbidden("this is for the operator's key alone", remedy="ask the operator")
+
+
 def _bearer(scope: AsgiScope) -> str:
     given = [value for name, value in scope["headers"] if name == b"authorization"]
     if len(given) > 1:

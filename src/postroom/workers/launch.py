@@ -16,6 +16,7 @@ from postroom.directory.cards import Card, build_card
 from postroom.errors import InvalidTemplate, StateUnwritable
 from postroom.identity.credential import Credential
 from postroom.protocol.limits import MAX_FILES_BYTES
+from postroom.protocol.principal import OPERATOR_KEY
 from postroom.protocol.template import LINE_ADAPTERS, Template
 from postroom.sandbox.never import never_shown, real_name
 from postroom.sandbox.port import Limits, Mount, SandboxPaths, SandboxProvider, SandboxSpec
@@ -24,6 +25,7 @@ from postroom.sandbox.template_check import AGENT_FOLDER, search_path
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
+from postroom.workers.reach import BY, Reach
 from postroom.workers.workspaces.service import Placed
 
 SECRET_FILE = "sidecar.json"
@@ -39,6 +41,7 @@ class SpawnRequest:
         path: where the person has the template, "" if that is not known.
         workspace: the folder of this machine to work on, "" for an empty one.
         mode: how: `worktree`, `copy` or `direct`; "" for `worktree` in a git repository, else `copy`.
+        by: who asks: `operator` for the operator's key, else a uid (`workers.reach`).
     """
 
     template: str
@@ -51,12 +54,16 @@ class SpawnRequest:
     path: str = ""
     workspace: str = ""
     mode: str = ""
+    by: str = ""
 
     @property
     def origin(self) -> dict[str, str]:
         """The parts of the request that a restart with a new template needs."""
         said = {"path": self.path, "name": self.nick, "project": self.project}
-        said |= {"sandbox": self.sandbox, "isolation": self.isolation}
+        said |= {"sandbox": self.sandbox, "isolation": self.isolation, BY: self.by}
+        if self.by != OPERATOR_KEY:
+            # `restart` of another person would read their file at this path, and send it with their rights.
+            said["path"] = ""
         return said | ({"workspace": self.workspace, "mode": self.mode} if self.workspace else {})
 
 
@@ -182,11 +189,13 @@ def compose(
     folders: WorkerFolders,
     gateway_socket: Path,
     canaries: Canaries,
+    reach: Reach,
     placed: Placed | None = None,
 ) -> SandboxSpec:
     """The sandbox of a worker, with the sidecar as its program; `placed` is what it works on, if not an empty folder.
 
     Raises:
+        Forbidden: by now a read-only place leads beyond `reach`.
         InvalidTemplate: a read-only place of the template does not exist, or is never shown (`sandbox.never`).
     """
     mounts = [Mount(folders.agent, AGENT_FOLDER)]
@@ -203,6 +212,7 @@ def compose(
                 remedy="name a folder of plain files, or copy what is needed to one",
             )
         if not _is_shown(Path(folder), provider.shown):
+            reach.refuse_place(real)
             mounts.append(Mount(real, folder, judged=True))
     mounts += placed.mounts if placed else ()
     draft = SandboxSpec(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from postroom.errors import PostroomError
 from postroom.observe import get_logger
 from postroom.protocol.alerts import Alert
@@ -39,6 +41,13 @@ class Returning:
     def store(self, uid: str, held: Held) -> Git:
         """Git on the repository that has the work."""
         return self.spaces.store(uid, held)
+
+    async def refuse_beyond(self, agent: Agent, record: WorkerRecord, by: str) -> None:
+        """Raise Forbidden if the worker's folder is beyond the reach of `by`."""
+        if path := record.origin.get("workspace"):
+            reach = await self._preparing.reach(by)
+            await asyncio.to_thread(reach.refuse_named, path, record.origin.get("mode", ""))
+            await self.spaces.refuse_beyond(agent.uid, reach)
 
     async def bring(self, agent: Agent, record: WorkerRecord) -> Held:
         """Bring back what a worker has done up to now.

@@ -86,6 +86,7 @@ def socket_routes(parts: Parts) -> SocketRoutes:
         for each worker at a time: 409 says who has it.
         """
         agent, _ = await parts.workers.record(ref)
+        await parts.workers.refuse_beyond(agent.uid, socket.caller.by)
         if not parts.workers.running(agent.uid):
             raise Conflict(f"@{agent.nick} does not run", remedy=f"postroom restart {agent.nick}")
         if not await parts.workers.interactive(agent.uid):

@@ -11,7 +11,7 @@ from postroom.control.described import Answer, answers_with, fails
 from postroom.control.in_flight import acted_on
 from postroom.control.parameters import AgentRef
 from postroom.control.parts import Parts
-from postroom.control.principals import needs
+from postroom.control.principals import Caller, needs
 from postroom.control.routing import Routes
 from postroom.errors import Conflict, NotFound, PeerError, Refused, RequestTimeout
 from postroom.protocol import answers, shapes
@@ -38,7 +38,7 @@ def router(parts: Parts) -> Routes:
     @routes.post("", status_code=201)
     @needs(Scope.OPERATE)
     @fails(Conflict, Refused)
-    async def spawn(body: SpawnBody) -> shapes.Worker:
+    async def spawn(body: SpawnBody, me: Caller) -> shapes.Worker:
         """Make a worker of a template and start it.
 
         `template` is TOML text, `files` name to base64, `path` where the caller has the template; `isolation` is the
@@ -56,6 +56,7 @@ def router(parts: Parts) -> Routes:
             path=body.path,
             workspace=body.workspace,
             mode=body.mode,
+            by=me.by,
         )
         return await begun((await workers.spawn(request)).uid, body.wait)
 
@@ -103,14 +104,14 @@ def router(parts: Parts) -> Routes:
     @routes.post("/{ref}/restart")
     @needs(Scope.OPERATE)
     @fails(NotFound, Conflict, Refused)
-    async def restart(ref: AgentRef, body: RestartBody | None = None) -> shapes.Worker:
+    async def restart(ref: AgentRef, me: Caller, body: RestartBody | None = None) -> shapes.Worker:
         """Start a worker again, perhaps with a new template.
 
         `changed` names the keys and files of a new template that differ. 409 if it names another nick or project; what
         is refused leaves the worker as it is.
         """
         asked = body or RestartBody()
-        agent, changed = await workers.restart(ref, asked.template, asked.files)
+        agent, changed = await workers.restart(ref, me.by, asked.template, asked.files)
         return {**await begun(agent.uid, asked.wait), "changed": list(changed)}
 
     @routes.post("/{ref}/revoke")

@@ -16,6 +16,7 @@ from postroom.sandbox.limit_monitor import LimitMonitor
 from postroom.sandbox.port import Mount, SandboxProvider
 from postroom.settings import Settings
 from postroom.workers.leftovers import delete
+from postroom.workers.reach import Reach
 from postroom.workers.workspaces import branches, covers
 from postroom.workers.workspaces.bringing import (
     LONGEST_NAME,
@@ -94,17 +95,27 @@ class Workspaces:
             finally:
                 self._known.pop(uid, None)
 
-    async def plan(self, path: str, mode: str, provider: SandboxProvider) -> Plan | None:
+    async def plan(
+        self, path: str, mode: str, provider: SandboxProvider, reach: Reach
+    ) -> Plan | None:
         """Check what a person asks for (`plan.plan`); None for an empty folder."""
         if not path:
             if mode:
                 raise InvalidInput("a mode needs a workspace", remedy="--workspace DIR")
             return None
         settings = self._settings
-        return await plan(path, mode, provider, state=settings.state, workers=settings.workers)
+        return await plan(
+            path, mode, provider, reach, state=settings.state, workers=settings.workers
+        )
 
     async def ready(
-        self, owner: Owner, path: str, mode: str, provider: SandboxProvider, limit: int | None
+        self,
+        owner: Owner,
+        path: str,
+        mode: str,
+        provider: SandboxProvider,
+        limit: int | None,
+        reach: Reach,
     ) -> Placed:
         """The workspace for a start; made if it is not there yet.
 
@@ -112,6 +123,7 @@ class Workspaces:
             path: the folder that the worker was spawned for, "" for none.
             mode: how to work on it.
             limit: bytes of disk that the worker may use, None for any number.
+            reach: what of the machine it may have.
 
         Raises:
             NotFound: the person's folder has gone.
@@ -125,17 +137,29 @@ class Workspaces:
         if held is None or not held.begun:
             settings = self._settings
             planned = await plan(
-                path, mode, provider, state=settings.state, workers=settings.workers
+                path, mode, provider, reach, state=settings.state, workers=settings.workers
             )
             async with self._alone(owner.uid):
                 await asyncio.to_thread(_clear, root)  # of a start that was killed
                 await begin(worker, planned, limit)
         async with self._alone(owner.uid):
-            return await self._placed(worker, Held.load(worker.root) or Held(path, mode))
+            return await self._placed(worker, Held.load(worker.root) or Held(path, mode), reach)
 
-    async def _placed(self, worker: Worker, held: Held) -> Placed:
+    async def refuse_beyond(self, uid: str, reach: Reach) -> None:
+        """Raise Forbidden if the folder that a worker works on, or its repository, is beyond `reach`."""
+        held = self.held(uid)
+        if held is not None and held.begun:
+            for place in dict.fromkeys((held.path, held.top)):
+                if place:
+                    await asyncio.to_thread(reach.refuse_named, place, held.mode)
+
+    async def _placed(self, worker: Worker, held: Held, reach: Reach) -> Placed:
         root = worker.root
+        await self.refuse_beyond(worker.uid, reach)
         desk = await desk_of(worker, held)
+        for place in desk.objects:
+            if not place.is_relative_to(root):
+                reach.refuse_place(place)
         if not held.own:
             direct = held.mode == DIRECT
             if direct:
