@@ -418,6 +418,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "caller-limits": "A caller over a limit gets 429 and when to come again, before its body is read; guesses of keys are slow and lock nobody out.",
         "caller-valid-key-taken": "A valid key is never refused for others' wrong ones, however many come from its address and name its agent.",
         "caller-rotations-bounded": "Who is not the operator makes and replaces keys at a bounded rate.",
+        "caller-bodies-weighed": "A body counts for its key's rate by its bytes and its values, large ones of one key wait for one another, and streams are opened at a bounded rate.",
         "caller-rate-bounded": "In no span of time a caller gets more than its burst and its rate, and who keeps to the rate is never refused.",
         "open-tasks-bounded": "An agent has a bounded number of open tasks; a repeated request is still answered with its task.",
     },

@@ -6,7 +6,16 @@ import contextlib
 
 import pytest
 
-from postroom.control.limits import AT_ONCE, MAX_CALLERS, Bounds, CallerLimits, Comer
+from postroom.control.limits import (
+    AT_ONCE,
+    MARKS,
+    MAX_CALLERS,
+    PATIENCE,
+    PIECE,
+    Bounds,
+    CallerLimits,
+    Comer,
+)
 from postroom.errors import Refused, TooManyRequests, http_status, problem, retry_after
 from postroom.identity.tokens import new_api_key
 from postroom.protocol.limits import MAX_API_KEYS
@@ -188,9 +197,57 @@ def test_a_key_has_a_bounded_number_of_streams(limits: CallerLimits) -> None:
     assert limits.streams == 3
 
 
+@pytest.mark.requirement("caller-bodies-weighed")
+def test_streams_that_are_opened_again_and_again_are_refused(clock: Clock) -> None:
+    limits = CallerLimits(Bounds(streams=200), clock)
+    for _ in range(20):
+        limits.open_stream("one")
+        limits.close_stream("one")
+    with pytest.raises(TooManyRequests, match="opened"):
+        limits.open_stream("one")
+    limits.open_stream("another")
+    for _ in range(1000):
+        limits.open_stream(OPERATOR_KEY)
+    clock.now += 0.5
+    limits.open_stream("one")
+    assert limits.refused == {"streams": 1}
+
+
+@pytest.mark.requirement("caller-bodies-weighed")
+@pytest.mark.parametrize(
+    "size, marks, more",
+    [(0, 0, 0), (PIECE - 1, MARKS - 1, 0), (PIECE, 0, 1), (0, 3 * MARKS, 3)],
+)
+def test_a_body_counts_by_its_bytes_and_its_values(
+    limits: CallerLimits, size: int, marks: int, more: int
+) -> None:
+    ask(limits, "one")
+    limits.weigh("one", size, marks)
+    for _ in range(9 - more):
+        ask(limits, "one")
+    with pytest.raises(TooManyRequests):
+        ask(limits, "one")
+
+
+@pytest.mark.requirement("caller-bodies-weighed")
+def test_large_bodies_of_one_key_wait_for_one_another_and_for_nobody_else(clock: Clock) -> None:
+    limits = CallerLimits(Bounds(requests=500, burst=10_000), clock)
+    assert [limits.weigh("one", 25 * PIECE, 0) for _ in range(3)] == pytest.approx([0.0, 0.1, 0.2])
+    assert limits.weigh("another", 25 * PIECE, 0) == 0.0
+    assert [limits.weigh(OPERATOR_KEY, 25 * PIECE, 0) for _ in range(3)] == [0.0] * 3
+    assert limits.weigh("one", 100, 10) == 0.0
+    while limits.weigh("one", 25 * PIECE, 0) < PATIENCE - 0.05:
+        pass
+    with pytest.raises(TooManyRequests, match="large bodies"):
+        limits.weigh("one", 25 * PIECE, 0)
+    clock.now += PATIENCE
+    assert limits.weigh("one", 25 * PIECE, 0) < PATIENCE
+
+
 def test_without_bounds_nobody_is_refused() -> None:
     limits = CallerLimits()
     for _ in range(1000):
+        assert limits.weigh("one", 100 * PIECE, 0) == 0.0
         ask(limits, "one")
         guess(limits)
         limits.open_stream("one")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from postroom.control.limits import MARKS, PIECE
 from postroom.identity.operator_key import OperatorKey
 from postroom.identity.tokens import new_api_key
 from postroom.protocol.limits import MAX_API_KEYS
@@ -107,6 +108,38 @@ async def test_a_refused_request_is_answered_before_its_body_comes(room: TaskRoo
             assert "\r\nretry-after: " in answer
     answer = await head_of(room, "nobody's", "/v1/workers")
     assert answer.startswith(("http/1.1 401 ", "http/1.1 429 "))
+
+
+@pytest.mark.requirement("caller-bodies-weighed")
+async def test_a_large_body_counts_as_more_than_one_request(room: TaskRoom) -> None:
+    await room.worker("busy", start=False)
+    async with person(room, "ann", *Scope) as ann:
+        text = "x" * (13 * PIECE)
+        sent = await ann.api.post("/v1/messages", json={"to": "@busy", "text": text})
+        assert sent.status_code == 201
+        refused = await ann.api.get("/v1/me")
+        assert refused.status_code == 429
+        assert (await room.api.get("/v1/me")).status_code == 200
+    async with person(room, "bea", *Scope) as bea:
+        values = {"data": [0] * 9 * MARKS}
+        sent = await bea.api.post("/v1/messages", json={"to": "@busy", "parts": [values]})
+        assert sent.status_code == 201
+        assert [await bea.status() for _ in range(3)][-1] == 429
+
+
+@pytest.mark.requirement("caller-bodies-weighed")
+async def test_a_body_that_comes_in_pieces_and_without_a_length_is_counted(room: TaskRoom) -> None:
+    async def pieces() -> AsyncGenerator[bytes]:
+        yield b'{"to":"@nobody","text":"'
+        for _ in range(13):
+            yield b"x" * PIECE
+        yield b'"}'
+
+    async with person(room, "ann", *Scope) as ann:
+        kind = {"Content-Type": "application/json"}
+        sent = await ann.api.post("/v1/messages", content=pieces(), headers=kind)
+        assert sent.status_code == 404
+        assert await ann.status() == 429
 
 
 async def test_guesses_of_one_address_are_refused_before_a_key_is_looked_up(

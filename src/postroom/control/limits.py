@@ -1,7 +1,9 @@
-"""How much one caller may ask: requests of a key, requests without a valid key, and open streams of a key.
+"""How much one caller may ask: requests of a key and their bodies, requests without a valid key, streams of a key.
 
-A request is refused before its body is read. A key that was good is known here by its digest; that knowledge decides
-only which limit a request counts for, it admits nobody.
+A request is refused before its body is read. A body that is more than a few lines counts as more requests, and bodies
+of one key that come faster than they are worked off wait for one another, so that others find their turn between
+them. A key that was good is known here by its digest; that knowledge decides only which limit a request counts for,
+it admits nobody.
 
 An address has few tries for each agent whose key it claims to have. When they are spent, a key in the right form is
 looked up nevertheless, by its digest, since it may be the right one: others' wrong ones must not keep it out. A wrong
@@ -35,6 +37,18 @@ MAX_CALLERS = 4096
 
 AT_ONCE = 20.0
 """Seconds' worth of requests without a valid key that may come at once."""
+
+PIECE = 16 * 1024
+"""Bytes of a body that count as one request more."""
+
+MARKS = 1000
+"""Commas and brackets in a body that count as one request more: each value of JSON costs far more than its bytes."""
+
+PATIENCE = 10.0
+"""Seconds that a body waits for earlier ones of its key; then it is refused."""
+
+STREAMS = 0.1
+"""Of a key's streams, those that it may open at once, but ten at least; a tenth of these a second."""
 
 PAUSE = 1.0
 """Seconds at most by which the refusal of a wrong key is late, once its address has spent its tries."""
@@ -121,6 +135,10 @@ class CallerLimits:
         self._strangers: _Rates[tuple[str, str]] = _Rates(
             bounds.strangers, bounds.strangers * AT_ONCE
         )
+        # Half of the rate: a body that is counted as one request costs more than a request.
+        self._bodies: _Rates[str] = _Rates(bounds.requests / 2, 0.0)
+        opened = max(10.0, bounds.streams * STREAMS)
+        self._opened: _Rates[str] = _Rates(opened * STREAMS, opened)
         self._makers: _Rates[str] = _Rates(MAKING, MAX_API_KEYS)
         self._known: dict[str, str] = {}
         self._streams: Counter[str] = Counter()
@@ -209,13 +227,40 @@ class CallerLimits:
                 rate.wait(1.0, now),
             )
 
+    def weigh(self, key: str, size: int, marks: int) -> float:
+        """Count the body of a request of a key; seconds to wait before it is worked on.
+
+        Args:
+            size: bytes of it.
+            marks: commas and brackets in it.
+
+        Raises:
+            TooManyRequests: too many earlier ones wait.
+        """
+        units = float(size // PIECE + marks // MARKS)
+        if not units or not key or key == OPERATOR_KEY or not self._bounds.requests:
+            return 0.0
+        now = self._clock()
+        self._keys.of(key, now).take(units, now)
+        bodies = self._bodies.of(key, now)
+        wait = bodies.wait(0.0, now)
+        if wait > PATIENCE:
+            self._refuse(
+                "bodies",
+                "too many large bodies came with this key",
+                "put large content into a file, and send that with --file PATH",
+                wait,
+            )
+        bodies.take(units, now)
+        return wait
+
     # ── streams ─────────────────────────────────────────────────────────────────────────────────────────
 
     def open_stream(self, key: str) -> None:
         """Count a stream of a key; `close_stream` ends it.
 
         Raises:
-            Refused: the key has as many as it may have.
+            Refused: the key has as many as it may have, or has opened too many of late.
         """
         most = self._bounds.streams
         if most and self._streams[key] >= most and key != OPERATOR_KEY:
@@ -223,6 +268,15 @@ class CallerLimits:
             raise Refused(
                 f"this key has {most} open streams, the most that one key can have",
                 remedy="close one; GET /v1/events has everything in one stream",
+            )
+        now = self._clock()
+        opened = self._opened.of(key, now)
+        if most and key != OPERATOR_KEY and not opened.covers(1.0, now):
+            self._refuse(
+                "streams",
+                "too many streams were opened with this key",
+                "keep one open instead of opening it again",
+                opened.wait(1.0, now),
             )
         self._streams[key] += 1
 

@@ -257,7 +257,7 @@ class OrgRouter:
                         if left is None:
                             return
                         receive = left
-                    if STREAMED.match(scope["path"].removeprefix(scope.get("root_path", ""))):
+                    if is_streamed(scope):
                         await api(scope, receive, send)
                     else:
                         await _bounded(api, scope, receive, send)
@@ -350,6 +350,11 @@ async def _no_sockets(scope: Scope, receive: Receive, send: Send) -> None:
 async def _ended(scope: Scope, receive: Receive, send: Send) -> None:
     error = Unauthorized("the API key is not valid any more")
     await refuse(scope, receive, send, error)
+
+
+def is_streamed(scope: Scope) -> bool:
+    """Whether a request's body passes in pieces, and its route bounds it."""
+    return STREAMED.match(scope["path"].removeprefix(scope.get("root_path", ""))) is not None
 
 
 async def _bounded(api: App, scope: Scope, receive: Receive, send: Send) -> None:
