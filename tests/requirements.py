@@ -188,6 +188,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Coding agents", "docs/architecture.md#watching-and-answering"): {
         "attach-shows-all-kinds": "Attached to a worker one sees what its agent does, whole from any event on, then live.",
         "attach-text-harmless": "No text of an agent acts on a terminal, is wider than it, or passes for a line of ours.",
+        "attach-approval-folded": "Runs of blanks and of lines alike in what is asked are counted, not shown, so that nothing is pushed out of sight.",
         "attach-approval-exact": "What an agent asks to be allowed is shown whole, with a name for each character that hides.",
         "attach-answers": "What an agent asks is answered where it is shown, by a person at a terminal alone.",
         "task-events-shown": "Who waits for a task in a terminal sees what the agent does for it; a script sees the task alone.",
@@ -324,6 +325,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "a2a-client-guarded": "The post room calls no private address for an A2A client unless the operator has opened it: nothing is sent.",
         "remote-tasks": "A task for an agent of other people goes to its A2A server; progress, questions, results and cancels pass both ways.",
         "remote-ends": "A task of an agent that is dead, forgets it, refuses it, breaks A2A or is late fails with the reason; nothing hangs.",
+        "remote-own-task": "What another agent says of another task than the one it was given is refused.",
         "remote-survives": "A task for an agent of other people goes on after SIGKILL of the post room at any point, and is one task there.",
         "a2a-by-hand": "postroom a2a gives any A2A server a task, waits for it, answers, lists and cancels, without a post room.",
         "remote-credential": "The credential of an agent of other people is added to requests to its host alone, and no answer shows it.",
@@ -424,6 +426,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Operation", "docs/operating.md#metrics-and-traces"): {
         "metrics-true": "`/metrics` agrees with what happened, names nobody in a label, and is for the operator and who operates.",
+        "metrics-loop-held": "`/metrics` says how long one piece of work has kept all others waiting of late.",
         "traces-one": "What a caller asks for, and what its workers delegate for it, is one trace of few spans; without OpenTelemetry it costs nothing.",
         "metrics-dashboard": "Every query of the dashboard and of the alert rules names metrics and labels that a post room exports.",
     },
@@ -452,6 +455,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Approvals", "docs/coding-agents.md#always-for-this-tool"): {
         "policy-added-at-once": "A pattern that a person adds for one worker counts at once and over restarts and a changed template, never above what the template denies, until it is removed; who added it is shown.",
+        "policy-path-plain": "A pattern for a folder allows no path or URL that leaves it by `..`, `//` or another spelling, and takes one that stays however it is written.",
+        "policy-one-field": "An input with several fields by which a tool may go is allowed by no pattern with an argument, and denied by each that fits one of them.",
         "policy-added-narrow": "A pattern that would allow every tool or every command of a shell cannot be added; the one that is proposed for a command allows that command alone.",
     },
     ("Approvals", "docs/security.md#approvals-and-pins"): {
