@@ -88,8 +88,11 @@ def reports_of(event: Event, ours: Task) -> list[Report]:
         ours: the task as it is here; counts for an event that shows the whole task, which may come again.
 
     Raises:
-        ProtocolViolation: it has no state of A2A, or more artifacts than are taken.
+        ProtocolViolation: it is about another task, has no state of A2A, or more artifacts than are taken.
     """
+    known, named = Place.of(ours).task, task_of(event)
+    if known and named and named != known:
+        raise ProtocolViolation("it says something of another task than the one that it was given")
     if "message" in event:
         return [StatusReport(TaskState.COMPLETED, _content(event["message"]))]
     if "task" in event:
@@ -105,6 +108,13 @@ def reports_of(event: Event, ours: Task) -> list[Report]:
     if made is not None and made.artifact["artifactId"] not in known:
         _check_number(len(known) + 1)
     return [] if made is None else [made]
+
+
+def task_of(event: Event) -> str:
+    """The id that the other side has for the task that an event is about, "" where it names none."""
+    [held] = event.values() if len(event) == 1 else [{}]
+    named = held.get("id" if "task" in event else "taskId") if isinstance(held, Mapping) else None
+    return named if isinstance(named, str) else ""
 
 
 def _snapshot(task: Task, ours: Task) -> list[Report]:
