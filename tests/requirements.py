@@ -490,6 +490,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Installation", "CONTRIBUTING.md#dependencies"): {
         "package-imports-declared": "Each third-party import belongs to a pinned dependency with bounds, and no file names a registry or a machine.",
+        "install-by-hash": "The install that the README shows takes exactly what is tested, each package checked by its hash.",
         "package-footprint-bounded": "The base install and an idle sidecar stay under their stated sizes.",
         "docs-commands-run": "Each command, template and program that the documents show works as it stands.",
         "demo-in-screen": "In a terminal `make demo` opens the screen on two workers, where the person answers a question and approvals and finds a branch.",
