@@ -114,6 +114,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "identity-scope-bounds": "An agent has its own rights and no others, and no signing key can mint wider ones.",
         "identity-credential-required": "Nobody connects or stays connected without a valid credential.",
         "identity-keys-private": "Keys, credentials, sockets, state and audit log are closed to other users.",
+        "key-stays-home": "Local commands send the operator's key to a process of its owner alone, also after the post room was killed.",
+        "owner-way-in": "The owner gets in while strangers hold every connection of every port.",
         "directory-name-unique": "Equal, look-alike, reserved and uid-like names are refused, and a uid is never given twice.",
         "api-key-required": "The API requires a key; a worker's own routes require the worker's own door.",
         "key-scopes-demanded": "A key does what its scopes allow and no more, and makes no key that may more or lives longer.",
@@ -141,7 +143,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Identity", "docs/security.md#tls"): {
         "tls-beyond-loopback": "Beyond loopback nothing starts without a fitting certificate.",
         "tls-no-cleartext": "With TLS nothing between clients and servers can be read, not even a greeting.",
-        "tls-client-verifies": "The client trusts the authority in server.json alone, and sends nothing to a server without it.",
+        "tls-client-verifies": "The client trusts the authority that it is told of alone, and sends nothing to a server without it.",
         "login-pins-authority": "A login sends its key only to a server of the authority that its user confirmed; the key is private.",
         "tls-local-authority": "The local authority vouches for the names that it was made for and no others; its keys are private.",
         "tls-renewal-automatic": "A certificate is renewed in time and cuts no open connection; its end is announced 21, 7 and 1 days before.",

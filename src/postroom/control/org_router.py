@@ -68,6 +68,9 @@ ORGS = "/orgs/"
 WORKER = "postroom.worker"
 """Scope key: uid of the worker through whose door a request came; absent for all others."""
 
+OWNER = "postroom.owner"
+"""Scope key: the request came over the owner's socket."""
+
 
 SWITCHING = 101
 """Status of an accepted WebSocket (HTTP, 101 Switching Protocols)."""
@@ -289,8 +292,8 @@ class OrgRouter:
         raise EnvironmentFault("the post room is starting", remedy="try again in a second")
 
     def _check(self, scope: Scope) -> None:
-        if WORKER in scope:
-            return  # no browser can reach a worker's door
+        if WORKER in scope or OWNER in scope:
+            return  # no browser can reach a worker's door, or a unix socket
         host, origin = "", None
         for name, value in scope["headers"]:
             if name == b"host":
