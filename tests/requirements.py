@@ -155,6 +155,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "sandbox-no-namespaces": "Inside a sandbox no namespace can be made or entered, and only four socket families can be had.",
         "sandbox-no-set-id": "Behind a wall with a system call filter no file gets a set-user-ID or set-group-ID bit or a capability; elsewhere such files are named.",
         "sandbox-select-failclosed": "A wall that does not hold is an error with a remedy, never a lesser wall.",
+        "sandbox-stranger-unbelieved": "Another account that touches or floods the canaries neither fails the test of a wall nor hides that one leaks.",
+        "worker-starts-with-wall": "A worker that could not be started for want of a wall starts by itself when there is one.",
         "sidecar-wall-tested": "A reachable canary behind an enforced wall ends the worker before its agent runs.",
         "wall-sidecar-closed": "An agent can read neither its sidecar's memory and secrets nor the post room's keys, nor have it run code.",
         "sandbox-host-readonly": "Nothing outside the writable folders of a sandbox can be written, directly or through the sidecar.",

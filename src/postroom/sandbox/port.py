@@ -35,13 +35,15 @@ class Level(enum.StrEnum):
 class Capability:
     """The abilities of one provider on this machine, found by trying.
 
-    `detail` says in one sentence what the trial showed; `remedy` what a person can do ("" for nothing).
+    `detail` says in one sentence what the trial showed; `remedy` what a person can do ("" for nothing). `doubtful`: the
+    trial was disturbed, so that another one may end better.
     """
 
     provider: str
     level: Level
     detail: str
     remedy: str = ""
+    doubtful: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from postroom.directory.cards import Card, read_card
-from postroom.errors import AlreadyRunning, Conflict, Forbidden, InvalidTemplate, NotFound
+from postroom.errors import (
+    AlreadyRunning,
+    Conflict,
+    Forbidden,
+    InvalidTemplate,
+    NotFound,
+    SandboxUnavailable,
+)
 from postroom.identity.tokens import digest, new_token
 from postroom.observe import get_logger
 from postroom.protocol.ids import check_name
@@ -29,6 +36,7 @@ from postroom.workers.reach import BY, Reach, given_by
 from postroom.workers.returning import Returning
 from postroom.workers.runs import Limited, Run, Runs, RunStatistics
 from postroom.workers.starting import Starter
+from postroom.workers.unwalled import Unwalled
 
 log = get_logger(__name__)
 
@@ -54,6 +62,7 @@ class Workers:
         self._starter = Starter(parts)
         self._runs = Runs(parts)
         self.work = Returning(parts, self._preparing)
+        self._unwalled = Unwalled(parts.tasks, self._try_again)
 
     def on_limit(self, limited: Limited) -> None:
         """Call `limited` when a worker was ended for a limit, with its uid and the limit in words."""
@@ -361,7 +370,7 @@ class Workers:
                 again = replace(record, begun_at=time.time(), exceeded="")
                 await self._start(agent, again, prepared)
             except Exception as error:
-                await self._runs.fail(agent, error)
+                await self._fail(agent, error)
                 raise
         return agent, renewal.changed if renewal else ()
 
@@ -408,10 +417,31 @@ class Workers:
                 async with self._runs.lock(agent.uid):
                     await self._start(agent, record, await self._preparing.again(record))
             except Exception as error:  # noqa: BLE001 (`fail` reports it)
-                await self._runs.fail(agent, error)
+                await self._fail(agent, error)
+
+    async def _fail(self, agent: Agent, error: Exception) -> None:
+        await self._runs.fail(agent, error)
+        if isinstance(error, SandboxUnavailable):
+            self._unwalled.add(agent.uid)
+
+    async def _try_again(self, uid: str) -> bool:
+        """Start a worker that found no wall; False if there is still none."""
+        try:
+            async with self._runs.lock(uid):
+                agent, record = await self.record(uid)
+                if record.desired == RUNNING and not record.exceeded and not self.running(uid):
+                    await self._start(agent, record, await self._preparing.again(record))
+        except SandboxUnavailable:
+            return False
+        except NotFound:
+            return True
+        except Exception as error:  # noqa: BLE001 (`fail` reports it)
+            await self._runs.fail(agent, error)
+        return True
 
     async def close(self) -> None:
         """End every sandbox; the wanted state of the workers stays."""
+        self._unwalled.close()
         await self._runs.close()
         for uid, _ in self.runs():
             self.work.ended(uid)
