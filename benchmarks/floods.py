@@ -44,7 +44,7 @@ class _Found:
 
 def run(sheet: Sheet, *, quick: bool) -> None:
     """Measure; takes about six minutes."""
-    rounds, seconds = (1, 3.0) if quick else (3, 4.0)
+    rounds, seconds = (1, 3.0) if quick else (3, 3.0)
     for kind, connections in QUICK if quick else FULL:
         with post_room() as room:
             found, held = asyncio.run(_rounds(room, kind, connections, rounds, seconds))

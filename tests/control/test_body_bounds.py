@@ -11,7 +11,7 @@ import pytest
 
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
-from postroom.protocol.limits import MAX_DEPTH, MAX_VALUES
+from postroom.protocol.limits import MAX_BODY, MAX_DEPTH, MAX_TEMPLATE_BODY, MAX_VALUES
 from tests.control.conforming import contract
 from tests.control.taskroom import TaskRoom, door_of, emptied, task_room
 
@@ -155,3 +155,19 @@ async def test_a_record_on_the_bus_that_holds_too_much_is_dead_with_the_reason(
     assert [(mail["state"], mail["reason"]) for mail in found] == [
         ("dead", f"malformed: more than {MAX_VALUES} values")
     ]
+
+
+async def test_only_a_template_may_be_long(room: TaskRoom) -> None:
+    long = json.dumps({"template": "x" * (MAX_BODY + 1)}).encode()
+    for path, status in (
+        ("messages", 413),
+        ("tasks", 413),
+        ("agents", 413),
+        ("workers", 422),
+        ("workers/x/restart", 404),
+    ):
+        answer = await room.api.post(f"/v1/{path}", content=long, headers=JSON)
+        assert answer.status_code == status, (path, answer.text)
+    longer = json.dumps({"template": "x" * (MAX_TEMPLATE_BODY + 1)}).encode()
+    answer = await room.api.post("/v1/workers", content=longer, headers=JSON)
+    assert answer.status_code == 413

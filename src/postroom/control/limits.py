@@ -135,8 +135,8 @@ class CallerLimits:
         self._strangers: _Rates[tuple[str, str]] = _Rates(
             bounds.strangers, bounds.strangers * AT_ONCE
         )
-        # Half of the rate: a body that is counted as one request costs more than a request.
-        self._bodies: _Rates[str] = _Rates(bounds.requests / 2, 0.0)
+        # A quarter of the rate: a body that is counted as one request costs more than a request.
+        self._bodies: _Rates[str] = _Rates(bounds.requests / 4, 0.0)
         opened = max(10.0, bounds.streams * STREAMS)
         self._opened: _Rates[str] = _Rates(opened * STREAMS, opened)
         self._makers: _Rates[str] = _Rates(MAKING, MAX_API_KEYS)

@@ -193,8 +193,11 @@ MAX_FILES_BYTES = 4 * _MIB
 
 # ── HTTP ──
 
-MAX_BODY = 8 * _MIB
-"""Bytes of the body of a request to the control plane, blobs aside: a template's files fit in base64."""
+MAX_BODY = 2 * _MIB
+"""Bytes of the body of a request to the control plane, blobs aside: a message in JSON may need four times its bytes."""
+
+MAX_TEMPLATE_BODY = 8 * _MIB
+"""Bytes of the body of a request that starts a worker: a template's files fit in base64."""
 
 MAX_LOCAL_BODY = 2 * MAX_ENVELOPE_BYTES
 """Bytes of the body of a request to an agent's local API, files and blobs aside: a text may need twice its bytes."""
