@@ -62,7 +62,10 @@ Wait = Annotated[float, Field(ge=0, le=30)]
 
 
 class SpawnBody(Body):
-    """`POST /v1/workers`; `path` is where the client read the template, `workspace` a folder of this machine."""
+    """`POST /v1/workers`; `path` is where the client read the template, `workspace` a folder of this machine.
+
+    `pin` is the caller's, if they have set one.
+    """
 
     template: str
     files: dict[str, str] = {}
@@ -75,14 +78,16 @@ class SpawnBody(Body):
     workspace: Annotated[str, Field(max_length=MAX_PATH)] = ""
     mode: Literal["", "worktree", "copy", "direct"] = ""
     wait: Wait = 0.0
+    pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
 
 
 class RestartBody(Body):
-    """`POST /v1/workers/{ref}/restart`; without a template the worker keeps its own."""
+    """`POST /v1/workers/{ref}/restart`; without a template the worker keeps its own. `pin` is for another one."""
 
     template: str = ""
     files: dict[str, str] = {}
     wait: Wait = 0.0
+    pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
 
 
 class DiffBody(Body):

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +39,9 @@ from postroom.workers.starting import Starter
 from postroom.workers.unwalled import Unwalled
 
 log = get_logger(__name__)
+
+Permit = Callable[[], Awaitable[None]]
+"""Raises what keeps a person from changing what a worker may do: a PIN that is missing or wrong."""
 
 
 class Workers:
@@ -154,8 +157,8 @@ class Workers:
             return parse_template(record.template, record.overrides).public
         return False
 
-    async def spawn(self, request: SpawnRequest) -> Agent:
-        """Make a worker and start it.
+    async def spawn(self, request: SpawnRequest, permit: Permit) -> Agent:
+        """Make a worker and start it; `permit` is asked before anything is made.
 
         Raises:
             InvalidTemplate, InvalidName: the template, a value or a name is not valid.
@@ -180,6 +183,7 @@ class Workers:
         )
         if planned is not None:
             request = replace(request, workspace=str(planned.folder), mode=planned.mode)
+        await permit()
         project = check_name(request.project or template.project or DEFAULT_PROJECT, "project")
 
         def record_of(agent: Agent) -> WorkerRecord:
@@ -337,12 +341,18 @@ class Workers:
             await self._runs.end(uid)
 
     async def restart(
-        self, ref: str, by: str, template: str = "", files: Mapping[str, str] | None = None
+        self,
+        ref: str,
+        by: str,
+        permit: Permit,
+        template: str = "",
+        files: Mapping[str, str] | None = None,
     ) -> tuple[Agent, tuple[str, ...]]:
         """End a worker if it runs, and start it with a new credential and token.
 
         Args:
             by: who asks (`SpawnRequest.by`).
+            permit: asked before the worker becomes another: of another template, or judged for another.
             template: text of a new template; "" for the one that it has.
             files: that the new template names, in base64.
 
@@ -357,11 +367,14 @@ class Workers:
         agent, record = await self.record(ref)
         self._space()
         judged = given_by(record.origin, by, template=bool(template))
+        another = judged != record.origin.get(BY, "")
         record = replace(record, origin=record.origin | {BY: judged})
         renewal = None
         if template:
             renewal = await self._preparing.renew(agent, record, template, files or {})
             record = renewal.record
+        if another or (renewal is not None and renewal.changed):
+            await permit()
         async with self._runs.lock(agent.uid):
             try:
                 await self._runs.end(agent.uid)

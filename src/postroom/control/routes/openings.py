@@ -12,13 +12,14 @@ from postroom.control.in_flight import acted_on
 from postroom.control.orgs import Orgs
 from postroom.control.parameters import NameRef
 from postroom.control.parts import Parts
+from postroom.control.pinned import PIN, pin_of
 from postroom.control.principals import Caller, for_operator, needs
-from postroom.control.routes.approvals import PIN
 from postroom.control.routing import Routes
 from postroom.errors import Conflict, InvalidInput, NotFound
 from postroom.protocol import answers
 from postroom.protocol.principal import Scope
 from postroom.sandbox.never import never_shown, real_name
+from postroom.settings import DEFAULT_ORG
 from postroom.store.openings import FOLDER, WALL, Opening
 from postroom.store.store import Store
 from postroom_a2a.times import format_time
@@ -67,7 +68,7 @@ def router(orgs: Orgs) -> Routes:
         parts = orgs.parts(name)
         acted_on(about=_about(name, body))
         opened = await asyncio.to_thread(_openings, parts, body)
-        await parts.pins.check(me.uid, body.pin.get_secret_value())
+        await pin_of(orgs.parts(DEFAULT_ORG), me, body.pin)()
 
         def keep(store: Store) -> None:
             for opening in opened:
