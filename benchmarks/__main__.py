@@ -13,6 +13,7 @@ from benchmarks import report
 
 NAMES = (
     "sends",
+    "floods",
     "up",
     "memory",
     "cli",

@@ -24,6 +24,7 @@ from benchmarks.processes import MIB, memory, processor_time
 from benchmarks.report import Sheet
 from benchmarks.room import environment, scratch_folder
 from benchmarks.spread import percentile
+from tests import near
 
 ROWS, COLUMNS = 48, 160
 PATIENCE = 60.0
@@ -174,6 +175,7 @@ def _announce(state: Path, plane: Plane) -> None:
     file = state / "server.json"
     file.touch(0o600)
     file.write_text(json.dumps(found))
+    near.offer(state)
 
 
 async def _starts(sheet: Sheet, plan: Plan, state: Path, scratch: Path) -> None:

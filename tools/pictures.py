@@ -44,8 +44,9 @@ MESSAGE = (
         COMMAND,
         CONTROL,
         "POST /v1/messages",
-        "The command finds the post room by `server.json` and asks its HTTP API to send.",
-        ("cli/commands/send.py", "client/locate.py", "client/http.py"),
+        "The command finds the post room by `server.json` and its lock, and asks its HTTP API, at the unix socket of "
+        "its owner, to send.",
+        ("cli/commands/send.py", "client/locate.py", "client/near.py", "client/http.py"),
     ),
     Step(
         CONTROL,

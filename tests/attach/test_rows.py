@@ -10,7 +10,7 @@ import click
 import pytest
 
 from postroom.lines.events import OUTPUT, EventRows
-from postroom.lines.inputs import changes, exact_rows, visible
+from postroom.lines.inputs import changes, exact_rows, input_rows, visible
 from postroom.lines.rows import Row, Span, Style, lines_of, painted
 from postroom.lines.words import columns
 
@@ -251,6 +251,50 @@ def test_who_has_changed_what_the_agent_may_do_is_said_where_it_happened():
 
 
 # ── what is asked for ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("attach-approval-folded")
+@pytest.mark.parametrize(
+    "filler, shown",
+    [
+        (" " * 20_000, "[20000 spaces]"),
+        ("\t" * 500, "[500 characters that do not show: \\x09]"),
+        ("\u3164" * 500, "[500 characters that do not show: \\u{3164}]"),
+        (" \u00a0" * 500, "[1000 characters that do not show: space, \\xa0]"),
+        ("\n" * 401, "[400 empty lines]"),
+        ("\n" + "  \t\n" * 400, "[400 empty lines]"),
+        ("\n" + "\u200b \n\n" * 200, "[400 empty lines]"),
+        ("\n" + "true\n" * 400, "[399 more lines like this]"),
+        ("\n" + (" " * 900 + "\n") * 400, "[400 empty lines]"),
+    ],
+)
+@pytest.mark.parametrize("field", ["command", "argument"])
+def test_nothing_is_pushed_out_of_sight_with_blanks(field: str, filler: str, shown: str):
+    rows = [row.text for row in input_rows({field: f"npm test;{filler}rm -rf ~"})]
+    assert len(rows) <= 5
+    assert all(len(row) < 120 for row in rows)
+    whole = "\n".join(rows)
+    assert whole.index("npm test;") < whole.index(shown) < whole.index("rm -rf ~")
+
+
+@pytest.mark.requirement("attach-approval-folded")
+def test_a_change_and_a_list_of_words_hide_nothing_behind_blanks_either():
+    far = "a" + " " * 9000 + "b"
+    for given in (
+        {"command": ["sh", "-c", far]},
+        {"file_path": "x", "old_string": "", "new_string": f"one\n{chr(10) * 500}{far}"},
+        {"edits": [{"path": "x", "content": far}]},
+        {"deep": {"er": [far]}},
+    ):
+        rows = [row.text for row in input_rows(given)]
+        assert len(rows) < 12
+        assert "[9000 spaces]b" in "".join(rows)
+
+
+def test_usual_blanks_and_lines_are_shown_as_they_are():
+    text = "if x:\n" + " " * 40 + "y\n\n\n\n" + "}\n" * 4
+    shown = [row.text.removeprefix(" " * 4) for row in exact_rows({"content": text})]
+    assert shown[1:] == text.split("\n")[1:-1]
 
 
 @pytest.mark.requirement("attach-approval-exact")

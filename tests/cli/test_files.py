@@ -98,7 +98,8 @@ def test_saved_files_stay_in_their_folder_whatever_they_are_called(
     harmless += ["x" * 116 + ".pdf", "same.pdf", "SAME-2.pdf", "same-3.pdf"]
     assert sorted(path.name for path in folder.iterdir()) == sorted(harmless)
     assert all(path.read_text() == CONTENT for path in folder.iterdir())
-    assert {path.name for path in tmp_path.iterdir()} == {"saved", "server.json"}
+    of_the_room = {"server.json", "lock", "control.sock"}
+    assert {path.name for path in tmp_path.iterdir()} == {"saved", *of_the_room}
     assert len(ended.out.splitlines()) == 2 * len(names) + 1
     assert "\x1b" not in ended.out
 

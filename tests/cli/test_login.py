@@ -247,6 +247,14 @@ def test_a_url_that_is_no_post_rooms_is_refused_before_a_key_is_read(person: Per
     person.login(url, status=2)
 
 
+@pytest.mark.requirement("key-stays-home")
+def test_a_login_over_plain_http_says_what_it_trusts(person: Person, near: Standin):
+    said = person.login(near.url).err
+    assert f"{near.url} is plain HTTP: your key goes to whatever program" in said
+    assert "needs no login" in said
+    assert all(len(line) <= 110 for line in said.splitlines())
+
+
 @pytest.mark.requirement("login-names-the-room")
 def test_what_is_typed_counts_before_the_environment_and_that_before_the_default(
     person: Person, near: Standin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

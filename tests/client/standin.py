@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from postroom_a2a.times import format_time
+from tests import near
 
 TOKEN = "s3cret"
 ME = {"uid": "a" * 32, "nick": "alice", "kind": "human"}
@@ -46,6 +47,7 @@ class Standin:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.token = TOKEN
+        self._near: list[Path] = []
         self._answers: dict[tuple[str, str], deque[Answer]] = defaultdict(deque)
         self._held: dict[tuple[str, str], threading.Event] = {}
         self._came = threading.Condition()
@@ -66,6 +68,8 @@ class Standin:
         self.stop_listening()
 
     def stop_listening(self) -> None:
+        for state in self._near:
+            near.withdraw(state, self)
         if self._thread.is_alive():
             self._http.shutdown()
             self._http.server_close()
@@ -98,12 +102,14 @@ class Standin:
         return [r for r in self.requests if (r.method, r.path) == (method, path)]
 
     def announce(self, state: Path, **changes: object) -> Path:
-        """Write server.json as a post room does."""
+        """Write server.json as a post room does, and offer what is beside it."""
         record = {"url": self.url, "pid": os.getpid(), "token": self.token} | changes
         file = state / "server.json"
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as out:
             json.dump(record, out)
+        near.offer(state, self)
+        self._near.append(state)
         return file
 
     def take(self, method: str, path: str) -> Answer:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from postroom.projection.changes import APPROVALS
+from tests import near
 from tests.cli.conftest import LIMIT, command, environment
 from tests.cli.terminal import Terminal
 from tests.control.taskroom import KEY, SECONDS, Hand, TaskRoom, emptied
@@ -102,6 +103,7 @@ def announced(room: TaskRoom, folder: Path) -> Path:
     file = folder / "server.json"
     file.touch(0o600)
     file.write_text(json.dumps(record))
+    near.offer(folder)
     return folder
 
 

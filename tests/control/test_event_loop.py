@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from postroom.control.event_loop import WINDOW, Holds
+
 CHILD = """
 import asyncio, os, sys
 from postroom.bus.parent_death import die_with_parent
@@ -78,6 +80,37 @@ def test_the_end_of_a_child_by_a_signal_is_seen():
     body = "child = await run('sleep', '600')\n    child.terminate()\n    print(await child.wait())"
     with start(body) as process:
         assert process.communicate(timeout=40)[0] == f"{-signal.SIGTERM}\n"
+
+
+@pytest.mark.requirement("metrics-loop-held")
+def test_the_longest_hold_is_known():
+    body = (
+        "import time\n"
+        "    await asyncio.sleep(0.2)\n"
+        "    quiet = event_loop.HELD.longest\n"
+        "    time.sleep(2)\n"
+        "    await asyncio.sleep(0.1)\n"
+        "    print(quiet < event_loop.HELD.longest, event_loop.HELD.longest >= 1.9)"
+    )
+    with start(body) as process:
+        assert process.communicate(timeout=40)[0] == "True True\n"
+
+
+@pytest.mark.requirement("metrics-loop-held")
+def test_a_hold_is_forgotten_after_a_minute_or_two():
+    now = 0.0
+    holds = Holds(lambda: now)
+    holds.note(3.0)
+    holds.note(1.0)
+    assert holds.longest == 3.0
+    now = WINDOW + 1
+    holds.note(0.5)
+    assert holds.longest == 3.0
+    now = 2 * WINDOW + 1
+    assert holds.longest <= 0.5
+    holds.note(2.0)
+    now = 9 * WINDOW
+    assert holds.longest == 0.0
 
 
 def test_a_collection_passes_over_what_was_there_when_the_post_room_was_ready():

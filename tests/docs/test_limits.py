@@ -42,6 +42,6 @@ def test_what_travels_in_a_message_of_the_bus_fits_it() -> None:
     assert 2 * limits.MAX_TEXT_ANSWER < limits.MAX_TASK_BYTES
     for answer in (limits.MAX_AGENT_ANSWER, limits.MAX_PAGE_BYTES, limits.MAX_CARDS_BYTES):
         assert answer + 64 * 1024 < limits.MAX_PAYLOAD
-    assert limits.MAX_FILES_BYTES * 4 / 3 + limits.MAX_TEMPLATE_BYTES < limits.MAX_BODY
+    assert limits.MAX_FILES_BYTES * 4 / 3 + limits.MAX_TEMPLATE_BYTES < limits.MAX_TEMPLATE_BODY
     assert limits.INLINE_BYTES < limits.MAX_ENVELOPE_BYTES
     assert limits.MAX_PAYLOAD <= bounds.MAX_PAYLOAD

@@ -17,7 +17,10 @@ from tests.docs.shell import Shell
 
 ELSEWHERE = {
     "python3 -m venv .venv": "tools/footprint.py, which .ci/run runs",
-    "pip install ./a2a .": "tests/manifest/test_release.py, and tools/footprint.py",
+    "pip install --require-hashes -r requirements/build.txt -r requirements/demo.txt": (
+        "tests/manifest/test_dependencies.py"
+    ),
+    "pip install --no-deps --no-build-isolation ./a2a .": "tests/manifest/test_release.py, and `make setup`",
     "make demo": "tests/e2e/test_demo.py",
     "DEMO=plain make demo": "tests/e2e/test_demo.py",
     "make demo DIR=path": "tests/e2e/test_demo.py",

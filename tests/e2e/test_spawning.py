@@ -376,4 +376,4 @@ def test_a_template_cannot_share_the_state_folder_or_what_holds_it(
     refused = spawn(api, text, name="curious")
 
     assert refused.status_code == 422
-    assert "Postroom's own" in refused.json()["detail"]
+    assert "no sandbox is shown" in refused.json()["detail"]

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from postroom.client.http import Client
+from postroom.client.locate import ServerAddress
 from postroom.errors import ProtocolViolation
 from postroom.identity.certfolder import CertificateFolder
 from postroom_a2a.times import parse_time
@@ -174,8 +175,11 @@ def test_commands_work_over_tls_and_trust_the_local_authority_alone(
     other = CertificateFolder(encrypted.scratch / "other")
     other.init((), days=90, now=time.time())
     monkeypatch.setenv("POSTROOM_CA", str(other.ca))
+    with Client.at(encrypted.state) as near:
+        assert near.status()["version"]  # by its socket, whose peer is known
+    strange = ServerAddress(server["url"], 0, server["token"], str(other.ca))
     with pytest.raises(ProtocolViolation, match="not the post room"):
-        Client.at(encrypted.state).status()
+        Client.on(lambda: strange).status()
 
 
 @pytest.mark.requirement("tls-no-cleartext")

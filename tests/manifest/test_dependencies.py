@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -148,3 +150,34 @@ def test_an_installation_over_either_limit_is_refused(
     packages: int, megabytes: float, accepted: bool
 ) -> None:
     assert Footprint(packages, megabytes).within_limits is accepted
+
+
+@pytest.mark.requirement("install-by-hash")
+def test_the_install_of_the_readme_is_checked_by_hashes_and_lacks_nothing() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^\$ (pip install --require-hashes .*)$", readme, re.MULTILINE)
+    # All of it is installed here, so no index is asked; a package that has another version or no hash fails.
+    options = ("--dry-run", "--no-index", "--disable-pip-version-check", "--no-input")
+    command = (sys.executable, "-m", *line.split(), *options)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Would install" not in done.stdout
+
+    named = {canonicalize_name(name) for name in re.findall(r"/(\w+)\.txt", line)}
+    pinned = {name for each in named for name in pins(each)}
+    library = [Requirement(each) for each in LIBRARY_PROJECT["dependencies"]]
+    wanted = [*BASE, *EXTRAS["tui"], *BUILD, *library]
+    assert {canonicalize_name(each.name) for each in wanted} - pinned <= {"postroom-a2a"}
+
+
+@pytest.mark.requirement("install-by-hash")
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda f: f.stem
+)
+def test_each_pinned_package_has_its_hashes(file: Path) -> None:
+    lines = [each for each in file.read_text(encoding="utf-8").splitlines() if each.strip()]
+    pinned = [at for at, each in enumerate(lines) if each[0].isalnum()]
+    assert pinned
+    for at in pinned:
+        assert "==" in lines[at], lines[at]
+        assert "--hash=sha256:" in lines[at + 1], lines[at]

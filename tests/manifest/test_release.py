@@ -215,8 +215,11 @@ def test_a_wheel_brings_the_other_and_takes_no_file_of_it_when_it_goes(
     assert environment.run(ALONE) == "connect"
 
 
-def test_both_are_installed_from_their_folders(environment: Environment) -> None:
-    environment.install("--no-build-isolation", "./a2a", ".")
+@pytest.mark.parametrize("how", [(), ("--no-deps",)])
+def test_both_are_installed_from_their_folders(
+    environment: Environment, how: tuple[str, ...]
+) -> None:
+    environment.install("--no-build-isolation", *how, "./a2a", ".")
 
     assert environment.ours().keys() == NAMES
     assert environment.run(WHOLE) == PROJECT["project"]["version"]

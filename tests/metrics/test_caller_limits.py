@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
-from postroom.control.limits import AT_ONCE, MAX_CALLERS, Bounds, CallerLimits, Comer
+from postroom.control.limits import (
+    AT_ONCE,
+    MARKS,
+    MAX_CALLERS,
+    PATIENCE,
+    PIECE,
+    Bounds,
+    CallerLimits,
+    Comer,
+)
 from postroom.errors import Refused, TooManyRequests, http_status, problem, retry_after
 from postroom.identity.tokens import new_api_key
+from postroom.protocol.limits import MAX_API_KEYS
 from postroom.protocol.principal import KEY, OPERATOR_KEY, USUAL_SCOPES, Principal
 
 pytestmark = pytest.mark.requirement("caller-limits")
@@ -107,7 +119,43 @@ def test_a_key_that_was_good_is_a_guess_once_it_is_refused(limits: CallerLimits)
     for _ in range(int(AT_ONCE) - 1):
         guess(limits)
     with pytest.raises(TooManyRequests, match="without a valid key"):
-        limits.begin(Comer(HOME, "digest of old", "a" * 32))
+        guess(limits, sha256="digest of old")
+
+
+@pytest.mark.requirement("caller-valid-key-taken")
+def test_a_key_that_may_be_valid_is_looked_up_whatever_others_have_tried(
+    limits: CallerLimits, clock: Clock
+) -> None:
+    for at in range(1000):
+        with contextlib.suppress(TooManyRequests):
+            guess(limits, sha256=f"guess {at}")
+    ask(limits, "one of the same agent")
+    clock.now += 1  # the refused ones are no debt
+    guess(limits)
+
+
+@pytest.mark.requirement("caller-valid-key-taken")
+def test_a_key_in_use_is_not_forgotten_for_others(limits: CallerLimits, clock: Clock) -> None:
+    ask(limits, "first")
+    for at in range(2 * MAX_CALLERS):
+        clock.now += 1
+        ask(limits, f"key {at}")
+        limits.begin(Comer(HOME, "digest of first", "a" * 32))
+    assert limits.knows(Comer(HOME, "digest of first"))
+
+
+@pytest.mark.requirement("caller-rotations-bounded")
+def test_keys_are_made_at_a_bounded_rate_but_for_the_operator(
+    limits: CallerLimits, clock: Clock
+) -> None:
+    for _ in range(MAX_API_KEYS):
+        limits.making(bearer("one"))
+    with pytest.raises(TooManyRequests, match="too many API keys"):
+        limits.making(bearer("another of the same agent"))
+    clock.now += 10
+    limits.making(bearer("one"))
+    for _ in range(10 * MAX_API_KEYS):
+        limits.making(bearer(OPERATOR_KEY))
 
 
 def test_requests_with_no_key_at_all_are_slow_too(limits: CallerLimits) -> None:
@@ -149,9 +197,57 @@ def test_a_key_has_a_bounded_number_of_streams(limits: CallerLimits) -> None:
     assert limits.streams == 3
 
 
+@pytest.mark.requirement("caller-bodies-weighed")
+def test_streams_that_are_opened_again_and_again_are_refused(clock: Clock) -> None:
+    limits = CallerLimits(Bounds(streams=200), clock)
+    for _ in range(20):
+        limits.open_stream("one")
+        limits.close_stream("one")
+    with pytest.raises(TooManyRequests, match="opened"):
+        limits.open_stream("one")
+    limits.open_stream("another")
+    for _ in range(1000):
+        limits.open_stream(OPERATOR_KEY)
+    clock.now += 0.5
+    limits.open_stream("one")
+    assert limits.refused == {"streams": 1}
+
+
+@pytest.mark.requirement("caller-bodies-weighed")
+@pytest.mark.parametrize(
+    "size, marks, more",
+    [(0, 0, 0), (PIECE - 1, MARKS - 1, 0), (PIECE, 0, 1), (0, 3 * MARKS, 3)],
+)
+def test_a_body_counts_by_its_bytes_and_its_values(
+    limits: CallerLimits, size: int, marks: int, more: int
+) -> None:
+    ask(limits, "one")
+    limits.weigh("one", size, marks)
+    for _ in range(9 - more):
+        ask(limits, "one")
+    with pytest.raises(TooManyRequests):
+        ask(limits, "one")
+
+
+@pytest.mark.requirement("caller-bodies-weighed")
+def test_large_bodies_of_one_key_wait_for_one_another_and_for_nobody_else(clock: Clock) -> None:
+    limits = CallerLimits(Bounds(requests=500, burst=10_000), clock)
+    assert [limits.weigh("one", 25 * PIECE, 0) for _ in range(3)] == pytest.approx([0.0, 0.2, 0.4])
+    assert limits.weigh("another", 25 * PIECE, 0) == 0.0
+    assert [limits.weigh(OPERATOR_KEY, 25 * PIECE, 0) for _ in range(3)] == [0.0] * 3
+    assert limits.weigh("one", 100, 10) == 0.0
+    while limits.weigh("one", 25 * PIECE, 0) < PATIENCE - 0.1:
+        pass
+    with pytest.raises(TooManyRequests, match="large bodies"):
+        limits.weigh("one", 25 * PIECE, 0)
+    clock.now += PATIENCE
+    assert limits.weigh("one", 25 * PIECE, 0) < PATIENCE
+
+
 def test_without_bounds_nobody_is_refused() -> None:
     limits = CallerLimits()
     for _ in range(1000):
+        assert limits.weigh("one", 100 * PIECE, 0) == 0.0
         ask(limits, "one")
         guess(limits)
         limits.open_stream("one")

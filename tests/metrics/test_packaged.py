@@ -82,7 +82,7 @@ async def test_each_query_of_the_dashboard_is_answered(scrape: Scrape) -> None:
 
 
 async def test_each_alert_rule_can_come_true(scrape: Scrape) -> None:
-    assert len(rules()) == 5
+    assert len(rules()) == 6
     for rule in rules():
         check(scrape, rule)
 

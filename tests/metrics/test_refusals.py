@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import Counter
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import pytest
 
+from postroom.control.limits import MARKS, PIECE
+from postroom.identity.operator_key import OperatorKey
+from postroom.identity.tokens import new_api_key
+from postroom.protocol.limits import MAX_API_KEYS
 from postroom.protocol.principal import Scope
 from tests.control.taskroom import SECONDS, TaskRoom, emptied, task_room
-from tests.control.test_keys import Person, followed, person
+from tests.control.test_keys import Person, bearer, followed, person
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("caller-limits")]
 
@@ -103,6 +110,38 @@ async def test_a_refused_request_is_answered_before_its_body_comes(room: TaskRoo
     assert answer.startswith(("http/1.1 401 ", "http/1.1 429 "))
 
 
+@pytest.mark.requirement("caller-bodies-weighed")
+async def test_a_large_body_counts_as_more_than_one_request(room: TaskRoom) -> None:
+    await room.worker("busy", start=False)
+    async with person(room, "ann", *Scope) as ann:
+        text = "x" * (13 * PIECE)
+        sent = await ann.api.post("/v1/messages", json={"to": "@busy", "text": text})
+        assert sent.status_code == 201
+        refused = await ann.api.get("/v1/me")
+        assert refused.status_code == 429
+        assert (await room.api.get("/v1/me")).status_code == 200
+    async with person(room, "bea", *Scope) as bea:
+        values = {"data": [0] * 9 * MARKS}
+        sent = await bea.api.post("/v1/messages", json={"to": "@busy", "parts": [values]})
+        assert sent.status_code == 201
+        assert [await bea.status() for _ in range(3)][-1] == 429
+
+
+@pytest.mark.requirement("caller-bodies-weighed")
+async def test_a_body_that_comes_in_pieces_and_without_a_length_is_counted(room: TaskRoom) -> None:
+    async def pieces() -> AsyncGenerator[bytes]:
+        yield b'{"to":"@nobody","text":"'
+        for _ in range(13):
+            yield b"x" * PIECE
+        yield b'"}'
+
+    async with person(room, "ann", *Scope) as ann:
+        kind = {"Content-Type": "application/json"}
+        sent = await ann.api.post("/v1/messages", content=pieces(), headers=kind)
+        assert sent.status_code == 404
+        assert await ann.status() == 429
+
+
 async def test_guesses_of_one_address_are_refused_before_a_key_is_looked_up(
     room: TaskRoom,
 ) -> None:
@@ -116,6 +155,69 @@ async def test_guesses_of_one_address_are_refused_before_a_key_is_looked_up(
         assert set(given) <= {401, 429}
         assert refused.json()["code"] == "too-many-requests"
         assert await ann.status() == 200  # from the same address
+
+
+@pytest.mark.requirement("caller-valid-key-taken")
+async def test_a_valid_key_is_taken_while_a_hundred_dead_ones_of_its_agent_are_tried_for_ever(
+    room: TaskRoom,
+) -> None:
+    """All from one address, none of them pauses, and the valid key has never been shown before."""
+    async with person(room, "ann", *Scope) as ann:
+        refused: Counter[int] = Counter()
+        tried = asyncio.Semaphore(0)
+
+        async def try_for_ever() -> None:
+            async with bearer(room, new_api_key(ann.uid)) as dead:
+                while True:
+                    refused[(await dead.get("/v1/me")).status_code] += 1
+                    tried.release()
+
+        clients = [asyncio.create_task(try_for_ever()) for _ in range(100)]
+        async with asyncio.timeout(60):
+            for _ in clients:  # more than may come at once
+                await tried.acquire()
+            for _ in range(5):
+                assert await ann.status() == 200
+                room.parts.gate.limits._known.clear()  # as if its key came for the first time
+            before, begun = refused.total(), time.monotonic()
+            for _ in clients:
+                await tried.acquire()
+        for each in clients:
+            each.cancel()
+        await asyncio.gather(*clients, return_exceptions=True)
+    assert set(refused) == {401, 429}
+    # Each of them waits a second for a refusal.
+    assert refused.total() - before <= len(clients) * (time.monotonic() - begun + 2)
+
+
+@pytest.mark.requirement("caller-valid-key-taken")
+async def test_the_operators_key_is_taken_while_dead_ones_that_name_it_are_tried(
+    tmp_path: Path,
+) -> None:
+    async with task_room(tmp_path, limit_strangers=0.01) as room:
+        owner = room.owner.uid
+        for _ in range(2):
+            wrong = {"Authorization": f"Bearer {new_api_key(owner)}"}
+            refused = await room.api.get("/v1/me", headers=wrong)
+        assert refused.status_code == 429
+        key = room.parts.iam._operator = OperatorKey(tmp_path / "key", new_api_key(owner))
+        async with bearer(room, key.text) as operator:
+            assert (await operator.get("/v1/me")).status_code == 200
+
+
+@pytest.mark.requirement("caller-rotations-bounded")
+async def test_a_person_replaces_keys_at_a_bounded_rate(tmp_path: Path) -> None:
+    async with task_room(tmp_path) as room, person(room, "ann", Scope.READ) as ann:
+        key, secret, made = ann.key_id, ann.secret, 0
+        while True:
+            async with bearer(room, secret) as api:
+                answer = await api.post(f"/v1/keys/{key}/rotate")
+            if answer.status_code != 201:
+                break
+            key, secret, made = answer.json()["id"], answer.json()["key"], made + 1
+        assert answer.status_code == 429
+        assert answer.json()["code"] == "too-many-requests"
+        assert MAX_API_KEYS <= made < 2 * MAX_API_KEYS
 
 
 async def test_a_key_has_so_many_streams_and_no_more(room: TaskRoom) -> None:

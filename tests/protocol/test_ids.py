@@ -110,6 +110,10 @@ def test_a_nick_of_people_or_the_system_is_refused(nick: str):
         "ail",
         "0wner",
         "ovvner",
+        "contro1plane",
+        "control_plane",
+        "everyb0dy",
+        "nu11",
     ],
 )
 def test_a_nick_that_looks_like_a_reserved_one_is_refused(nick: str):

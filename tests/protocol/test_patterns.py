@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from postroom.errors import InvalidInput
 from postroom.protocol.limits import MAX_PATTERN
-from postroom.protocol.patterns import SHELLS, added, approves, suggest
+from postroom.protocol.patterns import SHELLS, added, approves, denies, suggest
 
 
 def asked(tool: str, given: dict[str, Any], kind: str = "tool") -> Any:
@@ -123,3 +123,92 @@ def test_no_text_of_an_agent_makes_a_pattern_slow():
     before = time.process_time()
     assert not approves(pattern, "Edit", {"path": "a" * 60_000})
     assert time.process_time() - before < 1.0
+
+
+@pytest.mark.requirement("policy-path-plain")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/workspace/docs/../.github/workflows/ci.yml",
+        "/workspace/docs/../../home/worker/.bashrc",
+        "/workspace/docs/a/../../x",
+        "/workspace/docs/./../x",
+        "/workspace/docs//../x",
+        "//workspace/docs/../x",
+        "/workspace/docs/..",
+    ],
+)
+@pytest.mark.parametrize("field", ["file_path", "path", "notebook_path", "filePath"])
+def test_a_path_that_leaves_the_folder_is_not_in_it(field: str, path: str):
+    assert not approves("edit(/workspace/docs/*)", "edit", {field: path, "content": "x"})
+    if path.startswith("/workspace/docs/"):
+        assert denies("edit(/workspace/docs/*)", "edit", {field: path})  # by either reading
+
+
+@pytest.mark.requirement("policy-path-plain")
+@pytest.mark.parametrize(
+    "path",
+    ["/workspace/docs/a", "/workspace//docs/./a", "/workspace/x/../docs/a", "//workspace/docs/a"],
+)
+def test_a_path_that_is_in_the_folder_is_taken_however_it_is_written(path: str):
+    assert approves("edit(/workspace/docs/*)", "edit", {"file_path": path})
+    assert approves("edit(/workspace//./docs/*)", "edit", {"file_path": path})
+    assert denies("edit(/workspace/docs/*)", "edit", {"file_path": path})
+
+
+@pytest.mark.requirement("policy-one-field")
+@pytest.mark.parametrize(
+    "pattern, tool, said",
+    [
+        ("edit(/w/docs/*)", "edit", {"file_path": "/w/docs/a", "path": "/etc/passwd"}),
+        ("edit(/w/docs/*)", "edit", {"file_path": "/w/docs/a", "path": "/w/docs/b"}),
+        ("edit(/w/docs/*)", "edit", {"file_path": "/w/docs/a", "path": ["/etc/passwd"]}),
+        ("edit(/w/docs/*)", "edit", {"path": "/w/docs/a", "command": "rm -rf ~"}),
+        ("Bash(npm test *)", "Bash", {"command": "npm test a", "cmd": "rm -rf ~"}),
+        ("Bash(npm test *)", "Bash", {"command": "npm test a", "script": ["rm"]}),
+        ("Bash(npm test *)", "Bash", {"command": "npm test a", "path": "/x"}),
+        ("Fetch(https://a.b/*)", "Fetch", {"url": "https://evil/", "path": "https://a.b/"}),
+        ("Fetch(https://a.b/*)", "Fetch", {"path": "https://evil/", "url": "https://a.b/"}),
+    ],
+)
+def test_an_input_that_a_tool_could_read_in_two_ways_is_asked(
+    pattern: str, tool: str, said: dict[str, Any]
+):
+    assert not approves(pattern, tool, said)
+    assert approves(tool, tool, said)  # every use of the tool
+    assert suggest(asked(tool, said)) in {"", tool}
+    for text in said.values():
+        words = text if isinstance(text, str) else " ".join(text)
+        assert denies(f"{tool}(*{words})", tool, said)
+
+
+def test_what_is_searched_for_decides_nothing_beside_where():
+    said = {"pattern": "/w/docs/secret", "path": "/etc"}
+    assert not approves("Grep(/w/docs/*)", "Grep", said)
+    assert approves("Grep(/etc)", "Grep", said)
+    assert approves("Glob(*.py)", "Glob", {"pattern": "src/*.py"})
+
+
+@pytest.mark.requirement("policy-path-plain")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://a.b/public/../private",
+        "https://a.b/public/%2e%2E/private",
+        "https://a.b/public/.%2e",
+        "https://a.b/public/..?x",
+        "https://a.b/public/..\\private",
+        "https://a.b/public/..%2fprivate",
+        "https://a.b/public/\t../private",
+        "https://a.b/public/..;/" + "../private",
+    ],
+)
+def test_a_url_that_may_lead_elsewhere_is_asked(url: str):
+    assert not approves("Fetch(https://a.b/public/*)", "Fetch", {"url": url})
+
+
+def test_a_plain_url_is_taken():
+    for end in ("", "a.b/c..d?x=1#..", "a%20b", "...", ".well-known/x"):
+        assert approves(
+            "Fetch(https://a.b/public/*)", "Fetch", {"url": f"https://a.b/public/{end}"}
+        )

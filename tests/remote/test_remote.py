@@ -264,6 +264,46 @@ async def test_an_agent_in_trouble_fails_its_task_with_the_reason(
     assert why in done["status_text"]
 
 
+@pytest.mark.requirement("remote-own-task")
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        {
+            "statusUpdate": {
+                "taskId": "t2",
+                "contextId": "c1",
+                "status": task("COMPLETED")["status"],
+            }
+        },
+        {
+            "artifactUpdate": {
+                "taskId": "t2",
+                "artifact": {"artifactId": "a", "parts": [{"text": "x"}]},
+            }
+        },
+        {"task": task("COMPLETED", id="t2")},
+        {
+            "message": {
+                "messageId": "m",
+                "taskId": "t2",
+                "role": "ROLE_AGENT",
+                "parts": [{"text": "x"}],
+            }
+        },
+    ],
+    ids=lambda event: next(iter(event)),
+)
+async def test_what_it_says_of_another_task_is_not_taken_for_this_one(
+    house: House, there: Any, foreign: dict[str, Any]
+):
+    own = {"statusUpdate": {"taskId": "t1", "contextId": "c1", "status": task()["status"]}}
+    made = await there(events({"task": task()}, own, foreign), streaming=True)
+    done = await house.ended(await house.room.delegate(made["uid"], "x"))
+    assert done["state"] == "failed", done
+    assert "another task" in done["status_text"]
+    assert not done["artifacts"]
+
+
 @pytest.mark.requirement("remote-survives")
 @pytest.mark.parametrize("streaming", [True, False])
 async def test_a_server_that_is_killed_in_the_middle_of_an_answer_is_asked_again(

@@ -119,13 +119,85 @@ def test_only_the_four_families_can_be_had(machine: str, first: int, which: int)
 @given(number=st.integers(0, 1000), first=LONG)
 def test_a_call_that_is_not_named_is_allowed(machine: str, number: int, first: int):
     arch = ARCHITECTURES[machine]
-    if number not in (*arch.refused, *arch.makes_sockets, *arch.splits, seccomp.CLONE3):
+    looked_at = {*arch.refused, *arch.makes_sockets, *arch.splits, *arch.sets_attributes}
+    looked_at |= {
+        seccomp.CLONE3,
+        seccomp.OPENAT2,
+        *(call[0] for call in arch.sets_modes + arch.opens),
+    }
+    if number not in looked_at:
         assert verdict(seccomp.program(machine), number, arch.audit, first) == ALLOW
 
 
 def test_a_machine_whose_call_numbers_are_unknown_gets_no_filter():
     with pytest.raises(SandboxUnavailable, match="riscv64"):
         seccomp.program("riscv64")
+
+
+CREATE, TEMPORARY, FOLDER = 0o100, 0o20000000, 0o200000
+NAMED = {
+    "chmod": ((90,), 1),
+    "fchmod": ((91, 52), 1),
+    "fchmodat": ((268, 53), 2),
+    "fchmodat2": ((452, 452), 2),
+    "creat": ((85,), 1),
+    "mkdir": ((83,), 1),
+    "mkdirat": ((258, 34), 2),
+    "mknod": ((133,), 1),
+    "mknodat": ((259, 33), 2),
+}
+SETTERS = [
+    (machine, number, position)
+    for numbers, position in NAMED.values()
+    for machine, number in zip(ARCHITECTURES, numbers, strict=False)
+]
+OPENS = [("x86_64", 2, 1), ("x86_64", 257, 2), ("aarch64", 56, 2)]
+
+
+def _call(machine: str, shared: bool, number: int, *arguments: int) -> int:
+    program = seccomp.program(machine, shared=shared)
+    return verdict(program, number, ARCHITECTURES[machine].audit, *arguments)
+
+
+@pytest.mark.requirement("sandbox-no-set-id")
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("machine, number, position", SETTERS)
+@given(mode=LONG, other=LONG)
+def test_no_call_gives_a_file_the_set_id_bits(
+    machine: str, number: int, position: int, shared: bool, mode: int, other: int
+):
+    arguments = [other] * 6
+    arguments[position] = mode
+
+    found = _call(machine, shared, number, *arguments)
+
+    assert found == (DENIED if mode & 0o6000 else ALLOW)
+
+
+@pytest.mark.requirement("sandbox-no-set-id")
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("machine, number, flags", OPENS)
+@given(mode=LONG, said=LONG, makes=st.sampled_from([0, CREATE, TEMPORARY, TEMPORARY | FOLDER]))
+def test_a_file_is_opened_with_any_mode_and_made_without_the_set_id_bits(
+    machine: str, number: int, flags: int, shared: bool, mode: int, said: int, makes: int
+):
+    arguments = [0] * 6
+    arguments[flags : flags + 2] = (said & ~(CREATE | TEMPORARY)) | makes, mode
+
+    found = _call(machine, shared, number, *arguments)
+
+    assert found == (DENIED if makes and mode & 0o6000 else ALLOW)
+
+
+@pytest.mark.requirement("sandbox-no-set-id")
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("machine, numbers", [("x86_64", (188, 189, 190)), ("aarch64", (5, 6, 7))])
+def test_what_no_filter_can_look_into_is_not_there(
+    machine: str, numbers: tuple[int, ...], shared: bool
+):
+    assert _call(machine, shared, 437) == seccomp.NO_SUCH_CALL  # openat2
+    for number in (*numbers, 463):
+        assert _call(machine, shared, number) == ERRNO | errno.EOPNOTSUPP
 
 
 TCP, UDP, MPTCP, SCTP = 6, 17, 262, 132

@@ -20,6 +20,7 @@ from postroom.store.agents import Agent
 from postroom.store.database import Database, Place
 from postroom.store.keys import ApiKey
 from postroom.store.migrate import migrate
+from postroom.store.openings import Opening
 from postroom.store.postgres.address import Address
 from postroom.store.postgres.place import PostgresPlace
 from postroom.store.schema import ACCOUNTS, agent_cards, agents
@@ -84,6 +85,7 @@ def fill(store: Store, agent: Agent) -> None:
     key = ApiKey(f"key of {agent.nick}", agent.uid, "", "read", 1.0)
     store.keys.add(key, f"hash of {agent.nick}")
     store.workers.add_worker(worker_of(agent))
+    store.openings.open(Opening("folder", "/srv", "copy", 1.0))
     store.credentials.add_credential(f"U{agent.nick}", agent.uid, 9.0)
     store.session.run(PUT_CARD, {"uid": agent.uid, "card": agent.nick, "updated_at": 1.0})
 

@@ -11,8 +11,12 @@ from pathlib import Path
 from postroom.sandbox.bubblewrap import BubblewrapProvider
 from postroom.sandbox.port import SandboxProvider, SandboxSpec
 from postroom.settings import Settings
+from postroom.workers.reach import Reach
 from postroom.workers.workspaces.records import Held
 from postroom.workers.workspaces.service import Placed, Workspaces
+
+FREE = Reach("default", free=True)
+"""The operator's."""
 
 QUIET = {
     "GIT_CONFIG_GLOBAL": "/dev/null",
@@ -79,9 +83,9 @@ class Bench:
 
     async def begin(self, path: Path, mode: str = "", who: Who | None = None) -> Placed:
         who = who or Who()
-        planned = await self.spaces.plan(str(path), mode, self.provider)
+        planned = await self.spaces.plan(str(path), mode, self.provider, FREE)
         assert planned is not None
-        return await self.spaces.ready(who, str(path), planned.mode, self.provider, None)
+        return await self.spaces.ready(who, str(path), planned.mode, self.provider, None, FREE)
 
     async def bring(self, who: Who | None = None) -> Held:
         return await self.spaces.bring(who or Who(), self.provider)

@@ -19,7 +19,7 @@ from postroom.workers.workspaces.copying import _Copy
 from postroom.workers.workspaces.job import Desk, Job, JobFailed
 from postroom.workers.workspaces.showing import difference
 from tests.sandbox.providers import LANDLOCK, NONE
-from tests.workspaces.bench import Bench, Who, git, repository
+from tests.workspaces.bench import FREE, Bench, Who, git, repository
 
 pytestmark = pytest.mark.anyio
 
@@ -131,6 +131,31 @@ async def test_what_a_worker_makes_is_said_whatever_it_is_called(bench: Bench, t
     assert {"x/.git", "xy z/.git"} <= {*held.made}
 
 
+@pytest.mark.requirement("sandbox-no-set-id")
+def test_what_lends_an_account_is_found_and_what_cannot_be_looked_at_is_named(tmp_path: Path):
+    here = tmp_path / "here"
+    (here / "deep").mkdir(parents=True)
+    for name, mode in (("a", 0o4711), ("deep/b", 0o2755), ("plain", 0o755)):
+        (here / name).touch()
+        (here / name).chmod(mode)
+    (here / "deep").chmod(0o2755)
+    (here / "link").symlink_to(here / "a")
+    (here / "out").symlink_to("/usr/bin")
+    (tmp_path / "out").symlink_to(here)
+    place = os.open(here, os.O_RDONLY)
+    for _ in range(25):  # deeper than a path can say
+        os.mkdir("d" * 200, dir_fd=place)
+        place, above = os.open("d" * 200, os.O_RDONLY, dir_fd=place), place
+        os.close(above)
+    os.close(place)
+
+    found = covers.lending(here)
+
+    assert {"a", "deep/b"} == {name for name in found if not name.startswith("d" * 200)}
+    assert [name for name in found if name.endswith("(File name too long)")]
+    assert "what lies beyond 3 entries" in covers.lending(here, 3)
+
+
 def test_a_git_directory_that_goes_while_it_is_looked_at_is_none_of_those_that_were_there(
     tmp_path: Path,
 ):
@@ -195,7 +220,7 @@ async def test_only_one_worker_may_write_a_folder_itself_and_only_behind_a_wall_
             await bench.begin(folder, "direct", Who("d" * 32, "other"))
     for provider in (LandlockProvider(), PlainProvider()):
         with pytest.raises(InvalidInput, match="cannot keep"):
-            await bench.spaces.plan(str(app), "direct", provider)
+            await bench.spaces.plan(str(app), "direct", provider, FREE)
 
 
 async def test_a_copy_that_is_over_the_disk_limit_is_refused_and_a_killed_start_is_made_anew(
@@ -205,17 +230,17 @@ async def test_a_copy_that_is_over_the_disk_limit_is_refused_and_a_killed_start_
     folder.mkdir()
     (folder / "large").write_bytes(bytes(100_000))
     with pytest.raises(InvalidInput, match="disk limit"):
-        await bench.spaces.ready(Who(), str(folder), "copy", bench.provider, 50_000)
+        await bench.spaces.ready(Who(), str(folder), "copy", bench.provider, 50_000, FREE)
     assert (bench.root(Who()) / "changes.git").exists()
     bench.again()
-    placed = await bench.spaces.ready(Who(), str(folder), "copy", bench.provider, None)
+    placed = await bench.spaces.ready(Who(), str(folder), "copy", bench.provider, None, FREE)
     assert (placed.workspace / "large").stat().st_size == 100_000
 
 
 async def test_a_sandbox_on_another_machine_is_refused(bench: Bench, tmp_path: Path):
     app = repository(tmp_path / "app")
     with pytest.raises(InvalidInput, match="on another machine"):
-        await bench.spaces.plan(str(app), "", OpenSandboxProvider(None))
+        await bench.spaces.plan(str(app), "", OpenSandboxProvider(None), FREE)
 
 
 @pytest.mark.parametrize("provider", [LANDLOCK, NONE])
@@ -262,7 +287,9 @@ async def test_a_repository_that_cannot_lend_is_refused_with_a_remedy(
 ):
     assert callable(make)
     with pytest.raises(InvalidInput) as refused:
-        await bench.spaces.plan(str(make(repository(tmp_path / "app"))), "worktree", bench.provider)
+        await bench.spaces.plan(
+            str(make(repository(tmp_path / "app"))), "worktree", bench.provider, FREE
+        )
     assert refused.value.remedy
 
 
@@ -272,4 +299,4 @@ async def test_whole_system_and_home_folders_and_the_state_folder_are_refused(
 ):
     for folder in (Path("/"), Path.home(), Path("/etc"), bench.state, bench.state.parent):
         with pytest.raises(InvalidInput):
-            await bench.spaces.plan(str(folder), mode, bench.provider)
+            await bench.spaces.plan(str(folder), mode, bench.provider, FREE)

@@ -83,3 +83,18 @@ def test_a_folder_that_has_gone_is_an_alert_and_an_error_that_says_so(
     (tmp_path / "elsewhere").rename(app)
     room.run("restart", "orphan")
     room.run("diff", "orphan")
+
+
+@pytest.mark.requirement("sandbox-no-set-id")
+def test_files_that_lend_an_account_are_an_alert_at_the_end_of_a_task(
+    room: PostRoom, tmp_path: Path
+):
+    (app := tmp_path / "plain").mkdir()
+    (app / "file").touch()
+    spawn(room, "lender", "-w", str(app), "--sandbox", "none")
+    task(room, "lender", "mkdir -p deep; cp /usr/bin/id deep/id; chmod 4755 deep/id")
+    until(lambda: "workspace-set-id" in room.run("alerts", "--json"))
+    assert "set-group-ID bit in its workspace: deep/id" in room.run("alerts")
+    task(room, "lender", "rm deep/id")
+    until(lambda: "workspace-set-id" not in room.run("alerts", "--json"))
+    room.run("remove", "lender", "--purge", "--yes")

@@ -9,7 +9,7 @@ import pytest
 from postroom.errors import Conflict, PostroomError
 from postroom.workers.workspaces import showing
 from postroom.workers.workspaces.showing import difference, merge
-from tests.workspaces.bench import Bench, Who, git, repository
+from tests.workspaces.bench import FREE, Bench, Who, git, repository
 
 pytestmark = pytest.mark.anyio
 
@@ -91,7 +91,7 @@ async def test_a_branch_that_a_person_is_on_does_not_move_and_the_work_is_not_lo
     await _done(bench, app)
     await bench.bring()
     git(app, "switch", "-q", "postroom/coder")
-    placed = await bench.spaces.ready(Who(), str(app), "worktree", bench.provider, None)
+    placed = await bench.spaces.ready(Who(), str(app), "worktree", bench.provider, None, FREE)
     await bench.work(placed, "echo three >> a.txt; git commit -qam third")
     with pytest.raises(Conflict, match="checked out"):
         await bench.bring()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workspaces.bench import Bench, Who, git, repository
+from tests.workspaces.bench import FREE, Bench, Who, git, repository
 
 pytestmark = pytest.mark.anyio
 
@@ -91,7 +91,7 @@ async def test_it_goes_on_after_a_restart_of_the_post_room(bench: Bench, tmp_pat
     app = repository(tmp_path / "app")
     await bench.begin(app)
     bench.again()
-    placed = await bench.spaces.ready(Who(), str(app), "worktree", bench.provider, None)
+    placed = await bench.spaces.ready(Who(), str(app), "worktree", bench.provider, None, FREE)
     await bench.work(placed, COMMIT)
     bench.again()
     await bench.bring()

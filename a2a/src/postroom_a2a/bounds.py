@@ -11,6 +11,12 @@ MAX_ID = MAX_CONTEXT
 MAX_PAGE = 100
 """Tasks in one answer to ListTasks."""
 
+MAX_VALUES = 40_000
+"""Values (objects, arrays, texts, numbers) of a request or an answer: reading it keeps all others waiting."""
+
+MAX_LEVELS = 128
+"""Objects and arrays within one another in it: each reader of it goes down by a call of its own."""
+
 MAX_CARD_BYTES = 64 * 1024
 """Bytes of an Agent Card."""
 

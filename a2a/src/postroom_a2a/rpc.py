@@ -5,10 +5,10 @@ Every server of an A2A agent (HTTP, NATS, the socket of a worker) reads calls an
 
 from __future__ import annotations
 
-import json
 from enum import IntEnum
 from typing import Any
 
+from postroom_a2a.bounds import MAX_LEVELS, MAX_VALUES
 from postroom_a2a.errors import (
     Conflict,
     ContentNotTaken,
@@ -20,6 +20,7 @@ from postroom_a2a.errors import (
     Refused,
     StreamFull,
 )
+from postroom_a2a.strict_json import TooMuch, bounded
 from postroom_a2a.text import one_line
 
 DOMAIN = "a2a-protocol.org"
@@ -124,11 +125,13 @@ def read_json(body: bytes) -> Any:
     """The JSON value in a body.
 
     Raises:
-        RpcError: the body is not JSON.
+        RpcError: the body is not JSON, or over a bound.
     """
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
+        return bounded(body, MAX_LEVELS, MAX_VALUES)
+    except TooMuch as error:
+        raise RpcError(Code.PARSE_ERROR, f"the body is too much: {error}") from error
+    except ValueError as error:
         raise RpcError(Code.PARSE_ERROR, "the body is not JSON") from error
 
 

@@ -1,6 +1,9 @@
 """JSON as every JSON library reads it (RFC 8259, RFC 7493 section 2), fast: orjson, and Python's own where it differs.
 
-What is read has only finite numbers and no lone surrogates, so that it can be stored, answered and shown again.
+What is read has only finite numbers and no lone surrogates, so that it can be stored, answered and shown again. What
+strangers send is measured before anything is built of it: a few hundred KiB can hold so many values that reading,
+walking and writing them keeps everybody else waiting. `check` looks at the bytes alone, in a few passes of compiled
+code: about 1 ms for 384 KiB, whatever is in them.
 """
 
 from __future__ import annotations
@@ -18,6 +21,65 @@ _PLAIN = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 """Only what Python's own writer takes: a text that is no text by mistake shows at once."""
 
 _ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+
+_SQUARE = bytes.maketrans(b"{}", b"[]")
+_NO_MARKS = bytes(set(range(256)) - set(b'"[]{},'))
+
+
+class TooMuch(ValueError):
+    """JSON that is over a bound."""
+
+
+class TooDeep(TooMuch):
+    """Too many objects and arrays are within one another."""
+
+
+class TooMany(TooMuch):
+    """It has too many values."""
+
+
+def check(payload: bytes, depth: int, most: int) -> None:
+    """Refuse JSON over a bound, without reading it; what is no JSON may pass.
+
+    Args:
+        depth: most objects and arrays within one another.
+        most: most values: objects, arrays, texts, numbers, true, false and null; names are none, and what is empty
+            counts as two.
+
+    Raises:
+        TooDeep, TooMany: it is over a bound.
+    """
+    opened = payload.count(b"[") + payload.count(b"{")
+    if opened <= depth and (len(payload) <= most or opened + payload.count(b",") < most):
+        return  # most are: what stands within texts is counted too, so this is never less than there is
+    # A backslash stands within texts alone. Without those before a quote, a quote begins or ends a text.
+    marks = payload.replace(b"\\\\", b"").replace(b'\\"', b"").translate(_SQUARE, _NO_MARKS)
+    if marks.count(b'"') > 4 * most:  # a text or two for each value
+        raise _too_many(most)
+    marks = b"".join(marks.split(b'"')[::2])
+    if marks.count(b"[") + marks.count(b",") >= most:
+        raise _too_many(most)
+    marks = marks.replace(b",", b"")
+    for _ in range(depth):
+        if b"[]" not in marks:
+            return
+        marks = marks.replace(b"[]", b"")  # the innermost level
+    if b"[]" in marks:
+        raise TooDeep(f"nested more than {depth} deep")
+
+
+def _too_many(most: int) -> TooMany:
+    return TooMany(f"more than {most} values")
+
+
+def bounded(payload: bytes, depth: int, most: int) -> Any:
+    """As `loads`, of JSON within the bounds of `check`.
+
+    Raises:
+        ValueError: as `loads`, and `TooMuch`.
+    """
+    check(payload, depth, most)
+    return loads(payload)
 
 
 def loads(payload: bytes) -> Any:
@@ -45,18 +107,6 @@ def dumps(value: Any) -> bytes:
         return _slowly(value)
     # orjson writes NaN as null, which most records do not have.
     return _slowly(value) if b"null" in payload else payload
-
-
-def deeper_than(value: Any, depth: int, most: float = math.inf) -> bool:
-    """Whether more than `depth` objects and arrays are within one another in `value`, or more than `most` in all."""
-    level: list[Any] = [value] if isinstance(value, dict | list) else []
-    for _ in range(depth):
-        inside = (each.values() if isinstance(each, dict) else each for each in level)
-        level = [value for values in inside for value in values if isinstance(value, dict | list)]
-        most -= len(level)
-        if not level or most < 0:
-            break
-    return bool(level)
 
 
 def _exact(payload: bytes) -> Any:

@@ -22,6 +22,12 @@ def pinned(origin: Origin, wanted: str) -> str:
         ProtocolViolation, NotRunning: as `authority_with`.
     """
     if origin.scheme == "http":
+        click.echo(
+            f"{origin.url} is plain HTTP: your key goes to whatever program of this machine listens there, and\n"
+            "nothing proves that it is the post room. That of your own account needs no login; that of another\n"
+            "one proves itself with TLS: postroom config set tls.mode always, there.",
+            err=True,
+        )
         return ""
     if wanted:
         return as_pem(authority_with(origin, wanted))

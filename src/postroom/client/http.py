@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Listed,
         Mail,
         Milestone,
+        Opening,
         Org,
         Post,
         RemoteListed,
@@ -171,6 +172,24 @@ class Client(
         path = f"/v1/orgs/{check_name(name, 'organisation')}"
         return self.transport.call("DELETE", path, extra_time=90.0)["folder"]
 
+    def openings(self, org: str) -> list[Opening]:
+        """What is open of the machine to the lesser keys of an organisation."""
+        return self._get(f"/v1/orgs/{check_name(org, 'organisation')}/openings")["openings"]
+
+    def open_to(
+        self, org: str, folder: str = "", mode: str = "copy", wall: str = "", *, pin: str = ""
+    ) -> list[Opening]:
+        """Open a folder, or a weaker wall, to the lesser keys of an organisation."""
+        body = {"folder": folder, "mode": mode, "wall": wall, "pin": pin}
+        path = f"/v1/orgs/{check_name(org, 'organisation')}/openings"
+        return self.transport.call("POST", path, json=body)["openings"]
+
+    def close_to(self, org: str, folder: str = "", wall: str = "") -> list[Opening]:
+        """Close it again; workers that have it are ended."""
+        body = {"folder": folder, "wall": wall}
+        path = f"/v1/orgs/{check_name(org, 'organisation')}/openings"
+        return self.transport.call("DELETE", path, json=body, extra_time=60.0)["openings"]
+
     def shutdown(self) -> None:
         """Ask the post room to end; it answers before it ends."""
         self.transport.call("POST", "/v1/shutdown")
@@ -199,13 +218,14 @@ class Client(
         workspace: str = "",
         mode: str = "",
         wait: float = 0.0,
+        pin: str = "",
     ) -> Worker:
         """Start a worker from a template's text and its files.
 
         `isolation` is the weakest acceptable level of a wall: `enforced`, `partial` or `none`. `path` is the
         template's file; `workspace` a folder of the post room's machine that the worker works on, and `mode` how
         (`worktree`, `copy` or `direct`). With `wait` seconds, `started` in the answer says whether the agent has
-        started, or is None if that was not known in time.
+        started, or is None if that was not known in time. `pin` is the caller's, if they have set one.
         """
         body: dict[str, Any] = {
             "template": template,
@@ -213,7 +233,7 @@ class Client(
             "set": dict(overrides or {}),
         }
         body |= given(name=name, project=project, sandbox=sandbox, isolation=isolation, path=path)
-        body |= given(workspace=workspace, mode=mode)
+        body |= given(workspace=workspace, mode=mode, pin=pin)
         body |= {"wait": wait} if wait else {}
         return self.transport.call("POST", "/v1/workers", json=body, extra_time=60.0)
 
@@ -254,12 +274,14 @@ class Client(
         *,
         files: Mapping[str, bytes] | None = None,
         wait: float = 0.0,
+        pin: str = "",
     ) -> Worker:
         """Stop and start a worker, with a new template and its files if given.
 
         `changed` in the answer names what is new; `wait` as for `spawn`.
         """
         body: dict[str, Any] = {"wait": wait} if wait else {}
+        body |= {"pin": pin} if pin else {}
         if template:
             body |= {"template": template, "files": _encoded(files)}
         path = f"/v1/workers/{name_of(ref)}/restart"

@@ -1,16 +1,18 @@
-"""Finds the running post room: its address and the operator's credential, from the state folder.
+"""Finds the running post room: its socket and the operator's credential, from the state folder.
 
 `server.json` holds a secret. A file that other users can read, or that another user wrote, is refused, since its
-address could lead anywhere.
+address could lead anywhere. A killed post room leaves it: that one runs is told by its lock alone, since its process id
+and its port may be another user's by now.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shlex
 import stat
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     import ssl
 
 FILE = "server.json"
+LOCK = "lock"
+SOCKET = "control.sock"
+"""The owner's way in, in the state folder."""
+
 MAX_BYTES = 64 * 1024
 
 
@@ -37,6 +43,8 @@ class ServerAddress:
         notes: notes about this start for people, a sentence each.
         logins: what others type to use it from their machines.
         authority: PEM of the only authority to trust, kept by `postroom login`; "" for what `ca` says.
+        socket: path of its unix socket, which is used in place of `url`; "" on another machine.
+        owner: uid of the user whose process has to listen there.
     """
 
     url: str
@@ -47,6 +55,13 @@ class ServerAddress:
     notes: tuple[str, ...] = ()
     logins: tuple[str, ...] = ()
     authority: str = field(default="", repr=False)
+    socket: str = ""
+    owner: int = -1
+
+    @property
+    def origin(self) -> str:
+        """What calls begin with: over its socket there is no TLS."""
+        return f"http://{self.url.partition('://')[2]}" if self.socket else self.url
 
     def context(self) -> ssl.SSLContext:
         """How its certificate is checked.
@@ -91,15 +106,32 @@ def locate(state: Path) -> ServerAddress:
         EnvironmentFault: the file is not private to this user, or not in the form that a post room writes.
     """
     path = state / FILE
-    content = read_private(path, then=", then restart the post room")
-    if content is None:
+    found = _read_private(path, ", then restart the post room")
+    if found is None:
         raise NotRunning(f"no post room runs on {state}", remedy=command(state, "up"))
-    server = _parse(path, content)
-    if not _alive(server.pid):
+    content, owner = found
+    server = replace(_parse(path, content), socket=str(state / SOCKET), owner=owner)
+    if not runs(state):
         raise NotRunning(
-            f"the post room of {state} has ended (pid {server.pid})", remedy=command(state, "up")
+            f"the post room of {state} has ended without a word (pid {server.pid})",
+            remedy=command(state, "up"),
         )
     return server
+
+
+def runs(state: Path) -> bool:
+    """Whether a post room has the folder `state` open: as long as its process lives, it has the lock."""
+    try:
+        descriptor = os.open(state / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def command(state: Path, words: str) -> str:
@@ -120,6 +152,12 @@ def read_private(path: Path, *, then: str = "") -> bytes | None:
     Raises:
         EnvironmentFault: other users can read it, or another user wrote it.
     """
+    found = _read_private(path, then)
+    return None if found is None else found[0]
+
+
+def _read_private(path: Path, then: str) -> tuple[bytes, int] | None:
+    """As `read_private`, with the uid of the file's owner."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
@@ -127,8 +165,9 @@ def read_private(path: Path, *, then: str = "") -> bytes | None:
     except OSError as error:
         raise EnvironmentFault(f"cannot read {path}: {error.strerror}") from error
     with os.fdopen(descriptor, "rb") as file:
-        _check_private(path, os.fstat(descriptor), then)
-        return file.read(MAX_BYTES)
+        found = os.fstat(descriptor)
+        _check_private(path, found, then)
+        return file.read(MAX_BYTES), found.st_uid
 
 
 def _check_private(path: Path, found: os.stat_result, then: str) -> None:
@@ -162,22 +201,3 @@ def _parse(path: Path, content: bytes) -> ServerAddress:
     if server.pid <= 0 or not server.url.startswith(("http://", "https://")):
         raise EnvironmentFault(f"{path} names no address and process", remedy="remove it")
     return server
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # another user's process, and alive
-    return not _zombie(pid)
-
-
-def _zombie(pid: int) -> bool:
-    """Whether the process has ended and waits for its parent to notice (proc_pid_stat(5), field 3)."""
-    try:
-        content = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return False  # no procfs here: the result of `kill` stands
-    return content.rpartition(")")[2].split()[0] in ("Z", "X")

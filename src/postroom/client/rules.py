@@ -126,7 +126,7 @@ class Endpoint:
         """Find the control plane again; raises `NotRunning` if it has ended."""
         before, self._server = self._server, self._locate()
         # Another start may show another certificate, from another authority at the same path.
-        if self._server.url.startswith("https:") and self._server != before:
+        if self._server.origin.startswith("https:") and self._server != before:
             self._renew()
 
     def hopeless(self, error: PostroomError) -> bool:
@@ -180,7 +180,7 @@ class Endpoint:
 
     def _url(self, path: str) -> str:
         shared = not path.startswith("/v1/") or path.startswith(OF_ALL)
-        return self._server.url + ("" if shared else self._before) + path
+        return self._server.origin + ("" if shared else self._before) + path
 
     def _headers(self) -> dict[str, str]:
         named = {"User-Agent": self.program} if self.program else {}
@@ -189,7 +189,7 @@ class Endpoint:
     def _connection(self) -> dict[str, Any]:
         """Arguments of an httpx2 client."""
         # Ignore proxies in the environment: what answers at the address has to be the post room itself.
-        if not self._server.url.startswith("https:"):
+        if not self._server.origin.startswith("https:"):
             # It trusts nobody: all authorities of the system would be read, in vain, by every command.
             return {"trust_env": False, "verify": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)}
         return {"trust_env": False, "verify": self._server.context()}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
+from postroom.client.near import NearTransport
 from postroom.client.rules import (
     EVENT_STREAM,
     Endpoint,
@@ -33,7 +34,7 @@ class Transport(Endpoint):
 
     Args:
         sleep: waits so many seconds.
-        base: the httpx2 transport to use, e.g. one over a Unix socket; None for TCP.
+        base: the httpx2 transport to use; None for the socket of the post room if it has one, else TCP.
     """
 
     def __init__(
@@ -151,4 +152,7 @@ class Transport(Endpoint):
         self._http = self._connections()
 
     def _connections(self) -> httpx2.Client:
-        return httpx2.Client(transport=self._base, **self._connection())
+        base = self._base
+        if base is None and self._server.socket:
+            base = NearTransport(self._server)
+        return httpx2.Client(transport=base, **self._connection())

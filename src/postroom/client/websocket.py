@@ -25,6 +25,7 @@ from urllib.parse import urlencode, urlsplit
 import httpx2
 
 from postroom.client.locate import ServerAddress
+from postroom.client.near import dial
 from postroom.client.rules import ANSWER_TIMEOUT, CONNECT_TIMEOUT, Query, reported
 from postroom.errors import PeerError, PostroomError, RequestTimeout
 from postroom.http.websocket import ClientSide, Refusal
@@ -227,6 +228,8 @@ class WebSocket:
 
     def _push(self, data: bytes) -> None:
         """Send bytes; whoever calls holds the lock, so that they go out in the order in which they were made."""
+        if not data:
+            return  # a unix socket refuses even that once its other end has closed
         try:
             self._link.sendall(data)
         except TimeoutError as error:
@@ -236,6 +239,10 @@ class WebSocket:
 
 
 def _dial(server: ServerAddress, url: str) -> socket.socket:
+    if server.socket:
+        near = dial(server, CONNECT_TIMEOUT)
+        near.settimeout(ANSWER_TIMEOUT)
+        return near
     parts = urlsplit(url)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)

@@ -25,7 +25,7 @@ from postroom.errors import (
 from postroom.identity import jwt
 from postroom.observe import get_logger
 from postroom.protocol import subjects
-from postroom.protocol.limits import MAX_AGENT_ANSWER, MAX_LIST
+from postroom.protocol.limits import MAX_AGENT_ANSWER, MAX_LIST, MAX_VALUES, TASK_DEPTH
 from postroom.protocol.principal import Principal, Scope
 from postroom_a2a import strict_json
 from postroom_a2a.limits import ConcurrencyLimit
@@ -99,7 +99,7 @@ class AgentRequests:
             verb = self._verbs.get(said.rest)
             if verb is None:
                 raise NotFound(f"there is no request {'.'.join(said.rest)}")
-            asked = strict_json.loads(message.payload or b"{}")
+            asked = strict_json.bounded(message.payload or b"{}", TASK_DEPTH, MAX_VALUES)
             if not isinstance(asked, dict):
                 raise InvalidInput("a request is a JSON object")
             with self._limit.slot(said.sender):

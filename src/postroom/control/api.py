@@ -33,6 +33,7 @@ from postroom.control.routes import (
     keys,
     messages,
     metrics,
+    openings,
     orgs,
     people,
     pushes,
@@ -132,6 +133,7 @@ def build_api(
     include(described.router(app))
     if managed is not None:
         include(orgs.router(managed))
+        include(openings.router(managed))
         include(backup.router(parts, managed))
         include(metrics.router(parts, managed), "")
         include(orgs.absent_router(managed), "")
@@ -170,6 +172,8 @@ async def _invalid(request: Request, error: RequestValidationError) -> JSONRespo
 
 
 async def _http(request: Request, error: HTTPException) -> JSONResponse:
+    if isinstance(error.__cause__, PostroomError):  # met where FastAPI reads the body
+        return _document(error.__cause__)
     asked = f"{request.method} {request.url.path}"
     match error.status_code:
         case 404:

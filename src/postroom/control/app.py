@@ -38,6 +38,7 @@ from postroom.gateway.port import DoorSpec, GatewayProvider, GatewayStatistics
 from postroom.gateway.server import Gateway, Proxy
 from postroom.gateway.stream_proxy import StreamProxy
 from postroom.http.outbound import OutboundPolicy, client_context
+from postroom.identity.pins import Pins
 from postroom.identity.trust import Trust
 from postroom.observe.metrics import Metrics
 from postroom.protocol.alerts import Alert, RaiseAlert
@@ -94,6 +95,7 @@ class Installation:
         sender: sends to the webhooks of all organisations.
         in_flight: the running requests of the API.
         grpc: where A2A over gRPC is served.
+        pins: the PINs of each open organisation, with the operator's uid there.
     """
 
     settings: Settings
@@ -109,6 +111,7 @@ class Installation:
     sender: Sender
     in_flight: InFlight = field(default_factory=InFlight)
     grpc: GrpcPlace = field(default_factory=GrpcPlace)
+    pins: dict[str, tuple[Pins, str]] = field(default_factory=dict)
 
     @property
     def metrics(self) -> Metrics:

@@ -6,10 +6,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
+from postroom.errors import InvalidInput, MessageTooLarge
 from postroom.protocol.content import Content
 from postroom.protocol.events import MAX_NUMBER
 from postroom.protocol.limits import (
     MAX_CONTEXT,
+    MAX_DEPTH,
     MAX_DESCRIPTION,
     MAX_EVENTS,
     MAX_KEY,
@@ -21,12 +23,32 @@ from postroom.protocol.limits import (
     MAX_PATTERN,
     MAX_PIN,
     MAX_REASON,
+    MAX_VALUES,
     MAX_WAIT,
 )
 from postroom.protocol.principal import Scope
+from postroom.protocol.records import AS_FILE
+from postroom_a2a import strict_json
 
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(max_length=70)]
+
+
+def read_json(body: bytes) -> Any:
+    """The JSON value in the body of a request.
+
+    Raises:
+        MessageTooLarge: it has too many values.
+        InvalidInput: it is not JSON, or nested too deep.
+    """
+    try:
+        return strict_json.bounded(body, MAX_DEPTH, MAX_VALUES)
+    except strict_json.TooMany as error:
+        raise MessageTooLarge(f"the body has {error}", remedy=AS_FILE) from error
+    except strict_json.TooDeep as error:
+        raise InvalidInput(f"the body is {error}") from error
+    except ValueError as error:
+        raise InvalidInput(f"the body is not JSON: {error}") from error
 
 
 class Body(BaseModel):
@@ -40,7 +62,10 @@ Wait = Annotated[float, Field(ge=0, le=30)]
 
 
 class SpawnBody(Body):
-    """`POST /v1/workers`; `path` is where the client read the template, `workspace` a folder of this machine."""
+    """`POST /v1/workers`; `path` is where the client read the template, `workspace` a folder of this machine.
+
+    `pin` is the caller's, if they have set one.
+    """
 
     template: str
     files: dict[str, str] = {}
@@ -53,14 +78,16 @@ class SpawnBody(Body):
     workspace: Annotated[str, Field(max_length=MAX_PATH)] = ""
     mode: Literal["", "worktree", "copy", "direct"] = ""
     wait: Wait = 0.0
+    pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
 
 
 class RestartBody(Body):
-    """`POST /v1/workers/{ref}/restart`; without a template the worker keeps its own."""
+    """`POST /v1/workers/{ref}/restart`; without a template the worker keeps its own. `pin` is for another one."""
 
     template: str = ""
     files: dict[str, str] = {}
     wait: Wait = 0.0
+    pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
 
 
 class DiffBody(Body):
@@ -253,6 +280,21 @@ class BackupBody(Body):
 
     file: str = Field(min_length=1, max_length=4096)
     passphrase: SecretStr = Field(max_length=1024)
+
+
+class OpeningBody(Body):
+    """`POST` and `DELETE /v1/orgs/{name}/openings`: a folder, a wall, or both; `mode` is how far the folder is open."""
+
+    folder: Annotated[str, Field(max_length=MAX_PATH)] = ""
+    mode: Literal["copy", "direct"] = "copy"
+    wall: Literal["", "partial", "none"] = ""
+    pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
+
+    @model_validator(mode="after")
+    def _something(self) -> OpeningBody:
+        if not self.folder and not self.wall:
+            raise ValueError("it names neither a folder nor a wall")
+        return self
 
 
 class OrgBody(Body):

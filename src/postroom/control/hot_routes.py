@@ -20,9 +20,10 @@ from fastapi.responses import Response, StreamingResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from postroom.control.bodies import read_json
 from postroom.control.http_protocol import ABANDONED
 from postroom.control.org_router import ROUTE, Receive, Scope, Send
-from postroom.errors import PostroomError, Refused
+from postroom.errors import MessageTooLarge, PostroomError, Refused
 from postroom.protocol.limits import MAX_BODY
 from postroom.protocol.principal import Principal
 from postroom_a2a import strict_json
@@ -160,9 +161,9 @@ class HotRoutes:
                 values[route.caller] = me
             if route.body is not None:
                 name, model = route.body
-                document = strict_json.loads(await _body(receive, came, size))
+                document = read_json(await _body(receive, came, size))
                 values[name] = model.model_validate(document)
-        except Refused as error:  # a limit: no more work is put into it
+        except (Refused, MessageTooLarge) as error:  # a limit: no more work is put into it
             await _send(self.failure(scope, error), send)
             return None
         except (_Unusual, ValidationError, ValueError, PostroomError):

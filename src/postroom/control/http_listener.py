@@ -1,4 +1,4 @@
-"""HTTP listeners: the ports for people, and single connections for the doors of workers."""
+"""HTTP listeners: the ports for people, the owner's socket, and single connections for the doors of workers."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
+import os
 import socket
 import ssl
 from collections.abc import Generator
+from functools import partial
+from pathlib import Path
 
 import uvicorn
 
-from postroom.control.http_protocol import Connections, DeadlineProtocol
-from postroom.control.org_router import WORKER, App, Receive, Scope, Send
+from postroom.control.http_protocol import Connections, DeadlineProtocol, most_near
+from postroom.control.org_router import OWNER, WORKER, App, Receive, Scope, Send
 from postroom.control.websocket_protocol import BoundedWebSocket
-from postroom.errors import InvalidInput, PortTaken
+from postroom.errors import InvalidInput, PortTaken, StateUnwritable
+from postroom.http.unix import bind_unix, peer_uid
 from postroom.protocol.intervals import SOCKET_PONG, STREAM_BEAT
 from postroom.protocol.limits import MAX_SOCKET_MESSAGE
 
@@ -68,12 +72,43 @@ def bind(host: str, port: int | None, *, usual: int, tls: bool = False) -> socke
     return listener
 
 
+def bind_near(path: Path) -> socket.socket:
+    """The owner's socket at `path`, which does not listen yet.
+
+    Raises:
+        StateUnwritable: there can be no socket.
+    """
+    try:
+        return bind_unix(path)
+    except OSError as error:
+        raise StateUnwritable(
+            f"cannot make the socket {path}: {error.strerror or error}",
+            remedy="choose another state folder with --state DIR; not every system takes a long path",
+        ) from error
+
+
+class NearProtocol(DeadlineProtocol):
+    """A connection to the owner's socket: only the owner and root may have one."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Cut the connection of anybody else."""
+        super().connection_made(transport)
+        try:
+            uid = peer_uid(transport.get_extra_info("socket").fileno())
+        except OSError:  # it has gone
+            uid = -1
+        if uid not in (0, os.geteuid()):
+            transport.abort()
+
+
 class _Server(uvicorn.Server):
     """uvicorn inside our own TaskGroup, which handles the signals."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    server_state: Connections
+
+    def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
         super().__init__(config)
-        self.server_state = Connections()
+        self.server_state = connections
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -83,18 +118,30 @@ class _Server(uvicorn.Server):
         """As uvicorn's, with a deadline for the TLS handshake: `DeadlineProtocol` begins after it."""
         context = self.config.ssl
         loop = asyncio.get_running_loop()
-        self.servers = [
-            await loop.create_server(
-                lambda: DeadlineProtocol(
-                    config=self.config, server_state=self.server_state, app_state={}
-                ),
-                sock=listener,
-                ssl=context,
-                ssl_handshake_timeout=HANDSHAKE_TIMEOUT if context else None,
-                backlog=self.config.backlog,
+        self.servers: list[asyncio.Server] = []
+        handshake = HANDSHAKE_TIMEOUT if context else None
+        for listener in sockets or []:
+            near = listener.family == socket.AF_UNIX
+            serve = partial(
+                NearProtocol if near else DeadlineProtocol,
+                config=self.config,
+                server_state=self.server_state,
+                app_state={},
             )
-            for listener in sockets or []
-        ]
+            # asyncio accepts so many in one turn, before any of them is counted: they must not be all descriptors.
+            at_once = max(8, min(self.config.backlog, self.server_state.most // 16))
+            if near:
+                made = loop.create_unix_server(serve, sock=listener, backlog=at_once)
+            else:
+                made = loop.create_server(
+                    serve,
+                    sock=listener,
+                    ssl=context,
+                    ssl_handshake_timeout=handshake,
+                    backlog=at_once,
+                )
+            self.servers.append(await made)
+            listener.listen(self.config.backlog)  # the system's queue may be longer
         self.started = True
 
 
@@ -125,13 +172,29 @@ class HttpListener:
 
     Args:
         context: TLS of the connections, None for none.
+        connections: of this listener and of those that share its limit.
     """
 
     def __init__(
-        self, app: App, listener: socket.socket, context: ssl.SSLContext | None = None
+        self,
+        app: App,
+        listener: socket.socket,
+        context: ssl.SSLContext | None = None,
+        connections: Connections | None = None,
     ) -> None:
-        self._server = _Server(_config(app, context, sockets=True))
+        config = _config(app, context, sockets=True)
+        self._server = _Server(config, connections or Connections())
         self._listener = listener
+
+    @classmethod
+    def near(cls, app: App, listener: socket.socket) -> HttpListener:
+        """Serves the owner on a socket of `bind_near`; its connections are not among those of the ports."""
+
+        async def as_owner(scope: Scope, receive: Receive, send: Send) -> None:
+            scope[OWNER] = True
+            await app(scope, receive, send)
+
+        return cls(as_owner, listener, connections=Connections(most_near()))
 
     async def serve(self) -> None:
         """Serve until `stop`; run it in a TaskGroup."""

@@ -38,7 +38,7 @@ PACED = "postroom.paced"
 """Scope key: the application itself bounds the time between two pieces of the request's body."""
 
 TURNED_AWAY = 500
-"""Connections above the limit that are told so; further ones are cut without a word."""
+"""Connections above the limit that are told so, at most an eighth of it; further ones are cut without a word."""
 
 WANTED_DESCRIPTORS = 65_536
 """Open files and connections, if the machine allows so many: 10,000 callers that wait, and as many workers' needs."""
@@ -57,14 +57,22 @@ def raise_descriptors() -> None:
 
 
 def most_connections() -> int:
-    """The most connections of one listener: half of the descriptors, or all but `KEPT`."""
+    """The most connections of all ports: half of the descriptors, or all but `KEPT`."""
+    return max(_descriptors() // 2, _descriptors() - KEPT)
+
+
+def most_near() -> int:
+    """The most connections of the owner's socket: an eighth of the descriptors, or of those that are kept."""
+    return min(_descriptors(), KEPT) // 8
+
+
+def _descriptors() -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = soft if soft > 0 else WANTED_DESCRIPTORS
-    return max(files // 2, files - KEPT)
+    return soft if soft > 0 else WANTED_DESCRIPTORS
 
 
 class Connections(ServerState):
-    """The connections of one listener; one timer looks after all of them.
+    """The connections of the listeners that share a limit; one timer looks after all of them.
 
     Args:
         most: open connections; 0 for `most_connections`.
@@ -115,7 +123,7 @@ class DeadlineProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         over = len(self.connections) - self.server_state.most
         self._too_many = over > 0
-        if over > TURNED_AWAY:
+        if over > min(TURNED_AWAY, max(1, self.server_state.most // 8)):
             transport.abort()
         self.server_state.watch(self.loop)
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from postroom.audit.log import AuditLog
 from postroom.control.http_protocol import ABORT
-from postroom.control.limits import CallerLimits
-from postroom.control.org_router import SWITCHING, Receive, Scope, Send
+from postroom.control.limits import MARKS, CallerLimits
+from postroom.control.org_router import SWITCHING, Receive, Scope, Send, is_streamed
 from postroom.control.principals import PRINCIPAL, REQUEST
 from postroom.protocol.audit import ALLOWED, API, DENIED, AuditRecord
 from postroom.protocol.principal import KEY, OPERATOR_KEY, Principal
@@ -250,14 +250,34 @@ class Guard:
                 await send(message)
 
         about, current = _about.set(ids), _current.set(request)
+        weighed = receive if is_streamed(scope) else self._weighed(request, receive)
         try:
-            await serve(scope, receive, note)
+            await serve(scope, weighed, note)
         finally:
             _about.reset(about)
             _current.reset(current)
             self._in_flight.leave(request)
             if not recorded:
                 record(0)
+
+    def _weighed(self, request: Request, receive: Receive) -> Receive:
+        """Receives a body, which waits for its turn among those of its key before it is worked on."""
+        size = marks = 0
+
+        async def weighed() -> MutableMapping[str, Any]:
+            nonlocal size, marks
+            message = await receive()
+            body: bytes = message.get("body", b"")
+            size += len(body)
+            if size >= MARKS:
+                marks += body.count(b",") + body.count(b"[") + body.count(b"{")
+                if message["type"] == "http.request" and not message.get("more_body"):
+                    wait = self._in_flight.limits.weigh(request.key, size, marks)
+                    if wait:
+                        await asyncio.sleep(wait)
+            return message
+
+        return weighed
 
     def _record(self, scope: Scope, principal: Principal, status: int, ids: dict[str, str]) -> None:
         record = AuditRecord(

@@ -1,11 +1,15 @@
-"""How much one caller may ask: requests of a key, requests without a valid key, and open streams of a key.
+"""How much one caller may ask: requests of a key and their bodies, requests without a valid key, streams of a key.
 
-A request is refused before its body is read, and most refusals before the database is asked for the key: a key that was
-good is known here by its digest. That knowledge decides only which limit a request counts for; it admits nobody.
+A request is refused before its body is read. A body that is more than a few lines counts as more requests, and bodies
+of one key that come faster than they are worked off wait for one another, so that others find their turn between
+them. A key that was good is known here by its digest; that knowledge decides only which limit a request counts for,
+it admits nobody.
 
-Guessing a key is slow, since an address has few tries for each agent whose key it claims to have. Others behind the
-same address do not notice. Workers come through doors, which have limits of their own (`gateway.rate_limit`). The
-operator's key has none here: who owns the post room must not be locked out.
+An address has few tries for each agent whose key it claims to have. When they are spent, a key in the right form is
+looked up nevertheless, by its digest, since it may be the right one: others' wrong ones must not keep it out. A wrong
+one is then refused, and late (`PAUSE`), so that guessing is slow, and so is a program that repeats a dead key for ever.
+Workers come through doors, which have limits of their own (`gateway.rate_limit`). The operator's key has none here: who
+owns the post room must not be locked out.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from typing import Generic, TypeVar
 
 from postroom.errors import InvalidInput, Refused, TooManyRequests
 from postroom.identity.tokens import api_key_uid, digest
+from postroom.protocol.limits import MAX_API_KEYS
 from postroom.protocol.principal import OPERATOR_KEY, Principal
 from postroom.protocol.rates import Rate
 from postroom.settings import Settings
@@ -32,6 +37,24 @@ MAX_CALLERS = 4096
 
 AT_ONCE = 20.0
 """Seconds' worth of requests without a valid key that may come at once."""
+
+PIECE = 16 * 1024
+"""Bytes of a body that count as one request more."""
+
+MARKS = 1000
+"""Commas and brackets in a body that count as one request more: each value of JSON costs far more than its bytes."""
+
+PATIENCE = 10.0
+"""Seconds that a body waits for earlier ones of its key; then it is refused."""
+
+STREAMS = 0.1
+"""Of a key's streams, those that it may open at once, but ten at least; a tenth of these a second."""
+
+PAUSE = 1.0
+"""Seconds at most by which the refusal of a wrong key is late, once its address has spent its tries."""
+
+MAKING = 0.1
+"""API keys that one agent may make or replace a second; `MAX_API_KEYS` at once before that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +135,11 @@ class CallerLimits:
         self._strangers: _Rates[tuple[str, str]] = _Rates(
             bounds.strangers, bounds.strangers * AT_ONCE
         )
+        # A quarter of the rate: a body that is counted as one request costs more than a request.
+        self._bodies: _Rates[str] = _Rates(bounds.requests / 4, 0.0)
+        opened = max(10.0, bounds.streams * STREAMS)
+        self._opened: _Rates[str] = _Rates(opened * STREAMS, opened)
+        self._makers: _Rates[str] = _Rates(MAKING, MAX_API_KEYS)
         self._known: dict[str, str] = {}
         self._streams: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
@@ -122,20 +150,17 @@ class CallerLimits:
         """A request came; whether its key is valid is not known yet.
 
         Raises:
-            TooManyRequests: the key has come too often, or it is not known and the address has tried too often.
+            TooManyRequests: the key has come too often; or there is none that could be valid, and the address has
+                tried too often.
         """
-        key = self._known.get(comer.sha256)
+        key = self._known.pop(comer.sha256, None)
         if key is not None:
+            self._known[comer.sha256] = key  # the last to be forgotten now
             self._count(key)
-        elif self._bounds.strangers:
+        elif not comer.claims and self._bounds.strangers:
             now = self._clock()
             if wait := self._stranger(comer, now).wait(1.0, now):
-                self._refuse(
-                    "strangers",
-                    "too many requests without a valid key came from this address",
-                    "check the key: postroom login",
-                    wait,
-                )
+                self._refuse_stranger(wait)
 
     def knows(self, comer: Comer) -> bool:
         """Whether its key was valid when it was looked up last."""
@@ -155,13 +180,39 @@ class CallerLimits:
         self._count(principal.key_id)
 
     def failed(self, comer: Comer) -> None:
-        """The request had no key, or one that is not valid."""
+        """The request had no key, or one that is not valid.
+
+        Raises:
+            TooManyRequests: the address had spent its tries before.
+        """
         self._known.pop(comer.sha256, None)
         now = self._clock()
-        self._stranger(comer, now).take(1.0, now)
+        rate = self._stranger(comer, now)
+        if not rate.covers(1.0, now):
+            self._refuse_stranger(rate.wait(1.0, now))
+
+    def making(self, me: Principal) -> None:
+        """An API key is to be made or replaced by `me`.
+
+        Raises:
+            TooManyRequests: `me` has done so too often.
+        """
+        now = self._clock()
+        rate = self._makers.of(me.uid, now)
+        if me.key_id != OPERATOR_KEY and not rate.covers(1.0, now):
+            wait = rate.wait(1.0, now)
+            self._refuse("keys", "too many API keys were made", "use those that there are", wait)
 
     def _stranger(self, comer: Comer, now: float) -> Rate:
         return self._strangers.of((_place(comer.address), comer.claims), now)
+
+    def _refuse_stranger(self, wait: float) -> None:
+        self._refuse(
+            "strangers",
+            "too many requests without a valid key came from this address",
+            "check the key: postroom login",
+            wait,
+        )
 
     def _count(self, key: str) -> None:
         if key == OPERATOR_KEY or not self._bounds.requests:
@@ -176,13 +227,40 @@ class CallerLimits:
                 rate.wait(1.0, now),
             )
 
+    def weigh(self, key: str, size: int, marks: int) -> float:
+        """Count the body of a request of a key; seconds to wait before it is worked on.
+
+        Args:
+            size: bytes of it.
+            marks: commas and brackets in it.
+
+        Raises:
+            TooManyRequests: too many earlier ones wait.
+        """
+        units = float(size // PIECE + marks // MARKS)
+        if not units or not key or key == OPERATOR_KEY or not self._bounds.requests:
+            return 0.0
+        now = self._clock()
+        self._keys.of(key, now).take(units, now)
+        bodies = self._bodies.of(key, now)
+        wait = bodies.wait(0.0, now)
+        if wait > PATIENCE:
+            self._refuse(
+                "bodies",
+                "too many large bodies came with this key",
+                "put large content into a file, and send that with --file PATH",
+                wait,
+            )
+        bodies.take(units, now)
+        return wait
+
     # ── streams ─────────────────────────────────────────────────────────────────────────────────────────
 
     def open_stream(self, key: str) -> None:
         """Count a stream of a key; `close_stream` ends it.
 
         Raises:
-            Refused: the key has as many as it may have.
+            Refused: the key has as many as it may have, or has opened too many of late.
         """
         most = self._bounds.streams
         if most and self._streams[key] >= most and key != OPERATOR_KEY:
@@ -190,6 +268,15 @@ class CallerLimits:
             raise Refused(
                 f"this key has {most} open streams, the most that one key can have",
                 remedy="close one; GET /v1/events has everything in one stream",
+            )
+        now = self._clock()
+        opened = self._opened.of(key, now)
+        if most and key != OPERATOR_KEY and not opened.covers(1.0, now):
+            self._refuse(
+                "streams",
+                "too many streams were opened with this key",
+                "keep one open instead of opening it again",
+                opened.wait(1.0, now),
             )
         self._streams[key] += 1
 

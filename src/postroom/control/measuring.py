@@ -17,6 +17,7 @@ from typing import Any
 from postroom import __version__
 from postroom.bus.supervisor import Supervisor
 from postroom.control.app import Installation
+from postroom.control.event_loop import HELD
 from postroom.control.parts import Parts
 from postroom.errors import PostroomError
 from postroom.observe.metrics import COUNTER, GAUGE, Family, Labels, gauge, text
@@ -162,7 +163,7 @@ class Measuring:
         restarts = float(host.restarts) if isinstance(host, Supervisor) else None
         version: Mapping[Labels, float] = {(__version__, host.version): 1}
         refused: dict[Labels, float] = dict.fromkeys(
-            [("requests",), ("strangers",), ("streams",), ("tasks",)], 0.0
+            [("requests",), ("strangers",), ("streams",), ("bodies",), ("tasks",), ("keys",)], 0.0
         )
         refused |= {(limit,): float(count) for limit, count in limits.refused.items()}
         return [
@@ -174,6 +175,11 @@ class Measuring:
                 "postroom_disk_free_bytes",
                 "Bytes that are free where the state folder is.",
                 self._free(),
+            ),
+            gauge(
+                "postroom_loop_held_seconds",
+                "Longest time in the last minute or two for which one piece of work kept all others waiting.",
+                HELD.longest,
             ),
             gauge("postroom_gateway_doors", "Doors of workers that are open.", gateway.doors),
             gauge(

@@ -162,6 +162,7 @@ async def _open_parts(
     await presence.open()
     stack.push_async_callback(presence.close)
     installation.alerts[trust.org] = base.alerts.raise_alert
+    installation.pins[trust.org] = base.pins, base.owner.uid
     accounts = Accounts(trust, installation.host, base.alerts.raise_alert, behind=base.behind)
     base.background.start(accounts.run(), "accounts")
     issuer = Issuer(base.database, trust, accounts, base.settings.jwt_lifetime)

@@ -28,7 +28,7 @@ from postroom.http.hosts import check_host
 from postroom.observe import tracing
 from postroom.observe.metrics import Metrics
 from postroom.protocol import traces
-from postroom.protocol.limits import MAX_BODY
+from postroom.protocol.limits import MAX_BODY, MAX_TEMPLATE_BODY
 from postroom.protocol.proxies import Proxies
 from postroom.settings import DEFAULT_ORG
 
@@ -62,11 +62,17 @@ class CallDoor(Protocol):
 STREAMED = re.compile(r"/v1/blobs|/v1/workers/[^/]+/terminals/[^/]+/output$")
 """Paths whose bodies are not held in memory; their routes bound them."""
 
+WITH_TEMPLATE = re.compile(r"/v1/workers(?:/[^/]+/restart)?")
+"""Paths of requests that may bring a template with its files."""
+
 ORGS = "/orgs/"
 """Prefix of an organisation's name; the rest of the path is for the API of that organisation."""
 
 WORKER = "postroom.worker"
 """Scope key: uid of the worker through whose door a request came; absent for all others."""
+
+OWNER = "postroom.owner"
+"""Scope key: the request came over the owner's socket."""
 
 
 SWITCHING = 101
@@ -257,7 +263,7 @@ class OrgRouter:
                         if left is None:
                             return
                         receive = left
-                    if STREAMED.match(scope["path"].removeprefix(scope.get("root_path", ""))):
+                    if is_streamed(scope):
                         await api(scope, receive, send)
                     else:
                         await _bounded(api, scope, receive, send)
@@ -289,8 +295,8 @@ class OrgRouter:
         raise EnvironmentFault("the post room is starting", remedy="try again in a second")
 
     def _check(self, scope: Scope) -> None:
-        if WORKER in scope:
-            return  # no browser can reach a worker's door
+        if WORKER in scope or OWNER in scope:
+            return  # no browser can reach a worker's door, or a unix socket
         host, origin = "", None
         for name, value in scope["headers"]:
             if name == b"host":
@@ -352,24 +358,31 @@ async def _ended(scope: Scope, receive: Receive, send: Send) -> None:
     await refuse(scope, receive, send, error)
 
 
+def is_streamed(scope: Scope) -> bool:
+    """Whether a request's body passes in pieces, and its route bounds it."""
+    return STREAMED.match(scope["path"].removeprefix(scope.get("root_path", ""))) is not None
+
+
 async def _bounded(api: App, scope: Scope, receive: Receive, send: Send) -> None:
-    """Call `api`, and refuse a body over `MAX_BODY`, whatever its headers promised.
+    """Call `api`, and refuse a body that is too large, whatever its headers promised.
 
     The API's framework would answer 400 to an error during a read, so the answer is made here.
     """
     taken = 0
-    refused = MessageTooLarge(f"the request's body is over {MAX_BODY} bytes")
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    most = MAX_TEMPLATE_BODY if WITH_TEMPLATE.fullmatch(path) else MAX_BODY
+    refused = MessageTooLarge(f"the request's body is over {most} bytes")
 
     async def count() -> MutableMapping[str, Any]:
         nonlocal taken
         message = await receive()
         taken += len(message.get("body", b""))
-        if taken > MAX_BODY:
+        if taken > most:
             raise refused
         return message
 
     async def limited(message: MutableMapping[str, Any]) -> None:
-        if taken <= MAX_BODY:
+        if taken <= most:
             await send(message)
         elif message["type"] == "http.response.start":
             await refuse(scope, receive, send, refused)

@@ -147,6 +147,19 @@ class Orgs:
         entries = [entry.org for entry in self._entries.values()]
         return [org.parts for org in (self._default, *entries) if org is not None]
 
+    def parts(self, name: str) -> Parts:
+        """The parts of an organisation.
+
+        Raises:
+            NotFound, EnvironmentFault: there is none of that name, or it is not open.
+        """
+        if name == DEFAULT_ORG:
+            return self._default.parts
+        entry = self._entries.get(name)
+        if entry is None or entry.org is None:
+            raise self.missing(name)
+        return entry.org.parts
+
     def databases(self) -> dict[str, Database]:
         """The databases of the organisations beside the default one.
 

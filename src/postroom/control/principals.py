@@ -6,6 +6,7 @@ with `needs` what it demands, or with `anyone` that it demands nothing; an API w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
@@ -14,12 +15,13 @@ from fastapi import Depends, Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
+from postroom.control.bodies import read_json
 from postroom.control.described import is_stream
-from postroom.control.limits import CallerLimits, Comer
+from postroom.control.limits import PAUSE, CallerLimits, Comer
 from postroom.control.org_router import ROUTE, WORKER
 from postroom.control.org_router import Scope as AsgiScope
 from postroom.directory.iam import IAMProvider
-from postroom.errors import Forbidden, Unauthorized
+from postroom.errors import Forbidden, TooManyRequests, Unauthorized
 from postroom.identity.tokens import digest
 from postroom.protocol.principal import (
     DOOR,
@@ -148,7 +150,7 @@ class Gate:
         try:
             await self.iam.know(token)
         except Unauthorized:
-            self.limits.failed(comer)
+            await self._failed(comer)
             raise
 
     def stream(self, scope: AsgiScope) -> None:
@@ -164,10 +166,18 @@ class Gate:
         try:
             principal = await self.iam.resolve(token)
         except Unauthorized:
-            self.limits.failed(comer)
+            await self._failed(comer)
             raise
         self.limits.known(comer, principal)
         return principal
+
+    async def _failed(self, comer: Comer) -> None:
+        """Count a wrong key; one too many is refused late. Raises TooManyRequests."""
+        try:
+            self.limits.failed(comer)
+        except TooManyRequests as error:
+            await asyncio.sleep(min(error.seconds, PAUSE))
+            raise
 
     def _comer(self, scope: AsgiScope) -> tuple[Comer, str]:
         """Who comes, and with which key. Raises Unauthorized without one, Refused for too many of those."""
@@ -210,9 +220,17 @@ class AdmittedRoute(APIRoute):
             request.scope[ROUTE] = self.shown
             gate: Gate = request.app.state.gate
             await gate.admit(request.scope, endpoint)
-            return await handle(request)
+            return await handle(_StrictRequest(request.scope, request.receive))
 
         return admitted
+
+
+class _StrictRequest(Request):
+    """A request whose JSON is read as everywhere here: bounded, and without half characters."""
+
+    async def json(self) -> Any:
+        """The body; FastAPI answers 400 to an error in here, and `control.api` what caused that."""
+        return read_json(await self.body())
 
 
 def _caller(request: Request) -> Principal:
@@ -233,6 +251,12 @@ def for_installation(me: Principal) -> None:
     """Raise Forbidden unless `me` may do what concerns all organisations: the operator, or one of the default one."""
     if me.org != DEFAULT_ORG and me.key_id != OPERATOR_KEY:
         raise Forbidden("this concerns every organisation: it is for the operator")
+
+
+def for_operator(me: Principal) -> None:
+    """Raise Forbidden unless `me` has the operator's key: of other keys the scopes do not matter."""
+    if me.key_id != OPERATOR_KEY:
+        raise Forbidden("this is for the operator's key alone", remedy="ask the operator")
 
 
 def _bearer(scope: AsgiScope) -> str:

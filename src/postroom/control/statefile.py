@@ -5,12 +5,17 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
 from postroom.errors import AlreadyRunning, StateUnwritable
 from postroom.identity.privatefile import write_private
 from postroom.protocol import shapes
 from postroom.settings import Settings
+
+ASKED = 20
+"""Times that the lock is tried, a hundredth of a second apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,7 @@ class StateLock:
                 remedy="choose another with --state DIR",
             ) from error
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(descriptor)
         except BlockingIOError as error:
             os.close(descriptor)
             raise AlreadyRunning(
@@ -110,19 +115,14 @@ class StateLock:
         os.close(self._descriptor)
 
 
-def is_locked(settings: Settings) -> bool:
-    """Whether a process has the lock."""
-    try:
-        descriptor = os.open(settings.lock_file, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+def _lock(descriptor: int) -> None:
+    """Take the lock; who only asks whether somebody has it holds it for a moment. Raises BlockingIOError."""
+    for _ in range(ASKED):
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(0.01)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _where(settings: Settings) -> str:
@@ -139,5 +139,6 @@ def announce(settings: Settings, announcement: Announcement) -> None:
 
 
 def withdraw(settings: Settings) -> None:
-    """Remove `server.json`."""
+    """Remove `server.json` and the socket."""
     settings.server_file.unlink(missing_ok=True)
+    settings.socket_file.unlink(missing_ok=True)

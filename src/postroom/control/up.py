@@ -32,8 +32,8 @@ from postroom.control.a2a.place import check as check_grpc
 from postroom.control.banner import banner, login_commands, notes, own_addresses, say
 from postroom.control.certificate import open_certificate
 from postroom.control.endpoints import bracketed
-from postroom.control.http_listener import HttpListener, bind
-from postroom.control.http_protocol import raise_descriptors
+from postroom.control.http_listener import HttpListener, bind, bind_near
+from postroom.control.http_protocol import Connections, raise_descriptors
 from postroom.control.org_router import OrgRouter
 from postroom.control.settings_check import check_settings
 from postroom.control.statefile import Announcement, StateLock, announce, prepare, withdraw
@@ -118,6 +118,7 @@ class _PostRoom:
         """Open everything from the first socket on, wait for the end, and close it."""
         listener = bind(self._settings.host, self._settings.http_port, usual=DEFAULT_HTTP_PORT)
         outward = self._bind_outward()
+        near = bind_near(self._settings.socket_file)
         trust = Trust.load_or_create(self._settings.keys, DEFAULT_ORG)
         trust.settle()  # workers get new credentials, and servers the accounts as they are now
         host = await self._start_bus(trust)
@@ -129,11 +130,16 @@ class _PostRoom:
             Proxies.of(self._settings.trusted_proxies),
         )
         context = self._certificate.context if self._certificate else None
+        loopback = context if self._endpoints.loopback_tls else None
+        connections = (
+            Connections()
+        )  # of all ports: the rest of the descriptors is not for strangers
         listeners = [
-            HttpListener(router, listener, context if self._endpoints.loopback_tls else None)
+            HttpListener(router, listener, loopback, connections),
+            HttpListener.near(router, near),
         ]
         if outward is not None:
-            listeners.append(HttpListener(router, outward, context))
+            listeners.append(HttpListener(router, outward, context, connections))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(host.run(), name="bus")
             for http in listeners:

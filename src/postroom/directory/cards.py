@@ -13,8 +13,16 @@ from typing import Any
 
 from postroom.errors import InvalidInput, MessageTooLarge
 from postroom.protocol.ids import check_name, check_uid
-from postroom.protocol.limits import MAX_CARD_BYTES, MAX_DESCRIPTION, MAX_LABEL, MAX_SKILLS
+from postroom.protocol.limits import (
+    MAX_CARD_BYTES,
+    MAX_DEPTH,
+    MAX_DESCRIPTION,
+    MAX_LABEL,
+    MAX_SKILLS,
+    MAX_VALUES,
+)
 from postroom.protocol.template import Template
+from postroom_a2a import strict_json
 from postroom_a2a.text import one_line, printable
 
 Card = dict[str, Any]
@@ -192,8 +200,8 @@ def read_card(payload: bytes, uid: str, nick: str) -> Card:
     if len(payload) > MAX_CARD_BYTES:
         raise MessageTooLarge(f"a card has at most {MAX_CARD_BYTES} bytes")
     try:
-        card = json.loads(payload)
-    except (ValueError, RecursionError) as error:
+        card = strict_json.bounded(payload, MAX_DEPTH, MAX_VALUES)
+    except ValueError as error:
         raise InvalidInput("the card is not JSON") from error
     _check_object(card, "the card", _CARD)
     if card["name"] != nick:

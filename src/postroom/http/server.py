@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import socket
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -34,6 +33,7 @@ from postroom.errors import (
     problem,
 )
 from postroom.http.connection import CHUNK, HttpConnection
+from postroom.http.unix import bind_unix
 from postroom.observe import get_logger
 from postroom.protocol.limits import MAX_LOCAL_BODY, MAX_LOCAL_HEAD
 
@@ -48,9 +48,6 @@ LINGER = 5.0
 
 SILENCE = 3.0
 """Seconds without an event after which a stream sends a comment."""
-
-MAX_ADDRESS = 103
-"""Bytes of a unix socket's address that every system takes (Linux takes 107)."""
 
 _log = get_logger(__name__)
 
@@ -370,30 +367,3 @@ def _request(
 def _problem(error: PostroomError) -> tuple[int, Any]:
     document = problem(error)
     return int(document["status"]), document
-
-
-def bind_unix(path: Path) -> socket.socket:
-    """A socket at `path` that does not listen yet; replaces what a killed run has left there. Raises OSError."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
-        if len(os.fsencode(path)) <= MAX_ADDRESS:
-            listener.bind(os.fspath(path))
-        else:
-            _bind_by_folder(listener, path)
-        # Before `listen` no program can connect, so the socket is never open to others.
-        path.chmod(0o600)
-    except OSError:
-        listener.close()
-        raise
-    return listener
-
-
-def _bind_by_folder(listener: socket.socket, path: Path) -> None:
-    """Bind by an open descriptor of the folder, which makes the address short. Linux only."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        listener.bind(f"/proc/self/fd/{folder}/{path.name}")
-    finally:
-        os.close(folder)

@@ -126,7 +126,8 @@ class Pins:
             return
         if not given:
             raise PinRequired(
-                "your PIN is needed for this", remedy="postroom approve ID and deny ID ask for it"
+                "your PIN is needed for this",
+                remedy="the command asks for it in a terminal, or: --pin-file FILE",
             )
         if (wait := self._wait(pin)) > 0:
             raise PinPaused(

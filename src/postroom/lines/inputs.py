@@ -10,8 +10,9 @@ import json
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from postroom.errors import InvalidInput
@@ -23,6 +24,12 @@ MOST_COMPARED = 2000
 
 CONTEXT = 2
 """Lines beside a change."""
+
+MOST_BLANKS = 40
+"""Blanks in a row that are shown; more are counted, so that nothing is pushed out of sight with them."""
+
+MOST_ALIKE = 4
+"""Lines alike in a row that are shown."""
 
 _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
@@ -130,8 +137,8 @@ def diff_rows(change: Change, *, indent: int) -> Iterator[Row]:
             lines = iter([*(f"-{line}" for line in before), *(f"+{line}" for line in after)])
         else:
             lines = _compared(before, after)
-    for line in lines:
-        yield Row.of(visible(line), _style_of(line), indent=indent)
+    for line in _alike(lines):
+        yield Row.of(_folded(line), _style_of(line), indent=indent)
 
 
 def _both(before: str, after: str) -> tuple[list[str], list[str]]:
@@ -193,8 +200,8 @@ def exact_rows(given: Mapping[str, Any], *, indent: int = 2) -> Iterator[Row]:
     if text := command(rest):
         del rest[_find(rest, _COMMAND)]
         mark = "$ "
-        for line in _lines(text):
-            yield Row.of(mark + visible(line), Style.STRONG, indent=indent, wraps=True)
+        for line in _shown(text):
+            yield Row.of(mark + line, Style.STRONG, indent=indent, wraps=True)
             mark = "  "
     found, rest = _split(rest, "")
     shown = ""
@@ -212,11 +219,57 @@ def exact_rows(given: Mapping[str, Any], *, indent: int = 2) -> Iterator[Row]:
 
 def _fields(given: Mapping[str, Any], indent: int) -> Iterator[Row]:
     for name, value in given.items():
-        first, *rest = _lines(value) if value and isinstance(value, str) else [_as_json(value)]
-        named = f"{visible(name)}: " if name else ""
-        yield Row.of(named + visible(first), Style.DIM, indent=indent, wraps=True)
+        text = value if value and isinstance(value, str) else _as_json(value)
+        first, *rest = _shown(text)
+        named = f"{_folded(name)}: " if name else ""
+        yield Row.of(named + first, Style.DIM, indent=indent, wraps=True)
         for line in rest:
-            yield Row.of(visible(line), Style.DIM, indent=indent + 2, wraps=True)
+            yield Row.of(line, Style.DIM, indent=indent + 2, wraps=True)
+
+
+def _shown(text: str) -> Iterator[str]:
+    """The lines of a text, each `visible`, with a count in place of long runs of blanks and of lines alike."""
+    return map(_folded, _alike(_lines(text)))
+
+
+def _alike(lines: Iterable[str]) -> Iterator[str]:
+    """`lines`; of many in a row that are alike, or show nothing, the first, and how many more there are."""
+    for empty, run in groupby(lines, _is_empty):
+        for line, same in ((None, run),) if empty else groupby(run):
+            found = list(same)
+            if len(found) <= MOST_ALIKE:
+                yield from found
+            elif line is None:
+                yield f"[{len(found)} empty lines]"
+            else:
+                yield from (line, f"[{len(found) - 1} more lines like this]")
+
+
+def _is_empty(line: str) -> bool:
+    return all(map(_is_blank, line))
+
+
+def _folded(line: str) -> str:
+    """`line` as `visible` shows it, with a count in place of many blanks in a row."""
+    if len(line) <= MOST_BLANKS:
+        return visible(line)
+    made = []
+    for blank, run in groupby(line, _is_blank):
+        text = "".join(run)
+        made.append(_counted(text) if blank and len(text) > MOST_BLANKS else visible(text))
+    return "".join(made)
+
+
+def _counted(blanks: str) -> str:
+    kinds = sorted(set(blanks))
+    if kinds == [" "]:
+        return f"[{len(blanks)} spaces]"
+    named = ", ".join("space" if kind == " " else _named(ord(kind)) for kind in kinds[:3])
+    return f"[{len(blanks)} characters that do not show: {named}]"
+
+
+def _is_blank(char: str) -> bool:
+    return char in " \t" or not _shows(char)
 
 
 def _as_json(value: Any) -> str:

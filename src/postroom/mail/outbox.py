@@ -15,6 +15,7 @@ from postroom.bus.port import Message
 from postroom.directory.input_modes import check_files
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.mail.views import sizes_of
+from postroom.observe import get_logger
 from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_message
 from postroom.projection.retention import Over
 from postroom.projection.rules import Rule
@@ -28,6 +29,8 @@ from postroom.store.parties import Party
 from postroom_a2a import strict_json
 from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.times import format_time
+
+log = get_logger(__name__)
 
 PAGE = 50
 """Announcements of one answer where the caller names no limit."""
@@ -142,7 +145,8 @@ def _fold_announcement(store: Store, record: Message) -> list[Change]:
     try:
         named = subjects.parse(record.subject)
         envelope = Envelope.decode(record.payload)
-    except (InvalidInput, ProtocolViolation):
+    except (InvalidInput, ProtocolViolation) as error:
+        log.warning("record %d of OUTBOX is no announcement: %s", record.sequence, error)
         return []
     if named.kind != "outbox" or envelope.to != EVERYBODY:
         return []

@@ -5,11 +5,11 @@ A rule records or ignores a malformed record and never stops the fold (`projecti
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
+from postroom.observe import get_logger
 from postroom.projection.changes import Change
 from postroom.projection.retention import Over
 from postroom.projection.rules import Rule
@@ -24,8 +24,11 @@ from postroom.store import messages, records
 from postroom.store.alerts import AlertRow
 from postroom.store.database import Store
 from postroom.store.messages import MessageRow
+from postroom_a2a import strict_json
 from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.text import one_line
+
+log = get_logger(__name__)
 
 MAX_SHOWN_RECIPIENT = 128
 """Characters of a recipient that no agent can be; an index of PostgreSQL takes no longer ones than 2,700 bytes."""
@@ -171,7 +174,8 @@ def _fold_post(store: Store, record: Message) -> list[Change]:
         said = subjects.parse(record.subject)
         envelope = Envelope.decode(record.payload)
         row = _post_row(record, said, envelope)
-    except (InvalidInput, ProtocolViolation):
+    except (InvalidInput, ProtocolViolation) as error:
+        log.warning("record %d of FEED is no post: %s", record.sequence, error)
         return []
     if envelope.to != f"#{said.project}" or not store.records.insert_post(row):
         return []
@@ -262,10 +266,7 @@ def _change(kind: str, row: messages.MessageRow) -> Change:
 
 
 def _message_json(envelope: Envelope) -> str:
-    try:
-        return json.dumps(envelope.message)
-    except RecursionError as error:
-        raise ProtocolViolation("the envelope's message is nested too deep") from error
+    return strict_json.dumps(envelope.message).decode()
 
 
 def _message_over(store: Store, record: Message, before: float) -> bool:

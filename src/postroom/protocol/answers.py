@@ -19,6 +19,7 @@ from postroom.protocol.shapes import (
     Leftover,
     Listed,
     Mail,
+    Opening,
     Org,
     Person,
     Post,
@@ -204,6 +205,13 @@ class Orgs(TypedDict):
     """Organisations, the default one first."""
 
     orgs: list[Org]
+    next: None
+
+
+class Openings(TypedDict):
+    """What the operator has opened of the machine to the lesser keys of an organisation."""
+
+    openings: list[Opening]
     next: None
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from postroom.errors import InvalidInput, InvalidName, MessageTooLarge, ProtocolViolation
 from postroom.protocol.ids import check_message_id
-from postroom.protocol.limits import MAX_DEPTH, MAX_ENVELOPE_BYTES, MAX_LABEL
-from postroom.protocol.records import read_record, too_deep
+from postroom.protocol.limits import MAX_DEPTH, MAX_ENVELOPE_BYTES, MAX_LABEL, MAX_VALUES
+from postroom.protocol.records import AS_FILE, check_written, read_record
 from postroom.protocol.tasks import TASK_ID, Door
 from postroom_a2a import strict_json
 from postroom_a2a.messages import context_fault
@@ -84,7 +84,7 @@ class Envelope:
         """The payload.
 
         Raises:
-            MessageTooLarge: over `MAX_ENVELOPE_BYTES`.
+            MessageTooLarge: over `MAX_ENVELOPE_BYTES` or `MAX_VALUES`.
             InvalidInput: the message or a time holds a value that JSON cannot express.
         """
         record: dict[str, Any] = {
@@ -111,10 +111,9 @@ class Envelope:
         if len(encoded) > MAX_ENVELOPE_BYTES:
             raise MessageTooLarge(
                 f"the message has {len(encoded)} bytes, the limit is {MAX_ENVELOPE_BYTES}",
-                remedy="put large content into a file, and send that with --file PATH",
+                remedy=AS_FILE,
             )
-        if too_deep(record, encoded, MAX_DEPTH):
-            raise InvalidInput(f"the message is nested more than {MAX_DEPTH} deep")
+        check_written(encoded, "the message", MAX_DEPTH, MAX_VALUES)
         return encoded
 
     @classmethod

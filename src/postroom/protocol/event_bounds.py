@@ -1,4 +1,4 @@
-"""One event as the log takes it: JSON of bounded size and depth, whatever the agent printed. Pure.
+"""One event as the log takes it: JSON of bounded size, depth and number of values, whatever the agent printed. Pure.
 
 What is too long is cut, longest texts first, and says so; what still does not fit is given up but for its kind and
 the ids that others refer to. So an event is never refused: who reports it could do nothing about it.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from postroom.protocol.limits import MAX_DEPTH, MAX_EVENT_BYTES, MAX_LABEL
+from postroom.protocol.limits import MAX_DEPTH, MAX_EVENT_BYTES, MAX_LABEL, MAX_VALUES
 from postroom_a2a import strict_json
-from postroom_a2a.strict_json import deeper_than
+from postroom_a2a.strict_json import TooMuch, check
 
 CUT = "cut"
 """Field of an event that was shortened: true."""
@@ -21,6 +21,9 @@ _WIDTHS = (16_384, 4096, 1024, 256)
 
 _LEVELS = MAX_DEPTH - 2
 """Levels of one event: its record adds two."""
+
+_VALUES = MAX_VALUES - 16
+"""Values of one event: its record adds a few."""
 
 _KEPT = (
     *(
@@ -46,8 +49,12 @@ def encoded(event: Mapping[str, Any]) -> bytes:
     Raises:
         ValueError, TypeError: JSON has no form for it.
     """
-    if not deeper_than(dict(event), _LEVELS):
+    try:
         whole = strict_json.dumps(event)
+        check(whole, _LEVELS, _VALUES)
+    except (RecursionError, TooMuch):
+        pass
+    else:
         if len(whole) <= MAX_EVENT_BYTES:
             return whole
         for width in _WIDTHS:

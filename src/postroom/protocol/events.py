@@ -39,7 +39,7 @@ from enum import StrEnum
 from typing import Any
 
 from postroom.errors import ProtocolViolation
-from postroom.protocol.limits import MAX_EVENTS, MAX_LABEL, MAX_RAW
+from postroom.protocol.limits import MAX_EVENTS, MAX_LABEL, MAX_RAW, MAX_RECORD_VALUES
 from postroom.protocol.records import read_record
 
 PLACES = 1024
@@ -95,7 +95,7 @@ class EventBatch:
     @classmethod
     def decode(cls, payload: bytes) -> EventBatch:
         """The batch in a payload; raises ProtocolViolation."""
-        record = read_record(payload)
+        record = read_record(payload, most=MAX_RECORD_VALUES)
         events, run, first = record.get("events"), record.get("run", ""), record.get("first", 0)
         if not isinstance(events, list) or len(events) > MAX_EVENTS:
             raise ProtocolViolation("not a list of events")

@@ -23,6 +23,9 @@ INLINE_BYTES = 64 * _KIB
 MAX_DEPTH = 64
 """Levels of objects and arrays within one another in a message: each costs the reader of JSON stack."""
 
+MAX_VALUES = 10_000
+"""Values of a message or a request's body: objects, arrays, texts, numbers cost far more than their bytes."""
+
 MAX_KEY = 256
 """Characters of an idempotency key: the id of the message is made from it."""
 
@@ -98,6 +101,9 @@ MAX_SOCKET_MESSAGE = 128 * _KIB
 
 MAX_TASK_BYTES = 384 * _KIB
 """Bytes of a task's snapshot: with the event beside it, it still fits into a message of the bus."""
+
+MAX_TASK_VALUES = 2 * MAX_VALUES
+"""Values of a task's snapshot: what was asked for is in it, and what came of that."""
 
 MAX_TEXT_ANSWER = 128 * _KIB
 """Bytes of an answer of an agent with the adapter `text`: in JSON it may need twice its bytes."""
@@ -187,8 +193,11 @@ MAX_FILES_BYTES = 4 * _MIB
 
 # ── HTTP ──
 
-MAX_BODY = 8 * _MIB
-"""Bytes of the body of a request to the control plane, blobs aside: a template's files fit in base64."""
+MAX_BODY = 2 * _MIB
+"""Bytes of the body of a request to the control plane, blobs aside: a message in JSON may need four times its bytes."""
+
+MAX_TEMPLATE_BODY = 8 * _MIB
+"""Bytes of the body of a request that starts a worker: a template's files fit in base64."""
 
 MAX_LOCAL_BODY = 2 * MAX_ENVELOPE_BYTES
 """Bytes of the body of a request to an agent's local API, files and blobs aside: a text may need twice its bytes."""
@@ -240,6 +249,9 @@ MAX_OPEN_PUSH_CONFIGS = 10_000
 
 TASK_DEPTH = MAX_DEPTH + 8
 """Levels of a record of a task: what a message asked for is a part of it."""
+
+MAX_RECORD_VALUES = 100_000
+"""Values of a record about a task, or of events: what earlier versions have stored is still read."""
 
 MAX_TASK_EVENT_BYTES = MAX_TASK_BYTES + 4096
 """Bytes of a task's event: what it brings is in the snapshot, too."""

@@ -2,7 +2,12 @@
 
 A pattern is `Tool`, which stands for every use of the tool, or `Tool(argument)`, where `*` stands for any text. The
 tool's name may have `*`, too (`mcp__github__*`). The argument is compared with one text of the tool's input: the
-command of a shell tool, else its path or URL, else its input as JSON.
+command of a shell tool, else its path or URL, else its input as JSON. Which of several the tool would go by nobody here
+can know, so with more than one of them a pattern with an argument allows nothing, and a person is asked.
+
+Paths are compared as they read without `.`, `..` and `//`. Where a folder on the way is a symbolic link, the path may
+lead elsewhere: what a link leads to only the sandbox knows, at the moment of the use. A URL with such a segment is
+asked.
 
 A pattern with an argument allows a shell command only if that is a single simple one. With a semicolon, `&`, `|`, `<`,
 `>`, a parenthesis, `$`, a backtick, a backslash, a line end or a control character in it, also between quotes, it could
@@ -16,6 +21,7 @@ one key while a person is busy with something else, so what would allow everythi
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -33,7 +39,15 @@ SHELLS = frozenset({"bash", "shell", "sh", "execute", "run_shell_command", "exec
 """Tools that take a shell command, in small letters."""
 
 _COMMANDS = ("command", "cmd", "script")
-_PLACES = ("file_path", "path", "notebook_path", "absolute_path", "filepath", "url", "pattern")
+_PATHS = ("file_path", "path", "notebook_path", "absolute_path", "filepath", "filePath")
+_PLACES = (*_PATHS, "url")
+_OTHERWISE = "pattern"
+"""What decides where there is no command, path or URL: of a search, else it says only what is looked for there."""
+
+_ODD_URL = re.compile(
+    r"(?:^|/)(?:\.|%2e){1,2}(?=[/?#]|$)|[\\\s\x00-\x1f\x7f]|%(?:2f|5c)", re.IGNORECASE
+)
+"""What a client may turn into another address: dots between slashes, slashes of other kinds, blanks."""
 _OPERATORS = re.compile(r"[;&|<>()$`\\\x00-\x1f\x7f\x85\u2028\u2029]")
 _PARTS = re.compile(r"[;&|\n\r()`{}]+|\$\(")
 _PATTERN = re.compile(r"(?P<tool>[^()\s]+)(?:\((?P<argument>.*)\))?", re.DOTALL)
@@ -46,10 +60,18 @@ def approves(pattern: str, tool: str, given: Mapping[str, Any]) -> bool:
         return False
     if argument is None:
         return True
+    if len(_decisive(given)) > 1:
+        return False
     command = _command(tool, given)
     if command is not None and _OPERATORS.search(command):
         return False
-    return _like(argument, _argument(tool, given))
+    said = _argument(tool, given)
+    if isinstance(given.get("url"), str) and _ODD_URL.search(said):
+        return False
+    if not any(name in given for name in _PATHS):
+        return _like(argument, said)
+    said = _plain_path(said)
+    return _like(argument, said) or (".." not in argument and _like(_plain_path(argument), said))
 
 
 def denies(pattern: str, tool: str, given: Mapping[str, Any]) -> bool:
@@ -59,9 +81,11 @@ def denies(pattern: str, tool: str, given: Mapping[str, Any]) -> bool:
         return False
     if argument is None:
         return True
-    said = _argument(tool, given)
-    parts = [part.strip() for part in _PARTS.split(said)] if _command(tool, given) else []
-    return any(_like(argument, text) for text in (said, *parts))
+    command = _command(tool, given) or ""
+    texts = [_argument(tool, given), *(part.strip() for part in _PARTS.split(command))]
+    texts += [text for name in _decisive(given) if (text := _text(given[name])) is not None]
+    plain = [_plain_path(text) for name in _PATHS if isinstance(text := given.get(name), str)]
+    return any(_like(argument, text) for text in (*texts, *plain))
 
 
 def added(pattern: str) -> str:
@@ -145,7 +169,7 @@ def _argument(tool: str, given: Mapping[str, Any]) -> str:
     command = _command(tool, given)
     if command is not None:
         return command
-    for name in _PLACES:
+    for name in (*_PLACES, _OTHERWISE):
         if isinstance(said := given.get(name), str):
             return said
     return json.dumps(dict(given), ensure_ascii=False, sort_keys=True, default=str)
@@ -154,12 +178,26 @@ def _argument(tool: str, given: Mapping[str, Any]) -> str:
 def _command(tool: str, given: Mapping[str, Any]) -> str | None:
     """The shell command in the input, None for another tool. A list of words is no shell's, but reads like one."""
     for name in _COMMANDS:
-        said = given.get(name)
-        if isinstance(said, str):
-            return said.strip()
-        if isinstance(said, list):
-            return " ".join(map(str, said)).strip()
+        if (said := _text(given.get(name))) is not None:
+            return said
     return "" if tool.lower() in SHELLS else None
+
+
+def _text(said: object) -> str | None:
+    """A text of the input, or a list of words in one line; None for anything else."""
+    if isinstance(said, list):
+        return " ".join(map(str, said)).strip()
+    return said.strip() if isinstance(said, str) else None
+
+
+def _decisive(given: Mapping[str, Any]) -> list[str]:
+    """The members of an input by which a tool may go."""
+    return [name for name in (*_COMMANDS, *_PLACES) if given.get(name) not in (None, "")]
+
+
+def _plain_path(path: str) -> str:
+    """A path without `.`, `..` and `//`, as far as its text tells."""
+    return posixpath.normpath("/" + path.lstrip("/") if path.startswith("/") else path)
 
 
 @lru_cache(maxsize=1024)

@@ -19,6 +19,8 @@ class Scope(StrEnum):
     `task`: delegating, canceling and answering one's own tasks, taking and updating tasks given to oneself.
     `operate`: what is everybody's: workers, all mail and all tasks, dead letters, alerts, audit log, events.
     `admin`: keys, people, external agents, organisations, credentials, trust, backup, retention, shutdown.
+
+    What of the machine a worker may have goes by no scope: the operator's key decides (`workers.reach`).
     """
 
     READ = "read"
@@ -60,6 +62,11 @@ class Principal:
     method: str
     key_id: str = ""
     expires_at: float | None = None
+
+    @property
+    def by(self) -> str:
+        """Whom a worker that this principal starts is judged for: `operator` for the operator's key, else the uid."""
+        return OPERATOR_KEY if self.key_id == OPERATOR_KEY else self.uid
 
     def allows(self, scope: Scope) -> bool:
         """Whether this principal may do what needs `scope`."""

@@ -22,7 +22,7 @@ from typing import Any
 
 from postroom.errors import ProtocolViolation
 from postroom.protocol.ids import MESSAGE_ID, UID
-from postroom.protocol.limits import MAX_REASON
+from postroom.protocol.limits import MAX_REASON, MAX_RECORD_VALUES
 from postroom.protocol.records import PRIORITY_DEPTH, read_record
 from postroom.protocol.tasks import TASK_ID
 from postroom_a2a import strict_json
@@ -106,7 +106,7 @@ def encode(record: PriorityRecord) -> bytes:
 
 def decode(payload: bytes) -> PriorityRecord:
     """The record in a payload."""
-    record = read_record(payload, PRIORITY_DEPTH)
+    record = read_record(payload, PRIORITY_DEPTH, MAX_RECORD_VALUES)
     task = record.get("task")
     if record.get("v") != 1 or not isinstance(task, str) or TASK_ID.fullmatch(task) is None:
         raise ProtocolViolation("not a priority record of version 1")

@@ -97,6 +97,18 @@ class Org(TypedDict):
     counts: OrgCounts
 
 
+class Opening(TypedDict):
+    """What the operator has opened of the machine to the lesser keys of an organisation: a folder, or a wall.
+
+    `mode` is `copy` for a folder that may be read, `direct` for one that may be written, too.
+    """
+
+    kind: str
+    name: str
+    mode: str
+    opened_at: Time
+
+
 class Listed(Agent):
     """An agent in a list: `card` is its signed Agent Card, `online` whether it takes messages now.
 

@@ -9,10 +9,10 @@ from typing import Any
 from postroom.errors import ProtocolViolation
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.content import Content, parts_of
-from postroom.protocol.limits import MAX_DEPTH, MAX_LABEL, MAX_PARTS
+from postroom.protocol.limits import MAX_DEPTH, MAX_LABEL, MAX_PARTS, MAX_VALUES
 from postroom_a2a.bounds import MAX_ID
 from postroom_a2a.messages import ROLE_USER
-from postroom_a2a.strict_json import deeper_than
+from postroom_a2a.strict_json import TooMuch, check, dumps
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message, Task
 from postroom_a2a.text import one_line
@@ -88,8 +88,11 @@ def reports_of(event: Event, ours: Task) -> list[Report]:
         ours: the task as it is here; counts for an event that shows the whole task, which may come again.
 
     Raises:
-        ProtocolViolation: it has no state of A2A, or more artifacts than are taken.
+        ProtocolViolation: it is about another task, has no state of A2A, or more artifacts than are taken.
     """
+    known, named = Place.of(ours).task, task_of(event)
+    if known and named and named != known:
+        raise ProtocolViolation("it says something of another task than the one that it was given")
     if "message" in event:
         return [StatusReport(TaskState.COMPLETED, _content(event["message"]))]
     if "task" in event:
@@ -105,6 +108,13 @@ def reports_of(event: Event, ours: Task) -> list[Report]:
     if made is not None and made.artifact["artifactId"] not in known:
         _check_number(len(known) + 1)
     return [] if made is None else [made]
+
+
+def task_of(event: Event) -> str:
+    """The id that the other side has for the task that an event is about, "" where it names none."""
+    [held] = event.values() if len(event) == 1 else [{}]
+    named = held.get("id" if "task" in event else "taskId") if isinstance(held, Mapping) else None
+    return named if isinstance(named, str) else ""
 
 
 def _snapshot(task: Task, ours: Task) -> list[Report]:
@@ -195,8 +205,10 @@ def _content(message: Mapping[str, Any]) -> Content | None:
 
 def _parts(holder: Mapping[str, Any]) -> list[dict[str, Any]]:
     found = parts_of(holder)[:MAX_PARTS]
-    if deeper_than(found, MAX_DEPTH):
-        raise ProtocolViolation(f"it says something that is nested more than {MAX_DEPTH} deep")
+    try:
+        check(dumps(found), MAX_DEPTH, MAX_VALUES)
+    except TooMuch as error:
+        raise ProtocolViolation(f"it says something that is {error}") from error
     return [_foreign(part) for part in found]
 
 

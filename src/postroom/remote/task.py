@@ -44,6 +44,7 @@ from postroom.remote.said import (
     has_message,
     reports_of,
     state_in,
+    task_of,
 )
 from postroom.store.ports import TaskRow
 from postroom_a2a.http.client import A2AClient
@@ -295,8 +296,8 @@ class RemoteTask:
         if "message" in event:
             return
         held = event.get("task") or event.get("statusUpdate") or event.get("artifactUpdate") or {}
-        task = held.get("id") if "task" in event else held.get("taskId")
-        if not isinstance(task, str) or not task:
+        task = task_of(event)
+        if not task:
             raise ProtocolViolation("the agent names no id of its task")
         context = held.get("contextId")
         context = context if isinstance(context, str) else ""

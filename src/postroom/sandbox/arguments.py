@@ -91,11 +91,17 @@ def system_links() -> dict[str, str]:
     return {n: str(path.readlink()) if path.is_symlink() else "" for n, path in found.items()}
 
 
-def options(spec: SandboxSpec, host: HostView, files: Mapping[str, int]) -> list[str]:
+def options(
+    spec: SandboxSpec,
+    host: HostView,
+    files: Mapping[str, int],
+    places: Mapping[str, int] | None = None,
+) -> list[str]:
     """All options but the command.
 
     `files` maps paths inside to open descriptors, for the files in `OWN_ETC` and for the secrets: bubblewrap copies
-    the former, the program inherits the latter.
+    the former, the program inherits the latter. `places` maps paths inside to descriptors of judged
+    places of the host.
     """
     words = [f"--unshare-{name}" for name in NAMESPACES if name != "net" or host.own_network]
     words += ["--uid", str(UID), "--gid", str(UID), "--hostname", "worker", "--clearenv"]
@@ -109,7 +115,7 @@ def options(spec: SandboxSpec, host: HostView, files: Mapping[str, int]) -> list
         words += _root_options()
     for folder in host.python:
         words += ["--ro-bind", str(folder), str(folder)]
-    words += _shared(spec)
+    words += _shared(spec, places or {})
     words += ["--perms", "0700", "--dir", PATHS.secrets]
     for name in spec.secrets:
         # Not copied by bubblewrap: its process 1 keeps a copy on its stack, where the program can read it.
@@ -154,12 +160,12 @@ def _files(files: Mapping[str, int], names: Iterable[str], mode: str) -> list[st
     return words
 
 
-def _shared(spec: SandboxSpec) -> list[str]:
+def _shared(spec: SandboxSpec, places: Mapping[str, int]) -> list[str]:
     words: list[str] = []
     for mount in spec.read_only:
-        words += ["--ro-bind", str(mount.source.resolve()), mount.target]
+        words += _bind("--ro-bind", mount.source, mount.target, places)
     workspace = spec.workspace.resolve()
-    words += ["--bind", str(workspace), PATHS.workspace]
+    words += _bind("--bind", workspace, PATHS.workspace, places)
     for name in spec.covered:
         # A mount point can be neither renamed nor removed, so nothing else takes its place.
         words += ["--ro-bind", str(workspace / name), f"{PATHS.workspace}/{name}"]
@@ -168,3 +174,9 @@ def _shared(spec: SandboxSpec) -> list[str]:
     if spec.gateway_socket is not None:
         words += ["--ro-bind", str(spec.gateway_socket.resolve()), PATHS.gateway_socket]
     return words
+
+
+def _bind(option: str, source: Path, target: str, places: Mapping[str, int]) -> list[str]:
+    if target in places:
+        return [f"{option}-fd", str(places[target]), target]
+    return [option, str(source.resolve()), target]

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from contextlib import ExitStack, closing
+from collections.abc import Generator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-from postroom.errors import PostroomError, SandboxUnavailable
-from postroom.sandbox import binary, bubblewrap_errors, kernel, policy, python_home, seccomp
+from postroom.errors import InvalidInput, PostroomError, SandboxUnavailable
+from postroom.sandbox import binary, bubblewrap_errors, kernel, never, policy, python_home, seccomp
 from postroom.sandbox.arguments import OWN_ETC, PATHS, SHOWN, HostView, options, system_links
 from postroom.sandbox.bubblewrap_handle import BubblewrapHandle
 from postroom.sandbox.cgroups import entering
@@ -50,6 +51,7 @@ class BubblewrapProvider:
         self._binary = self._candidates[0] if self._candidates else None
         self._configured = configured
         self._proven = Level.NONE
+        self._pins: dict[Path, bool] = {}
 
     async def probe(self) -> Capability:
         """Start a real sandbox around the wall self-test, with each bwrap until one holds."""
@@ -82,12 +84,16 @@ class BubblewrapProvider:
         python = python_home.folders()
         policy.check_code(spec, python)
         as_root = os.geteuid() == 0
+        pins = await self._binds_descriptors(self._binary)
         host = HostView(python, system_links(), as_root, kernel.hidden(), self.own_network)
         # `lent` is for bwrap alone; `kept` passes to the handle, unless starting fails.
         with ExitStack() as lent, ExitStack() as kept:
             contents = {**OWN_ETC, **spec.secrets}
             files = {name: lent.enter_context(memory_file(data)) for name, data in contents.items()}
-            words = "\0".join(options(spec, host, files)).encode(errors="surrogateescape")
+            judged = _judged(spec)
+            places = {name: lent.enter_context(_held(judged[name])) for name in judged}
+            shown = options(spec, host, files, places if pins else {})
+            words = "\0".join(shown).encode(errors="surrogateescape")
             args = lent.enter_context(memory_file(words))
             rules = lent.enter_context(memory_file(seccomp.program()))
             status, report = _pipe(kept, lent)
@@ -95,12 +101,18 @@ class BubblewrapProvider:
             command = [*self._command(), "--args", str(args), "--seccomp", str(rules)]
             command += ["--json-status-fd", str(report), "--", *limited(spec, alone=True)]
             process = await _spawn(
-                entering(spec.group, command), (*files.values(), args, rules, report)
+                entering(spec.group, command),
+                (*files.values(), *places.values(), args, rules, report),
             )
             kept.pop_all()
         handle = BubblewrapHandle(process, log, spec.stderr_log, self._proven, self._unavailable)
         await handle.begin(status, START_DEADLINE)
         return handle
+
+    async def _binds_descriptors(self, program: Path) -> bool:
+        if program not in self._pins:
+            self._pins[program] = await binary.binds_descriptors(program)
+        return self._pins[program]
 
     async def _try(self) -> Capability:
         try:
@@ -120,6 +132,22 @@ class BubblewrapProvider:
     def _unavailable(self, output: str) -> SandboxUnavailable:
         """The error for a start that failed with `output`."""
         return bubblewrap_errors.unavailable(output)
+
+
+def _judged(spec: SandboxSpec) -> dict[str, Path]:
+    places = {mount.target: mount.source for mount in spec.read_only if mount.judged}
+    return places | ({PATHS.workspace: spec.workspace} if spec.judged else {})
+
+
+@contextmanager
+def _held(place: Path) -> Generator[int]:
+    """A descriptor of a judged place. From here on nobody can put another in its stead."""
+    try:
+        with never.opened(place) as (descriptor, name):
+            policy.refuse_another(place, name)
+            yield descriptor
+    except OSError as error:
+        raise InvalidInput(f"cannot share {place}: {error.strerror}") from error
 
 
 def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[BinaryIO, int]:

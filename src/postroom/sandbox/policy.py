@@ -50,6 +50,8 @@ def check(spec: SandboxSpec, paths: SandboxPaths, *, covers: bool = False) -> No
         raise InvalidInput("this sandbox cannot keep a part of the workspace read-only")
     _check_words(spec)
     writable = [_folder("workspace", spec.workspace)]
+    if spec.judged:
+        refuse_another(spec.workspace, writable[0])
     if spec.state is not None:
         writable.append(_folder("state", spec.state))
     _check_apart(writable)
@@ -121,6 +123,8 @@ def _check_mounts(mounts: tuple[Mount, ...], writable: list[Path]) -> None:
             source = mount.source.resolve(strict=True)
         except OSError as error:
             raise InvalidInput(f"cannot share {mount.source}: {error.strerror}") from error
+        if mount.judged:
+            refuse_another(mount.source, source)
         if source in WHOLE_FOLDERS or _holds_home(source):
             raise InvalidInput(f"{source} cannot be shared with a sandbox as a whole")
         if any(source.is_relative_to(folder) for folder in LIVE_FOLDERS):
@@ -131,6 +135,15 @@ def _check_mounts(mounts: tuple[Mount, ...], writable: list[Path]) -> None:
         _refuse_inside(source, writable, "a read-only mount")
         _refuse_inside(mount.source.absolute(), writable, "a read-only mount")
         _check_target(mount.target)
+
+
+def refuse_another(judged: Path, present: Path) -> None:
+    """Refuse a place that leads elsewhere than when it was judged."""
+    if present != judged:
+        raise InvalidInput(
+            f"{judged} leads to another place by now: to {present}",
+            remedy="somebody has put a link there: name the folder that is meant",
+        )
 
 
 def _check_covered(spec: SandboxSpec, workspace: Path) -> None:

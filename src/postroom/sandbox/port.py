@@ -35,21 +35,27 @@ class Level(enum.StrEnum):
 class Capability:
     """The abilities of one provider on this machine, found by trying.
 
-    `detail` says in one sentence what the trial showed; `remedy` what a person can do ("" for nothing).
+    `detail` says in one sentence what the trial showed; `remedy` what a person can do ("" for nothing). `doubtful`: the
+    trial was disturbed, so that another one may end better.
     """
 
     provider: str
     level: Level
     detail: str
     remedy: str = ""
+    doubtful: bool = False
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A host file or folder (`source`) that appears read-only at `target` inside."""
+    """A host file or folder (`source`) that appears read-only at `target` inside.
+
+    judged: `source` is a real name (`never.real_name`) that was judged: it is shown only if it leads through no link.
+    """
 
     source: Path
     target: str
+    judged: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,7 @@ class SandboxSpec:
     stderr_log: host file for its stdout and stderr (bounded, see `output`).
     state: a second writable host folder, for the sidecar.
     read_only: other parts of the host that it may read.
+    judged: `workspace` is a real name that was judged, as with `Mount.judged`.
     covered: paths below the workspace, relative to it, that it may read and not write.
     secrets: path inside, directly in `SandboxPaths.secrets`, to content. Each becomes a file of mode 0600 that the
         program
@@ -101,6 +108,7 @@ class SandboxSpec:
     stderr_log: Path
     state: Path | None = None
     read_only: tuple[Mount, ...] = ()
+    judged: bool = False
     covered: tuple[str, ...] = ()
     secrets: Mapping[str, bytes] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)

@@ -1,6 +1,6 @@
 """The system call filter of the sandbox, as a classic BPF program built without a library.
 
-Namespaces leave five holes that only a filter on system calls closes (seccomp(2)):
+Namespaces leave six holes that only a filter on system calls closes (seccomp(2)):
 
 * AF_VSOCK talks to the hypervisor and is bound to no network namespace; so are a dozen rarer socket
   families. Only Unix, IPv4, IPv6 and netlink sockets may be made.
@@ -9,6 +9,11 @@ Namespaces leave five holes that only a filter on system calls closes (seccomp(2
 * In a user namespace of its own a program has every capability, and so reaches much more of the kernel. It may make or
   enter no namespace: programs that sandbox themselves must do without. The flags of clone3(2) lie in memory, where no
   filter can look, so it is refused; the C library takes clone(2) then.
+* A file with the set-user-ID or set-group-ID bit in a workspace lends its owner's account to whoever runs it outside.
+  No call may set these bits. That of open(2) counts only where it makes a file: otherwise the mode is what happened to
+  be left there. openat2(2) has its mode in memory, where no filter can look: there is no such call, and programs take
+  openat(2) then. A file capability does the same by an attribute whose name lies in memory; so no extended attribute
+  can be set, as on a file system that has none.
 * Foreign calling conventions number the calls differently, so past this filter. The filter kills a program of another
   architecture and refuses the x32 convention of x86_64.
 
@@ -32,6 +37,7 @@ from __future__ import annotations
 import errno
 import platform
 import socket
+import stat
 import struct
 from dataclasses import dataclass
 
@@ -54,12 +60,16 @@ STREAM, TYPE_MASK = 1, 0xF
 TCP_PROTOCOLS = (0, socket.IPPROTO_TCP)
 MSG_FASTOPEN = 0x20000000
 
-CLONE3 = 435  # the same number on every architecture
+# The same numbers on every architecture.
+CLONE3, OPENAT2 = 435, 437
+SET_ID = stat.S_ISUID | stat.S_ISGID
+MAKES_FILE = 0o100 | 0o20000000
+"""The flags with which open(2) has a mode: O_CREAT, and the bit of O_TMPFILE that is not O_DIRECTORY."""
 NEW_NAMESPACES = 0x7E020000
 """Every CLONE_NEW flag but the one of time namespaces: its bit is part of clone's signal, and it needs a capability."""
 
 DENIED, ODD_FAMILY = ERRNO | errno.EPERM, ERRNO | errno.EAFNOSUPPORT
-NO_SUCH_CALL = ERRNO | errno.ENOSYS
+NO_SUCH_CALL, NOT_SUPPORTED = ERRNO | errno.ENOSYS, ERRNO | errno.EOPNOTSUPP
 
 
 @dataclass(frozen=True)
@@ -71,6 +81,9 @@ class Architecture:
     sends: calls that send, with the position of their flags among the arguments.
     sets_limits: prlimit64, whose first argument is the process, 0 for the caller.
     splits: calls whose first argument may ask for namespaces.
+    sets_modes: calls that give a file a mode, with its position among the arguments.
+    opens: calls that may make a file, with the positions of their flags and mode.
+    sets_attributes: calls that set an extended attribute.
     """
 
     audit: int
@@ -81,6 +94,9 @@ class Architecture:
     sends: tuple[tuple[int, int], ...]
     sets_limits: int
     splits: tuple[int, ...]
+    sets_modes: tuple[tuple[int, int], ...]
+    opens: tuple[tuple[int, int, int], ...]
+    sets_attributes: tuple[int, ...]
 
 
 ARCHITECTURES = {
@@ -102,6 +118,13 @@ ARCHITECTURES = {
         sends=((44, 3), (46, 2), (307, 3)),  # sendto, sendmsg, sendmmsg
         sets_limits=302,
         splits=(56, 272),  # clone, unshare
+        # chmod, fchmod, fchmodat, fchmodat2; creat; mkdir, mkdirat; mknod, mknodat
+        sets_modes=(
+            *((90, 1), (91, 1), (268, 2), (452, 2), (85, 1)),
+            *((83, 1), (258, 2), (133, 1), (259, 2)),
+        ),
+        opens=((2, 1, 2), (257, 2, 3)),  # open, openat
+        sets_attributes=(188, 189, 190, 463),  # setxattr, lsetxattr, fsetxattr, setxattrat
     ),
     "aarch64": Architecture(
         audit=0xC00000B7,
@@ -112,6 +135,9 @@ ARCHITECTURES = {
         sends=((206, 3), (211, 2), (269, 3)),
         sets_limits=261,
         splits=(220, 97),
+        sets_modes=((52, 1), (53, 2), (452, 2), (34, 2), (33, 2)),
+        opens=((56, 2, 3),),
+        sets_attributes=(5, 6, 7, 463),
     ),
 }
 _ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -148,9 +174,16 @@ def _instructions(arch: Architecture, shared: bool) -> list[bytes]:
     # 3. Calls refused as a whole, and those that are looked at more closely.
     for number in arch.refused + (arch.shared_refused if shared else ()):
         code += [_jump(JUMP_EQ, number, 0, 1), _return(DENIED)]
-    code += [_jump(JUMP_EQ, CLONE3, 0, 1), _return(NO_SUCH_CALL)]
+    for number in (CLONE3, OPENAT2):
+        code += [_jump(JUMP_EQ, number, 0, 1), _return(NO_SUCH_CALL)]
+    for number in arch.sets_attributes:
+        code += [_jump(JUMP_EQ, number, 0, 1), _return(NOT_SUPPORTED)]
     for number in arch.splits:
         code += _without_flags(number, 0, NEW_NAMESPACES)
+    for number, position in arch.sets_modes:
+        code += _without_flags(number, position, SET_ID)
+    for number, flags, mode in arch.opens:
+        code += _makes_without(number, flags, mode)
     if shared:
         code += _closer_looks(arch)
     # 4. Any call but socket and socketpair is allowed; those two jump over the "allow" to step 5.
@@ -182,6 +215,13 @@ def _without_flags(number: int, position: int, flags: int) -> list[bytes]:
     """Refuse call `number` if this argument has one of the flags."""
     code = [_jump(JUMP_EQ, number, 0, 4), _load_argument(position)]
     return [*code, _jump(JUMP_SET, flags, 0, 1), _return(DENIED), _return(ALLOW)]
+
+
+def _makes_without(number: int, flags: int, mode: int) -> list[bytes]:
+    """Refuse call `number` if it makes a file with one of the bits of `SET_ID`."""
+    code = [_jump(JUMP_EQ, number, 0, 6), _load_argument(flags), _jump(JUMP_SET, MAKES_FILE, 0, 3)]
+    code += [_load_argument(mode), _jump(JUMP_SET, SET_ID, 0, 1)]
+    return [*code, _return(DENIED), _return(ALLOW)]
 
 
 def _shared_families() -> list[bytes]:

@@ -21,6 +21,8 @@ log = get_logger(__name__)
 AUTO = "auto"
 """Stands for the strongest provider that holds here; never for `none`."""
 DEFAULT = AUTO
+TO_HAVE = "to have "
+"""Begins those details of a refusal that say how to get a wall."""
 
 _Maker = Callable[[Path | None, Remote | None], SandboxProvider]
 
@@ -88,6 +90,8 @@ async def select(
             remedy=f"choose another sandbox, or accept that: --isolation {stated}",
         )
     found = await _probed(requested, binary, remote)
+    if found.capability.doubtful:
+        raise _unproven(found.capability)
     level = found.capability.level
     if level.weaker_than(at_least) or (level is Level.NONE and stated is not Level.NONE):
         raise SandboxUnavailable(
@@ -102,20 +106,29 @@ async def _strongest(binary: Path | None, at_least: Level) -> Chosen:
     for name in _STRONGEST_FIRST:
         found = await _probed(name, binary, None)
         level = found.capability.level
+        if found.capability.doubtful:
+            # A weaker wall in its place would be what somebody who disturbs the trial wants.
+            raise _unproven(found.capability)
         if level is Level.NONE or level.weaker_than(at_least):
             refused.append(found.capability)
             continue
         return found
     best = next((c for c in refused if c.level is not Level.NONE), None)
-    instead = f"--isolation {best.level}" if best else "--sandbox none"
+    instead = f"spawn --isolation {best.level}" if best else "spawn --sandbox none"
     details = [f"{c.provider} ({c.level}): {c.detail}" for c in refused]
-    details += [f"to have {c.provider}: {c.remedy}" for c in refused if c.remedy]
+    details += [f"{TO_HAVE}{c.provider}: {c.remedy}" for c in refused if c.remedy]
     log.warning("no sandbox: %s", "; ".join(details))
     wanted = "sandbox" if at_least is Level.NONE else f"{at_least} sandbox"
     raise SandboxUnavailable(
         f"this machine has no {wanted}",
-        remedy=f"--verbose says how to get one; {instead} does with {'less' if best else 'none'}",
+        remedy=f"postroom doctor says how to get one; {instead} does with {'less' if best else 'none'}",
         details=details,
+    )
+
+
+def _unproven(found: Capability) -> SandboxUnavailable:
+    return SandboxUnavailable(
+        f"the sandbox {found.provider!r} could not be tried: {found.detail}", remedy=found.remedy
     )
 
 

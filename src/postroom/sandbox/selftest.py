@@ -4,7 +4,8 @@ The sidecar runs it first and reports the result as its first event; a provider'
 name. So it imports the standard library only.
 
 A canary is something on the host that a sandboxed program must not be able to reach; `postroom.sandbox.canary` opens
-them. No traffic goes to an address that is not in the list.
+them. No traffic goes to an address that is not in the list. Each visit carries the secret of this test: other accounts
+of the machine reach the host's canaries, too, and theirs must not count.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 TIMEOUT = 0.5
@@ -55,6 +57,7 @@ class Canaries:
     files: path to (device, inode) of host files and folders: a path counts as reached if that very inode is there.
     process: (pid, start time) of a host process, the start time as in proc_pid_stat(5) field 22.
     gateway: path, as seen inside, of the one socket that must be reachable; or its `host:port`.
+    secret: what a visit carries, in hexadecimal.
     """
 
     tcp: tuple[tuple[str, int], ...] = ()
@@ -64,6 +67,7 @@ class Canaries:
     files: dict[str, tuple[int, int]] = field(default_factory=dict)
     process: tuple[int, int] | None = None
     gateway: str = ""
+    secret: str = ""
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -81,16 +85,21 @@ class Canaries:
             files={path: (device, inode) for path, (device, inode) in raw["files"].items()},
             process=None if raw["process"] is None else tuple(raw["process"]),
             gateway=raw["gateway"],
+            secret=raw.get("secret", ""),
         )
 
 
 @dataclass(frozen=True)
 class CanaryResult:
-    """Whether one canary was reached; `kind` names the way out, `target` the canary."""
+    """Whether one canary was reached; `kind` names the way out, `target` the canary.
+
+    silent: nothing answered, not even a refusal. So it is out of reach, unless its listener had no room left.
+    """
 
     kind: str
     target: str
     reached: bool
+    silent: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,7 +130,7 @@ class WallReport:
         return self.gateway and not self.reached
 
     def to_dict(self) -> dict[str, object]:
-        """`{"holds", "gateway", "canaries": [{"kind", "target", "reached"}]}`."""
+        """`{"holds", "gateway", "canaries": [{"kind", "target", "reached", "silent"}]}`."""
         canaries = [asdict(canary) for canary in self.canaries]
         return {"holds": self.holds, "gateway": self.gateway, "canaries": canaries}
 
@@ -150,19 +159,20 @@ def _gateway(address: str) -> bool:
 
 
 def _results(canaries: Canaries) -> Iterator[CanaryResult]:
+    secret = canaries.secret.encode()
     network = [
         (kind, host, port, way)
         for host, port in canaries.tcp
         for kind, way in (("tcp", _tcp), ("mptcp", _mptcp), ("fastopen", _fastopen))
     ]
     network += [("udp", host, port, _udp) for host, port in canaries.udp]
-    reached = _together([partial(way, host, port) for _, host, port, way in network])
-    for (kind, host, port, _), got_out in zip(network, reached, strict=True):
-        yield CanaryResult(kind, f"{host} {port}", got_out)
+    outcomes = _together([partial(way, host, port, secret) for _, host, port, way in network])
+    for (kind, host, port, _), (reached, silent) in zip(network, outcomes, strict=True):
+        yield CanaryResult(kind, f"{host} {port}", reached, silent)
     for name in canaries.abstract:
-        yield CanaryResult("abstract", name, _unix(f"\0{name}"))
+        yield CanaryResult("abstract", name, _unix(f"\0{name}", secret))
     for path in canaries.sockets:
-        yield CanaryResult("socket", path, _unix(path))
+        yield CanaryResult("socket", path, _unix(path, secret))
     for path, inode in canaries.files.items():
         yield CanaryResult("file", path, _same_inode(path, inode))
         readable = _same_inode(path, inode) and _attempt(lambda: _open(path))  # noqa: B023
@@ -177,21 +187,26 @@ def _results(canaries: Canaries) -> Iterator[CanaryResult]:
     yield CanaryResult("namespace", "", sys.platform == "linux" and _in_child(_splits_off))
 
 
-def _together(actions: list[Callable[[], object]]) -> list[bool]:
-    """The success of each, in parallel: some end only after `TIMEOUT`. An unexpected error counts as success, since it
-    leaves the outcome unknown.
+def _together(actions: list[Callable[[], object]]) -> list[tuple[bool, bool]]:
+    """Whether each succeeded, and whether it met silence, in parallel: some end only after `TIMEOUT`. An unexpected
+    error counts as success, since it leaves the outcome unknown.
     """
-    succeeded = [True] * len(actions)
+    outcomes = [(True, False)] * len(actions)
 
     def attempt(index: int) -> None:
-        succeeded[index] = _attempt(actions[index])
+        try:
+            actions[index]()
+        except (TimeoutError, BlockingIOError):
+            outcomes[index] = (False, True)
+        except OSError:
+            outcomes[index] = (False, False)
 
     threads = [threading.Thread(target=attempt, args=(index,)) for index in range(len(actions))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return succeeded
+    return outcomes
 
 
 def _attempt(action: Callable[[], object]) -> bool:
@@ -206,48 +221,52 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
-def _tcp(host: str, port: int) -> None:
-    with socket.socket(_family(host), socket.SOCK_STREAM) as sock:
+def _tcp(host: str, port: int, secret: bytes, protocol: int = 0) -> None:
+    with socket.socket(_family(host), socket.SOCK_STREAM, protocol) as sock:
         sock.settimeout(TIMEOUT)
         sock.connect((host, port))
+        _attempt(lambda: sock.sendall(secret))
 
 
-def _mptcp(host: str, port: int) -> None:
-    with socket.socket(_family(host), socket.SOCK_STREAM, IPPROTO_MPTCP) as sock:
-        sock.settimeout(TIMEOUT)
-        sock.connect((host, port))
+def _mptcp(host: str, port: int, secret: bytes) -> None:
+    _tcp(host, port, secret, IPPROTO_MPTCP)
 
 
-def _fastopen(host: str, port: int) -> None:
+def _fastopen(host: str, port: int, secret: bytes) -> None:
     import select  # the other canaries need not wait for this import
 
     with socket.socket(_family(host), socket.SOCK_STREAM) as sock:
         sock.setblocking(False)
         try:
-            sock.sendto(b"postroom canary", MSG_FASTOPEN, (host, port))
+            sock.sendto(secret, MSG_FASTOPEN, (host, port))
         except BlockingIOError:
             _, connected, _ = select.select([], [sock], [], TIMEOUT)
             if not connected:
                 raise
         if number := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             raise OSError(number, os.strerror(number))
+        _attempt(lambda: sock.sendall(secret))
 
 
-def _udp(host: str, port: int) -> None:
+def _udp(host: str, port: int, secret: bytes) -> None:
     with socket.socket(_family(host), socket.SOCK_DGRAM) as sock:
         sock.settimeout(TIMEOUT)
         sock.connect((host, port))
-        sock.send(b"postroom canary")
+        sock.send(secret)
         sock.recv(64)
 
 
-def _unix(address: str) -> bool:
-    def connect() -> None:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-            sock.settimeout(TIMEOUT)
+def _unix(address: str, secret: bytes = b"") -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(TIMEOUT)
+        try:
             sock.connect(address)
-
-    return _attempt(connect)
+        except BlockingIOError:
+            return True  # it is there, and has no room for one more
+        except OSError:
+            return False
+        _attempt(lambda: sock.sendall(secret))
+        return True
 
 
 def _same_inode(path: str, inode: tuple[int, int]) -> bool:
@@ -347,9 +366,13 @@ def _splits_off() -> bool:
 
 
 def main(argv: list[str]) -> None:
-    """Script entry: the canaries as JSON in the only argument, the report as JSON on stdout."""
+    """Script entry: the canaries as JSON and the file that has their secret; the report goes to stdout as JSON."""
+    canaries = Canaries.from_json(argv[0])
+    secret = ""  # a sandbox that is none may not have the file: what it reaches is to be told all the same
+    with suppress(OSError), open(argv[1], encoding="ascii") as file:  # noqa: PTH123 (pathlib costs import time here)
+        secret = file.read()
     protect()
-    report = run(Canaries.from_json(argv[0]))
+    report = run(replace(canaries, secret=secret))
     sys.stdout.write(json.dumps(report.to_dict()) + "\n")
 
 

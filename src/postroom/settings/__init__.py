@@ -229,6 +229,11 @@ class Settings:
         return self.state / "server.json"
 
     @property
+    def socket_file(self) -> Path:
+        """The owner's way to the running post room, 0600."""
+        return self.state / "control.sock"
+
+    @property
     def lock_file(self) -> Path:
         """Locked for as long as a post room has the folder open."""
         return self.state / "lock"

@@ -7,7 +7,6 @@ machine can use it (DNS rebinding).
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -16,7 +15,8 @@ from postroom.errors import InvalidInput, MessageTooLarge, NotFound, NotRunning,
 from postroom.http.hosts import check_host
 from postroom.http.server import Answer, Content, HttpRequest
 from postroom.protocol.blobs import media_type_of
-from postroom.protocol.limits import MAX_WRITE
+from postroom.protocol.limits import MAX_DEPTH, MAX_VALUES, MAX_WRITE
+from postroom.protocol.records import AS_FILE
 from postroom.protocol.verbs import (
     Action,
     GetBlob,
@@ -34,6 +34,7 @@ from postroom.sidecar.a2a.routes import A2ARoutes
 from postroom.sidecar.actions import Actions
 from postroom.sidecar.control_client import BlobRelay
 from postroom.sidecar.workstation import Workstation
+from postroom_a2a import strict_json
 from postroom_a2a.limits import ConcurrencyLimit
 
 AT_ONCE = 8
@@ -110,8 +111,10 @@ def _record(request: HttpRequest, action: type[Action], fields: dict[str, str]) 
             "the request's Content-Type is not JSON", remedy="Content-Type: application/json"
         )
     try:
-        record = json.loads(request.body)
-    except (ValueError, RecursionError) as error:
+        record = strict_json.bounded(request.body, MAX_DEPTH, MAX_VALUES)
+    except strict_json.TooMuch as error:
+        raise MessageTooLarge(f"the request's body has {error}", remedy=AS_FILE) from error
+    except ValueError as error:
         raise InvalidInput("the request's body is not valid JSON") from error
     if not isinstance(record, dict):
         raise InvalidInput("the request's body is not a JSON object")

@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import Integer as AnyInteger
 
-REVISION = "0017"
+REVISION = "0018"
 """The migration that leads to exactly these tables (a test compares them)."""
 
 Integer = AnyInteger().with_variant(BigInteger(), "postgresql")
@@ -160,6 +160,17 @@ credentials = Table(
     _of_org(),
     Index("ix_credentials_uid", "uid"),
 )
+
+openings = Table(
+    "openings",
+    metadata,
+    Column("org", Text, primary_key=True, default=OwnOrg()),
+    Column("kind", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("mode", Text, nullable=False),
+    Column("opened_at", Float, nullable=False),
+)
+"""What the operator has opened of the machine to the lesser keys of an organisation (`store.openings`)."""
 
 # ── blobs: uploads and their readers; the log adds readers, once, and they stay ──────────────────────────────
 
@@ -441,7 +452,7 @@ cursors = Table(
     Column("seq", Integer, nullable=False),
 )
 
-ACCOUNTS = (agents, workers, memberships, api_keys, agent_cards, credentials)
+ACCOUNTS = (agents, workers, memberships, api_keys, agent_cards, credentials, openings)
 """The tables with a row's organisation, in the order of their foreign keys."""
 
 BLOBS = (blobs, blob_readers, push_configs, pushes)

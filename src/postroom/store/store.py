@@ -13,6 +13,7 @@ from postroom.store.credentials import CredentialStore
 from postroom.store.events import EventStore
 from postroom.store.keys import KeyStore
 from postroom.store.messages import MessageStore
+from postroom.store.openings import OpeningStore
 from postroom.store.pending import PendingStore
 from postroom.store.ports import Tasks, TaskTables
 from postroom.store.pushes import PushStore
@@ -26,7 +27,7 @@ class Store:
     """One transaction or one consistent view, as the runner gives it to a piece of work (`store.database`).
 
     Attributes:
-        agents, blobs, cards, credentials, keys, pushes, workers: identity, whose origin is here.
+        agents, blobs, cards, credentials, keys, openings, pushes, workers: identity, whose origin is here.
         alerts, announcements, approvals, events, messages, pending, records: folded from the log.
         tasks: folded from the log, as a projection of their own; perhaps in another database.
         task_tables: all rows of that database, None where tasks lie in SQL.
@@ -47,6 +48,7 @@ class Store:
         self.cards = CardStore(session)
         self.credentials = CredentialStore(session)
         self.keys = KeyStore(session)
+        self.openings = OpeningStore(session)
         self.pushes = PushStore(session)
         self.workers = WorkerStore(session)
         self.alerts = AlertStore(session)

@@ -42,7 +42,7 @@ class WorkerRecord:
         exceeded: the limit for which it was ended since, or ""; while it is set, only a person starts the
             worker again.
         origin: `path` of the template, and the person's `name`, `project`, `sandbox`, `isolation`; `workspace` and
-            `mode` where it works on a folder of the machine.
+            `mode` where it works on a folder of the machine; `by`, whom it is judged for (`workers.reach`).
         rules: what people allow it to do without asking them, the oldest first.
     """
 
@@ -111,13 +111,14 @@ class WorkerStore:
         return self._session.run(changed) == 1
 
     def set_template(self, worker: WorkerRecord) -> bool:
-        """Replace the template, sandbox and level; False if the worker does not exist."""
+        """Replace the template, sandbox, level and origin; False if the worker does not exist."""
         values = {
             "template": worker.template,
             "files": json.dumps(worker.files),
             "overrides": json.dumps(worker.overrides),
             "sandbox": worker.sandbox,
             "level": worker.level,
+            "origin": json.dumps(worker.origin),
         }
         changed = update(workers).where(workers.c.uid == worker.uid).values(**values)
         return self._session.run(changed) == 1

@@ -18,11 +18,10 @@ from typing import Any
 from postroom.errors import InvalidInput, MessageTooLarge, ProtocolViolation
 from postroom.protocol import subjects
 from postroom.protocol.ids import MESSAGE_ID, UID
-from postroom.protocol.limits import MAX_TASK_BYTES, TASK_DEPTH
-from postroom.protocol.records import read_record, too_deep
+from postroom.protocol.limits import MAX_RECORD_VALUES, MAX_TASK_BYTES, MAX_TASK_VALUES, TASK_DEPTH
+from postroom.protocol.records import AS_FILE, check_written, read_record
 from postroom.tasks.weight import Weight
 from postroom_a2a import strict_json
-from postroom_a2a.strict_json import deeper_than
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message, Task, apply, state_of
 
@@ -64,7 +63,7 @@ class Link:
         Raises:
             ProtocolViolation: it is none, or it lacks the snapshot of a first or a last record.
         """
-        record = read_record(payload, TASK_DEPTH)
+        record = read_record(payload, TASK_DEPTH, MAX_RECORD_VALUES)
         version, task, event = record.get("v"), record.get("task"), record.get("event")
         if version not in (1, 2) or not (task is None or _is_task(task)):
             raise ProtocolViolation("not a task record of version 1 or 2")
@@ -191,11 +190,11 @@ class TaskRecord:
             before: what it weighed before; None if nobody knows, so that a snapshot is needed.
 
         Raises:
-            MessageTooLarge: the snapshot is over `MAX_TASK_BYTES`.
+            MessageTooLarge: the snapshot is over `MAX_TASK_BYTES` or `MAX_TASK_VALUES`.
             InvalidInput: it holds a value that JSON cannot express.
         """
         event = b"" if self.event is None else _json(self.event)
-        answer = b"" if self.answer is None else _json(self.answer)
+        answer = heard = b"" if self.answer is None else _json(self.answer)
         weight = None
         if before is not None and self.event is not None and not self.state.terminal:
             weight = before.plus(
@@ -208,14 +207,14 @@ class TaskRecord:
         if len(snapshot) > MAX_TASK_BYTES:
             raise MessageTooLarge(
                 f"the task would have {len(snapshot)} bytes, the limit is {MAX_TASK_BYTES}",
-                remedy="put large content into a file, and send that with --file PATH",
+                remedy=AS_FILE,
             )
         parts = {b"task": snapshot, b"event": event, b"answer": answer}
         said = b"".join(b',"%s":%s' % part for part in parts.items() if part[1])
         payload = _json(self._head())[:-1] + said + b"}"
-        shown = {"task": self.task if snapshot else None, "event": self.event}
-        if too_deep(shown, payload, TASK_DEPTH) or _deep(self.answer):
-            raise InvalidInput(f"the task is nested more than {TASK_DEPTH} deep")
+        check_written(payload, "the task", TASK_DEPTH, MAX_RECORD_VALUES)
+        check_written(snapshot or event, "the task", TASK_DEPTH, MAX_TASK_VALUES)
+        check_written(heard, "the task", _ANSWER_DEPTH, MAX_TASK_VALUES)
         return payload, weight
 
     def _head(self) -> dict[str, Any]:
@@ -248,8 +247,12 @@ def _ends(event: dict[str, Any]) -> bool:
         return False
 
 
-def _deep(answer: Message | None) -> bool:
-    return answer is not None and deeper_than(answer, _ANSWER_DEPTH)
+def _deep(answer: Message) -> bool:
+    try:
+        check_written(_json(answer), "an answer", _ANSWER_DEPTH, MAX_RECORD_VALUES)
+    except InvalidInput:
+        return True
+    return False
 
 
 def _is_task(task: object) -> bool:

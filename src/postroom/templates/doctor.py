@@ -14,7 +14,7 @@ from postroom.errors import NotRunning, PostroomError
 from postroom.protocol.shapes import Credential
 from postroom.protocol.template_needs import Needs
 from postroom.sandbox.port import Level
-from postroom.sandbox.select import select
+from postroom.sandbox.select import TO_HAVE, select
 from postroom.settings import Settings
 from postroom.templates import keys
 from postroom.templates import node as nodes
@@ -90,7 +90,9 @@ def _sandbox(settings: Settings) -> Finding:
         )
     except PostroomError as error:
         said = "; ".join([error.message, *error.details])
-        return Finding("machine", "sandbox", MISSING, said, error.remedy)
+        # The error's own remedy leads here.
+        ways = [line for line in error.details if line.startswith(TO_HAVE)]
+        return Finding("machine", "sandbox", MISSING, said, "; ".join(ways) or error.remedy)
 
 
 def _checked(what: str, check: Callable[[], str]) -> Finding:

@@ -16,13 +16,16 @@ from postroom.directory.cards import Card, build_card
 from postroom.errors import InvalidTemplate, StateUnwritable
 from postroom.identity.credential import Credential
 from postroom.protocol.limits import MAX_FILES_BYTES
+from postroom.protocol.principal import OPERATOR_KEY
 from postroom.protocol.template import LINE_ADAPTERS, Template
+from postroom.sandbox.never import never_shown, real_name
 from postroom.sandbox.port import Limits, Mount, SandboxPaths, SandboxProvider, SandboxSpec
 from postroom.sandbox.selftest import Canaries
 from postroom.sandbox.template_check import AGENT_FOLDER, search_path
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
+from postroom.workers.reach import BY, Reach
 from postroom.workers.workspaces.service import Placed
 
 SECRET_FILE = "sidecar.json"
@@ -38,6 +41,7 @@ class SpawnRequest:
         path: where the person has the template, "" if that is not known.
         workspace: the folder of this machine to work on, "" for an empty one.
         mode: how: `worktree`, `copy` or `direct`; "" for `worktree` in a git repository, else `copy`.
+        by: who asks: `operator` for the operator's key, else a uid (`workers.reach`).
     """
 
     template: str
@@ -50,12 +54,16 @@ class SpawnRequest:
     path: str = ""
     workspace: str = ""
     mode: str = ""
+    by: str = ""
 
     @property
     def origin(self) -> dict[str, str]:
         """The parts of the request that a restart with a new template needs."""
         said = {"path": self.path, "name": self.nick, "project": self.project}
-        said |= {"sandbox": self.sandbox, "isolation": self.isolation}
+        said |= {"sandbox": self.sandbox, "isolation": self.isolation, BY: self.by}
+        if self.by != OPERATOR_KEY:
+            # `restart` of another person would read their file at this path, and send it with their rights.
+            said["path"] = ""
         return said | ({"workspace": self.workspace, "mode": self.mode} if self.workspace else {})
 
 
@@ -181,29 +189,38 @@ def compose(
     folders: WorkerFolders,
     gateway_socket: Path,
     canaries: Canaries,
+    reach: Reach,
     placed: Placed | None = None,
 ) -> SandboxSpec:
     """The sandbox of a worker, with the sidecar as its program; `placed` is what it works on, if not an empty folder.
 
     Raises:
-        InvalidTemplate: a read-only place of the template does not exist, or would show Postroom's own.
+        Forbidden: by now a read-only place leads beyond `reach`.
+        InvalidTemplate: a read-only place of the template does not exist, or is never shown (`sandbox.never`).
     """
     mounts = [Mount(folders.agent, AGENT_FOLDER)]
-    for folder in template.read_only:
+    for folder in dict.fromkeys(template.read_only):
         if not Path(folder).is_dir() and not Path(folder).is_file():
             raise InvalidTemplate(
                 f"compute.read_only names {folder}, which is no folder and no file",
                 remedy="name one that exists, in the template or, for a parameter of it, by --set NAME=PATH",
             )
-        _refuse_own(Path(folder), (folders.post_room, gateway_socket.parent))
+        real = real_name(Path(folder))
+        if reason := never_shown(real, (folders.post_room, gateway_socket.parent)):
+            raise InvalidTemplate(
+                f"compute.read_only names {folder}, which no sandbox is shown: {reason}",
+                remedy="name a folder of plain files, or copy what is needed to one",
+            )
         if not _is_shown(Path(folder), provider.shown):
-            mounts.append(Mount(Path(folder), folder))
+            reach.refuse_place(real)
+            mounts.append(Mount(real, folder, judged=True))
     mounts += placed.mounts if placed else ()
     draft = SandboxSpec(
         argv=(),
         env={},
         workdir="/",
         workspace=placed.workspace if placed else folders.workspace,
+        judged=placed.judged if placed else False,
         covered=placed.covered if placed else (),
         state=folders.state,
         gateway_socket=gateway_socket,
@@ -252,17 +269,6 @@ def _is_shown(folder: Path, shown: Collection[str]) -> bool:
     raise InvalidTemplate(
         f"compute.read_only names {folder}, a link to {real}", remedy=f"name {real} instead"
     )
-
-
-def _refuse_own(folder: Path, private: tuple[Path, ...]) -> None:
-    """Refuse the state folder and the doors: with the keys in there a worker could be anyone."""
-    real = folder.resolve()
-    for own in (path.resolve() for path in private):
-        if real.is_relative_to(own) or own.is_relative_to(real):
-            raise InvalidTemplate(
-                f"compute.read_only names {folder}, which is or holds Postroom's own folder",
-                remedy="name the folder that is meant, or keep the state elsewhere: --state DIR",
-            )
 
 
 def _environment(paths: SandboxPaths) -> dict[str, str]:

@@ -6,12 +6,19 @@ import asyncio
 import contextlib
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from postroom.directory.cards import Card, read_card
-from postroom.errors import AlreadyRunning, Conflict, InvalidTemplate, NotFound
+from postroom.errors import (
+    AlreadyRunning,
+    Conflict,
+    Forbidden,
+    InvalidTemplate,
+    NotFound,
+    SandboxUnavailable,
+)
 from postroom.identity.tokens import digest, new_token
 from postroom.observe import get_logger
 from postroom.protocol.ids import check_name
@@ -25,11 +32,16 @@ from postroom.workers.launch import SpawnRequest, WorkerFolders, card_of, limits
 from postroom.workers.leftovers import Leftover, delete, folders, measured
 from postroom.workers.parts import WorkerParts
 from postroom.workers.preparing import Prepared, Preparing
+from postroom.workers.reach import BY, Reach, given_by
 from postroom.workers.returning import Returning
 from postroom.workers.runs import Limited, Run, Runs, RunStatistics
 from postroom.workers.starting import Starter
+from postroom.workers.unwalled import Unwalled
 
 log = get_logger(__name__)
+
+Permit = Callable[[], Awaitable[None]]
+"""Raises what keeps a person from changing what a worker may do: a PIN that is missing or wrong."""
 
 
 class Workers:
@@ -53,6 +65,7 @@ class Workers:
         self._starter = Starter(parts)
         self._runs = Runs(parts)
         self.work = Returning(parts, self._preparing)
+        self._unwalled = Unwalled(parts.tasks, self._try_again)
 
     def on_limit(self, limited: Limited) -> None:
         """Call `limited` when a worker was ended for a limit, with its uid and the limit in words."""
@@ -144,28 +157,33 @@ class Workers:
             return parse_template(record.template, record.overrides).public
         return False
 
-    async def spawn(self, request: SpawnRequest) -> Agent:
-        """Make a worker and start it.
+    async def spawn(self, request: SpawnRequest, permit: Permit) -> Agent:
+        """Make a worker and start it; `permit` is asked before anything is made.
 
         Raises:
             InvalidTemplate, InvalidName: the template, a value or a name is not valid.
             NameTaken: another agent has the nick.
-            Forbidden: only the template asks for a weaker wall than is demanded.
+            Forbidden: only the template asks for a weaker wall than is demanded, or it is beyond the reach of who asks.
             SandboxUnavailable: this machine has no such wall; nothing was made.
             StateUnwritable: the disk is full; nothing was made.
         """
         self._space()
+        reach = await self._preparing.reach(request.by)
         prepared = await self._preparing.prepare(
             request.template,
             request.files,
             request.values,
+            reach,
             sandbox=request.sandbox,
             isolation=request.isolation,
         )
         template, chosen = prepared.template, prepared.chosen
-        planned = await self.work.spaces.plan(request.workspace, request.mode, chosen.provider)
+        planned = await self.work.spaces.plan(
+            request.workspace, request.mode, chosen.provider, reach
+        )
         if planned is not None:
             request = replace(request, workspace=str(planned.folder), mode=planned.mode)
+        await permit()
         project = check_name(request.project or template.project or DEFAULT_PROJECT, "project")
 
         def record_of(agent: Agent) -> WorkerRecord:
@@ -323,11 +341,18 @@ class Workers:
             await self._runs.end(uid)
 
     async def restart(
-        self, ref: str, template: str = "", files: Mapping[str, str] | None = None
+        self,
+        ref: str,
+        by: str,
+        permit: Permit,
+        template: str = "",
+        files: Mapping[str, str] | None = None,
     ) -> tuple[Agent, tuple[str, ...]]:
         """End a worker if it runs, and start it with a new credential and token.
 
         Args:
+            by: who asks (`SpawnRequest.by`).
+            permit: asked before the worker becomes another: of another template, or judged for another.
             template: text of a new template; "" for the one that it has.
             files: that the new template names, in base64.
 
@@ -336,15 +361,20 @@ class Workers:
 
         Raises:
             StateUnwritable: the disk is full; nothing was changed.
-            CallerError: the new template cannot be taken; nothing was changed.
+            CallerError: the new template cannot be taken, or is beyond the reach of who asks; nothing was changed.
             PostroomError: the worker could not be started; it is shown as failed.
         """
         agent, record = await self.record(ref)
         self._space()
+        judged = given_by(record.origin, by, template=bool(template))
+        another = judged != record.origin.get(BY, "")
+        record = replace(record, origin=record.origin | {BY: judged})
         renewal = None
         if template:
             renewal = await self._preparing.renew(agent, record, template, files or {})
             record = renewal.record
+        if another or (renewal is not None and renewal.changed):
+            await permit()
         async with self._runs.lock(agent.uid):
             try:
                 await self._runs.end(agent.uid)
@@ -353,7 +383,7 @@ class Workers:
                 again = replace(record, begun_at=time.time(), exceeded="")
                 await self._start(agent, again, prepared)
             except Exception as error:
-                await self._runs.fail(agent, error)
+                await self._fail(agent, error)
                 raise
         return agent, renewal.changed if renewal else ()
 
@@ -364,6 +394,28 @@ class Workers:
             store.workers.set_template(record)
 
         await self._database.write(note)
+
+    async def reach(self, by: str) -> Reach:
+        """What of the machine `by` may give a worker now (`Principal.by`)."""
+        return await self._preparing.reach(by)
+
+    async def refuse_beyond(self, ref: str, by: str) -> None:
+        """Raise Forbidden if a worker has more of the machine than `by` may give one: a shell in it would be theirs."""
+        agent, record = await self.record(ref)
+        await self._preparing.refuse_beyond(record, by)
+        await self.work.refuse_beyond(agent, record, by)
+
+    async def enforce(self) -> None:
+        """End the workers that have more of the machine than whoever they are judged for may give them now."""
+        for agent, record in await self.records():
+            if not self.running(agent.uid):
+                continue
+            try:
+                await self.refuse_beyond(agent.uid, record.origin.get(BY, ""))
+            except Forbidden as error:
+                async with self._runs.lock(agent.uid):
+                    await self._runs.end(agent.uid)
+                await self._runs.fail(agent, error)
 
     async def restore(self) -> None:
         """Start the workers that ran when the last process of this post room ended; each failure is an alert.
@@ -378,10 +430,31 @@ class Workers:
                 async with self._runs.lock(agent.uid):
                     await self._start(agent, record, await self._preparing.again(record))
             except Exception as error:  # noqa: BLE001 (`fail` reports it)
-                await self._runs.fail(agent, error)
+                await self._fail(agent, error)
+
+    async def _fail(self, agent: Agent, error: Exception) -> None:
+        await self._runs.fail(agent, error)
+        if isinstance(error, SandboxUnavailable):
+            self._unwalled.add(agent.uid)
+
+    async def _try_again(self, uid: str) -> bool:
+        """Start a worker that found no wall; False if there is still none."""
+        try:
+            async with self._runs.lock(uid):
+                agent, record = await self.record(uid)
+                if record.desired == RUNNING and not record.exceeded and not self.running(uid):
+                    await self._start(agent, record, await self._preparing.again(record))
+        except SandboxUnavailable:
+            return False
+        except NotFound:
+            return True
+        except Exception as error:  # noqa: BLE001 (`fail` reports it)
+            await self._runs.fail(agent, error)
+        return True
 
     async def close(self) -> None:
         """End every sandbox; the wanted state of the workers stays."""
+        self._unwalled.close()
         await self._runs.close()
         for uid, _ in self.runs():
             self.work.ended(uid)
@@ -404,9 +477,8 @@ class Workers:
             said.get("mode", ""),
             chosen.provider,
             limits_of(prepared.template).disk,
+            prepared.reach,
         )
-        run = await self._starter.start(
-            agent, record, prepared.template, chosen, prepared.files, placed
-        )
+        run = await self._starter.start(agent, record, prepared, placed)
         self._runs.begin(agent, run)
         await self._alerts.end("it was started again", who=agent.uid, upto=before)

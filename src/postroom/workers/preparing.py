@@ -20,15 +20,21 @@ from postroom.workers.adapters import check_adapter
 from postroom.workers.isolation import Demand, demand, level_of
 from postroom.workers.launch import decode_files
 from postroom.workers.parts import WorkerParts
+from postroom.workers.reach import BY, Reach
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """All that a start needs besides the worker itself."""
+    """All that a start needs besides the worker itself.
+
+    Attributes:
+        reach: what of the machine it may have.
+    """
 
     template: Template
     files: Mapping[str, bytes]
     chosen: Chosen
+    reach: Reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,7 @@ class Preparing:
         text: str,
         files: Mapping[str, str],
         values: Mapping[str, str],
+        reach: Reach,
         *,
         sandbox: str,
         isolation: str,
@@ -66,13 +73,14 @@ class Preparing:
 
         Args:
             files: that it names, in base64.
+            reach: of the person.
             sandbox: that the person asks for, "" for none.
             isolation: that the person accepts, "" if they named none.
             least: level that the wall must have in any case.
 
         Raises:
             InvalidTemplate: the template, a value or a file is not valid, or cannot work here.
-            Forbidden: only the template asks for a weaker wall than is demanded.
+            Forbidden: only the template asks for a weaker wall than is demanded, or it is beyond the person's reach.
             SandboxUnavailable: this machine has no such wall.
         """
         template = parse_template(text, values)
@@ -86,28 +94,54 @@ class Preparing:
             default_sandbox=self._settings.sandbox,
             default=self._settings.isolation,
         )
+        if isolation:
+            reach.refuse_wall(level_of(isolation))
         if demanded.at_least.weaker_than(least):
             demanded = Demand(demanded.sandbox, least)
-        chosen = await self._choose(demanded)
+        chosen = await self._choose(demanded, reach)
+        await asyncio.to_thread(reach.refuse_template, template)
         provider = chosen.provider
         if not isinstance(provider, FarProvider):
             check_program(template, provider.shown, all_shown=provider.states is Level.NONE)
-        return Prepared(template, decoded, chosen)
+        return Prepared(template, decoded, chosen, reach)
+
+    async def reach(self, by: str) -> Reach:
+        """What of the machine `by` may give a worker now (`reach.BY`)."""
+        openings = await self._parts.database.read(lambda store: store.openings.openings())
+        return Reach.of(by, self._settings.org, openings)
 
     async def again(self, record: WorkerRecord) -> Prepared:
-        """Check the stored template of a worker; its wall is never weaker than when a person spawned it."""
+        """Check the stored template of a worker; its wall is never weaker than when a person spawned it.
+
+        Raises:
+            Forbidden: it has more of the machine than whoever it is judged for may give it now.
+        """
+        reach = await self.reach(record.origin.get(BY, ""))
         values = await asyncio.to_thread(refound, record.template, record.overrides)
         template = parse_template(record.template, values)
-        chosen = await self._choose(Demand(record.sandbox, _least(record)))
-        return Prepared(template, decode_files(template, record.files), chosen)
+        chosen = await self._choose(Demand(record.sandbox, _least(record)), reach)
+        await asyncio.to_thread(reach.refuse_template, template)
+        return Prepared(template, decode_files(template, record.files), chosen, reach)
 
-    async def _choose(self, demanded: Demand) -> Chosen:
-        return await select(
+    async def refuse_beyond(self, record: WorkerRecord, by: str) -> None:
+        """Raise Forbidden if a worker has more of the machine than `by` may give one; its folder apart."""
+        reach = await self.reach(by)
+        reach.refuse_wall(_least(record))
+        template = parse_template(record.template, record.overrides)
+        await asyncio.to_thread(reach.refuse_template, template)
+
+    async def _choose(self, demanded: Demand, reach: Reach) -> Chosen:
+        stated = stated_level(demanded.sandbox)
+        if stated is not None:
+            reach.refuse_wall(stated)
+        chosen = await select(
             demanded.sandbox,
             binary=self._settings.bwrap,
             at_least=demanded.at_least,
             remote=self._parts.remote,
         )
+        reach.refuse_wall(chosen.capability.level)
+        return chosen
 
     async def renew(
         self, agent: Agent, record: WorkerRecord, text: str, files: Mapping[str, str]
@@ -120,6 +154,7 @@ class Preparing:
             text,
             files,
             values,
+            await self.reach(said.get(BY, "")),
             sandbox=said.get("sandbox", ""),
             isolation=said.get("isolation", ""),
             least=_least(record),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from postroom.errors import PostroomError
 from postroom.observe import get_logger
 from postroom.protocol.alerts import Alert
@@ -20,6 +22,8 @@ ALERT = "workspace"
 """Kind of the alert about work that cannot be brought back."""
 MADE = "workspace-git"
 """Kind of the alert about a git directory that a worker made in a folder of a person."""
+LENDING = "workspace-set-id"
+"""Kind of the alert about files that lend an account."""
 
 
 class Returning:
@@ -38,6 +42,13 @@ class Returning:
         """Git on the repository that has the work."""
         return self.spaces.store(uid, held)
 
+    async def refuse_beyond(self, agent: Agent, record: WorkerRecord, by: str) -> None:
+        """Raise Forbidden if the worker's folder is beyond the reach of `by`."""
+        if path := record.origin.get("workspace"):
+            reach = await self._preparing.reach(by)
+            await asyncio.to_thread(reach.refuse_named, path, record.origin.get("mode", ""))
+            await self.spaces.refuse_beyond(agent.uid, reach)
+
     async def bring(self, agent: Agent, record: WorkerRecord) -> Held:
         """Bring back what a worker has done up to now.
 
@@ -46,6 +57,7 @@ class Returning:
             Conflict: a person is on its branch.
             EnvironmentFault: it cannot be brought back as it is.
         """
+        await self._name_lending(agent)
         prepared = await self._preparing.again(record)
         held = await self.spaces.bring(agent, prepared.chosen.provider)
         await self._alerts.end("its work was brought back", kind=ALERT, who=agent.uid)
@@ -57,6 +69,14 @@ class Returning:
                 Alert(MADE, f"{text}: {', '.join(held.made)}", agent.uid)
             )
         return held
+
+    async def _name_lending(self, agent: Agent) -> None:
+        """Name the files that lend an account; first, since a worker can prevent what comes behind."""
+        if names := await self.spaces.lending(agent.uid):
+            text = f"files with the set-user-ID or set-group-ID bit in its workspace: {', '.join(names)}"
+            await self._alerts.raise_alert(Alert(LENDING, text, agent.uid))
+        else:
+            await self._alerts.end("there are none any more", kind=LENDING, who=agent.uid)
 
     async def after(self, agent: Agent, record: WorkerRecord) -> None:
         """Bring back what a worker has done; what prevents it is an alert."""

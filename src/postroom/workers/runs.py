@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, ItemsView
 from dataclasses import dataclass, field
 
 from postroom.directory.cards import Card
-from postroom.errors import EnvironmentFault, PostroomError
+from postroom.errors import EnvironmentFault, Forbidden, PostroomError
 from postroom.observe import get_logger
 from postroom.protocol.alerts import STALLED, Alert
 from postroom.protocol.presence import OUT_OF_MEMORY
@@ -241,6 +241,8 @@ def _unforeseen(error: Exception) -> Exception | None:
 
 def in_words(error: Exception) -> str:
     """The failure, for people; an unforeseen one names its type and points to the log."""
+    if isinstance(error, Forbidden):
+        return f"{error.message}: {error.remedy}"  # who may do it is another person
     if isinstance(error, PostroomError):
         return error.message
     return f"{type(error).__name__}: {error}; the control plane's log has it"

@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping
 
 from postroom.directory.cards import Card
 from postroom.gateway.port import DoorSpec
 from postroom.identity.tokens import digest, new_token
 from postroom.observe import get_logger
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
-from postroom.protocol.template import Template
 from postroom.sandbox.limit_monitor import LimitMonitor
 from postroom.sandbox.port import Level
-from postroom.sandbox.select import Chosen
 from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
 from postroom.workers.launch import WorkerFolders, WorkerIdentity, card_of, compose, unwritable
 from postroom.workers.parts import WorkerParts
+from postroom.workers.preparing import Prepared
 from postroom.workers.runs import Run
 from postroom.workers.workspaces.service import Placed
 
@@ -37,14 +35,13 @@ class Starter:
         self,
         agent: Agent,
         record: WorkerRecord,
-        template: Template,
-        chosen: Chosen,
-        files: Mapping[str, bytes],
+        prepared: Prepared,
         placed: Placed,
     ) -> Run:
         """Start a worker that does not run, with a new credential and token; former ones are revoked."""
+        template, chosen = prepared.template, prepared.chosen
         folders = WorkerFolders.of(self._parts.settings, agent.uid)
-        await asyncio.to_thread(folders.make, files)
+        await asyncio.to_thread(folders.make, prepared.files)
         provider, level = chosen.provider, chosen.capability.level
         card = card_of(agent, record, template)
         identity = await self._identity(agent, record, level, card)
@@ -61,7 +58,16 @@ class Starter:
             credentials=template.credentials,
         )
         socket = await self._parts.gateway.open_door(door)
-        spec = compose(provider, template, identity, folders, socket, self._parts.canaries, placed)
+        spec = compose(
+            provider,
+            template,
+            identity,
+            folders,
+            socket,
+            self._parts.canaries,
+            prepared.reach,
+            placed,
+        )
         gone, grace = (
             time.time() - (record.begun_at or record.created_at),
             self._parts.settings.stop_grace,

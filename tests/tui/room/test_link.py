@@ -17,6 +17,7 @@ from postroom.client.locate import ServerAddress
 from postroom.tui.app import PostroomApp
 from postroom.tui.link import PAUSE, Link
 from postroom.tui.room import NeedKind, Room
+from tests import near
 from tests.a2a.nats.cuts import Way
 from tests.control.taskroom import KEY, TaskRoom
 from tests.tui.conftest import app_on, screen_text, until, working
@@ -45,6 +46,7 @@ async def way_to(room: TaskRoom, folder: Path) -> AsyncGenerator[Way]:
         written.touch(0o600)
         written.write_text(json.dumps(record))
         written.rename(folder / "server.json")
+        near.offer(folder)
         yield way
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from postroom.errors import PostroomError
 from postroom.tui.news import Target
+from tests import near
 from tests.control.doing import announced
 from tests.control.taskroom import TaskRoom, room_on
 from tests.rig import running_server
@@ -39,6 +40,7 @@ async def test_a_feed_goes_on_by_itself_after_a_restart_and_nothing_is_lost_or_d
             await screen.shows("] before")
             await until(pilot, lambda: screen.talk.ready)
         (state / "server.json").unlink()
+        near.withdraw(state)
         await screen.shows("the post room is away")
         with pytest.raises(PostroomError, match="nothing was sent"):
             await screen.talk.send("into the void")

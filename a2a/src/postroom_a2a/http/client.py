@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 from postroom_a2a import strict_json
+from postroom_a2a.bounds import MAX_LEVELS, MAX_VALUES
 from postroom_a2a.errors import (
     Conflict,
     InvalidInput,
@@ -83,7 +84,7 @@ async def fetch_card(
 
 def _card(body: bytes, place: str) -> Card:
     try:
-        card = strict_json.loads(body)
+        card = strict_json.bounded(body, MAX_LEVELS, MAX_VALUES)
     except ValueError as error:
         raise ProtocolViolation(f"what lies at {one_line(place, 200)} is not JSON") from error
     if not isinstance(card, dict) or not isinstance(card.get("name"), str):

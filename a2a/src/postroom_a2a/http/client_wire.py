@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from postroom_a2a import strict_json
+from postroom_a2a.bounds import MAX_LEVELS, MAX_VALUES
 from postroom_a2a.errors import (
     CallerError,
     Conflict,
@@ -159,7 +160,9 @@ def event_of(to: Interface, data: str) -> dict[str, Any]:
 
 def _document(body: bytes) -> dict[str, Any]:
     try:
-        document = strict_json.loads(body) if body.strip() else {}
+        document = strict_json.bounded(body, MAX_LEVELS, MAX_VALUES) if body.strip() else {}
+    except strict_json.TooMuch as error:
+        raise ProtocolViolation(f"the answer is too much: {error}") from error
     except ValueError as error:
         raise ProtocolViolation("the answer is not JSON") from error
     if not isinstance(document, dict):

@@ -7,20 +7,17 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from postroom_a2a.bounds import MAX_LEVELS, MAX_VALUES
 from postroom_a2a.http.exchange import Exchange
 from postroom_a2a.operations import Operations
 from postroom_a2a.rpc import Code, RpcError
-from postroom_a2a.strict_json import deeper_than, loads
+from postroom_a2a.strict_json import TooMuch, bounded
 
 MAX_BODY = 4 * 1024 * 1024
 """Bytes of a request's body by default."""
 
 BEAT = 15.0
 """Seconds of silence after which a stream gets an empty comment by default, so that both ends notice its end."""
-
-
-MAX_LEVELS = 128
-"""Objects and arrays within one another in a request's body: each reader of it goes down by a call of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +39,21 @@ MEDIA_TYPES = frozenset({"application/json", "application/a2a+json"})
 """Media types of a request's body."""
 
 
-def read_json(exchange: Exchange, body: bytes) -> Any:
-    """The JSON value in a body.
+def read_json(exchange: Exchange, body: bytes, most: int = MAX_VALUES) -> Any:
+    """The JSON value in a body, which has `most` values at most.
 
     Raises:
-        RpcError: it is of another media type, not JSON, or nested too deep.
+        RpcError: it is of another media type, not JSON, nested too deep, or has too many values.
     """
     if exchange.content_type not in MEDIA_TYPES:
         text = "the Content-Type has to be application/json"
         raise RpcError(Code.CONTENT_TYPE_NOT_SUPPORTED, text)
     try:
-        value = loads(body)
+        return bounded(body, MAX_LEVELS, most)
+    except TooMuch as error:
+        raise RpcError(Code.INVALID_REQUEST, f"the body is too much: {error}") from error
     except ValueError as error:
         raise RpcError(Code.PARSE_ERROR, "the body is not JSON") from error
-    if body.count(b"{") + body.count(b"[") > MAX_LEVELS and deeper_than(value, MAX_LEVELS):
-        text = f"the body is nested more than {MAX_LEVELS} deep"
-        raise RpcError(Code.INVALID_REQUEST, text)
-    return value
 
 
 async def _anybody(_exchange: Exchange) -> str:
@@ -76,6 +71,7 @@ class Front:
             `Unauthorized`, `Forbidden`, or `Refused` for one who asks too much.
         streaming: counts an open stream of a caller as long as the context lasts; raises `Refused` for one too many.
         max_body: bytes of a request's body.
+        max_values: values of the JSON in it.
         beat: seconds of silence after which a stream gets an empty comment.
     """
 
@@ -85,4 +81,5 @@ class Front:
         nullcontext()
     )
     max_body: int = MAX_BODY
+    max_values: int = MAX_VALUES
     beat: float = BEAT

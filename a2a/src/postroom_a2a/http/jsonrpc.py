@@ -32,7 +32,7 @@ class JsonRpc:
             return
         call_id: Id = None
         try:
-            record = read_json(exchange, body)
+            record = read_json(exchange, body, self._front.max_values)
             call_id = id_of(record)
             await self._call(exchange, call_id, record, caller)
         except PostroomError as error:

@@ -73,7 +73,7 @@ class Rest:
         body = await exchange.body(self._front.max_body)
         said: Any = {}
         if body or "{" not in route.path:
-            said = read_json(exchange, body)
+            said = read_json(exchange, body, self._front.max_values)
         if not isinstance(said, dict):
             raise RpcError(Code.INVALID_PARAMS, "the body has to be an object")
         if version == V03 and route.method in ("SendMessage", "SendStreamingMessage"):

@@ -61,10 +61,9 @@ def _ask(state: Path, server: ServerAddress) -> None:
         with Client.at(state) as client:
             client.shutdown()
     except PostroomError:
-        from postroom.control.statefile import is_locked
-        from postroom.settings import Settings
+        from postroom.client.locate import runs
 
-        if not is_locked(Settings(state=state)):
+        if not runs(state):
             raise
         with suppress(ProcessLookupError):
             os.kill(server.pid, signal.SIGTERM)

@@ -1,20 +1,24 @@
-"""`postroom org`: create, list and remove organisations."""
+"""`postroom org`: create, list and remove organisations, and what of the machine is open to them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from postroom.cli.approvals.deciding import pin_file_option, pin_of
 from postroom.cli.completion import orgs
-from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.options import chosen_login, connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
 from postroom.errors import EnvironmentFault, InvalidInput
 from postroom.lines.words import Cell
+from postroom.protocol.modes import COPY, DIRECT
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.protocol.shapes import Org
+    from postroom.protocol.shapes import Opening, Org
 
 HEAD = ("NAME", "STATE", "WORKERS", "UNREAD", "DEAD", "YOU", "DETAIL")
 COLOURS = {"open": "green", "opening": "cyan", "failed": "red"}
@@ -61,6 +65,96 @@ def list_(as_json: bool) -> None:
         print_json({"orgs": found})
     else:
         print_table(HEAD, [_row(org) for org in found], cut=("DETAIL",))
+
+
+def _what(action: Callable[..., None]) -> Callable[..., None]:
+    """The arguments of what opens and closes."""
+    for option in (
+        state_option(org=False),
+        json_option,
+        click.option(
+            "--wall",
+            type=click.Choice(("partial", "none")),
+            default=None,
+            help="A weaker wall: none is your account of this machine.",
+        ),
+        click.argument("folder", default=""),
+        click.argument("name", shell_complete=orgs),
+    ):
+        action = option(action)
+    return action
+
+
+@command.command("open", short_help="Open a folder or a weaker wall to people.")
+@click.option(
+    "--as",
+    "mode",
+    type=click.Choice((COPY, DIRECT)),
+    default=COPY,
+    help="To be read (the default), or written, too.",
+)
+@pin_file_option
+@_what
+def open_(
+    name: str, folder: str, mode: str, wall: str | None, pin_file: str | None, as_json: bool
+) -> None:
+    """Let the workers of other keys of the organisation NAME have FOLDER, and what is below it.
+
+    Without it people with the scope operate can give a worker nothing of this machine but what every sandbox
+    shows, and no wall that is weaker than enforced. Folders of keys and logins stay closed for all.
+    """
+    place, pin = _place(folder), pin_of(pin_file)
+    with connect() as client:
+        found = pin.used(lambda known: client.open_to(name, place, mode, wall or "", pin=known))
+    _show(name, found, as_json=as_json)
+
+
+@command.command("close", short_help="Close what `open` has opened.")
+@_what
+def close(name: str, folder: str, wall: str | None, as_json: bool) -> None:
+    """Close FOLDER, or a wall, to the other keys of the organisation NAME.
+
+    Their workers that have it are ended; their mail waits.
+    """
+    place = _place(folder)
+    with connect() as client:
+        found = client.close_to(name, place, wall or "")
+    _show(name, found, as_json=as_json)
+
+
+@command.command("show", short_help="Show what is open of this machine.")
+@click.argument("name", shell_complete=orgs)
+@json_option
+@state_option(org=False)
+def show(name: str, as_json: bool) -> None:
+    """Show what the workers of other keys than yours may have of this machine in the organisation NAME."""
+    with connect() as client:
+        found = client.openings(name)
+    _show(name, found, as_json=as_json)
+
+
+def _place(folder: str) -> str:
+    if not folder or chosen_login() is not None:
+        return folder  # of another machine: as it is
+    return str(Path(folder).expanduser().absolute())
+
+
+def _show(name: str, found: list[Opening], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"openings": found})
+    elif found:
+        words = {COPY: "read", DIRECT: "read and write", "": "-"}
+        rows = [
+            [
+                Cell(each["kind"]),
+                Cell(one_line(each["name"])),
+                Cell(words.get(each["mode"], each["mode"])),
+            ]
+            for each in found
+        ]
+        print_table(("OPEN", "NAME", "FOR"), rows)
+    else:
+        click.echo(f"nothing of this machine is open to the keys of {name} but yours")
 
 
 @command.command("remove", short_help="End an organisation for ever.")

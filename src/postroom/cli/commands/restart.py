@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from postroom.cli.approvals.deciding import pin_file_option, pin_of
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
 from postroom_a2a.text import one_line
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 @click.command("restart")
 @click.argument("nick")
 @click.option("--same", is_flag=True, help="With the template and files that it has.")
+@pin_file_option
 @click.option("--detach", "-d", is_flag=True, help="Do not wait until its agent has started.")
 @json_option
 @state_option()
-def command(nick: str, same: bool, detach: bool, as_json: bool) -> None:
+def command(nick: str, same: bool, pin_file: str | None, detach: bool, as_json: bool) -> None:
     """Stop the worker NICK if it runs, and start it with its template as it is now.
 
     The template and its files are read where `spawn` read them. Its address, its inbox and its open tasks stay.
@@ -32,11 +34,14 @@ def command(nick: str, same: bool, detach: bool, as_json: bool) -> None:
     with connect() as client:
         path = "" if same else client.worker(nick).get("template", "")
         bundle = _read(nick, path) if path else None
-        worker = client.restart(
-            nick,
-            bundle.text if bundle else "",
-            files=bundle.files if bundle else None,
-            wait=0.0 if detach else WAIT,
+        worker = pin_of(pin_file).used(
+            lambda known: client.restart(
+                nick,
+                bundle.text if bundle else "",
+                files=bundle.files if bundle else None,
+                wait=0.0 if detach else WAIT,
+                pin=known,
+            )
         )
     if as_json:
         print_json(worker)

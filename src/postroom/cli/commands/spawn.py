@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from postroom.cli.approvals.deciding import pin_file_option, pin_of
 from postroom.cli.options import (
     chosen_login,
     connect,
@@ -79,6 +80,7 @@ def _templates(_ctx: click.Context, _parameter: click.Parameter, incomplete: str
     is_flag=True,
     help="Keep the model's key of the environment as a credential, without asking.",
 )
+@pin_file_option
 @click.option("--detach", "-d", is_flag=True, help="Do not wait until its agent has started.")
 @click.option(
     "--verbose", "-v", is_flag=True, help="Say all that is known of a sandbox that cannot be had."
@@ -95,6 +97,7 @@ def command(
     workspace: str,
     mode: str | None,
     store_key: bool,
+    pin_file: str | None,
     detach: bool,
     verbose: bool,
     as_json: bool,
@@ -130,18 +133,21 @@ def command(
     _ensure_running(check(bundle, values, sandbox), key)
     with connect() as client, _details(verbose):
         keep(client, key)
-        worker = spawn(
-            client,
-            bundle,
-            name.removeprefix("@"),
-            project=project.removeprefix("#"),
-            overrides=values,
-            sandbox=sandbox,
-            isolation=isolation or "",
-            path=str(path.absolute()),
-            workspace=folder,
-            mode=mode or "",
-            wait=0.0 if detach else WAIT,
+        worker = pin_of(pin_file).used(
+            lambda known: spawn(
+                client,
+                bundle,
+                name.removeprefix("@"),
+                project=project.removeprefix("#"),
+                overrides=values,
+                sandbox=sandbox,
+                isolation=isolation or "",
+                path=str(path.absolute()),
+                workspace=folder,
+                mode=mode or "",
+                wait=0.0 if detach else WAIT,
+                pin=known,
+            )
         )
     if as_json:
         print_json(worker)

@@ -17,7 +17,7 @@ from postroom.control.principals import PRINCIPAL
 from postroom.errors import Forbidden, NotFound, PostroomError, StateUnwritable, Unauthorized
 from postroom.observe import get_logger
 from postroom.protocol import principal
-from postroom.protocol.limits import MAX_BODY
+from postroom.protocol.limits import MAX_BODY, MAX_VALUES
 from postroom.protocol.principal import Principal
 from postroom.store.agents import Agent
 from postroom_a2a.ecma_json import dumps
@@ -50,7 +50,7 @@ class A2ADoor:
         self._parts = parts
         self._gate = parts.gate
         self._cards = PublishedCards(parts)
-        front = Front(self._operations_of, self._admit, self._streaming, MAX_BODY)
+        front = Front(self._operations_of, self._admit, self._streaming, MAX_BODY, MAX_VALUES)
         self._application = A2AApplication(front, self._card_of)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> Receive | None:

@@ -279,6 +279,7 @@ BODIES: dict[str, Any] = {
     "EventsBody": {"run": "9f1c2b3a", "first": 17, "events": [{"type": "text", "text": "I begin"}]},
     "MessageBody": {"to": "@echo", "text": TEXT},
     "KeyBody": {"name": "laptop", "scopes": ["read", "send"], "expires_in": 2592000},
+    "OpeningBody": {"folder": "/srv/projects", "mode": "direct"},
     "OrgBody": {"name": "acme"},
     "PersonBody": {"nick": "maria"},
     "PinBody": {"pin": "2846"},

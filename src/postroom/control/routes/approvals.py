@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import Query
@@ -21,6 +20,7 @@ from postroom.control.parameters import (
     next_page,
 )
 from postroom.control.parts import Parts
+from postroom.control.pinned import PIN, pin_of
 from postroom.control.principals import Caller, itself, needs
 from postroom.control.routing import Routes
 from postroom.errors import (
@@ -28,9 +28,6 @@ from postroom.errors import (
     InvalidInput,
     MessageTooLarge,
     NotFound,
-    PinPaused,
-    PinRequired,
-    PinWrong,
 )
 from postroom.events.approvals import Answer, record
 from postroom.protocol import answers, shapes
@@ -48,9 +45,6 @@ States = Annotated[
 Wait = Annotated[
     float, Query(ge=0, le=MAX_WAIT, description="The most seconds that the answer may take.")
 ]
-
-PIN = (PinRequired, PinWrong, PinPaused)
-"""The errors of a route that asks for the caller's PIN."""
 
 
 def router(parts: Parts) -> Routes:
@@ -100,8 +94,7 @@ def router(parts: Parts) -> Routes:
             raise InvalidInput("an answer has the `id` of an approval and a `decision`")
         acted_on(worker=agent.uid, about=body.id)
         answer = Answer(Decision(body.decision), by, body.channel, body.reason, body.input)
-        permit = partial(parts.pins.check, me.uid, body.pin.get_secret_value())
-        view = await approvals.answer(agent.uid, body.id, answer, permit)
+        view = await approvals.answer(agent.uid, body.id, answer, pin_of(parts, me, body.pin))
         acted_on(about=view.row.id)
         return {"approval": view.as_json(), "interrupt": None}
 
@@ -133,7 +126,7 @@ def router(parts: Parts) -> Routes:
                 f"@{agent.nick} asks nobody", remedy="give its template a [sidecar] table"
             )
         pattern = added(body.pattern)
-        await parts.pins.check(me.uid, body.pin.get_secret_value())
+        await pin_of(parts, me, body.pin)()
         return await parts.policies.allow(agent, pattern, Party(me.uid, me.nick, me.kind))
 
     @routes.delete("/workers/{ref}/policy")
@@ -146,7 +139,7 @@ def router(parts: Parts) -> Routes:
         """
         agent, _ = await parts.workers.record(ref)
         acted_on(worker=agent.uid)
-        await parts.pins.check(me.uid, body.pin.get_secret_value())
+        await pin_of(parts, me, body.pin)()
         return await parts.policies.forget(agent, body.pattern, Party(me.uid, me.nick, me.kind))
 
     @routes.get("/pin")

@@ -55,6 +55,7 @@ def router(parts: Parts) -> Routes:
         For `agent`, or for the caller; its secret is in this answer and in no other. Nobody gives scopes that they do
         not have.
         """
+        parts.gate.limits.making(me)
         agent = await parts.directory.resolve(body.agent) if body.agent else None
         made = await iam.create_key(
             me,
@@ -73,6 +74,7 @@ def router(parts: Parts) -> Routes:
 
         The former one is revoked.
         """
+        parts.gate.limits.making(me)
         return await told(parts, await iam.rotate_key(me, key))
 
     @routes.delete("/{key}")

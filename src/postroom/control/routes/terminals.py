@@ -22,6 +22,7 @@ from postroom.control.websockets import Socket, SocketRoutes
 from postroom.errors import Conflict, InvalidInput, NotFound, RequestTimeout
 from postroom.protocol.principal import Scope
 from postroom.protocol.terminals import MAX_SIDE, check_size
+from postroom_a2a import strict_json
 
 TerminalId = Annotated[str, Path(description="The id in the record that asked for the terminal.")]
 
@@ -85,6 +86,7 @@ def socket_routes(parts: Parts) -> SocketRoutes:
         for each worker at a time: 409 says who has it.
         """
         agent, _ = await parts.workers.record(ref)
+        await parts.workers.refuse_beyond(agent.uid, socket.caller.by)
         if not parts.workers.running(agent.uid):
             raise Conflict(f"@{agent.nick} does not run", remedy=f"postroom restart {agent.nick}")
         if not await parts.workers.interactive(agent.uid):
@@ -133,7 +135,7 @@ async def _print(socket: Socket, terminal: OpenTerminal) -> None:
 
 def _size_in(message: str) -> tuple[int, int]:
     try:
-        said = json.loads(message)
+        said = strict_json.bounded(message.encode(), 4, 64)
         return check_size(int(said["cols"]), int(said["rows"]))
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput("that is no size of a terminal") from error

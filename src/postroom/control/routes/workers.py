@@ -11,7 +11,8 @@ from postroom.control.described import Answer, answers_with, fails
 from postroom.control.in_flight import acted_on
 from postroom.control.parameters import AgentRef
 from postroom.control.parts import Parts
-from postroom.control.principals import needs
+from postroom.control.pinned import PIN, pin_of
+from postroom.control.principals import Caller, needs
 from postroom.control.routing import Routes
 from postroom.errors import Conflict, NotFound, PeerError, Refused, RequestTimeout
 from postroom.protocol import answers, shapes
@@ -37,13 +38,13 @@ def router(parts: Parts) -> Routes:
 
     @routes.post("", status_code=201)
     @needs(Scope.OPERATE)
-    @fails(Conflict, Refused)
-    async def spawn(body: SpawnBody) -> shapes.Worker:
+    @fails(Conflict, Refused, *PIN)
+    async def spawn(body: SpawnBody, me: Caller) -> shapes.Worker:
         """Make a worker of a template and start it.
 
         `template` is TOML text, `files` name to base64, `path` where the caller has the template; `isolation` is the
-        least level of a wall that is accepted. With `wait`, up to 30 seconds, it answers when the agent has started or
-        ended, with `started`: true, false, or null if that was not known in time.
+        least level of a wall that is accepted. With a PIN set, it is needed. With `wait`, up to 30 seconds, it answers
+        when the agent has started or ended, with `started`: true, false, or null if that was not known in time.
         """
         request = SpawnRequest(
             template=body.template,
@@ -56,8 +57,10 @@ def router(parts: Parts) -> Routes:
             path=body.path,
             workspace=body.workspace,
             mode=body.mode,
+            by=me.by,
         )
-        return await begun((await workers.spawn(request)).uid, body.wait)
+        permit = pin_of(parts, me, body.pin)
+        return await begun((await workers.spawn(request, permit)).uid, body.wait)
 
     @routes.get("")
     @needs(Scope.OPERATE)
@@ -102,15 +105,17 @@ def router(parts: Parts) -> Routes:
 
     @routes.post("/{ref}/restart")
     @needs(Scope.OPERATE)
-    @fails(NotFound, Conflict, Refused)
-    async def restart(ref: AgentRef, body: RestartBody | None = None) -> shapes.Worker:
+    @fails(NotFound, Conflict, Refused, *PIN)
+    async def restart(ref: AgentRef, me: Caller, body: RestartBody | None = None) -> shapes.Worker:
         """Start a worker again, perhaps with a new template.
 
         `changed` names the keys and files of a new template that differ. 409 if it names another nick or project; what
-        is refused leaves the worker as it is.
+        is refused leaves the worker as it is. With a PIN set, it is needed where the new template or a file differs.
         """
         asked = body or RestartBody()
-        agent, changed = await workers.restart(ref, asked.template, asked.files)
+        agent, changed = await workers.restart(
+            ref, me.by, pin_of(parts, me, asked.pin), asked.template, asked.files
+        )
         return {**await begun(agent.uid, asked.wait), "changed": list(changed)}
 
     @routes.post("/{ref}/revoke")

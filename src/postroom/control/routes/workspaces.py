@@ -7,7 +7,7 @@ from postroom.control.described import fails
 from postroom.control.in_flight import acted_on
 from postroom.control.parameters import AgentRef, TaskRef
 from postroom.control.parts import Parts
-from postroom.control.principals import needs
+from postroom.control.principals import Caller, needs
 from postroom.control.routing import Routes
 from postroom.errors import Conflict, NotFound
 from postroom.protocol import shapes
@@ -58,7 +58,7 @@ def router(parts: Parts) -> Routes:
     @routes.post("/tasks/{ref}/apply")
     @needs(Scope.OPERATE)
     @fails(NotFound, Conflict)
-    async def apply(ref: TaskRef, body: ApplyBody) -> shapes.Applied:
+    async def apply(ref: TaskRef, body: ApplyBody, me: Caller) -> shapes.Applied:
         """Bring the branch of a task's worker up to date, or merge it.
 
         With `merge` it is merged into what is checked out, if that needs nobody.
@@ -67,6 +67,8 @@ def router(parts: Parts) -> Routes:
         """
         task = await parts.tasks.find(ref)
         acted_on(task=task.id)
+        if body.merge:
+            await workers.refuse_beyond(task.worker, me.by)
         agent, held = await brought(task.worker)
         merged = await merge(workers.work.store(agent.uid, held), held) if body.merge else ""
         return {

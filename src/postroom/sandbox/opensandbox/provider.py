@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ from postroom.sandbox.opensandbox.server import create, load, remove, remove_sta
 from postroom.sandbox.output import OutputLog
 from postroom.sandbox.port import Capability, Level, Limits, SandboxPaths, SandboxSpec
 from postroom.sandbox.selftest import Canaries, WallReport
+from postroom.sandbox.wall_test import AGAIN, DISTURBED
 
 if TYPE_CHECKING:
     from opensandbox import Sandbox
@@ -49,6 +51,8 @@ CONFIGURE = (
     "set POSTROOM_OPENSANDBOX_URL and POSTROOM_GATEWAY_LISTEN; see docs/operating.md, OpenSandbox"
 )
 BAD_REQUEST = 400
+CANARY = f"{SECRETS}/canary"
+"""The file of the self-test's secret: an argument would show it to others."""
 
 TRIAL_DEADLINE = 30.0
 """Seconds that the self-test has; each canary that does not answer costs it half a second."""
@@ -132,6 +136,8 @@ class OpenSandboxProvider:
     async def _try(self, remote: Remote) -> Capability:
         async with CanaryServer() as server:
             report = await self._self_test(remote, server.canaries(remote.gateway))
+            await server.settle()
+            doubts = server.doubts(report)
             visits = frozenset(kind for kind, count in server.visits.items() if count)
         found = (report.reached_kinds | visits) - WEAKER
         if found:
@@ -140,6 +146,8 @@ class OpenSandboxProvider:
                 f"its egress control reports that it holds, but the container could reach: {ways}",
                 "do not run workers there; check the network of its containers",
             )
+        if doubts:
+            return Capability(NAME, Level.NONE, DISTURBED, AGAIN, doubtful=True)
         if not report.gateway:
             return self._none(
                 f"a container could not reach the gateway at {remote.gateway}",
@@ -153,11 +161,17 @@ class OpenSandboxProvider:
         return Capability(NAME, Level.PARTIAL if self.holes else Level.ENFORCED, detail)
 
     async def _self_test(self, remote: Remote, canaries: Canaries) -> WallReport:
+        from opensandbox.models.filesystem import WriteEntry
+
         sandbox = await create(remote, Limits())
         try:
             with sdk_errors("the self-test in a sandbox"):
-                await _fill(sandbox, upload.code_entries(), [])
-                words = [remote.python, "-P", "-m", "postroom.sandbox.selftest", canaries.to_json()]
+                secret = WriteEntry(
+                    path=CANARY, data=canaries.secret.encode(), mode=upload.SECRET_MODE
+                )
+                await _fill(sandbox, [*upload.code_entries(), secret], [])
+                told = replace(canaries, secret="").to_json()
+                words = [remote.python, "-P", "-m", "postroom.sandbox.selftest", told, CANARY]
                 options = _options({"PYTHONPATH": CODE}, TMP, TRIAL_DEADLINE)
                 async with asyncio.timeout(TRIAL_DEADLINE + remote.request):
                     done = await _command(sandbox, words, options)

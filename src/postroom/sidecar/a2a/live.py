@@ -17,14 +17,14 @@ from typing import Any
 from postroom.errors import InvalidInput, NoResponders, PostroomError, ProtocolViolation
 from postroom.observe import get_logger
 from postroom.protocol.intervals import CALL_SILENCE
-from postroom.protocol.limits import TASK_DEPTH
+from postroom.protocol.limits import MAX_TASK_VALUES, TASK_DEPTH
 from postroom.sidecar.a2a.changes import SEQUENCE, Records, TaskChange, TaskChanges
 from postroom_a2a.binding.frames import Request, Response
 from postroom_a2a.json_operations import VERSION
 from postroom_a2a.live.calling import Caller
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import RpcError
-from postroom_a2a.strict_json import deeper_than
+from postroom_a2a.strict_json import TooMuch, check, dumps
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, state_of
 
@@ -34,9 +34,8 @@ PEERS = 64
 MOST_NESTED = TASK_DEPTH + 8
 """Nested objects and arrays in an answer, which contains a task."""
 
-MOST_INSIDE = 8192
-"""Objects and arrays in an answer. Each takes a hundred times its bytes in memory; larger tasks can be read from the
-log."""
+MOST_INSIDE = 2 * MAX_TASK_VALUES
+"""Values in an answer. Each takes up to a hundred times its bytes in memory; larger tasks can be read from the log."""
 
 _log = get_logger(__name__)
 
@@ -133,8 +132,10 @@ def _result(response: Response) -> Any:
     if response.error is not None:
         raise response.error
     # A deeper answer could be read here but not written again.
-    if deeper_than(response.result, MOST_NESTED, MOST_INSIDE):
-        raise ProtocolViolation("the peer's answer has too many objects and arrays in it")
+    try:
+        check(dumps(response.result), MOST_NESTED, MOST_INSIDE)
+    except (TooMuch, RecursionError) as error:
+        raise ProtocolViolation("the peer's answer has too much in it") from error
     return response.result
 
 

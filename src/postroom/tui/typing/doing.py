@@ -206,12 +206,15 @@ class Doing:
         acts.interrupt(self._app, await self._agent(command), command["text"])
 
     async def _spawn(self, command: Command) -> None:
+        from postroom.tui.needs.pin import with_pin
         from postroom.tui.typing.spawning import spawn
 
         self._say(f"starting {one_line(command['template'], 60)} ...")
         here = self._app.target
         project = here.name if here is not None and here.is_project else ""
-        said, target, bad = await self._call(lambda: spawn(self._app.client, command, project))
+        said, target, bad = await with_pin(
+            self._app, lambda pin: spawn(self._app.client, command, project, pin)
+        )
         self._say(said, bad=bad)
         self._app.post_message(Chosen(target))
 

@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from postroom.tui.typing.commands import Command
 
 
-def spawn(client: Client, command: Command, project: str) -> tuple[str, Target, bool]:
+def spawn(
+    client: Client, command: Command, project: str, pin: str = ""
+) -> tuple[str, Target, bool]:
     """Start a worker; returns what there is to say, the worker, and whether it has ended at once.
 
     Args:
         project: that it joins where the command names none.
+        pin: of the person, "" before they were asked.
 
     Raises:
         PostroomError: as `postroom spawn`.
@@ -55,6 +58,7 @@ def spawn(client: Client, command: Command, project: str) -> tuple[str, Target, 
         workspace=folder,
         mode=command["mode"],
         wait=WAIT,
+        pin=pin,
     )
     said += [spawned(worker), *notes(worker)]
     error = ended(worker)

@@ -13,6 +13,7 @@ from textual.binding import Binding
 
 from postroom.errors import PostroomError
 from postroom.lines.tasks import short
+from postroom.tui.needs.pin import with_pin
 from postroom.tui.news import Said, trouble
 from postroom.tui.worker.confirming import Confirm
 from postroom.tui.worker.diff import diff_screen
@@ -40,7 +41,7 @@ def stop(app: PostroomApp, target: Target) -> None:
         f"Its program is ended now; its inbox keeps what comes. {_task(app, target)}"
         " It stays stopped until: postroom restart, or the key r."
     )
-    _asked(app, f"stop {target}", sentence, partial(app.client.stop, target.uid), "stopped")
+    _asked(app, f"stop {target}", sentence, lambda _: app.client.stop(target.uid), "stopped")
 
 
 def restart(app: PostroomApp, target: Target) -> None:
@@ -50,14 +51,20 @@ def restart(app: PostroomApp, target: Target) -> None:
         f"Its program is ended and started anew with the template that it has. {_task(app, target)}"
         f" (Template changed? postroom restart {nick})"
     )
-    _asked(app, f"restart {target}", sentence, partial(app.client.restart, target.uid), "restarted")
+    _asked(
+        app,
+        f"restart {target}",
+        sentence,
+        lambda pin: app.client.restart(target.uid, pin=pin),
+        "restarted",
+    )
 
 
 def interrupt(app: PostroomApp, target: Target, reason: str = "") -> None:
     """Tell a worker's agent to end its turn; what it has done stays."""
     said = f"{one_line(str(target))} is told to end its turn, if it is in one"
     sent = partial(app.client.interrupt, target.uid, reason=reason, channel="attach")
-    app.run_worker(_do(app, sent, said))
+    app.run_worker(_do(app, lambda _: sent(), said))
 
 
 def remove(app: PostroomApp, target: Target) -> None:
@@ -69,7 +76,7 @@ def remove(app: PostroomApp, target: Target) -> None:
         f"It is stopped and has no address any more. {tasks}"
         "The files of its workspace stay, and so does what it wrote."
     )
-    _asked(app, f"remove {target}", sentence, partial(app.client.remove, target.uid), "removed")
+    _asked(app, f"remove {target}", sentence, lambda _: app.client.remove(target.uid), "removed")
 
 
 def open_diff(app: PostroomApp, target: Target) -> None:
@@ -119,7 +126,9 @@ def able(app: PostroomApp, target: Target | None) -> bool:
     return room is None or room.worker(target.uid) is not None or room.agent(target.uid) is None
 
 
-def _asked(app: PostroomApp, title: str, sentence: str, done: Callable[[], Any], word: str) -> None:
+def _asked(
+    app: PostroomApp, title: str, sentence: str, done: Callable[[str], Any], word: str
+) -> None:
     who = one_line(title.rpartition(" ")[2])
 
     def answered(wanted: bool | None) -> None:
@@ -129,10 +138,10 @@ def _asked(app: PostroomApp, title: str, sentence: str, done: Callable[[], Any],
     app.push_screen(Confirm(title, sentence), answered)
 
 
-async def _do(app: PostroomApp, done: Callable[[], Any], said: str) -> None:
-    """Do it in a thread, and say what came of it."""
+async def _do(app: PostroomApp, done: Callable[[str], Any], said: str) -> None:
+    """Do it in a thread, with the PIN where that is demanded, and say what came of it."""
     try:
-        await app.calls.run(done)
+        await with_pin(app, done)
     except PostroomError as error:
         app.post_message(trouble(error))
     else:

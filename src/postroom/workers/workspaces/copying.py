@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from postroom.errors import InvalidInput, StateUnwritable
+from postroom.sandbox.never import name_of
+from postroom.sandbox.policy import refuse_another
 from postroom.sandbox.usage import DEEPEST, SMALLEST
 from postroom_a2a.text import one_line
 
@@ -43,6 +45,7 @@ def copy(source: Path, target: Path, limit: int | None) -> Copied:
     """Copy what is in `source` to the empty folder `target`, without any `.git`.
 
     Args:
+        source: by its real name.
         limit: bytes that the worker's disk limit allows, None for no limit.
 
     Raises:
@@ -72,6 +75,7 @@ class _Copy:
         """Copy what is in the folder."""
         place = os.open(self._top, _FOLDER)
         try:
+            refuse_another(self._top, name_of(place))
             self._folder(place, Path(), target, 0)
         finally:
             os.close(place)

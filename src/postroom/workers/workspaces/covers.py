@@ -1,11 +1,13 @@
 """Git directories in a folder that a worker writes itself: those that are there are kept from it, new ones are noticed.
 
-Whoever can write a git directory decides what the next git command in it runs.
+Whoever can write a git directory decides what the next git command in it runs. Files that lend an account are noticed
+likewise.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,6 +16,9 @@ from postroom.errors import InvalidInput
 GIT = ".git"
 MOST_FOLDERS = 200_000
 """Folders that are looked at; a larger tree is refused, since a git directory could hide in it."""
+SET_ID = stat.S_ISUID | stat.S_ISGID
+MOST_ENTRIES = 500_000
+"""Entries of a folder that are looked at for the bits of `SET_ID`: a second or two."""
 
 
 def found(top: Path) -> list[str]:
@@ -79,3 +84,36 @@ def uncover(top: Path) -> None:
         (top / GIT).rmdir()
     except OSError:
         return  # it is a real one, or gone
+
+
+def lending(top: Path, most: int = MOST_ENTRIES) -> list[str]:
+    """The files below `top` that lend their owner's account to whoever runs them, relative to it.
+
+    What cannot be looked at is named, too: a folder deeper than a path can say, one that its owner closed, and what
+    lies beyond the first `most` entries.
+    """
+    found: list[str] = []
+    ahead, looked = [str(top)], 0
+    while ahead and looked < most:
+        place = ahead.pop()
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    looked += 1
+                    mode = _mode(entry)
+                    if stat.S_ISDIR(mode):
+                        ahead.append(entry.path)
+                    elif stat.S_ISREG(mode) and mode & SET_ID:
+                        found.append(str(Path(entry.path).relative_to(top)))
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # the worker took it away just now
+        except OSError as error:
+            found.append(f"{Path(place).relative_to(top)} ({error.strerror})")
+    return found if not ahead else [*found, f"what lies beyond {most} entries"]
+
+
+def _mode(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat(follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return 0

@@ -144,6 +144,7 @@ class Job:
             stderr_log=self._folder / "log",
             state=self._out,
             read_only=mounts,
+            judged=bool(desk.covered),  # a folder that the worker writes itself
             covered=desk.covered,
             limits=LIMITS,
         )

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from postroom.errors import Conflict, InvalidInput
 from postroom.protocol.modes import COPY, DIRECT, WORKTREE
-from postroom.sandbox.policy import WHOLE_FOLDERS, home
+from postroom.sandbox.never import never_shown, real_name
 from postroom.sandbox.port import FarProvider, SandboxProvider
 from postroom.sandbox.template_check import search_path
+from postroom.workers.reach import Reach
 from postroom.workers.workspaces.git import Git
 from postroom.workers.workspaces.records import FILE
 from postroom.workers.workspaces.repository import Repository, filtered, look
@@ -36,39 +37,46 @@ class Plan:
 
 
 async def plan(
-    path: str, mode: str, provider: SandboxProvider, *, state: Path, workers: Path
+    path: str, mode: str, provider: SandboxProvider, reach: Reach, *, state: Path, workers: Path
 ) -> Plan:
     """Check what a person asks for, and decide on the mode.
 
     Args:
         path: the folder.
         mode: how to work on it, "" for the usual.
+        reach: what of the machine who asks may give a worker.
         state: the state folder of the post room, which no worker may see.
         workers: the folder of the workers' folders.
 
     Raises:
         InvalidInput: it cannot be worked on so; the remedy says how else.
+        Forbidden: it is beyond `reach`.
         Conflict: another worker works in that folder itself.
     """
     folder = Path(path)
     if not folder.is_absolute():
         raise InvalidInput(f"the workspace {path!r} is not an absolute path")
+    await asyncio.to_thread(reach.refuse_named, path, mode)
     if not folder.is_dir():
         raise InvalidInput(f"the workspace {folder} is not a folder of this machine")
-    folder = folder.resolve()
+    folder = real_name(folder)
+    reach.refuse_place(folder, mode)
     if isinstance(provider, FarProvider):
         raise InvalidInput(
             f"a folder of this machine cannot be worked on in a sandbox of {provider.name!r}, on another machine",
             remedy="choose a sandbox of this machine: --sandbox auto",
         )
-    if folder.is_relative_to(state.resolve()):
-        raise InvalidInput(f"{folder} is Postroom's own folder")
+    await asyncio.to_thread(refuse_never, folder, state, holding=False)
     _check_program()
     repository = await look(folder)
+    if repository is not None:
+        reach.refuse_place(real_name(repository.top), mode)
+        for place in (repository.common, *repository.objects):
+            reach.refuse_place(real_name(place))
     chosen = mode or (WORKTREE if repository else COPY)
     if chosen == WORKTREE:
         return Plan(folder, chosen, await _worktree(folder, repository))
-    _refuse_whole(folder, state)
+    await asyncio.to_thread(refuse_never, folder, state)
     if chosen == COPY:
         return Plan(folder, chosen, await _copy(folder, repository))
     await asyncio.to_thread(_direct, folder, repository, provider, workers)
@@ -148,14 +156,17 @@ def direct_folders(workers: Path) -> Iterator[Path]:
             yield Path(said["path"])
 
 
-def _refuse_whole(folder: Path, state: Path) -> None:
-    users = home()
-    if (
-        folder in WHOLE_FOLDERS
-        or (users is not None and users.resolve().is_relative_to(folder))
-        or state.resolve().is_relative_to(folder)
-    ):
+def refuse_never(folder: Path, state: Path, *, holding: bool = True) -> None:
+    """Refuse a folder that no worker gets, whoever asks.
+
+    Args:
+        folder: by its real name.
+        holding: also what has such a folder in it; a branch shows the repository's objects alone.
+
+    Raises:
+        InvalidInput: with the reason.
+    """
+    if reason := never_shown(folder, (state,), holding=holding):
         raise InvalidInput(
-            f"{folder} is a system or home folder, or holds Postroom's own",
-            remedy="name a folder in it",
+            f"no worker gets {folder}: {reason}", remedy="name a folder of plain files"
         )

@@ -16,12 +16,23 @@ from postroom.sandbox.limit_monitor import LimitMonitor
 from postroom.sandbox.port import Mount, SandboxProvider
 from postroom.settings import Settings
 from postroom.workers.leftovers import delete
+from postroom.workers.reach import Reach
 from postroom.workers.workspaces import branches, covers
-from postroom.workers.workspaces.bringing import Worker, begin, bring, desk_of, relink, store_of
+from postroom.workers.workspaces.bringing import (
+    LONGEST_NAME,
+    MOST_NAMES,
+    Worker,
+    begin,
+    bring,
+    desk_of,
+    relink,
+    store_of,
+)
 from postroom.workers.workspaces.git import Git
 from postroom.workers.workspaces.job import EMPTY, Desk, borrowed
-from postroom.workers.workspaces.plan import Plan, plan
+from postroom.workers.workspaces.plan import Plan, plan, refuse_never
 from postroom.workers.workspaces.records import FILE, Held
+from postroom_a2a.text import one_line
 
 log = get_logger(__name__)
 
@@ -47,11 +58,13 @@ class Placed:
     Attributes:
         workspace: the host's folder.
         mounts: of what it borrows.
+        judged: see `SandboxSpec.judged`.
         covered: see `SandboxSpec.covered`.
     """
 
     workspace: Path
     mounts: tuple[Mount, ...] = ()
+    judged: bool = False
     covered: tuple[str, ...] = ()
 
 
@@ -82,17 +95,27 @@ class Workspaces:
             finally:
                 self._known.pop(uid, None)
 
-    async def plan(self, path: str, mode: str, provider: SandboxProvider) -> Plan | None:
+    async def plan(
+        self, path: str, mode: str, provider: SandboxProvider, reach: Reach
+    ) -> Plan | None:
         """Check what a person asks for (`plan.plan`); None for an empty folder."""
         if not path:
             if mode:
                 raise InvalidInput("a mode needs a workspace", remedy="--workspace DIR")
             return None
         settings = self._settings
-        return await plan(path, mode, provider, state=settings.state, workers=settings.workers)
+        return await plan(
+            path, mode, provider, reach, state=settings.state, workers=settings.workers
+        )
 
     async def ready(
-        self, owner: Owner, path: str, mode: str, provider: SandboxProvider, limit: int | None
+        self,
+        owner: Owner,
+        path: str,
+        mode: str,
+        provider: SandboxProvider,
+        limit: int | None,
+        reach: Reach,
     ) -> Placed:
         """The workspace for a start; made if it is not there yet.
 
@@ -100,6 +123,7 @@ class Workspaces:
             path: the folder that the worker was spawned for, "" for none.
             mode: how to work on it.
             limit: bytes of disk that the worker may use, None for any number.
+            reach: what of the machine it may have.
 
         Raises:
             NotFound: the person's folder has gone.
@@ -113,20 +137,35 @@ class Workspaces:
         if held is None or not held.begun:
             settings = self._settings
             planned = await plan(
-                path, mode, provider, state=settings.state, workers=settings.workers
+                path, mode, provider, reach, state=settings.state, workers=settings.workers
             )
             async with self._alone(owner.uid):
                 await asyncio.to_thread(_clear, root)  # of a start that was killed
                 await begin(worker, planned, limit)
         async with self._alone(owner.uid):
-            return await self._placed(worker, Held.load(worker.root) or Held(path, mode))
+            return await self._placed(worker, Held.load(worker.root) or Held(path, mode), reach)
 
-    async def _placed(self, worker: Worker, held: Held) -> Placed:
+    async def refuse_beyond(self, uid: str, reach: Reach) -> None:
+        """Raise Forbidden if the folder that a worker works on, or its repository, is beyond `reach`."""
+        held = self.held(uid)
+        if held is not None and held.begun:
+            for place in dict.fromkeys((held.path, held.top)):
+                if place:
+                    await asyncio.to_thread(reach.refuse_named, place, held.mode)
+
+    async def _placed(self, worker: Worker, held: Held, reach: Reach) -> Placed:
         root = worker.root
+        await self.refuse_beyond(worker.uid, reach)
         desk = await desk_of(worker, held)
+        for place in desk.objects:
+            if not place.is_relative_to(root):
+                reach.refuse_place(place)
         if not held.own:
+            direct = held.mode == DIRECT
+            if direct:
+                await asyncio.to_thread(refuse_never, desk.workspace, self._settings.state)
             await asyncio.to_thread(_note_covered, held, desk, root)
-            return Placed(desk.workspace, (), desk.covered)
+            return Placed(desk.workspace, judged=direct, covered=desk.covered)
         await relink(worker, held, desk)
         (root / EMPTY).touch()
         return Placed(desk.workspace, borrowed(desk.objects, root / EMPTY, desk.workspace))
@@ -154,6 +193,16 @@ class Workspaces:
     def store(self, uid: str, held: Held) -> Git:
         """Git on the repository that gets the work."""
         return Git(store_of(self._root(uid), held))
+
+    async def lending(self, uid: str) -> tuple[str, ...]:
+        """The files in a worker's workspace that lend their owner's account, as they can be shown."""
+        held = self.held(uid)
+        if held is None:
+            return ()
+        direct = held.mode == DIRECT
+        place = Path(held.path) if direct else self._root(uid) / "workspace"
+        names = await asyncio.to_thread(covers.lending, place)
+        return tuple(one_line(name, LONGEST_NAME) for name in names[:MOST_NAMES])
 
     def ended(self, uid: str) -> None:
         """Tidy the person's folder after the end of a worker that wrote it itself."""

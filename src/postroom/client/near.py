@@ -1,0 +1,90 @@
+"""The way to a post room of this machine: the unix socket in its state folder.
+
+A port belongs to whoever takes it first, also after a post room was killed. Nobody else can take the place of a socket
+in a folder that is closed to others, and before a key is sent the kernel says whose process listens there.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from postroom.client.locate import ServerAddress
+from postroom.errors import ProtocolViolation
+from postroom.http.unix import peer_uid, short_address
+
+
+class NearTransport(httpx2.HTTPTransport):
+    """Connections to the socket of `server`, each to a process of its owner.
+
+    Raises:
+        NotRunning: its folder has gone.
+    """
+
+    def __init__(self, server: ServerAddress) -> None:
+        self._server = server
+        self._address = ExitStack()
+        try:
+            address = self._address.enter_context(short_address(Path(server.socket)))
+        except OSError as error:
+            raise server.silent() from error
+        trusts_nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        super().__init__(verify=trusts_nobody, trust_env=False, uds=address)
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request, over a new connection once its peer is known."""
+        request.extensions = {**request.extensions, "trace": self._made}
+        return super().handle_request(request)
+
+    def close(self) -> None:
+        """Close all connections."""
+        super().close()
+        self._address.close()
+
+    def _made(self, event: str, about: Mapping[str, Any]) -> None:
+        """Told by httpx2 of each step, a new connection before anything is sent over it."""
+        if event != "connection.connect_unix_socket.complete":
+            return
+        stream = about["return_value"]
+        try:
+            check_owner(stream.get_extra_info("socket"), self._server)
+        except BaseException:
+            stream.close()
+            raise
+
+
+def dial(server: ServerAddress, timeout: float) -> socket.socket:
+    """A connection to the socket of `server`.
+
+    Raises:
+        NotRunning: nobody listens there.
+        ProtocolViolation: a process of another user does.
+    """
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        link.settimeout(timeout)
+        with short_address(Path(server.socket)) as address:
+            link.connect(address)
+        check_owner(link, server)
+    except OSError as error:
+        link.close()
+        raise server.silent() from error
+    except BaseException:
+        link.close()
+        raise
+    return link
+
+
+def check_owner(link: socket.socket, server: ServerAddress) -> None:
+    """Raise ProtocolViolation unless a process of the owner of `server` is at the other end of `link`."""
+    if (uid := peer_uid(link.fileno())) != server.owner:
+        raise ProtocolViolation(
+            f"what listens at {server.socket} is not the post room: it belongs to the user with the uid {uid}",
+            remedy=f"see who can write {Path(server.socket).parent}, then start the post room again",
+        )

@@ -1,0 +1,32 @@
+"""The PIN of who asks for something, on each route that demands it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from pydantic import SecretStr
+
+from postroom.control.parts import Parts
+from postroom.errors import PinPaused, PinRequired, PinWrong
+from postroom.protocol.principal import OPERATOR_KEY, Principal
+from postroom.settings import DEFAULT_ORG
+
+PIN = (PinRequired, PinWrong, PinPaused)
+"""The errors of a route that asks for the caller's PIN."""
+
+
+def pin_of(parts: Parts, me: Principal, given: SecretStr) -> Callable[[], Awaitable[None]]:
+    """What checks the PIN that a caller has given, when it comes to that.
+
+    The operator's key opens every organisation, so the operator's PIN of the default one counts in all.
+    """
+
+    async def check() -> None:
+        pins, uid = parts.pins, me.uid
+        if me.key_id == OPERATOR_KEY:
+            first, owner = parts.installation.pins.get(DEFAULT_ORG, (pins, uid))
+            if first.status(owner)["set"]:
+                pins, uid = first, owner
+        await pins.check(uid, given.get_secret_value())
+
+    return check
