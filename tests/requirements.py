@@ -286,6 +286,9 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "audit-server-side": "Acts of agents without the gateway are in the log, too, and nothing is listed twice.",
         "audit-read-filtered": "Records are found by worker, task, time and verdict, in one's own organisation, and followed.",
     },
+    ("Operation", "docs/architecture.md#background-work"): {
+        "background-supervised": "Background work outlives faults of database, bus and disk; people are told once while some fails, and only what is declared fatal ends anything.",
+    },
     ("Audit", "docs/api.md#alerts"): {
         "alerts-cause-once": "What happens again is the same alert; it ends with its cause, and a cleared one stays cleared.",
     },

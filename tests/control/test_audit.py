@@ -16,26 +16,29 @@ from typing import Any
 
 import pytest
 
-from postroom.audit import AuditLog, Trouble, copying, unwritable
+from postroom.audit import AuditLog, Trouble, copying
 from postroom.audit import stored as stored_module
 from postroom.audit.connections import Connections
 from postroom.audit.copying import AuditCopy
 from postroom.audit.cursor import Cursor
 from postroom.audit.reading import Position, all_lines
-from postroom.audit.retrying import retry_until_done
 from postroom.audit.stored import Outsiders, StoredRecords
+from postroom.audit.unwritable import Alarm
 from postroom.bus.nats.bus import NatsBus
 from postroom.directory.agents import Directory
 from postroom.errors import BusDisconnected, Forbidden, NoResponders, StateUnwritable, Unauthorized
+from postroom.observe.supervision import supervisor
+from postroom.projection.submit import append_alert
 from postroom.protocol import subjects
+from postroom.protocol.alerts import Alert
 from postroom.protocol.audit import DENIED, AuditRecord
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
-from postroom_a2a.retry import RetryPolicy
 from postroom_a2a.times import format_time
 from tests.control.taskroom import TaskRoom, task_room
 from tests.rig import Rig, new_uid, running_bus
+from tests.supervised import QUICK, supervised
 
 pytestmark = pytest.mark.anyio
 SECONDS = 20.0
@@ -224,7 +227,7 @@ async def test_lines_are_copied_to_the_stream_by_worker_and_only_those_of_the_or
     log.write(record(worker="b" * 32, message="1") + record(message="2"))
     log.write(record(worker="c" * 32, message="no", org="other"))
     copy = AuditCopy(log, rig.core, ORG, Cursor(tmp_path / "cursor"))
-    async with running(copy.run()):
+    async with supervised(copy.run):
         log.write(record(worker='x"y', message="3"))
         found = await until_copied(rig, "1", "2", "3")
 
@@ -242,7 +245,7 @@ async def test_the_copy_misses_nothing_over_rotation_restart_and_an_outage_of_th
     monkeypatch.setattr(copying, "INTERVAL", 0.01)
     cursor = Cursor(tmp_path / "cursor")
     async with running_bus(tmp_path / "bus", memory=False) as rig:
-        async with running(AuditCopy(log, rig.core, ORG, cursor).run()):
+        async with supervised(AuditCopy(log, rig.core, ORG, cursor).run):
             for number in range(30):
                 log.write(record(message=str(number)))
             await until_copied(rig, "29")
@@ -253,7 +256,7 @@ async def test_the_copy_misses_nothing_over_rotation_restart_and_an_outage_of_th
             await until_copied(rig, "59")
         for number in range(60, 90):
             log.write(record(message=str(number)))
-        async with running(AuditCopy(log, rig.core, ORG, cursor).run()):
+        async with supervised(AuditCopy(log, rig.core, ORG, cursor).run):
             found = await until_copied(rig, *map(str, range(90)))
 
     assert len(log.files.closed()) > 2
@@ -279,10 +282,15 @@ async def test_a_log_that_cannot_be_written_raises_one_alert_until_it_can(rig: R
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     ends: asyncio.Queue[str] = asyncio.Queue()
 
-    async def over(_why: str, kind: str) -> None:
-        ends.put_nowait(kind)
+    async def tell(alert: Alert) -> None:
+        if alert.text:
+            await append_alert(rig.core, alert)
+        else:
+            ends.put_nowait(alert.kind)
 
-    async with running(unwritable.watch(log, rig.core, ORG, lambda: None, over)):
+    async with supervised(Alarm(log, tell, lambda: None).run):
+        async with asyncio.timeout(SECONDS):
+            await ends.get()  # of an earlier process
         resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard[1]))
         try:
             for _ in range(5):
@@ -350,7 +358,7 @@ async def watch(
     await connections.open()
     await system._link.settle(asyncio.get_running_loop().time() + SECONDS)
     stored = StoredRecords(rig.admin, log, ORG, outsiders, Cursor(tmp_path / "streams"))
-    async with running(stored.run()):
+    async with supervised(stored.run):
         await until((tmp_path / "streams").exists)
         yield Watch(rig, log, directory)
     await connections.close()
@@ -500,10 +508,13 @@ async def test_an_outage_is_logged_once_with_its_organisation_and_so_is_its_end(
         if tries < 5:
             raise BusDisconnected("there is no connection to the bus")
 
-    await retry_until_done(step, "the audit copy", "research", RetryPolicy(base=0.0))
+    async with supervisor("research") as background:
+        background.supervise("audit-copy", step, retry=QUICK)
+        async with asyncio.timeout(SECONDS):
+            while tries < 5:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
 
-    assert tries == 5
     assert [record.getMessage() for record in caplog.records] == [
-        "the audit copy of org research waits: there is no connection to the bus",
-        "the audit copy of org research goes on",
+        "audit-copy of org research waits: there is no connection to the bus",
+        "audit-copy of org research goes on",
     ]

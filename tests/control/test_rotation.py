@@ -29,7 +29,6 @@ from postroom.identity.push import push_accounts
 from postroom.identity.rotating import Role
 from postroom.identity.trust import Trust
 from postroom.protocol import subjects
-from postroom.protocol.alerts import Alert
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.sidecar.renewal import CredentialRenewal
 from postroom_a2a.nats.port import Frame
@@ -106,12 +105,8 @@ class Desk:
     ) -> None:
         self.rig, self.host, self.one, self.two = rig, host, one, two
         self.house = one.house
-        self.alerts: list[str] = []
-        self.accounts = Accounts(rig.trust, host, self._alert)
+        self.accounts = Accounts(rig.trust, host)
         self.rotation = Rotation(rig.trust, host, self.accounts, renew, move_timeout=10)
-
-    async def _alert(self, alert: Alert) -> None:
-        self.alerts.append(alert.kind)
 
     async def connected(self) -> list[Holder]:
         """The workers' connections with what they hang on."""
@@ -278,7 +273,7 @@ async def test_servers_of_somebody_else_must_know_a_key_before_it_is_used(tmp_pa
         )
         try:
             await host.start()
-            rotation = Rotation(trust, host, Accounts(trust, host, _ignored), _nothing)
+            rotation = Rotation(trust, host, Accounts(trust, host), _nothing)
             present, before = trust.proxy_key.public, trust.signers
 
             for kind in ("proxy", "operator"):
@@ -310,10 +305,6 @@ async def test_servers_of_somebody_else_must_know_a_key_before_it_is_used(tmp_pa
 def _reconfigure(node: Node, trust: Trust) -> None:
     node.config["proxies"] = {"trusted": [{"key": key} for key in trust.proxies]}
     node.reload()
-
-
-async def _ignored(_: Alert) -> None:
-    pass
 
 
 async def _nothing() -> None:

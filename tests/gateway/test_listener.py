@@ -103,6 +103,7 @@ async def gate(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Gate]
         yield gate
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+        await gate.listener.close()
         await gate.gateway.close()
 
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,6 +36,7 @@ from postroom_a2a.tasks import (
     text_artifact,
 )
 from tests.rig import new_uid
+from tests.supervised import supervised
 
 KEY_OF_ALL = WebhookKey.derive("secret", "default")
 SECONDS = 20.0
@@ -98,13 +99,8 @@ class Tasks:
         self.changes = Changes()
         self.pusher = self._pusher()
         self.pusher.sender._policy = OutboundPolicy.parse(places)
-        running = asyncio.create_task(self.pusher.run())
-        try:
+        async with supervised(self.pusher.run, self.pusher.push):
             yield self.pusher
-        finally:
-            running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
 
     def later(self, seconds: float) -> None:
         """Let that much time pass."""

@@ -14,8 +14,8 @@ from postroom.audit import AuditLog
 from postroom.audit.cursor import Cursor
 from postroom.audit.query import org_of
 from postroom.audit.reading import Position, read_lines
-from postroom.audit.retrying import retry_until_done
 from postroom.bus.port import MessageBusProvider
+from postroom.observe.supervision import well
 from postroom.protocol import subjects
 from postroom.protocol.ids import is_uid
 
@@ -51,37 +51,41 @@ class AuditCopy:
         self._org = org
         self._cursor = cursor
         self._space = space
+        known = cursor.load()
+        self._copied = self._reached = Position(known.get("file", 0), known.get("offset", 0))
+        # What is in hand: after a fault the same batches go out again, under the same ids.
+        self._batches: dict[str, list[bytes]] = {}
 
     async def run(self) -> None:
         """Copy until cancelled."""
-        known = self._cursor.load()
-        position = Position(known.get("file", 0), known.get("offset", 0))
         while True:
             growth, end = self._log.growth(), self._log.end
-            lines, reached = await asyncio.to_thread(read_lines, self._log.files, position, end)
-            if reached == position:
+            if self._reached == self._copied:
+                await self._read(end)
+            if self._reached != self._copied:
+                await self._copy()
+                growth = None
+            well()
+            if growth is not None:
                 await asyncio.wait({growth})
-            else:
-                await self._copy(lines, reached)
-                position = reached
+            reached = self._reached
             behind = end.file > reached.file or end.offset > reached.offset
             await asyncio.sleep(CATCH_UP_INTERVAL if behind else INTERVAL)
 
-    async def _copy(self, lines: Sequence[bytes], reached: Position) -> None:
-        batches: dict[str, list[bytes]] = {}
+    async def _read(self, end: Position) -> None:
+        lines, reached = await asyncio.to_thread(read_lines, self._log.files, self._copied, end)
         for line in lines:
             if org_of(line) in ("", self._org):
-                batches.setdefault(_worker_of(line), []).append(line)
-        for worker, batch in batches.items():
-            await retry_until_done(
-                lambda w=worker, b=batch: self._publish(w, b, reached), "the audit copy", self._org
-            )
-        at = {"file": reached.file, "offset": reached.offset}
+                self._batches.setdefault(_worker_of(line), []).append(line)
+        self._reached = reached
 
-        async def save() -> None:
-            self._cursor.save(at)
-
-        await retry_until_done(save, "the audit copy", self._org)
+    async def _copy(self) -> None:
+        reached = self._reached
+        for worker in list(self._batches):
+            await self._publish(worker, self._batches[worker], reached)
+            del self._batches[worker]
+        self._cursor.save({"file": reached.file, "offset": reached.offset})
+        self._copied = reached
 
     async def _publish(self, worker: str, batch: Sequence[bytes], reached: Position) -> None:
         self._space()

@@ -21,6 +21,7 @@ from postroom.audit.files import Files
 from postroom.audit.reading import Position
 from postroom.errors import StateUnwritable
 from postroom.observe import get_logger
+from postroom.observe.supervision import well
 from postroom.protocol.audit import ALLOWED, DENIED, AuditRecord
 from postroom_a2a.times import format_time
 
@@ -314,6 +315,7 @@ class AuditLog:
                 )
             await asyncio.sleep(SYNC_INTERVAL)
             await self.tend()
+            well()
 
     async def tend(self) -> None:
         """One round of `run`."""

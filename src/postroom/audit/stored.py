@@ -11,10 +11,10 @@ import asyncio
 
 from postroom.audit import AuditLog
 from postroom.audit.cursor import Cursor
-from postroom.audit.retrying import retry_until_done
 from postroom.bus.port import BusAdmin, Message
 from postroom.directory.agents import Directory
 from postroom.errors import InvalidInput, NotFound
+from postroom.observe.supervision import well
 from postroom.protocol import subjects
 from postroom.protocol.audit import OUT, SERVER, AuditRecord
 from postroom.protocol.ids import CONTROL_PLANE, is_uid
@@ -85,10 +85,11 @@ class StoredRecords:
 
     async def run(self) -> None:
         """Read until cancelled."""
-        await retry_until_done(self._begin, "the audit of the streams", self._org)
+        await self._begin()
         while True:
             if self._outsiders.uids:
-                await retry_until_done(self.look, "the audit of the streams", self._org)
+                await self.look()
+            well()
             await asyncio.sleep(INTERVAL if self._outsiders.uids else IDLE)
 
     async def _begin(self) -> None:

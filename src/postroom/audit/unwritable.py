@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from postroom.audit import AuditLog
-from postroom.audit.retrying import retry_until_done
-from postroom.bus.port import MessageBusProvider
-from postroom.projection.submit import append_alert
-from postroom.protocol.alerts import Alert
+from postroom.observe.supervision import well
+from postroom.protocol.alerts import Alert, RaiseAlert
 
 KIND = "audit-unwritable"
 
@@ -25,31 +23,40 @@ def trouble_of(log: AuditLog) -> str:
     return f"the audit log cannot be written, {fate}: {log.trouble.reason}"
 
 
-async def watch(
-    log: AuditLog,
-    bus: MessageBusProvider,
-    org: str,
-    space: Callable[[], None],
-    over: Callable[[str, str], Awaitable[None]],
-) -> None:
-    """Raise alerts until cancelled; an alert that the bus cannot take waits until it can.
+class Alarm:
+    """Raises the alerts; one that the bus cannot take waits until it can.
 
     Args:
+        tell: raises and ends alerts; raises an error where that is to be tried again.
         space: raises `StateUnwritable` while the disk of the bus is full: writing then would break its stream.
-        over: ends alerts, given why and their kind.
     """
-    while True:
-        if log.trouble is None:  # an alert may be left from an earlier process
-            await over("the audit log can be written again", KIND)
-        while not (text := trouble_of(log)):
-            await asyncio.wait({log.turn()})
 
-        async def tell(said: str = text) -> None:
-            space()
-            await append_alert(bus, Alert(KIND, said))
+    def __init__(self, log: AuditLog, tell: RaiseAlert, space: Callable[[], None]) -> None:
+        self._log = log
+        self._tell = tell
+        self._space = space
+        self._untold = ""
+        self._stands = True  # an alert may be left from an earlier process
 
-        await retry_until_done(tell, "an alert", org)
-        while log.trouble is not None:
-            await asyncio.wait({log.turn()})
-        await over("the audit log can be written again", KIND)
-        await asyncio.sleep(PAUSE)
+    async def run(self) -> None:
+        """Watch the log until cancelled."""
+        while True:
+            if not self._untold:
+                await self._over()
+                while not (text := trouble_of(self._log)):
+                    await asyncio.wait({self._log.turn()})
+                self._untold = text
+            self._space()
+            await self._tell(Alert(KIND, self._untold))
+            self._untold, self._stands = "", True
+            well()
+            while self._log.trouble is not None:
+                await asyncio.wait({self._log.turn()})
+            await self._over()
+            await asyncio.sleep(PAUSE)
+
+    async def _over(self) -> None:
+        if self._stands and self._log.trouble is None:
+            await self._tell(Alert(KIND, ""))
+            self._stands = False
+        well()

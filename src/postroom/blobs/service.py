@@ -7,7 +7,6 @@ there already is received like any other. So only a reader can find out that the
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator
@@ -211,18 +210,8 @@ class BlobService:
                         removed += 1
             if len(old) < rows.PAGE:
                 break
+        _log.info("%d blobs that nothing names were removed", removed)
         return removed
-
-    async def run(self) -> None:
-        """Sweep every `INTERVAL` seconds until cancelled."""
-        while True:
-            await asyncio.sleep(INTERVAL * random.uniform(0.9, 1.1))  # noqa: S311 (jitter)
-            try:
-                removed = await self.sweep()
-            except PostroomError as error:
-                _log.warning("old blobs could not be removed: %s", error)
-            else:
-                _log.info("%d blobs that nothing names were removed", removed)
 
     async def _readable(self, sha256: str, caller: str) -> BlobRow | None:
         if caller == rows.EVERYBODY:

@@ -15,6 +15,7 @@ from postroom.bus.server_config import ServerConfig
 from postroom.bus.space import check_space
 from postroom.errors import StateUnwritable
 from postroom.observe import get_logger
+from postroom.observe.supervision import well
 
 INTERVAL = 2.0
 """Seconds between two checks of the server's log."""
@@ -51,7 +52,9 @@ class DiskWatch:
         """Watch until cancelled."""
         while True:
             await asyncio.sleep(INTERVAL)
-            if await self.step():
+            stopped = await self.step()
+            well()
+            if stopped:
                 await asyncio.sleep(LEAST_UPTIME)
 
     async def step(self) -> bool:

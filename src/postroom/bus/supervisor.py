@@ -48,10 +48,9 @@ class Supervisor:
     the server too.
 
     Args:
-        Args:
-            config: a port of 0 is chosen once and kept over restarts.
-            on_restart: awaited with the new server after each restart.
-            space: raises `StateUnwritable` while the disk of a folder is full.
+        config: a port of 0 is chosen once and kept over restarts.
+        on_restart: awaited with the new server after each restart.
+        space: raises `StateUnwritable` while the disk of a folder is full.
     """
 
     def __init__(

@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import hashlib
 import ipaddress
 import secrets
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from postroom.audit import AuditLog
@@ -32,7 +29,7 @@ from postroom.errors import InvalidInput
 from postroom.gateway.credentials import Credentials
 from postroom.gateway.http.control import ControlProxy
 from postroom.gateway.http.egress import EgressProxy
-from postroom.gateway.listener import TlsListener, bind_listener
+from postroom.gateway.listener import RETRY, TlsListener, bind_listener
 from postroom.gateway.nats.proxy import NatsProxy
 from postroom.gateway.port import DoorSpec, GatewayProvider, GatewayStatistics
 from postroom.gateway.server import Gateway, Proxy
@@ -41,6 +38,7 @@ from postroom.http.outbound import OutboundPolicy, client_context
 from postroom.identity.pins import Pins
 from postroom.identity.trust import Trust
 from postroom.observe.metrics import Metrics
+from postroom.observe.supervision import Supervisor, supervisor
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.sandbox.canary import CanaryServer
 from postroom.sandbox.opensandbox.remote import Remote
@@ -49,37 +47,6 @@ from postroom.sandbox.selftest import Canaries
 from postroom.settings import DEFAULT_GATEWAY_PORT, Settings
 from postroom.settings.keeping import parse_age
 from postroom.webhooks.sender import Sender
-
-
-class BackgroundTasks:
-    """Tasks that run as long as the part that they serve; an error in one of them ends that part.
-
-    `start` begins a task that is cancelled at the end. Tasks of `group` are waited for.
-    """
-
-    def __init__(self, group: asyncio.TaskGroup) -> None:
-        self.group = group
-        self._tasks: list[asyncio.Task[Any]] = []
-
-    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Begin `work`, which runs until it is cancelled."""
-        self._tasks.append(self.group.create_task(work, name=name))
-
-    def cancel(self) -> None:
-        """Cancel what `start` began."""
-        for task in self._tasks:
-            task.cancel()
-
-
-@contextlib.asynccontextmanager
-async def background_tasks() -> AsyncGenerator[BackgroundTasks]:
-    """Background tasks for as long as the context lasts."""
-    async with asyncio.TaskGroup() as group:
-        tasks = BackgroundTasks(group)
-        try:
-            yield tasks
-        finally:
-            tasks.cancel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +60,7 @@ class Installation:
         canaries: what each sandbox is tried against.
         remote: where sandboxes of other machines run, None for nowhere.
         sender: sends to the webhooks of all organisations.
+        background: background work of no organisation; the default one has its alerts.
         in_flight: the running requests of the API.
         grpc: where A2A over gRPC is served.
         pins: the PINs of each open organisation, with the operator's uid there.
@@ -109,6 +77,7 @@ class Installation:
     remote: Remote | None
     shut_down: Callable[[], None]
     sender: Sender
+    background: Supervisor
     in_flight: InFlight = field(default_factory=InFlight)
     grpc: GrpcPlace = field(default_factory=GrpcPlace)
     pins: dict[str, tuple[Pins, str]] = field(default_factory=dict)
@@ -140,8 +109,6 @@ async def open_installation(
         lossy=settings.audit_lossy,
     )
     stack.callback(audit.close)
-    background = await stack.enter_async_context(background_tasks())
-    background.start(audit.run(), "audit")
     credentials = Credentials(settings.credentials_file)
 
     async def raise_alert(org: str, alert: Alert) -> None:
@@ -171,9 +138,14 @@ async def open_installation(
     if certificate is not None:
         listener = _far_listener(endpoints, certificate, gateway)
     if certificate is not None and listener is not None:
-        background.start(listener.run(), "gateway for other machines")
+        stack.push_async_callback(listener.close)
         address = endpoints.gateway_address(listener.port)
         remote = open_remote(settings, address, certificate.ca, trust.system_account)
+    # After what it works on: it ends before that is closed.
+    background = await stack.enter_async_context(supervisor())
+    background.supervise("audit", audit.run)
+    if listener is not None:
+        background.supervise("gateway", listener.run, retry=RETRY)
     # Sandboxes on other machines need canaries at an address that those machines can reach.
     canary_server = await stack.enter_async_context(CanaryServer(outward=listener is not None))
     canaries = canary_server.canaries("")
@@ -190,6 +162,7 @@ async def open_installation(
         remote,
         shut_down,
         open_sender(settings),
+        background,
         in_flight,
     )
 

@@ -15,9 +15,9 @@ from postroom.bus.nats.admin import NatsAdmin, ensure_all
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.space import check_space
 from postroom.control import nats_server
-from postroom.control.app import BackgroundTasks, Installation, background_tasks
+from postroom.control.app import Installation
 from postroom.directory.agents import Directory
-from postroom.directory.callers import Callers
+from postroom.directory.callers import PAUSE, Callers
 from postroom.directory.input_modes import Takers
 from postroom.errors import PostroomError, ServersBehind
 from postroom.events import fold as event_rules
@@ -40,6 +40,7 @@ from postroom.mail.inbox import Inboxes
 from postroom.mail.office import PostOffice
 from postroom.mail.outbox import Outbox
 from postroom.observe import get_logger
+from postroom.observe.supervision import SELDOM, Supervisor, supervisor
 from postroom.projection.changes import APPROVALS, Changes
 from postroom.projection.due import Watch
 from postroom.projection.fold import Fold
@@ -50,7 +51,7 @@ from postroom.projection.rules import together
 from postroom.projection.submit import Submitter, append_alert
 from postroom.protocol.ids import CONTROL_PLANE, NAME, UID
 from postroom.protocol.streams import BY_NAME
-from postroom.settings import Settings
+from postroom.settings import DEFAULT_ORG, Settings
 from postroom.settings.keeping import keeping, parse_age
 from postroom.store import copying
 from postroom.store.agents import Agent
@@ -90,7 +91,7 @@ class Base:
         chain: ends tasks whose worker cannot.
         takers: says what each agent takes.
         space: raises `StateUnwritable` while the disk is full.
-        background: an error in one of these tasks ends the organisation.
+        background: its background work; what is fatal there ends the organisation.
         behind: whether a server of the cluster has not got the accounts yet.
     """
 
@@ -122,8 +123,14 @@ class Base:
     pins: Pins
     retention: Retention
     space: Callable[[], None]
-    background: BackgroundTasks
+    background: Supervisor
     behind: bool
+
+    @property
+    def supervisors(self) -> list[Supervisor]:
+        """Of the background work that its operator is shown: for the default one also the installation's."""
+        own = self.trust.org == DEFAULT_ORG
+        return [self.background, *([self.installation.background] if own else [])]
 
     async def tasks_folded(self) -> None:
         """Return when every record about tasks that is in the log now is folded; a TimeoutError if that is late."""
@@ -175,16 +182,20 @@ async def open_base(
     approval_clerk = ApprovalClerk(events, database, alerts.raise_alert)
     after = (clerk.after, task_clerk.after, approval_clerk.after)
     fold = Fold(admin, database, changes, RULES, after, task_rules.ORDER)
-    background = await stack.enter_async_context(background_tasks())
-    background.start(fold.run(), "fold")
-    background.start(DeadLetterMover(bus, admin, database, clerk).run(), "dead-letters")
-    background.start(Watch(Expiry(database, clerk), changes).run(), "expiry")
+    background = await stack.enter_async_context(supervisor(trust.org))
+    # It waits out by itself what passes; anything else means that log and database do not belong together.
+    background.supervise("fold", fold.run, fatal=(Exception,))
+    background.tell_by(alerts.tell, left=True)
+    mover = DeadLetterMover(bus, admin, database, clerk)
+    background.supervise("dead-letters", mover.run)
+    background.supervise("expiry", Watch(Expiry(database, clerk), changes).run)
     retention = _retention(settings, trust, admin, database)
     if not settings.memory:
-        background.start(retention.run(), "retention")
-    background.start(Watch(Stale(bus, database, settings.stale_after), changes).run(), "stale")
+        background.supervise("retention", retention.run, retry=SELDOM)
+    stale = Stale(bus, database, settings.stale_after)
+    background.supervise("stale", Watch(stale, changes).run)
     expiry = Watch(ApprovalExpiry(events, database), changes, topic=APPROVALS)
-    background.start(expiry.run(), "approvals")
+    background.supervise("approvals", expiry.run)
     await fold.ready(FOLD_DEADLINE)
     takers = Takers()
     submitter = Submitter(bus, admin, space=space)
@@ -227,7 +238,7 @@ async def open_base(
 
 
 async def _callers(
-    database: Database, directory: Directory, background: BackgroundTasks, stack: AsyncExitStack
+    database: Database, directory: Directory, background: Supervisor, stack: AsyncExitStack
 ) -> Callers:
     callers = Callers(database, directory)
     await callers.open()
@@ -237,7 +248,7 @@ async def _callers(
             await callers.flush()
 
     stack.push_async_callback(flush)
-    background.start(callers.run(), "callers")
+    background.supervise("callers", callers.flush, every=PAUSE)
     return callers
 
 

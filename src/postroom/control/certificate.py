@@ -24,6 +24,7 @@ from postroom.identity.certificates import (
     warning_due,
 )
 from postroom.observe import get_logger
+from postroom.observe.supervision import well
 from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.settings import Settings
@@ -148,6 +149,7 @@ class CertificateKeeper:
         await alert(Alert(REFUSED, ""))
         while True:
             await self.step(changed, alert)
+            well()
             await asyncio.sleep(INTERVAL)
 
     async def step(self, changed: Callable[[], None], alert: RaiseAlert) -> None:

@@ -337,6 +337,22 @@ def _of_process(org: str, parts: Parts) -> Iterable[Family]:
         COUNTER,
     )
     yield _one("postroom_fold_held_up", "1 while a fault holds up the fold.", org, bool(fold.fault))
+    loops = [loop for some in parts.supervisors for loop in some.loops.values()]
+    yield _by(
+        "postroom_background_failing",
+        "1 while background work fails, and is tried again.",
+        org,
+        ("org", "name"),
+        {loop.name: bool(loop.failures) for loop in loops},
+    )
+    yield _by(
+        "postroom_background_failures_total",
+        "Times that background work has failed.",
+        org,
+        ("org", "name"),
+        {loop.name: loop.total for loop in loops},
+        COUNTER,
+    )
     yield _one("postroom_bus_connected", "1 while the bus answers.", org, bus.connected)
     yield _by(
         "postroom_bus_messages_total",

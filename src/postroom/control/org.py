@@ -15,14 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from postroom.audit import unwritable
 from postroom.audit.connections import Connections
 from postroom.audit.copying import AuditCopy
 from postroom.audit.cursor import Cursor
 from postroom.audit.stored import Outsiders, StoredRecords
+from postroom.audit.unwritable import Alarm
 from postroom.audit.view import AuditView
 from postroom.blobs.folder import BlobFolder
-from postroom.blobs.service import BlobService
+from postroom.blobs.service import INTERVAL, BlobService
 from postroom.bus.host import BusHost
 from postroom.bus.nats.bus import NatsBus
 from postroom.control.a2a.door import A2ADoor
@@ -50,12 +50,13 @@ from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import CardRegistry
 from postroom.directory.search import AgentSearch
 from postroom.errors import PostroomError, ServerFailed
-from postroom.identity.account_publisher import Accounts, system_connection
+from postroom.identity.account_publisher import BEHIND, Accounts, system_connection
 from postroom.identity.credential import Credential
 from postroom.identity.operator_key import OperatorKey
 from postroom.identity.push import delete_accounts
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger, tracing
+from postroom.observe.supervision import SELDOM
 from postroom.projection.changes import Change
 from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert
@@ -163,8 +164,9 @@ async def _open_parts(
     stack.push_async_callback(presence.close)
     installation.alerts[trust.org] = base.alerts.raise_alert
     installation.pins[trust.org] = base.pins, base.owner.uid
-    accounts = Accounts(trust, installation.host, base.alerts.raise_alert, behind=base.behind)
-    base.background.start(accounts.run(), "accounts")
+    supervise = base.background.supervise
+    accounts = Accounts(trust, installation.host, behind=base.behind)
+    supervise("accounts", accounts.run, kind=BEHIND)
     issuer = Issuer(base.database, trust, accounts, base.settings.jwt_lifetime)
     workers = _open_workers(base, issuer, changed, stack)
     states = WorkerStates(workers, presence)
@@ -188,8 +190,8 @@ async def _open_parts(
     changed.tell = tell
     base.callers.changed = changed
     renew_edge = await _open_edge(base, workers, stack)
-    base.background.start(watch_bus(base.bus, base.changes), "outages")
-    base.background.start(registry.run(), "registry")
+    supervise("outages", partial(watch_bus, base.bus, base.changes))
+    supervise("registry", registry.run)
     base.takers.cards = cards
     requests = Requests(
         base.submitter,
@@ -215,14 +217,14 @@ async def _open_parts(
     silent = SilentTasks(
         base.database, base.alerts.raise_alert, base.callers.there, base.settings.stale_after
     )
-    base.background.start(silent.run(), "silent-tasks")
+    supervise("silent-tasks", silent.look, every=silent.every)
     workers.on_limit(partial(_fail_at_work, base, tasks))
-    base.background.start(WorkFollower(workers, base.changes).run(), "workspaces")
+    supervise("workspaces", WorkFollower(workers, base.changes).run)
     in_flight = installation.in_flight
     iam = LocalIAM(
         base.database, base.directory, key, base.owner, cut=in_flight.cut, rotated=rotated
     )
-    base.background.start(iam.run(), "uses of keys")
+    supervise("uses-of-keys", iam.run)
     pushes = _open_pushes(base, tasks)
     terminals = Terminals(base.events, installation.audit, trust.org)
     stack.callback(terminals.close)
@@ -231,9 +233,9 @@ async def _open_parts(
     remotes = remote_agents(base, outside)
     await remotes.open()
     remote = remote_work(base, remotes, reports, blobs)
-    base.background.start(remote.run(), "remote-tasks")
+    supervise("remote-tasks", remote.run)
     if tracing.enabled():
-        base.background.start(TaskSpans(base.database, base.changes).run(), "spans")
+        supervise("spans", TaskSpans(base.database, base.changes).run)
     parts = Parts(
         **_by_name(base),
         issuer=issuer,
@@ -289,7 +291,8 @@ def _open_pushes(base: Base, tasks: OrgTaskService) -> PushService:
         base.alerts.raise_alert,
         count=lambda outcome: tries.add(org, outcome),
     )
-    base.background.start(pusher.run(), "pushes")
+    base.background.supervise("pushes", pusher.run)
+    base.background.supervise("push-lanes", pusher.push)
     return PushService(tasks, base.database, pusher)
 
 
@@ -365,20 +368,21 @@ async def _open_blobs(base: Base, stack: AsyncExitStack) -> BlobService:
     folder = BlobFolder(path, largest=settings.blob_limit, most=settings.blobs_limit)
     blobs = BlobService(base.database, folder, base.tasks_folded)
     await blobs.open()
-    base.background.start(blobs.run(), "blobs")
+    base.background.supervise("blobs", blobs.sweep, every=INTERVAL, retry=SELDOM)
     return blobs
 
 
 async def _open_audit(base: Base, stack: AsyncExitStack) -> AuditView:
     """Start the copy of the audit log, its alerts, and the records that only nats-server can give."""
-    audit, org, start = base.installation.audit, base.trust.org, base.background.start
+    audit, org = base.installation.audit, base.trust.org
+    supervise = base.background.supervise
     copied = Cursor(base.settings.home / "audit-copy.json")
-    start(AuditCopy(audit, base.bus, org, copied, base.space).run(), "audit-copy")
-    start(unwritable.watch(audit, base.bus, org, base.space, base.alerts.end), "audit-alarm")
+    supervise("audit-copy", AuditCopy(audit, base.bus, org, copied, base.space).run)
+    supervise("audit-alarm", Alarm(audit, base.alerts.tell, base.space).run)
     outsiders = Outsiders(base.directory)
     await outsiders.load()
     read = Cursor(base.settings.home / "audit-streams.json")
-    start(StoredRecords(base.admin, audit, org, outsiders, read).run(), "audit-streams")
+    supervise("audit-streams", StoredRecords(base.admin, audit, org, outsiders, read).run)
     connections = Connections(await _open_system(base, stack), audit, base.trust, outsiders)
     await connections.open()
     stack.push_async_callback(connections.close)

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from postroom.errors import PostroomError
 from postroom.observe import get_logger, tracing
+from postroom.observe.supervision import well
 from postroom.observe.tracing import CONSUMER, Span
 from postroom.projection.changes import TASKS, Change, Changes, Signal
 from postroom.protocol.content import REFERENCES
@@ -57,7 +57,8 @@ class TaskSpans:
         self._followed: OrderedDict[str, _Followed] = OrderedDict()
 
     async def run(self) -> None:
-        """Make spans until cancelled."""
+        """Make spans until cancelled; of what came during a fault none are made."""
+        self._followed.clear()
         with self._changes.listen(TASKS, limit=QUEUED) as listener:
             while (change := await listener.next(IDLE)) is not Signal.CLOSED:
                 if change is Signal.GAP:
@@ -65,16 +66,14 @@ class TaskSpans:
                     self._followed.clear()
                 elif isinstance(change, Change):
                     await self._heard(change)
+                well()
 
     async def _heard(self, change: Change) -> None:
         row: TaskRow = change.row
-        try:
-            if change.event is None:
-                self._asked(row)
-            else:
-                await self._changed(row, change.event)
-        except PostroomError as error:
-            log.info("task %s has no span: %s", change.id, error)
+        if change.event is None:
+            self._asked(row)
+        else:
+            await self._changed(row, change.event)
 
     def _asked(self, row: TaskRow) -> None:
         request = _request(row)

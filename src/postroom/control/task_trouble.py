@@ -10,6 +10,7 @@ from typing import Protocol
 
 from postroom.bus.port import BusStatistics
 from postroom.control.sse import Numbered, Show
+from postroom.observe.supervision import well
 from postroom.projection.changes import Change, Changes
 from postroom.protocol import shapes
 from postroom.tasks.views import Blocker, Known, blocked
@@ -41,6 +42,7 @@ async def watch_bus(bus: Connected, changes: Changes) -> None:
         if (now := _state(bus)) != seen:
             seen = now
             changes.publish([Change("bus", 0)])
+        well()
         await asyncio.sleep(CHECK_INTERVAL)
 
 

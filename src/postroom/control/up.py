@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 
 from postroom import __version__
 from postroom.bus.disk import DiskWatch
@@ -40,7 +41,6 @@ from postroom.control.statefile import Announcement, StateLock, announce, prepar
 from postroom.errors import PortTaken, PostroomError, StateUnwritable, leaves
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger, to_file, tracing
-from postroom.protocol.alerts import RaiseAlert
 from postroom.protocol.proxies import Proxies
 from postroom.settings import (
     DEFAULT_HTTP_PORT,
@@ -144,16 +144,10 @@ class _PostRoom:
             tasks.create_task(host.run(), name="bus")
             for http in listeners:
                 tasks.create_task(http.serve(), name="http")
-            watching = None
-            if isinstance(host, Supervisor):
-                disk = DiskWatch(self._server_config(trust), lambda: host.server)
-                watching = tasks.create_task(disk.run(), name="disk")
             try:
                 urls = self._urls(listener, outward, host)
                 await self._open(router, urls, trust, host)
             finally:
-                if watching is not None:
-                    watching.cancel()
                 for http in listeners:
                     http.stop()
                 await host.stop()
@@ -251,6 +245,10 @@ class _PostRoom:
                 endpoints=self._endpoints,
                 certificate=certificate,
             )
+            background = installation.background
+            if isinstance(host, Supervisor):
+                disk = DiskWatch(self._server_config(trust), lambda: host.server)
+                background.supervise("disk", disk.run)
             org = await module.Organisation.open(
                 installation,
                 self._settings,
@@ -258,6 +256,7 @@ class _PostRoom:
                 stack,
                 rotated=self._key_rotated,
             )
+            background.tell_by(org.parts.alerts.tell)
             if self._endpoints.grpc is not None:
                 grpc = await asyncio.to_thread(importlib.import_module, "postroom.control.a2a.grpc")
                 await grpc.open_grpc(installation, self._endpoints, certificate, urls[0], stack)
@@ -291,7 +290,13 @@ class _PostRoom:
             event_loop.settle()
             _close_ready(b"ready\n")
             say(f"  ready after {time.monotonic() - self._started:.1f} s; Ctrl-C ends it")
-            await self._until_the_end(host, org.alert)
+            background.supervise("compile", partial(compile_modules, self._umask))
+            if certificate is not None:
+                # Somebody else's servers have certificates of their own.
+                own = isinstance(host, Supervisor) and self._endpoints.encrypted
+                reload = host.reload if own else _nothing
+                background.supervise("certificate", partial(certificate.run, reload, org.alert))
+            await self._ending.wait()
             say("  ending")
             router.shut()
 
@@ -309,22 +314,6 @@ class _PostRoom:
             log.warning("%s", note)
             say(f"  note   {note}")
             yield note
-
-    async def _until_the_end(self, host: BusHost, alert: RaiseAlert) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            compiling = tasks.create_task(compile_modules(self._umask), name="compile")
-            keeping = None
-            if self._certificate is not None:
-                # Somebody else's servers have certificates of their own.
-                own = isinstance(host, Supervisor) and self._endpoints.encrypted
-                reload = host.reload if own else _nothing
-                keeping = tasks.create_task(
-                    self._certificate.run(reload, alert), name="certificate"
-                )
-            await self._ending.wait()
-            compiling.cancel()
-            if keeping is not None:
-                keeping.cancel()
 
 
 def _nothing() -> None:

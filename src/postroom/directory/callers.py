@@ -6,17 +6,12 @@ minute.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from postroom.directory.agents import Directory
-from postroom.errors import PostroomError
-from postroom.observe import get_logger
 from postroom.store.database import Database
-
-log = get_logger(__name__)
 
 PAUSE = 60.0
 """Seconds between two notes of one agent's calls in the directory."""
@@ -97,17 +92,8 @@ class Callers:
         await self._database.write(lambda store: store.agents.seen({uid: now}))
         self._noted[uid] = self._called[uid] = now
 
-    async def run(self) -> None:
-        """Note the others' calls once a minute, until cancelled."""
-        while True:
-            await asyncio.sleep(PAUSE)
-            try:
-                await self.flush()
-            except PostroomError as error:
-                log.warning("who has called last could not be noted: %s", error)
-
     async def flush(self) -> None:
-        """Note all calls that are not noted yet."""
+        """Note all calls that are not noted yet; once in `PAUSE` seconds."""
         now = self._clock()
         late = dict.fromkeys(self._waiting, now) | {
             uid: at

@@ -21,13 +21,12 @@ from postroom.errors import (
     Forbidden,
     InvalidInput,
     NotFound,
-    PostroomError,
     Refused,
     Unauthorized,
 )
 from postroom.identity.operator_key import OperatorKey
 from postroom.identity.tokens import digest, equal, new_api_key
-from postroom.observe import get_logger
+from postroom.observe.supervision import well
 from postroom.protocol.ids import check_nick
 from postroom.protocol.limits import MAX_API_KEYS, MAX_LABEL
 from postroom.protocol.principal import (
@@ -43,8 +42,6 @@ from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.keys import ApiKey
 from postroom_a2a.text import one_line
-
-log = get_logger(__name__)
 
 USE_INTERVAL = 60.0
 """Seconds between two notes of the use of one key."""
@@ -204,12 +201,12 @@ class LocalIAM:
         """Write down when keys were used, until cancelled; no request waits for that."""
         while True:
             await self._used.wait()
-            self._used.clear()
-            times, self._fresh = self._fresh, {}
-            try:
-                await self._database.write(lambda store, times=times: store.keys.used(times))
-            except PostroomError as error:  # the next use is noted again
-                log.warning("the last use of keys is not noted: %s", error)
+            times = dict(self._fresh)
+            await self._database.write(lambda store, times=times: store.keys.used(times))
+            self._fresh = {key: at for key, at in self._fresh.items() if times.get(key) != at}
+            if not self._fresh:
+                self._used.clear()
+            well()
             await asyncio.sleep(1.0)
 
     # ── keys ────────────────────────────────────────────────────────────────────────────────────────────

@@ -14,15 +14,12 @@ from dataclasses import dataclass
 
 from postroom.directory.card_signatures import sign_card
 from postroom.directory.cards import Card
-from postroom.errors import PostroomError
 from postroom.identity.cardkey import CardKey
-from postroom.observe import get_logger
+from postroom.observe.supervision import well
 from postroom.protocol.intervals import CARD_REFRESH, PRESENCE_BEAT
 from postroom.protocol.streams import CARDS_BUCKET, card_key
 from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.kv import Bucket
-
-log = get_logger(__name__)
 
 SHORTEST_INTERVAL = 1.0
 """Seconds between two writes of one card, so that a worker in a loop does not flood the disk."""
@@ -58,6 +55,7 @@ class CardRegistry:
         self._now = now
         self._written: dict[str, Written] = {}
         self._wanted = asyncio.Event()
+        self._emptied = False
 
     def wake(self) -> None:
         """Start a round: a card may have changed."""
@@ -68,18 +66,15 @@ class CardRegistry:
         return sign_card(card, self._key)
 
     async def run(self) -> None:
-        """Keep the bucket until cancelled. While the bus is away, rounds fail and the next one tries again."""
-        emptied = False
+        """Keep the bucket until cancelled."""
         while True:
             self._wanted.clear()
-            try:
-                if not emptied:
-                    # The workers whose cards an earlier process left have ended with it.
-                    await self._bucket.clear(card_key(self._org, "*"))
-                    emptied = True
-                await self.sweep()
-            except PostroomError as error:
-                log.warning("the registry could not be written: %s", error)
+            if not self._emptied:
+                # The workers whose cards an earlier process left have ended with it.
+                await self._bucket.clear(card_key(self._org, "*"))
+                self._emptied = True
+            await self.sweep()
+            well()
             try:
                 async with asyncio.timeout(PRESENCE_BEAT):
                     await self._wanted.wait()

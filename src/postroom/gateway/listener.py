@@ -17,6 +17,8 @@ from postroom.gateway.first_line import FirstLine
 from postroom.gateway.port import DEADLINES, DoorDeadlines
 from postroom.gateway.stream_proxy import cut
 from postroom.observe import get_logger
+from postroom.observe.supervision import well
+from postroom_a2a.retry import RetryPolicy
 
 log = get_logger(__name__)
 
@@ -26,8 +28,8 @@ STRANGERS = 128
 QUIET = 60.0
 """Seconds between two log lines about refused strangers."""
 
-PAUSE = 0.5
-"""Seconds to wait when the system can accept no more."""
+RETRY = RetryPolicy(base=0.5, cap=0.5)
+"""The pause when the system can accept no more."""
 
 Admit = Callable[[asyncio.Transport, FirstLine], Awaitable[None]]
 """Lets a connection in whose first line has come; raises a PostroomError if the token opens no door."""
@@ -51,7 +53,7 @@ class TlsListener:
     """Accepts connections, makes the TLS handshake, reads the preface, and hands over.
 
     Args:
-        listener: `run` closes it at its end.
+        listener: `close` closes it.
         deadlines: seconds that a handshake and a preface may take.
 
     Attributes:
@@ -82,28 +84,29 @@ class TlsListener:
         return int(self._listener.getsockname()[1])
 
     async def run(self) -> None:
-        """Accept until cancelled."""
+        """Accept until cancelled.
+
+        Raises:
+            OSError: the system can accept no more now.
+        """
         loop = asyncio.get_running_loop()
-        try:
-            while True:
-                try:
-                    connection, _ = await loop.sock_accept(self._listener)
-                except OSError as error:
-                    log.warning("the gateway's listener: %s", error)
-                    await asyncio.sleep(PAUSE)
-                    continue
-                if len(self._strangers) >= self._most:
-                    connection.close()
-                    self._refuse(f"over {self._most} connections without a token")
-                    continue
-                task = loop.create_task(self._greet(connection), name="stranger at the gateway")
-                self._strangers.add(task)
-                task.add_done_callback(self._strangers.discard)
-        finally:
-            self._listener.close()
-            for task in self._strangers:
-                task.cancel()
-            await asyncio.gather(*self._strangers, return_exceptions=True)
+        while True:
+            connection, _ = await loop.sock_accept(self._listener)
+            well()
+            if len(self._strangers) >= self._most:
+                connection.close()
+                self._refuse(f"over {self._most} connections without a token")
+                continue
+            task = loop.create_task(self._greet(connection), name="stranger at the gateway")
+            self._strangers.add(task)
+            task.add_done_callback(self._strangers.discard)
+
+    async def close(self) -> None:
+        """End the listening, once `run` has ended, and every stranger."""
+        self._listener.close()
+        for task in self._strangers:
+            task.cancel()
+        await asyncio.gather(*self._strangers, return_exceptions=True)
 
     async def _greet(self, connection: socket.socket) -> None:
         transport: asyncio.Transport | None = None

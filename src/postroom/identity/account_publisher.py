@@ -10,12 +10,9 @@ from postroom.errors import BusDisconnected, PostroomError, ServerFailed, Unauth
 from postroom.identity.credential import Credential
 from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
-from postroom.observe import get_logger
-from postroom.protocol.alerts import Alert, RaiseAlert
+from postroom.observe.supervision import well
 from postroom_a2a.nats import WireConnection
 from postroom_a2a.retry import RetryPolicy
-
-log = get_logger(__name__)
 
 SYSTEM_TIMEOUT = 5.0
 """Seconds in which a server must have let the system account in."""
@@ -24,23 +21,19 @@ RETRY = RetryPolicy(base=0.5, cap=30.0)
 """The pauses before servers that were away get the accounts again."""
 
 BEHIND = "accounts-behind"
-"""Kind of the alerts."""
+"""Kind of the alert that a server stays behind."""
 
 
 class Accounts:
     """Publishes the accounts of one organisation.
 
     Args:
-        alert: gets kind and text once when a server is behind, and "" when it has caught up.
         behind: whether a server lacks the accounts from the start.
     """
 
-    def __init__(
-        self, trust: Trust, host: BusHost, alert: RaiseAlert, *, behind: bool = False
-    ) -> None:
+    def __init__(self, trust: Trust, host: BusHost, *, behind: bool = False) -> None:
         self._trust = trust
         self._host = host
-        self._alert = alert
         self._one_at_a_time = asyncio.Lock()
         self._behind = asyncio.Event()
         self._every = behind
@@ -84,21 +77,11 @@ class Accounts:
             await system.close()
 
     async def run(self) -> None:
-        """Push to servers that were away, for ever."""
+        """Push to servers that were away, for ever; while one stays away, it fails."""
         while True:
             await self._behind.wait()
-            failures = 1
-            while self._behind.is_set():
-                await asyncio.sleep(RETRY.delay(failures))
-                try:
-                    await self.publish()
-                except PostroomError as error:
-                    log.warning("accounts: %s", error)
-                    if failures == 1:
-                        await self._alert(Alert(BEHIND, str(error)))
-                    failures += 1
-                else:
-                    await self._alert(Alert(BEHIND, ""))
+            await self.publish()
+            well()
 
 
 async def system_connection(address: BusAddress, credential: Credential) -> WireConnection:

@@ -109,14 +109,22 @@ class AlertService:
         return len(wanted)
 
     async def raise_alert(self, alert: Alert) -> None:
-        """See `protocol.alerts.RaiseAlert`."""
-        if not alert.text:
-            await self.end(GONE, alert.kind, alert.who, alert.about)
-            return
+        """See `protocol.alerts.RaiseAlert`; it never raises, because nobody who raises an alert has another way."""
         try:
-            await append_alert(self._bus, alert)
+            await self.tell(alert)
         except PostroomError as error:
-            log.error("an alert could not be raised: %s: %s", alert.text, error)
+            log.error("the alert %s could not be stored: %s: %s", alert.kind, alert.text, error)
+
+    async def tell(self, alert: Alert) -> None:
+        """As `raise_alert`, for who tries again.
+
+        Raises:
+            PostroomError: perhaps not stored.
+        """
+        if alert.text:
+            await append_alert(self._bus, alert)
+        else:
+            await self._end(GONE, alert.kind, alert.who, alert.about)
 
     async def reached(self) -> int:
         """Sequence of the last record of ALERTS; 0 where the bus does not say."""
@@ -129,9 +137,15 @@ class AlertService:
     async def end(
         self, why: str, kind: str = "", who: str = "", about: str = "", upto: int = 0
     ) -> None:
-        """End the alerts that match every given field (see `protocol.alerts.AlertEnd`). Appends nothing where none
-        can match.
+        """End the alerts that match every given field (see `protocol.alerts.AlertEnd`); it never raises. Appends
+        nothing where none can match.
         """
+        try:
+            await self._end(why, kind, who, about, upto)
+        except PostroomError as error:
+            log.error("an alert that is over could not be ended: %s", error)
+
+    async def _end(self, why: str, kind: str, who: str, about: str, upto: int = 0) -> None:
         now, upto = self._clock(), upto or await self.reached()
 
         def needed(store: Store) -> bool:
@@ -139,12 +153,8 @@ class AlertService:
             folded = store.cursor("ALERTS")
             return folded < upto or any(row.who == who and about in ("", row.about) for row in rows)
 
-        if not await self._database.read(needed):
-            return
-        try:
+        if await self._database.read(needed):
             await append_alert(self._bus, AlertEnd(why, kind=kind, about=about, who=who, upto=upto))
-        except PostroomError as error:
-            log.error("an alert that is over could not be ended: %s", error)
 
 
 def _standing(store: Store, now: float, limit: int, kinds: Sequence[str] = ()) -> list[AlertView]:

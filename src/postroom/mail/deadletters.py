@@ -17,12 +17,12 @@ from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider
 from postroom.errors import (
     MessageTooLarge,
     NotFound,
-    PostroomError,
     ProtocolViolation,
     StreamFull,
 )
 from postroom.mail.clerk import Clerk
 from postroom.observe import get_logger
+from postroom.observe.supervision import well
 from postroom.projection.fold import consumer
 from postroom.protocol import priority, subjects
 from postroom.protocol.deadletters import DEAD_ATTEMPTS, DEAD_ORIGIN, DEAD_REASON
@@ -124,7 +124,10 @@ class DeadLetterMover:
         await self._admin.ensure_consumer(consumer(STREAM))
         subscription = await self._bus.consume(STREAM, consumer(STREAM).durable, self.handle)
         try:
-            await self._poke_for_ever()
+            while True:
+                await asyncio.sleep(POKE_INTERVAL * random.uniform(0.8, 1.2))  # noqa: S311 (jitter)
+                await self.poke()
+                well()
         finally:
             await subscription.close()
 
@@ -187,14 +190,6 @@ class DeadLetterMover:
         except MessageTooLarge:
             cut = message.payload[:KEPT_BYTES]
             await self._bus.publish(subject, cut, id=advisory.origin, metadata=headers)
-
-    async def _poke_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(POKE_INTERVAL * random.uniform(0.8, 1.2))  # noqa: S311 (jitter)
-            try:
-                await self.poke()
-            except PostroomError as error:
-                log.warning("idle consumers could not be looked at: %s", error)
 
     async def poke(self) -> None:
         """Make the consumers of agents with old unconfirmed messages notice exhausted deliveries.

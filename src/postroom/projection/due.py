@@ -13,12 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from postroom.errors import PostroomError
-from postroom.observe import get_logger
+from postroom.observe.supervision import well
 from postroom.projection.changes import MAIL, Change, Changes, Signal, Topic
-from postroom_a2a.retry import RetryPolicy
-
-log = get_logger(__name__)
 
 LONGEST_SLEEP = 60.0
 """The longest sleep in seconds, so that a changed clock or a machine that slept is noticed."""
@@ -29,7 +25,7 @@ GATHER = 0.25
 """Seconds from new messages to the query, so that a burst costs one query."""
 
 RETRY = 2.0
-"""Seconds until a failed attempt is repeated."""
+"""Seconds until it is looked again where nothing new was due."""
 
 REPEAT = 30.0
 """Seconds after which an action is repeated whose effect SQL does not show."""
@@ -90,7 +86,8 @@ class Watch(Generic[R]):
         with self._changes.listen(self._topic, limit=1, only=self._is_earlier) as listener:
             while True:
                 self._wakes = math.inf
-                pause = await self._step()
+                pause = await self.step()
+                well()
                 self._wakes = self._clock() + pause
                 heard = await listener.next(pause)
                 if heard is Signal.CLOSED:
@@ -102,13 +99,6 @@ class Watch(Generic[R]):
         """Whether a new row is due before the watch wakes; SQL may have been asked before it came."""
         at = self._job.due_at(change.row)
         return at is not None and at < self._wakes
-
-    async def _step(self) -> float:
-        try:
-            return await self.step()
-        except PostroomError as error:
-            log.warning("what is due could not be done: %s", error)
-            return RetryPolicy(base=RETRY, cap=RETRY).delay(1)
 
     async def step(self) -> float:
         """Act on all that is due; returns seconds until the next step."""

@@ -37,6 +37,7 @@ from postroom.errors import (
     StreamBroken,
 )
 from postroom.observe import get_logger
+from postroom.observe.supervision import failing, well
 from postroom.projection.changes import Change, Changes
 from postroom.projection.following import After, Following
 from postroom.projection.intake import Intake, Mark
@@ -258,13 +259,18 @@ class Fold:
             except PASSING as error:
                 self._note(part, error)
             else:
-                self.statistics.faults.pop(part, None)
+                self._over(part)
                 return
             await asyncio.sleep(backoff.next())
 
     def _note(self, part: str, error: PostroomError) -> None:
         self.statistics.faults[part] = str(error)
         log.warning("the fold waits: %s", error)
+        failing(error)
+
+    def _over(self, part: str) -> None:
+        if self.statistics.faults.pop(part, None) and not self.statistics.faults:
+            well()
 
     def _poisoned(self) -> None:
         self.statistics.poisoned += 1
@@ -321,7 +327,7 @@ class Fold:
         told = False
         async with aclosing(self._admin.follow(stream.name, after=stream.brought)) as found:
             async for record in found:
-                self.statistics.faults.pop(stream.name, None)
+                self._over(stream.name)
                 if record is not None:
                     await self._intake.put(stream.name, record)
                     stream.brought = record.sequence
@@ -524,7 +530,7 @@ class Fold:
             awaited = stream.awaited
             if awaited is not None and not any(self._behind(*each) for each in awaited.items()):
                 stream.awaited, stream.clear = None, stream.until
-                self.statistics.faults.pop(stream.name, None)
+                self._over(stream.name)
                 self._intake.unblock(stream.name)
 
 

@@ -18,9 +18,12 @@ class Quota:
 
     def take(self, key: str, now: float, amount: float = 1) -> bool:
         """Count `amount`; returns whether that is still within the bound."""
+        while self._counts:  # the oldest window is the first
+            first, (began, _) = next(iter(self._counts.items()))
+            if now - began < self.window:
+                break
+            del self._counts[first]
         began, count = self._counts.get(key, (now, 0))
-        if now - began >= self.window:
-            began, count = now, 0
         self._counts[key] = began, count + amount
         return count + amount <= self.most
 

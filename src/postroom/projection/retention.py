@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 
 from postroom.bus.port import BusAdmin, Message
-from postroom.errors import PostroomError
 from postroom.observe import get_logger
+from postroom.observe.supervision import well
 from postroom.projection.pruning import Pruned, Pruner
 from postroom.store import copying, snapshot
 from postroom.store.database import Database, Store
@@ -85,6 +85,7 @@ class Retention:
         self._org = org
         self._pruner = pruner
         self._wake = asyncio.Event()
+        self._failed = False
         self._clock = clock
         self._keep = keep
 
@@ -93,17 +94,17 @@ class Retention:
         took = 0.0
         while True:
             pause = max(INTERVAL, took / SHARE)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause * random.uniform(0.9, 1.1)):  # noqa: S311 (jitter)
-                    await self._wake.wait()
+            if not self._failed:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause * random.uniform(0.9, 1.1)):  # noqa: S311 (jitter)
+                        await self._wake.wait()
             self._wake.clear()
             begun = time.monotonic()
-            try:
-                deleted = await self.shorten()
-            except PostroomError as error:
-                log.warning("the log could not be shortened: %s", error)
-            else:
-                log.info("%d records were deleted from the log", deleted)
+            self._failed = True  # unless it comes to its end
+            deleted = await self.shorten()
+            self._failed = False
+            log.info("%d records were deleted from the log", deleted)
+            well()
             took = time.monotonic() - begun
 
     async def due(self) -> list[Pruned]:

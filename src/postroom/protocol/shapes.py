@@ -679,12 +679,22 @@ class Server(TypedDict):
     database: NotRequired[str]
 
 
+class Failing(TypedDict):
+    """Background work that fails now and is tried again by itself: `error` is the last one, `since` when it began."""
+
+    name: str
+    error: str
+    since: str
+    failures: int
+
+
 class Status(TypedDict):
     """The status of the whole post room.
 
     `inbox` counts the caller's unread messages. `approvals` are the first 20 that are pending, `alerts` the first 10
     that stand, `attention` the tasks that wait for an answer, the oldest first. `audit` says why the audit log cannot
-    be written, `bus` that NATS does not answer; "" for no trouble.
+    be written, `bus` that NATS does not answer; "" for no trouble. `background` is the work of the organisation that
+    fails now, for the default one also that of the whole post room.
     """
 
     version: str
@@ -699,6 +709,7 @@ class Status(TypedDict):
     attention: NotRequired[list[Task]]
     audit: NotRequired[str]
     bus: NotRequired[str]
+    background: NotRequired[list[Failing]]
 
 
 class Problem(TypedDict):

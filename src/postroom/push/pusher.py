@@ -17,8 +17,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
-from postroom.errors import PostroomError
-from postroom.observe import get_logger
+from postroom.observe.supervision import well
 from postroom.projection.changes import Change, Changes
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.limits import SHORT_ID
@@ -31,9 +30,6 @@ from postroom.webhooks.lanes import Lane, Lanes
 from postroom.webhooks.schedule import Schedule
 from postroom.webhooks.sender import Outcome, Sender, Target
 from postroom.webhooks.signing import WebhookKey
-from postroom_a2a.retry import Backoff
-
-log = get_logger(__name__)
 
 ALERT = "push-failed"
 """Kind of the alert about a receiver that was given up; its `about` is the key of the config."""
@@ -47,9 +43,6 @@ PAGE = 50
 FAILED = "failed"
 OUTCOMES = (DELIVERED, FAILED, GIVEN_UP)
 """How an attempt ends, for metrics: the last one that failed is `GIVEN_UP`."""
-
-RETRY = 5.0
-"""Seconds until a lane is tried again whose step the database has not let through."""
 
 NOT_KEPT = "what it was about is no longer kept"
 NO_KEY = "the key that it was made with is not valid any more"
@@ -104,6 +97,8 @@ class Pusher:
         self._schedule = schedule or Schedule()
         self._clock = clock
         self._lanes = Lanes(self._step, clock)
+        self.push = self._lanes.run
+        """sends what is due, until cancelled"""
         # Tasks with an open config, and those of them that have changed.
         self._watched: set[str] = set()
         self._changed: set[str] = set()
@@ -111,14 +106,13 @@ class Pusher:
         changes.tap(self._heard)
 
     async def run(self) -> None:
-        """Push until cancelled; first what was left when the control plane ended."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._lanes.run(), name="push-lanes")
-            await self._persistently(self._resume)
-            while True:
-                await self._more.wait()
-                self._more.clear()
-                await self._persistently(self._collect)
+        """Find what is to be pushed until cancelled; first what was left by a fault, or an earlier process."""
+        await self._resume()
+        while True:
+            await self._collect()
+            well()
+            await self._more.wait()
+            self._more.clear()
 
     def watch(self, task: str) -> None:
         """Hear of the changes of a task from now on."""
@@ -140,17 +134,6 @@ class Pusher:
     def _heard(self, change: Change) -> None:
         if change.kind == "task" and change.id in self._watched:
             self.touch(change.id)
-
-    async def _persistently(self, work: Callable[[], object]) -> None:
-        """Do `work`, again and again while the database is away or its disk is full."""
-        pauses = Backoff(0.1, RETRY)
-        while True:
-            try:
-                await work()  # ty: ignore[invalid-await]
-                return
-            except PostroomError as error:
-                log.warning("pushes wait: %s", error)
-                await asyncio.sleep(pauses.next())
 
     # ── from changes to pushes ──────────────────────────────────────────────────────────────────────
 
@@ -186,17 +169,13 @@ class Pusher:
 
     async def _step(self, lane: Lane) -> float | None:
         """Send the next push of a receiver if it is due; the instant of what follows, None for nothing."""
-        try:
-            now = self._clock()
-            head = await self._database.point(partial(_head, key=lane.key, now=now))
-            if head is None:
-                return None
-            if head.push.next_at is not None and head.push.next_at > now:
-                return head.push.next_at
-            return await self._send(head)
-        except PostroomError as error:
-            log.warning("a push waits: %s", error)
-            return self._clock() + RETRY
+        now = self._clock()
+        head = await self._database.point(partial(_head, key=lane.key, now=now))
+        if head is None:
+            return None
+        if head.push.next_at is not None and head.push.next_at > now:
+            return head.push.next_at
+        return await self._send(head)
 
     async def _send(self, head: _Head) -> float | None:
         config, push = head.config, head.push

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from postroom.directory.callers import Callers
-from postroom.errors import PostroomError
 from postroom.observe import get_logger
+from postroom.observe.supervision import well
 from postroom.projection.changes import TASKS, Change, Changes, Signal
 from postroom.protocol.blobs import PREFIX, sha256_of
 from postroom.protocol.content import Content
@@ -94,6 +94,7 @@ class RemoteWork:
                 with self._changes.listen(TASKS, limit=LISTENED, only=self._ours) as listener:
                     await self._look(group, first=True)
                     while True:
+                        well()
                         change = await listener.next(IDLE)
                         if change is Signal.CLOSED:
                             break
@@ -126,11 +127,7 @@ class RemoteWork:
         for uid in self._agents.uids:
             self.reached(uid, there=True)
             lane = self._lane(uid)
-            try:
-                heads, ended = await self._database.read(lambda store, uid=uid: _open(store, uid))
-            except PostroomError as error:
-                log.warning("the tasks of %s could not be read: %s", uid, error)
-                continue
+            heads, ended = await self._database.read(lambda store, uid=uid: _open(store, uid))
             for running in lane.running.values():
                 running.wake()
             if first:

@@ -6,21 +6,16 @@ not take its messages, and one that calls and says nothing of its task after man
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
 
-from postroom.errors import PostroomError
-from postroom.observe import get_logger
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.limits import SHORT_ID
 from postroom.protocol.receipts import State
 from postroom.store.alerts import SILENT
 from postroom.store.database import Database, Store
 from postroom.store.ports import TaskHead
-
-log = get_logger(__name__)
 
 PATIENCE = 12
 """Times as long as an absent agent an agent that calls may say nothing of its task."""
@@ -51,14 +46,10 @@ class SilentTasks:
         self._after = after
         self._clock = clock
 
-    async def run(self) -> None:
-        """Look until cancelled."""
-        while True:
-            await asyncio.sleep(min(ROUND, self._after))
-            try:
-                await self.look()
-            except PostroomError as error:
-                log.warning("silent tasks could not be looked for: %s", error)
+    @property
+    def every(self) -> float:
+        """Seconds between two looks."""
+        return min(ROUND, self._after)
 
     async def look(self) -> None:
         """Raise an alert for each task that stands still and has none."""

@@ -14,6 +14,12 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from postroom.errors import PostroomError
+from postroom.observe import get_logger
+from postroom.observe.supervision import well
+
+log = get_logger(__name__)
+
 OF_OWNER = 32
 """Requests of one owner that are under way at a time."""
 
@@ -22,6 +28,9 @@ OF_HOST = 8
 
 MOST = 256
 """Requests that are under way at a time."""
+
+RETRY = 5.0
+"""Seconds until a step is tried again that has failed."""
 
 LONGEST_SLEEP = 60.0
 """The longest sleep in seconds, so that a changed clock or a machine that slept is noticed."""
@@ -49,7 +58,7 @@ class Lanes:
     """Runs the steps of lanes when they are due.
 
     Args:
-        step: never called twice at once for one lane. An error of it ends all.
+        step: never called twice at once for one lane. After an error it is tried again.
     """
 
     def __init__(self, step: Step, clock: Callable[[], float] = time.time) -> None:
@@ -58,7 +67,7 @@ class Lanes:
         self._heap: list[tuple[float, int, Lane]] = []
         self._numbers = itertools.count()
         self._due: dict[str, float] = {}
-        self._running: set[str] = set()
+        self._running: dict[str, Lane] = {}
         self._again: dict[str, float] = {}
         self._busy: Counter[str] = Counter()
         self._queues: defaultdict[str, deque[Lane]] = defaultdict(deque)
@@ -81,10 +90,16 @@ class Lanes:
         self._more.set()
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Run until cancelled; what was under way when it ended is due at once."""
+        under_way = list(self._running.values())
+        for kept in (self._running, self._busy, self._queues):
+            kept.clear()
+        for lane in under_way:
+            self.wake(lane)
         async with asyncio.TaskGroup() as group:
             while True:
                 self._more.clear()
+                well()
                 pause = self._begin(group)
                 # `wait_for` may lose the cancellation, a timer of the loop cannot.
                 timer = asyncio.get_running_loop().call_later(pause, self._more.set)
@@ -107,19 +122,24 @@ class Lanes:
     def _admit(self, lane: Lane, group: asyncio.TaskGroup) -> None:
         for share, most in lane.shares:
             if self._busy[share] >= most:
-                self._running.add(lane.key)  # it waits for a place, and is woken by nothing else
+                self._running[lane.key] = lane  # it waits for a place, and is woken by nothing else
                 self._queues[share].append(lane)
                 return
         for share, _ in lane.shares:
             self._busy[share] += 1
-        self._running.add(lane.key)
+        self._running[lane.key] = lane
         group.create_task(self._go(lane, group), name=f"lane {lane.key}")
 
     async def _go(self, lane: Lane, group: asyncio.TaskGroup) -> None:
         try:
             following = await self._step(lane)
+        except Exception as error:
+            # What is wrong with one receiver's step holds up no other's.
+            unforeseen = None if isinstance(error, PostroomError) else error
+            log.warning("a push waits: %s", error, exc_info=unforeseen)
+            following = self._clock() + RETRY
         finally:
-            self._running.discard(lane.key)
+            self._running.pop(lane.key, None)
             for share, _ in lane.shares:
                 self._busy[share] -= 1
         self._busy += Counter()  # without those that nobody has

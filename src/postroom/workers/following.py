@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from postroom.observe import get_logger
+from postroom.observe.supervision import well
 from postroom.projection.changes import TASKS, Change, Changes, Signal
 from postroom.workers.lifecycle import Workers
 from postroom_a2a.task_state import INTERRUPTED, TERMINAL
@@ -22,10 +23,13 @@ class WorkFollower:
     def __init__(self, workers: Workers, changes: Changes) -> None:
         self._workers = workers
         self._changes = changes
+        self._missed = False
 
     async def run(self) -> None:
-        """Follow until it is cancelled."""
+        """Follow until it is cancelled; what a fault kept from it comes first."""
         with self._changes.listen(TASKS, limit=LIMIT, only=self._counts) as listener:
+            if self._missed:
+                await self._bring("")
             while True:
                 change = await listener.next(IDLE)
                 if change is Signal.CLOSED:
@@ -41,10 +45,13 @@ class WorkFollower:
 
     async def _bring(self, uid: str) -> None:
         """Bring back the work of one worker, or of all for ""."""
+        self._missed = True
         for agent, record in await self._workers.records():
             if uid in ("", agent.uid):
                 try:
                     await self._workers.work.after(agent, record)
                 except Exception:
-                    # An error in this task would end its task group, and with it the organisation.
+                    # What is wrong with one worker's work holds up no other's.
                     log.exception("the work of %s was not brought back", agent.uid)
+        self._missed = False
+        well()

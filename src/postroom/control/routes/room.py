@@ -44,6 +44,9 @@ def router(parts: Parts, announcement: Callable[[], Announcement]) -> Routes:
             "approvals": [view.as_json() for view in asked],
             "audit": parts.audit.trouble if everything else "",
             "bus": _bus(parts),
+            "background": [each for some in parts.supervisors for each in some.failing]
+            if everything
+            else [],
             "alerts": [alert.as_json() for alert in standing],
         }
 

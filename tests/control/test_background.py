@@ -1,0 +1,270 @@
+"""All background work of an organisation by name, over broken parts: nothing ends but what is fatal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.audit import Trouble
+from postroom.audit import log as audit_log
+from postroom.audit.stored import StoredRecords
+from postroom.control.measuring import _of_process
+from postroom.control.parts import Parts
+from postroom.errors import DatabaseAway, PostroomError, StateUnwritable
+from postroom.mail.alerts import AlertService
+from postroom.observe import tracing
+from postroom.observe.metrics import text as shown
+from postroom.observe.supervision import FAILING, TELLING, Loop, Supervisor
+from postroom.projection.changes import TASKS, Change
+from postroom.projection.submit import append_alert
+from postroom.protocol.alerts import Alert, AlertEnd, decode
+from postroom.store.ports import TaskEventRow, TaskRow
+from postroom.webhooks.lanes import Lane
+from tests.control.taskroom import TaskRoom, task_room
+from tests.rig import new_uid
+from tests.supervised import QUICK
+
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("background-supervised")]
+
+SECONDS = 20.0
+
+DATABASE, BUS, DISK = "database", "bus", "disk"
+
+WORK: dict[str, tuple[str, ...]] = {
+    "accounts": (BUS,),
+    "approvals": (DATABASE,),
+    "audit": (),  # its trouble is that of the audit log, with an alert of its own
+    "audit-alarm": (BUS, DISK),
+    "audit-copy": (BUS, DISK),
+    "audit-streams": (DISK,),  # a read that is under way waits for the bus
+    "blobs": (DATABASE,),
+    "callers": (DATABASE, DISK),
+    "dead-letters": (DATABASE,),
+    "expiry": (DATABASE,),
+    "fold": (DATABASE, DISK),
+    "outages": (),
+    "push-lanes": (),  # each receiver's step is tried again by itself
+    "pushes": (DATABASE, DISK),
+    "registry": (BUS,),
+    "remote-tasks": (DATABASE,),
+    "retention": (DATABASE, BUS, DISK),
+    "silent-tasks": (DATABASE,),
+    "spans": (DATABASE,),
+    "stale": (DATABASE,),
+    TELLING: (),
+    "uses-of-keys": (DATABASE, DISK),
+    "workspaces": (DATABASE,),
+}
+"""All background work of an organisation, with the parts that it cannot do without."""
+
+PAUSES = {
+    "postroom.audit.copying.INTERVAL": 0.1,
+    "postroom.audit.stored.IDLE": 0.1,
+    "postroom.audit.stored.INTERVAL": 0.1,
+    "postroom.audit.unwritable.PAUSE": 0.1,
+    "postroom.control.base.PAUSE": 0.1,
+    "postroom.control.base.SELDOM": QUICK,
+    "postroom.control.org.INTERVAL": 0.1,
+    "postroom.control.org.SELDOM": QUICK,
+    "postroom.control.task_trouble.CHECK_INTERVAL": 0.1,
+    "postroom.directory.registry.PRESENCE_BEAT": 0.1,
+    "postroom.mail.deadletters.POKE_INTERVAL": 0.1,
+    "postroom.observe.supervision.PATIENCE": 0.2,
+    "postroom.observe.supervision.RETRY": QUICK,
+    "postroom.projection.due.LONGEST_SLEEP": 0.1,
+    "postroom.projection.retention.INTERVAL": 0.1,
+    "postroom.projection.retention.SHARE": 1.0,
+    "postroom.tasks.silence.ROUND": 0.1,
+}
+"""So that each piece of work has something to do all the time."""
+
+
+class House:
+    """An organisation whose parts can be broken under its work."""
+
+    def __init__(self, room: TaskRoom, streams: list[StoredRecords]) -> None:
+        self.room = room
+        self.parts: Parts = room.parts
+        (self.streams,) = streams
+        self.streams._outsiders.uids.add(new_uid())
+        self.broken: dict[str, Any] = {}
+
+    @property
+    def supervisors(self) -> list[Supervisor]:
+        return self.parts.supervisors
+
+    @property
+    def loops(self) -> dict[str, Loop]:
+        return {name: loop for some in self.supervisors for name, loop in some.loops.items()}
+
+    @property
+    def ended(self) -> list[str]:
+        return [t.get_name() for some in self.supervisors for t in some._tasks if t.done()]
+
+    @contextmanager
+    def without(self, part: str) -> Generator[None]:
+        """Break a part, until the end of the block."""
+        with pytest.MonkeyPatch.context() as patch:
+            database = self.parts.database
+            if part != BUS:
+                away = part == DATABASE
+                error = DatabaseAway("the database is away") if away else None
+
+                async def refuse(*_: Any, **__: Any) -> Any:
+                    raise error or StateUnwritable("the disk is full")
+
+                patch.setattr(database, "_here", None) if away else None
+                patch.setattr(database, "_folding", None)
+                for name in ("_run",) if away else ("write", "fold"):
+                    patch.setattr(database, name, refuse, raising=False)
+            if part == DISK:
+
+                def full(*_: Any, **__: Any) -> Any:
+                    raise StateUnwritable("the disk is full")
+
+                patch.setattr("postroom.control.base.check_space", full)
+                patch.setattr("postroom.audit.cursor.write_private", full)
+                patch.setattr("postroom.projection.retention.copying.take", full)
+            yield
+
+    async def stir(self) -> None:
+        """Give all work something to do that needs every part."""
+        parts = self.parts
+        parts.callers.called(new_uid())
+        parts.callers._noted.clear()
+        parts.callers.called(parts.owner.uid)
+        parts.rotation._accounts._behind.set()
+        parts.registry._emptied = False
+        parts.registry.wake()
+        parts.iam._fresh["x"] = 1.0
+        parts.iam._used.set()
+        parts.pushes._pusher.touch("x" * 32)
+        parts.pushes._pusher._lanes.wake(Lane("x", "y", "z"))
+        log = parts.installation.audit
+        with suppress(StateUnwritable):
+            log.write(b'{"worker": ""}\n')
+        log.trouble = Trouble("it is broken", 0.0)
+        log._turned = audit_log._done(log._turned)
+        await asyncio.sleep(0.02)
+        log.trouble = None
+        log._turned = audit_log._done(log._turned)
+        row = TaskRow(
+            id="t", worker="w", requester="r", request="q", requested_seq=1, context_id="c", text="",
+            created_at=1.0, updated_at=1.0, snapshot="{}", state="working",
+        )  # fmt: skip
+        event = TaskEventRow.__new__(TaskEventRow)
+        object.__setattr__(event, "attempt", 1)
+        object.__setattr__(event, "at", 1.0)
+        object.__setattr__(event, "event", {})
+        parts.changes.publish([Change("task", 1, id="t", row=row, event=event)])
+        for listener in parts.changes._listeners.get(TASKS, ()):
+            listener._gap = True
+            listener._rouse()
+        if parts.bus.statistics().connected:
+            with suppress(PostroomError):
+                await append_alert(parts.bus, Alert("x", "something to fold"))
+
+    async def until(self, condition: Callable[[], Any]) -> None:
+        """Until the condition is empty; stirs meanwhile."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SECONDS):
+                while condition():
+                    await self.stir()
+                    await asyncio.sleep(0.05)
+        assert not condition()
+
+    def healthy(self, part: str) -> list[str]:
+        """The work that should fail without that part and has not yet."""
+        return [n for n, needs in WORK.items() if part in needs and not self.loops[n].total]
+
+    async def told(self) -> tuple[list[str], list[str]]:
+        """The work of which people were told that it fails, and that it is over."""
+        raised, over = [], []
+        async for record in self.parts.admin.replay("ALERTS"):
+            said = decode(record.payload)
+            if said.kind == FAILING and isinstance(said, AlertEnd):
+                over.append(said.about)
+            elif said.kind == FAILING:
+                raised.append(said.about)
+        return raised, over
+
+
+@pytest.fixture
+async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[House]:
+    streams: list[StoredRecords] = []
+
+    class Seen(StoredRecords):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            streams.append(self)
+
+    monkeypatch.setattr("postroom.control.org.StoredRecords", Seen)
+    monkeypatch.setattr(tracing, "enabled", lambda: True)
+    for name, value in PAUSES.items():
+        monkeypatch.setattr(name, value)
+    async with task_room(tmp_path, memory=False) as room:
+        monkeypatch.setattr(type(room.parts.remotes), "uids", {new_uid()})
+        yield House(room, streams)
+
+
+async def test_the_list_of_background_work_is_whole(house: House):
+    assert set(house.loops) == set(WORK)
+
+
+@pytest.mark.parametrize("part", [DATABASE, DISK, BUS])
+async def test_no_background_work_ends_without_a_part_and_all_goes_on_with_it(
+    house: House, part: str
+):
+    await house.until(lambda: [n for n, loop in house.loops.items() if loop.failures])
+    for loop in house.loops.values():
+        loop.total = 0
+    with house.without(part):
+        if part == BUS:
+            await house.room.rig.stop(kill=True)
+        await house.until(lambda: house.healthy(part))
+        assert house.ended == []
+        metrics = shown(_of_process("default", house.parts))
+        names = [n for n, needs in WORK.items() if part in needs]
+        for name in names:
+            line = f'postroom_background_failing{{org="default",name="{name}"}} 1'
+            assert line in metrics or not house.loops[name].failures, name
+        if part != DATABASE:
+            status = (await house.room.api.get("/v1/status")).json()
+            assert {each["name"] for each in status["background"]} & set(names)
+    if part == BUS:
+        await house.room.rig.start()
+    await house.until(lambda: [n for n, loop in house.loops.items() if loop.failures])
+    assert house.ended == []
+    assert (await house.room.api.get("/v1/status")).json()["background"] == []
+
+
+async def test_people_are_told_once_while_it_fails(house: House):
+    names = {n for n, needs in WORK.items() if DATABASE in needs}
+    with house.without(DATABASE):
+        await house.until(lambda: names - {n for n, loop in house.loops.items() if loop.told})
+    await house.until(lambda: [n for n, each in house.loops.items() if each.failures or each.told])
+    raised, over = await house.told()
+    assert {name: raised.count(name) for name in names} == dict.fromkeys(names, 1)
+    assert names <= set(over)
+    await house.room.folded("ALERTS")
+    assert [a.row.about for a in await house.parts.alerts.standing() if a.row.kind == FAILING] == []
+
+
+async def test_an_alert_never_raises_whatever_is_broken(house: House):
+    """Who raises one has no other way, and most are background work themselves."""
+    alerts: AlertService = house.parts.alerts
+    for part in (DATABASE, DISK):
+        with house.without(part):
+            for said in ("it is broken", ""):
+                await alerts.raise_alert(Alert("x", said))
+            await alerts.end("why", "x")
+    await house.room.rig.stop(kill=True)
+    calls = [alerts.raise_alert(Alert("x", said)) for said in ("it is broken", "")]
+    calls += [alerts.end("why", "x"), alerts.tell(Alert("x", "broken"))]
+    *done, told = await asyncio.gather(*calls, return_exceptions=True)
+    assert (done, isinstance(told, PostroomError)) == ([None] * 3, True)
