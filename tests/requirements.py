@@ -466,6 +466,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "announcements-reach-everybody": "An agent's announcement is kept on its outbox, and a follower who comes back reads each once.",
     },
     ("Operation", "docs/operating.md#running-on-your-own-postgresql"): {
+        "postgres-start-waits": "A start waits for a PostgreSQL that is just coming up, for 40 seconds and saying so; what no waiting mends ends it at once.",
         "postgres-outage-survived": "PostgreSQL may be killed and started again while messages flow: nothing is lost, and the post room goes on.",
         "postgres-orgs-apart": "Organisations in one PostgreSQL see nothing of each other, and no two post rooms share one.",
         "store-contract-kept": "SQLite, PostgreSQL and SurrealDB keep the same rules: a batch and its cursors are stored together, identity before the answer.",

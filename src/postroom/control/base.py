@@ -56,7 +56,7 @@ from postroom.settings.keeping import keeping, parse_age
 from postroom.store import copying
 from postroom.store.agents import Agent
 from postroom.store.database import Database
-from postroom.store.migrate import migrate
+from postroom.store.migrate import migrate_patiently
 from postroom.store.place import place_of
 from postroom.tasks import rules as task_rules
 from postroom.tasks.chain import Chain
@@ -166,7 +166,7 @@ async def open_base(
     """
     database = Database(place_of(settings))
     stack.push_async_callback(database.close)
-    await migrate(database)
+    await migrate_patiently(database)
     if not settings.memory:
         await catch_up(database, copying.last(settings.snapshots))
     bus, admin, behind = await open_bus(settings, trust, installation.host, stack)
