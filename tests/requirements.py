@@ -62,6 +62,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "mail-malformed-dead": "Malformed records on the bus are recorded as dead or ignored, and stop nothing.",
     },
     ("Delivery", "docs/architecture.md#final-states"): {
+        "fold-passed-over-kept": "A record that a rule cannot fold is told and kept in the log; a rebuild by better rules folds it.",
         "mail-states-forward": "A message ends seen, answered or dead; its state only moves forward, and its end stays.",
         "mail-receipt-proven": "Only the recipient and the control plane report on a message or declare it dead.",
         "sidecar-delivered-read": "`delivered` means that the agent's process has read it, `seen` that the agent has confirmed it.",

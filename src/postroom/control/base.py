@@ -181,7 +181,7 @@ async def open_base(
     events = EventLog(bus, admin, database, space=space)
     approval_clerk = ApprovalClerk(events, database, alerts.raise_alert)
     after = (clerk.after, task_clerk.after, approval_clerk.after)
-    fold = Fold(admin, database, changes, RULES, after, task_rules.ORDER)
+    fold = Fold(admin, database, changes, RULES, after, task_rules.ORDER, tell=alerts.tell)
     background = await stack.enter_async_context(supervisor(trust.org))
     # It waits out by itself what passes; anything else means that log and database do not belong together.
     background.supervise("fold", fold.run, fatal=(Exception,))
