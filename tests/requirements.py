@@ -62,6 +62,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "mail-malformed-dead": "Malformed records on the bus are recorded as dead or ignored, and stop nothing.",
     },
     ("Delivery", "docs/architecture.md#final-states"): {
+        "fold-passed-over-kept": "A record that a rule cannot fold is told and kept in the log; a rebuild by better rules folds it.",
         "mail-states-forward": "A message ends seen, answered or dead; its state only moves forward, and its end stays.",
         "mail-receipt-proven": "Only the recipient and the control plane report on a message or declare it dead.",
         "sidecar-delivered-read": "`delivered` means that the agent's process has read it, `seen` that the agent has confirmed it.",
@@ -484,6 +485,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "announcements-reach-everybody": "An agent's announcement is kept on its outbox, and a follower who comes back reads each once.",
     },
     ("Operation", "docs/operating.md#running-on-your-own-postgresql"): {
+        "postgres-start-waits": "A start waits for a PostgreSQL that is just coming up, for 40 seconds and saying so; what no waiting mends ends it at once.",
         "postgres-outage-survived": "PostgreSQL may be killed and started again while messages flow: nothing is lost, and the post room goes on.",
         "postgres-orgs-apart": "Organisations in one PostgreSQL see nothing of each other, and no two post rooms share one.",
         "store-contract-kept": "SQLite, PostgreSQL and SurrealDB keep the same rules: a batch and its cursors are stored together, identity before the answer.",

@@ -10,7 +10,6 @@ import argparse
 import difflib
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 
 from tests.requirements import REQUIREMENTS, Requirement
@@ -27,9 +26,12 @@ This file is written by `python -m tools.promises` from `tests/requirements.py`;
 
 
 def render(requirements: Mapping[str, Requirement], proofs: Mapping[str, Sequence[str]]) -> str:
-    """The document's text: one section an area, one table row a promise, in the manifest's order."""
+    """The document's text: one section an area, one table row a promise, each in the manifest's order."""
     sections = [HEADER]
-    for area, members in groupby(requirements.values(), key=lambda requirement: requirement.area):
+    areas: dict[str, list[Requirement]] = {}
+    for each in requirements.values():
+        areas.setdefault(each.area, []).append(each)
+    for area, members in areas.items():
         rows = [_row(member, proofs.get(member.id, ())) for member in members]
         table = ["| promise | id | explained in | proved by |", "| --- | --- | --- | --- |", *rows]
         sections.append("\n".join([f"## {area}", "", *table, ""]))

@@ -94,6 +94,7 @@ __all__ = [
     "Conflict",
     "ContentNotTaken",
     "DatabaseAway",
+    "DatabaseRefuses",
     "EnvironmentFault",
     "Forbidden",
     "HeadTooLarge",
@@ -267,6 +268,10 @@ class DatabaseAway(EnvironmentFault):
     """The database on another server does not answer, or does not let us in."""
 
     code = "database-away"
+
+
+class DatabaseRefuses(DatabaseAway):
+    """The same, for a reason that no waiting mends: another user, password or name is wanted."""
 
 
 class NotShownYet(EnvironmentFault):

@@ -88,13 +88,13 @@ class Desk:
     def __post_init__(self) -> None:
         self.directory = Directory(self.database)
         self.clerk = Clerk(self.bus, self.database)
+        self.alerts = AlertService(self.bus, self.admin, self.database, self.changes)
         self.fold = self.new_fold()
         self.submitter = Submitter(self.bus, self.admin)
         self.office = PostOffice(self.submitter, self.database, self.changes)
         self.outbox = Outbox(self.submitter, self.database, self.changes)
         self.callers = Callers(self.database, self.directory)
         self.inboxes = self.new_inboxes()
-        self.alerts = AlertService(self.bus, self.admin, self.database, self.changes)
         self.dead = DeadLetterService(self.bus, self.database, self.changes)
         self.mover = DeadLetterMover(self.bus, self.admin, self.database, self.clerk)
 
@@ -108,7 +108,7 @@ class Desk:
         target = database or self.database
         clerk = Clerk(self.bus, target) if database else self.clerk
         rules = together(projection.RULES, outbox.RULES)
-        return Fold(self.admin, target, self.changes, rules, (clerk.after,))
+        return Fold(self.admin, target, self.changes, rules, (clerk.after,), tell=self.alerts.tell)
 
     async def worker(self, nick: str, projects: tuple[str, ...] = ()) -> Worker:
         agent = await self.directory.register(nick, "worker", projects=projects)

@@ -10,9 +10,14 @@ from sqlalchemy import select
 
 from postroom.bus.port import Message
 from postroom.errors import BusDisconnected, EnvironmentFault, StateUnwritable
-from postroom.mail import projection
+from postroom.mail import outbox, projection
 from postroom.mail.clerk import Clerk
+from postroom.mail.projection import OVER
+from postroom.projection.rebuild import rebuild
+from postroom.projection.retention import Retention
+from postroom.projection.rules import together
 from postroom.protocol.receipts import State
+from postroom.store import snapshot
 from postroom.store.database import Database, Store
 from postroom.store.migrate import migrate
 from postroom.store.schema import PROJECTION, agents
@@ -65,8 +70,9 @@ async def test_junk_in_an_inbox_is_dead_and_what_follows_is_folded(tmp_path: Pat
         assert states[0] == ("malformed:1", State.DEAD)
 
 
+@pytest.mark.requirement("fold-passed-over-kept")
 @pytest.mark.requirement("mail-malformed-dead")
-async def test_a_record_that_no_rule_foresaw_is_passed_over(
+async def test_a_record_that_no_rule_foresaw_is_passed_over_told_and_kept_for_a_rebuild(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     (rule,) = projection.RULES["INBOX"]
@@ -83,9 +89,32 @@ async def test_a_record_that_no_rule_foresaw_is_passed_over(
             await bob.send(maria.uid, body)
         async with running(desk.fold.run()):
             await desk.fold.ready(SECONDS)
-            texts = [mail.text for mail in await desk.all_mail()]
-    assert texts == ["before", "after"]
-    assert desk.fold.statistics.poisoned == 1
+            await desk.folded()
+            (alert,) = await desk.alerts.standing()
+            keeping = Retention(
+                desk.admin, desk.database, tmp_path / "copy", OVER, org="default", keep=-1e9
+            )
+            await keeping.shorten()
+        texts = [mail.text for mail in await desk.all_mail()]
+        assert texts == ["before", "after"]
+        assert desk.fold.statistics.poisoned == 1
+        assert (alert.row.kind, alert.row.about) == ("record-passed-over", "INBOX/2")
+        assert "postroom admin rebuild" in alert.row.text
+        assert await desk.database.read(lambda store: store.records.passed_over("INBOX")) == [2]
+
+        kept = tmp_path / "copy" / snapshot.NAME
+        rules = together(projection.RULES, outbox.RULES)
+        await rebuild(desk.database, desk.admin, rules, kept)  # by rules that are no better
+        assert await desk.database.read(lambda store: store.records.passed_over("INBOX")) == [2]
+        await rebuild(desk.database, desk.admin, rules, None)
+        assert await desk.database.read(lambda store: store.records.passed_over("INBOX")) == [2]
+
+        better = together({**projection.RULES, "INBOX": (rule,)}, outbox.RULES)
+        await rebuild(desk.database, desk.admin, better, kept)
+        texts = [mail.text for mail in await desk.all_mail()]
+        assert texts == ["before", "poison", "after"]
+        assert await desk.database.read(lambda store: store.records.passed_over("INBOX")) == []
+        assert await desk.database.read(lambda store: store.cursor("INBOX")) == 3
 
 
 @pytest.mark.requirement("mail-rebuild-equal")

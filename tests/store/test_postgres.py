@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import traceback
 from collections.abc import AsyncGenerator, Generator
@@ -12,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from postroom.control import sse, up
 from postroom.errors import (
     Conflict,
     DatabaseAway,
+    DatabaseRefuses,
     EnvironmentFault,
     PostroomError,
     RequestTimeout,
@@ -25,7 +28,7 @@ from postroom.store import migrate as migrating
 from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.keys import ApiKey
-from postroom.store.migrate import migrate
+from postroom.store.migrate import migrate, migrate_patiently
 from postroom.store.postgres import connection as module
 from postroom.store.postgres import place as placing
 from postroom.store.postgres.address import Address
@@ -169,6 +172,76 @@ async def test_a_server_that_is_killed_and_started_again_has_what_was_answered(
             await database.write(add(BOB))
 
 
+@pytest.mark.requirement("postgres-start-waits")
+async def test_a_start_waits_for_a_server_that_is_just_coming_up_and_says_so(
+    fragile: PostgresServer, caplog: pytest.LogCaptureFixture
+):
+    url = fragile.new_database()
+    fragile.kill()
+    said = asyncio.Event()
+
+    class Heard(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.set()
+
+    heard = Heard(logging.WARNING)
+    logging.getLogger("postroom.store.migrate").addHandler(heard)
+    try:
+        async with Database(PostgresPlace(Address.parse(url), "default")) as database:
+            starting = asyncio.create_task(migrate_patiently(database))
+            async with asyncio.timeout(30):
+                await said.wait()
+            await asyncio.to_thread(fragile.start)
+            await starting
+            assert await database.read(agents) == []
+    finally:
+        logging.getLogger("postroom.store.migrate").removeHandler(heard)
+        if not fragile.runs:
+            fragile.start()
+    assert "waits up to 40 s for the database" in caplog.text
+
+
+@pytest.mark.requirement("postgres-start-waits")
+async def test_a_start_gives_up_in_the_end_and_at_once_where_waiting_helps_nobody(
+    fragile: PostgresServer,
+):
+    url = fragile.new_database()
+    wrong = Address.parse(url.replace(PASSWORD, "wrong"))
+    async with Database(PostgresPlace(wrong, "default")) as database:
+        with pytest.raises(DatabaseRefuses, match="password authentication failed"):
+            await migrate_patiently(database)
+    fragile.kill()
+    try:
+        async with Database(PostgresPlace(Address.parse(url), "default")) as database:
+            with pytest.raises(DatabaseAway, match="does not answer"):
+                await migrate_patiently(database, wait=0.3)
+    finally:
+        fragile.start()
+
+
+def test_the_end_for_want_of_the_database_is_one_line_and_a_bug_has_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+):
+    away = ExceptionGroup("", [DatabaseAway("it is away"), DatabaseAway("it is away")])
+    up._note_end(away)
+    assert caplog.messages == ["the post room ends: it is away"]
+    assert caplog.records[0].exc_info is None
+    up._note_end(ExceptionGroup("", [DatabaseAway("it is away"), KeyError("x")]))
+    assert caplog.records[1].exc_info
+
+
+async def test_a_stream_that_loses_the_database_ends_without_an_exception(
+    caplog: pytest.LogCaptureFixture,
+):
+    async def events() -> AsyncGenerator[str]:
+        yield ": open\n\n"
+        raise DatabaseAway("it is away")
+
+    found = [piece async for piece in sse.response(events(), {}).body_iterator]
+    assert found == [": open\n\n"]
+    assert "it is away" in caplog.text
+
+
 @pytest.mark.requirement("store-contract-kept")
 async def test_only_the_fold_does_not_wait_for_the_disk(url: str, postgres: PostgresServer):
     asleep = "SHOW synchronous_commit"
@@ -197,7 +270,7 @@ async def test_a_user_whose_commits_are_not_flushed_gets_flushed_ones(postgres: 
         ("57014", RequestTimeout),
         ("57P01", DatabaseAway),
         ("53300", DatabaseAway),
-        ("28P01", DatabaseAway),
+        ("28P01", DatabaseRefuses),
         ("42501", EnvironmentFault),
         ("XX001", EnvironmentFault),
         ("23505", Conflict),

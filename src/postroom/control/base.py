@@ -56,7 +56,7 @@ from postroom.settings.keeping import keeping, parse_age
 from postroom.store import copying
 from postroom.store.agents import Agent
 from postroom.store.database import Database
-from postroom.store.migrate import migrate
+from postroom.store.migrate import migrate_patiently
 from postroom.store.place import place_of
 from postroom.tasks import rules as task_rules
 from postroom.tasks.chain import Chain
@@ -166,7 +166,7 @@ async def open_base(
     """
     database = Database(place_of(settings))
     stack.push_async_callback(database.close)
-    await migrate(database)
+    await migrate_patiently(database)
     if not settings.memory:
         await catch_up(database, copying.last(settings.snapshots))
     bus, admin, behind = await open_bus(settings, trust, installation.host, stack)
@@ -181,7 +181,7 @@ async def open_base(
     events = EventLog(bus, admin, database, space=space)
     approval_clerk = ApprovalClerk(events, database, alerts.raise_alert)
     after = (clerk.after, task_clerk.after, approval_clerk.after)
-    fold = Fold(admin, database, changes, RULES, after, task_rules.ORDER)
+    fold = Fold(admin, database, changes, RULES, after, task_rules.ORDER, tell=alerts.tell)
     background = await stack.enter_async_context(supervisor(trust.org))
     # It waits out by itself what passes; anything else means that log and database do not belong together.
     background.supervise("fold", fold.run, fatal=(Exception,))

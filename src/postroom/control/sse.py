@@ -7,14 +7,20 @@ server-sent events).
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
+from fastapi.responses import StreamingResponse
+
+from postroom.errors import EnvironmentFault
+from postroom.observe import get_logger
 from postroom.projection import tail
 from postroom.projection.changes import Change, Changes, Signal, Topic
 from postroom.projection.tail import OPENED, Brought, Ended, Read
 from postroom.protocol.intervals import STREAM_BEAT
+
+log = get_logger(__name__)
 
 PAGE = 200
 
@@ -35,6 +41,23 @@ def event(name: str, record: Numbered, *, with_id: bool = True) -> str:
     """One event in its wire form."""
     head = f"id: {record.seq}\n" if with_id else ""
     return f"{head}event: {name}\ndata: {json.dumps(record.as_json(), ensure_ascii=False)}\n\n"
+
+
+def response(events: AsyncIterator[str], headers: Mapping[str, str]) -> StreamingResponse:
+    """The answer that sends `events`.
+
+    A fault of the machine ends it as a lost connection would: the reader comes back with its last id.
+    """
+    return StreamingResponse(_until_away(events), media_type="text/event-stream", headers=headers)
+
+
+async def _until_away(events: AsyncIterator[str]) -> AsyncIterator[str]:
+    async with aclosing(cast("AsyncGenerator[str]", events)) as found:
+        try:
+            async for each in found:
+                yield each
+        except EnvironmentFault as error:
+            log.warning("a stream ends, and its reader comes back: %s", error)
 
 
 async def follow(

@@ -38,7 +38,7 @@ from postroom.control.http_protocol import Connections, raise_descriptors
 from postroom.control.org_router import OrgRouter
 from postroom.control.settings_check import check_settings
 from postroom.control.statefile import Announcement, StateLock, announce, prepare, withdraw
-from postroom.errors import PortTaken, PostroomError, StateUnwritable, leaves
+from postroom.errors import EnvironmentFault, PortTaken, PostroomError, StateUnwritable, leaves
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger, to_file, tracing
 from postroom.protocol.proxies import Proxies
@@ -82,9 +82,17 @@ def _run(settings: Settings, umask: int) -> None:
     to_file(settings.logs / "control.log")
     try:
         event_loop.run(_PostRoom(settings, umask).live())
-    except Exception as failure:
-        log.exception("the post room ends")
+    except Exception as failure:  # noqa: BLE001 (each is logged, and reported)
+        _note_end(failure)
         raise _reported(failure, settings) from None
+
+
+def _note_end(failure: BaseException) -> None:
+    errors = list(leaves(failure))
+    if all(isinstance(error, EnvironmentFault) for error in errors):  # no fault of this program
+        log.error("the post room ends: %s", "; ".join(dict.fromkeys(map(str, errors))))
+    else:
+        log.error("the post room ends", exc_info=failure)
 
 
 def _reported(failure: BaseException, settings: Settings) -> PostroomError:

@@ -41,7 +41,9 @@ from postroom.observe.supervision import failing, well
 from postroom.projection.changes import Change, Changes
 from postroom.projection.following import After, Following
 from postroom.projection.intake import Intake, Mark
+from postroom.projection.passing import nobody, pass_over, passed_over
 from postroom.projection.rules import Folded, Rules, fold_all
+from postroom.protocol.alerts import RaiseAlert
 from postroom.protocol.streams import ConsumerSpec
 from postroom.store.database import Database, Store
 from postroom_a2a.retry import Backoff
@@ -163,6 +165,7 @@ class Fold:
         admin: reads the log.
         after: the parts whose work follows from the fold, in their order.
         order: stream to the streams before it; never in a circle.
+        tell: raises an alert, or an error where that is to be tried again.
     """
 
     def __init__(
@@ -173,6 +176,8 @@ class Fold:
         rules: Rules,
         after: Sequence[After] = (),
         order: Mapping[str, Order] | None = None,
+        *,
+        tell: RaiseAlert = nobody,
     ) -> None:
         self.statistics = FoldStatistics()
         self._admin = admin
@@ -181,6 +186,7 @@ class Fold:
         self._rules = rules
         self._after = after
         self._order = order or {}
+        self._tell = tell
         self._streams = {name: _Stream(name) for name in rules}
         self._intake = Intake(rules, BATCH)
         self._following = Following(
@@ -250,7 +256,7 @@ class Fold:
         async with asyncio.timeout(timeout):
             await self._following.idle.wait()
 
-    async def _persistently(self, part: str, step: Callable[[], Awaitable[None]]) -> None:
+    async def _persistently(self, part: str, step: Callable[[], Awaitable[object]]) -> None:
         """Repeat `step` until it succeeds: wait out `PASSING` faults, raise others."""
         backoff = Backoff(FIRST_RETRY, LAST_RETRY)
         while True:
@@ -423,10 +429,13 @@ class Fold:
             return await self._write({name: [record]})
         except PostroomError:
             raise
-        except Exception:
+        except Exception as error:
             log.exception("record %d of %s was passed over", record.sequence, name)
+            told = passed_over(name, record.sequence, error)
+        # First the alert: after a crash in between the record is passed over once more, with the same alert.
+        await self._persistently("an alert", partial(self._tell, told))
         self._poisoned()
-        await self._database.fold(lambda store: store.set_cursor(name, record.sequence))
+        await self._database.fold(partial(pass_over, name, record.sequence))
         return Folded((), 1, {name: record.sequence}), [[] for _ in self._after]
 
     async def _write(

@@ -8,7 +8,8 @@ from pathlib import Path
 from postroom.bus.port import BusAdmin, Message
 from postroom.errors import EnvironmentFault
 from postroom.observe import get_logger
-from postroom.projection.rules import Rules, fold
+from postroom.projection.passing import fold_each, fold_passed_over
+from postroom.projection.rules import Rules
 from postroom.store import copying, snapshot
 from postroom.store.database import Database, Store
 from postroom.store.ports import TOLD
@@ -43,6 +44,7 @@ async def rebuild(database: Database, admin: BusAdmin, rules: Rules, kept: Path 
 
     await database.write(restore, timeout=None, accounts=False)
     for stream in rules:
+        await fold_passed_over(database, admin, rules, stream)
         await _fold_on(database, admin, rules, stream)
 
 
@@ -79,7 +81,7 @@ async def _fold_on(database: Database, admin: BusAdmin, rules: Rules, stream: st
     batch: list[Message] = []
 
     async def commit() -> None:
-        await database.write(lambda store: fold(store, rules, stream, batch), accounts=False)
+        await fold_each(database, rules, stream, batch)
         batch.clear()
 
     async for record in admin.replay(stream, after=position):

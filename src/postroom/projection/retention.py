@@ -147,7 +147,9 @@ class Retention:
                 old = [record for record in old if record.sequence <= held.get(stream, 0)]
             for at in range(0, len(old), JUDGED):
                 part = old[at : at + JUDGED]
-                for sequence in await self._database.read(partial(_those_over, over, part, before)):
+                for sequence in await self._database.read(
+                    partial(_those_over, over, stream, part, before)
+                ):
                     await self._admin.delete(stream, sequence)
                     deleted += 1
             # Up to the first record that is too new: a flood must leave as fast as it came.
@@ -164,5 +166,12 @@ class Retention:
         return batch
 
 
-def _those_over(over: Over, batch: list[Message], before: float, store: Store) -> list[int]:
-    return [record.sequence for record in batch if over.judge(store, record, before)]
+def _those_over(
+    over: Over, stream: str, batch: list[Message], before: float, store: Store
+) -> list[int]:
+    kept = set(store.records.passed_over(stream))  # a rebuild by better rules folds them
+    return [
+        record.sequence
+        for record in batch
+        if record.sequence not in kept and over.judge(store, record, before)
+    ]

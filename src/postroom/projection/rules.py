@@ -97,6 +97,11 @@ def fold_all(
     return Folded(tuple(changes), ignored, positions, early)
 
 
+def fold_alone(store: Store, rules: Sequence[Rule], record: Message) -> None:
+    """Fold one record without regard to cursors and other streams."""
+    _fold_record(store, rules, "", record, lambda _stream, _record, _early: False)
+
+
 def _fold_record(
     store: Store, rules: Sequence[Rule], stream: str, record: Message, waits: Waits
 ) -> list[Change] | None:

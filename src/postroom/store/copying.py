@@ -20,6 +20,7 @@ from postroom.store import snapshot
 from postroom.store.database import Database, Store
 from postroom.store.migrate import upgrade
 from postroom.store.ports import TaskTables
+from postroom.store.records import PASSED_OVER
 from postroom.store.schema import IDENTITY, PROJECTION, REVISION
 from postroom.store.schema import cursors as positions
 from postroom.store.session import Prepared, Session, prepared
@@ -118,7 +119,8 @@ def cursors(store: Store, elsewhere: Mapping[str, int] | None = None) -> dict[st
 
 def _of_rows(session: Session) -> dict[str, int]:
     found: dict[str, int] = {}
-    for stream, seq in session.rows(select(positions.c.stream, positions.c.seq)):
+    whole = ~positions.c.projection.startswith(PASSED_OVER)
+    for stream, seq in session.rows(select(positions.c.stream, positions.c.seq).where(whole)):
         found[stream] = min(seq, found.get(stream, seq))
     return found
 

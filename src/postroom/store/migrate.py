@@ -10,16 +10,55 @@ shared. A migration runs on each of them, and asks `holds` which of its tables a
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
 
-from postroom.errors import EnvironmentFault
+from postroom.errors import DatabaseAway, DatabaseRefuses, EnvironmentFault
+from postroom.observe import get_logger
 from postroom.store.database import Database, Place
 from postroom.store.schema import REVISION
+from postroom_a2a.retry import RetryPolicy
+
+log = get_logger(__name__)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+START_WAIT = 40.0
+"""Seconds that a start waits for a database on another server: after a power cut both come up at once. It is less than
+`up` gives a start (`cli.detach.READY_TIMEOUT`).
+"""
+
+PAUSES = RetryPolicy(base=0.2, cap=2.0)
+"""Pauses between two looks for it."""
+
+
+async def migrate_patiently(database: Database, wait: float = START_WAIT) -> None:
+    """As `migrate`, for a start; a database that is away is waited for, at most `wait` seconds.
+
+    Raises:
+        DatabaseAway: it did not come in time, or refuses us.
+    """
+    loop = asyncio.get_running_loop()
+    deadline, failures = loop.time() + wait, 0
+    while True:
+        try:
+            await migrate(database)
+        except DatabaseRefuses:
+            raise
+        except DatabaseAway as error:
+            failures += 1
+            if failures == 1:
+                log.warning("the start waits up to %.0f s for the database: %s", wait, error)
+            left = deadline - loop.time()
+            if left <= 0:
+                raise
+            await asyncio.sleep(min(PAUSES.delay(failures), left))
+        else:
+            return
 
 
 async def migrate(database: Database) -> None:

@@ -109,6 +109,15 @@ _CURSOR = prepared(
 )
 _SET_CURSOR = upsert(cursors, ["projection", "stream"], ["seq"])
 
+PASSED_OVER = "passed-over/"
+"""Begins the name of the cursor that stands at one record which no rule could fold."""
+
+_PASSED_OVER = prepared(
+    select(cursors.c.seq)
+    .where(cursors.c.projection.startswith(PASSED_OVER), cursors.c.stream == bindparam("named"))
+    .order_by(cursors.c.seq)
+)
+
 
 class Cursors:
     """How far a projection has folded each stream: the sequence of the last record, 0 before the first."""
@@ -134,6 +143,21 @@ class RecordStore:
     def __init__(self, session: Session) -> None:
         self._session = session
         self.cursors = Cursors(session, "mail")
+
+    def pass_over(self, stream: str, seq: int) -> None:
+        """Keep the sequence of a record that no rule could fold, for a rebuild by rules that can."""
+        Cursors(self._session, f"{PASSED_OVER}{seq}").set(stream, seq)
+
+    def passed_over(self, stream: str) -> list[int]:
+        """The sequences of such records, in their order."""
+        return self._session.column(_PASSED_OVER, named=stream)
+
+    def was_folded(self, stream: str, seq: int) -> None:
+        """Such a record is folded now, or gone from the log."""
+        projection = f"{PASSED_OVER}{seq}"
+        self._session.run(
+            delete(cursors).where(cursors.c.projection == projection, cursors.c.stream == stream)
+        )
 
     def insert_post(self, row: PostRow) -> bool:
         """Store a post; False without effect if its sender has used that id before."""

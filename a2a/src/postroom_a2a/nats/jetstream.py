@@ -200,7 +200,8 @@ class JetStream:
                     )
                 raise NoResponders(
                     f"JetStream does not answer on {subject!r}",
-                    remedy="start nats-server with --jetstream, and switch it on for this account",
+                    remedy="start nats-server with --jetstream, and switch it on for this account; in a cluster "
+                    "see that its servers reach each other: they may be choosing a leader",
                 )
             if document is not None and late:
                 return document, first

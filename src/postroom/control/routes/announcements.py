@@ -64,7 +64,7 @@ def router(parts: Parts) -> Routes:
         """
         events = _events(parts, (await parts.directory.resolve(ref)).uid, after)
         headers = {"Cache-Control": "no-store"}
-        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+        return sse.response(events, headers)
 
     return routes
 

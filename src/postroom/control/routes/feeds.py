@@ -96,7 +96,7 @@ def router(parts: Parts) -> Routes:
         cursor = project_events.ProjectCursor.parse(after) if after else None
         found = project_events.follow(parts, check_name(project, "project"), cursor)
         headers = {"Cache-Control": "no-store"}
-        return StreamingResponse(found, media_type="text/event-stream", headers=headers)
+        return sse.response(found, headers)
 
     @routes.post("/projects/{project}/posts", status_code=201)
     @needs(Scope.SEND)
@@ -132,7 +132,7 @@ def router(parts: Parts) -> Routes:
         else:
             events = _chat_events(parts, me, (await parts.directory.resolve(chat)).uid, after)
         headers = {"Cache-Control": "no-store"}
-        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+        return sse.response(events, headers)
 
     @routes.get("/events")
     @hot
@@ -147,7 +147,7 @@ def router(parts: Parts) -> Routes:
             parts, me, event_stream.EventCursor.parse(after) if after else None
         )
         headers = {"Cache-Control": "no-store"}
-        return StreamingResponse(found, media_type="text/event-stream", headers=headers)
+        return sse.response(found, headers)
 
     return routes
 

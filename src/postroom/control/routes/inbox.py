@@ -78,7 +78,7 @@ def router(parts: Parts) -> Routes:
                     yield event
 
         headers = {"Cache-Control": "no-store"}
-        return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
+        return sse.response(events(), headers)
 
     @routes.post("/inbox/ack")
     @hot

@@ -154,7 +154,7 @@ def router(parts: Parts) -> Routes:
         named = (await tasks.find(task, me.only)).id
         headers = {"Cache-Control": "no-store"}
         updates = _updates(parts, named, after)
-        return StreamingResponse(updates, media_type="text/event-stream", headers=headers)
+        return sse.response(updates, headers)
 
     @routes.get("/{task}/messages")
     @needs(Scope.READ)

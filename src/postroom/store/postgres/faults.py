@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -11,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from postroom.errors import (
     Conflict,
     DatabaseAway,
+    DatabaseRefuses,
     EnvironmentFault,
     PostroomError,
     RequestTimeout,
@@ -28,6 +30,8 @@ _TIMEOUT = "57014"
 _RULES = "23"  # a unique index, a foreign key
 _NOT_NULL = "23502"
 _PRIVILEGE = "42501"
+# A connection that is refused has no code, and words in English or another language.
+_MISTAKEN = re.compile(r"FATAL: .*(authentication failed|does not exist|no pg_hba\.conf entry)")
 _DAMAGED = ("58", "XX001", "XX002")
 
 
@@ -58,8 +62,8 @@ def fault_of(error: psycopg.Error, shown: str) -> PostroomError | None:
             f"{shown} does not let this user do it: {_said(error)}",
             remedy="GRANT CREATE ON DATABASE to the user in database.url",
         )
-    if state.startswith(_REFUSED):
-        return DatabaseAway(
+    if state.startswith(_REFUSED) or (not state and _MISTAKEN.search(str(error))):
+        return DatabaseRefuses(
             f"{shown} refuses: {_said(error)}",
             remedy="check user, password and name in database.url",
         )
