@@ -109,7 +109,7 @@ class AgentRequester:
 
     async def ask(self) -> str:
         """Ask for a task; its id once the request is stored."""
-        sent = await self._outgoing.message(self._draft, random_key())
+        sent, _ = await self._outgoing.message(self._draft, random_key())
         return task_id(self._worker, self._bus.uid, sent)
 
     async def delegate(self, ends: Arrivals | None = None) -> Course:

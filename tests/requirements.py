@@ -3,6 +3,9 @@
 A test that proves a promise carries `@pytest.mark.requirement("<id>")`. Many tests may prove one promise, and
 a test of a detail needs none. `tests/manifest` holds both sides together: a promise without a test fails, and
 so does a mark that names no promise. `python -m tools.promises` writes `docs/promises.md` from this file.
+
+What a changelog says to be no longer so is a row of the kind `mend`, with a test: a later change cannot take a mend back
+in silence.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 ID_PATTERN = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 SOURCE_PATTERN = re.compile(r"[\w./-]+\.md#[\w-]+")
@@ -18,12 +22,17 @@ SOURCE_PATTERN = re.compile(r"[\w./-]+\.md#[\w-]+")
 
 @dataclass(frozen=True)
 class Requirement:
-    """One promise: a stable id, its area, where it is explained, and the behaviour in one sentence."""
+    """One promise: a stable id, its area, where it is explained, and the behaviour in one sentence.
+
+    Attributes:
+        kind: `mend` for what a changelog, its source, says with "no longer"; the behaviour is its words.
+    """
 
     id: str
     area: str
     source: str
     behaviour: str
+    kind: Literal["promise", "mend"] = "promise"
 
     def __post_init__(self) -> None:
         if not ID_PATTERN.fullmatch(self.id):
@@ -531,10 +540,36 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
 }
 """Area and source to id to behaviour."""
+
+_MENDS: dict[str, dict[str, str]] = {
+    "CHANGELOG.md#added": {
+        "mend-waiting-action": "An action that waits no longer stops an agent's output.",
+    },
+    "CHANGELOG.md#changed": {
+        "mend-times-texts": "Times in every answer and in `--json` are RFC 3339 texts, no longer seconds.",
+    },
+    "CHANGELOG.md#fixed": {
+        "mend-server-hears": "A peer that leaves a stream early, floods, stands still or sends a malformed frame no longer makes a server deaf: one that is given a connection of nats-py opens its own.",
+        "mend-disk-counted": "Folders without read permission and deep trees no longer hide from the disk limit.",
+        "mend-letters-shared": "Retention deletes all that is over in one run; one worker can no longer fill the dead letters for everybody.",
+        "mend-tls-log": "Connections over TLS no longer leave a line of asyncio each in up.log.",
+        "mend-closed-repeated": "An agent of other people, or a proxy, that closes without an answer no longer fails a delegated task, nor `postroom a2a` and `A2AClient`: the call goes out again under the same id.",
+        "mend-used-id": "A used `messageId` no longer gets the answer of another question: with other content it is refused, and the error names the task.",
+    },
+    "a2a/CHANGELOG.md#fixed": {
+        "mend-library-hears": "A malformed frame, or a peer that leaves early, floods or never reads, no longer makes a server deaf that was given a connection of nats-py.",
+        "mend-flush-given-up": "A flush that is cancelled or times out no longer makes a client on a connection of nats-py deaf.",
+    },
+}
+"""Changelog and section to id to its words."""
 # fmt: on
 
 REQUIREMENTS: dict[str, Requirement] = by_id(
     Requirement(id, area, source, behaviour)
     for (area, source), promises in _LISTED.items()
     for id, behaviour in promises.items()  # noqa: A001 (the field's own word)
+) | by_id(
+    Requirement(id, "Mends", source, words, "mend")
+    for source, mends in _MENDS.items()
+    for id, words in mends.items()  # noqa: A001 (as above)
 )

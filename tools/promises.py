@@ -21,7 +21,8 @@ HEADER = """\
 # Promises
 
 What Postroom guarantees, where it is explained, and the tests that prove it.
-This file is written by `python -m tools.promises` from `tests/requirements.py`; edit that one.
+This file is written by `python -m tools.promises` from `tests/requirements.py`; edit that one. What the changelogs say
+to be no longer so stands last, under Mends.
 """
 
 

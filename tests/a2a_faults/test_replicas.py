@@ -149,6 +149,9 @@ async def test_the_same_message_id_twice_is_one_task_that_is_done_once(fleet: Fl
     first, second = await one.send(said), await two.send(said)
     assert first["id"] == second["id"]
     assert state(second) == "completed"
+    other = {**said, "parts": message("another question")["parts"]}
+    with pytest.raises(Exception, match=first["id"]):
+        await two.send(other)
     assert fleet.words(name) == ["begin", "end"]
 
 

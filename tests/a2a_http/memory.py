@@ -12,7 +12,7 @@ from typing import Any
 from postroom_a2a.errors import Conflict, InvalidInput, NotFound
 from postroom_a2a.http import A2AApplication, Asked, Exchange, Front, ServedCard
 from postroom_a2a.json_operations import JsonOperations
-from postroom_a2a.service import TaskPage, TaskQuery, TaskVersion
+from postroom_a2a.service import Submitted, TaskPage, TaskQuery, TaskVersion
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message, Task, agent_message, apply, new_task, status_update
 
@@ -40,13 +40,14 @@ class MemoryTasks:
         self.changed = asyncio.Condition()
         self._named: dict[str, str] = {}
 
-    async def submit(self, message: Message, _requester: str, *, follow: bool) -> str:
+    async def submit(self, message: Message, _requester: str, *, follow: bool) -> Submitted:
+        again = message["messageId"] in self._named
         task = self._named.setdefault(message["messageId"], f"t{len(self._named)}")
         if task not in self.tasks:
             context = message.get("contextId") or f"c-{task}"
             self.tasks[task] = new_task(task, context, message, time.time())
             self.changes[task] = [Change(1, TaskState.SUBMITTED, None)]
-        return task
+        return Submitted(task, again)
 
     async def say(self, task: str, state: TaskState, text: str = "") -> None:
         found = self.tasks[task]
@@ -87,10 +88,11 @@ class MemoryTasks:
         await self.say(task, TaskState.CANCELED)
         return self.tasks[task]
 
-    async def answer(self, task: str, _message: Message, _requester: str) -> None:
+    async def answer(self, task: str, _message: Message, _requester: str) -> bool:
         if not self.changes[task][-1].state.interrupted:
             raise Conflict("it waits for nothing")
         await self.say(task, TaskState.WORKING)
+        return False
 
     async def follow(self, task: str, _requester: str, after: int) -> AsyncGenerator[Change, None]:
         self.following += 1

@@ -31,7 +31,9 @@ from a2a import types
 from postroom.directory.card_signatures import verify_card
 from postroom.identity import cardkey
 from postroom.protocol.principal import Scope
+from postroom.protocol.tasks import SKILL
 from postroom.store.agents import Agent
+from postroom_a2a.json_operations import REPEATED
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import KEY, SECONDS, TaskRoom, door_of, emptied, task_room
 
@@ -39,6 +41,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.requirement("a2a-http")]
 
 VERSION = {"A2A-Version": "1.0"}
 NOW = {"returnImmediately": True}
+TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
 CARD = ".well-known/agent-card.json"
 
 
@@ -77,6 +80,12 @@ async def client_of(
 async def call(client: httpx2.AsyncClient, ref: str, method: str, **params: Any) -> dict[str, Any]:
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     return (await client.post(f"{ref}/", json=body, headers=VERSION)).json()
+
+
+async def call_03(client: httpx2.AsyncClient, ref: str, **params: Any) -> dict[str, Any]:
+    """`message/send` of A2A 0.3."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params}
+    return (await client.post(f"{ref}/", json=body, headers={"A2A-Version": "0.3"})).json()
 
 
 async def send(client: httpx2.AsyncClient, ref: str, message: dict[str, Any]) -> dict[str, Any]:
@@ -151,6 +160,98 @@ async def test_the_same_message_id_twice_at_a_time_and_later_is_one_task(
         assert over_rest.json()["task"]["id"] == both[0]["id"]
         assert (await send(other, bob.uid, message))["id"] != both[0]["id"]
         assert (await call(http, "bob", "ListTasks"))["result"]["totalSize"] == 1
+
+
+OTHER: dict[str, dict[str, Any]] = {
+    "text": {"parts": [{"text": "another question"}]},
+    "parts": {"parts": [{"text": "do it"}, {"data": {"n": 1}}]},
+    "context": {"contextId": "elsewhere"},
+    "reference": {"referenceTaskIds": ["f" * 32]},
+    "skill": {"metadata": {SKILL: "write"}},
+}
+
+
+@pytest.mark.requirement("a2a-http-same-request")
+@pytest.mark.parametrize("other", OTHER)
+@pytest.mark.requirement("mend-used-id")
+async def test_a_used_message_id_with_other_content_is_refused_and_names_the_task(
+    shared: TaskRoom, anna: Agent, other: str
+):
+    async with emptied(shared) as room, client_of(room, anna) as http:
+        bob = await room.worker("bob")
+        message = said(f"used-{other}", contextId="here")
+        first = await send(http, bob.uid, message)
+        assert REPEATED not in first.get("metadata", {})
+        for method in ("SendMessage", "SendStreamingMessage"):
+            refused = await call(http, "bob", method, message=message | OTHER[other])
+            assert refused["error"]["code"] == -32602, refused
+            assert first["id"] in refused["error"]["message"]
+        rest = await http.post("bob/message:send", json={"message": message | OTHER[other]})
+        assert (rest.status_code, first["id"] in rest.text) == (400, True)
+        old = {"kind": "message", "role": "user", "messageId": message["messageId"]}
+        parts = [{"kind": "text", "text": "another question"}]
+        refused = await call_03(http, "bob", message=old | {"parts": parts})
+        assert refused["error"]["code"] == -32602, refused
+        again = await send(http, "bob", message | {"metadata": {"traceparent": TRACE}})
+        assert (again["id"], again["metadata"][REPEATED]) == (first["id"], True)
+        events = stream(http, "bob", "SendStreamingMessage", message=message)
+        _, shown = await anext(events)
+        await events.aclose()
+        assert shown["task"]["metadata"][REPEATED] is True
+        parts = [{"kind": "text", "text": "do it"}]
+        same = old | {"parts": parts, "contextId": "here"}
+        configuration = {"blocking": False}
+        given = await call_03(http, "bob", message=same, configuration=configuration)
+        assert given["result"]["id"] == first["id"]
+        assert given["result"]["metadata"][REPEATED] is True
+        assert (await call(http, "bob", "ListTasks"))["result"]["totalSize"] == 1
+
+
+@pytest.mark.requirement("a2a-http-same-request")
+@pytest.mark.parametrize("other", OTHER)
+async def test_of_two_messages_of_one_id_at_a_time_one_is_taken_and_the_other_refused(
+    shared: TaskRoom, anna: Agent, other: str
+):
+    async with emptied(shared) as room, client_of(room, anna) as http:
+        bob = await room.worker("bob")
+        message = said(f"at-once-{other}")
+        both = (message, message | OTHER[other])
+        answers = await asyncio.gather(
+            *(call(http, bob.uid, "SendMessage", message=each, configuration=NOW) for each in both)
+        )
+    (taken,) = [each["result"]["task"]["id"] for each in answers if "result" in each]
+    (refused,) = [each["error"] for each in answers if "error" in each]
+    assert (refused["code"], taken in refused["message"]) == (-32602, True)
+
+
+@pytest.mark.requirement("a2a-http-same-request")
+async def test_an_answer_that_is_sent_again_gives_the_task_and_another_one_is_refused(
+    shared: TaskRoom, anna: Agent
+):
+    async with emptied(shared) as room, client_of(room, anna) as http:
+        bob = await room.worker("bob")
+        task = (await send(http, "bob", said("the-request")))["id"]
+        await bob.take(task)
+        await bob.say(task, TaskState.WORKING, "at it", attempt=1)
+        await bob.say(task, TaskState.INPUT_REQUIRED, "which one?")
+        answer = said("the-answer", "the red one", taskId=task)
+        first = await call(http, "bob", "SendMessage", message=answer, configuration=NOW)
+        assert REPEATED not in first["result"]["task"].get("metadata", {})
+        await bob.say(task, TaskState.WORKING, heard=answer)
+        for state in (TaskState.WORKING, TaskState.INPUT_REQUIRED, TaskState.COMPLETED):
+            if state is not TaskState.WORKING:
+                await bob.say(task, state, "and then")
+            again = await call(http, "bob", "SendMessage", message=answer, configuration=NOW)
+            shown = again["result"]["task"]
+            assert (shown["status"]["state"], shown["metadata"][REPEATED]) == (state.a2a, True)
+            other = answer | {"parts": [{"text": "the blue one"}]}
+            refused = await call(http, "bob", "SendMessage", message=other, configuration=NOW)
+            assert (refused["error"]["code"], task in refused["error"]["message"]) == (-32602, True)
+            first_id = said("the-request", "the red one", taskId=task)
+            refused = await call(http, "bob", "SendMessage", message=first_id, configuration=NOW)
+            assert refused["error"]["code"] == -32602
+        new = await call(http, "bob", "SendMessage", message=said("new", taskId=task))
+        assert new["error"]["code"] == -32004
 
 
 async def test_a_task_for_an_agent_that_is_offline_or_elsewhere_is_accepted_and_waits(

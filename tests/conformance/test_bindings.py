@@ -43,12 +43,14 @@ from a2a.types import (
 )
 from a2a.utils.errors import (
     A2AError,
+    InvalidParamsError,
     TaskNotCancelableError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
 from google.protobuf.json_format import MessageToDict
 
+from postroom_a2a.json_operations import REPEATED
 from tests.agents.programs import A2A, NODE, installed
 from tests.e2e.conftest import PostRoom, running_room
 
@@ -128,7 +130,8 @@ class Caller:
 def ask(name: str, *, now: bool = False, keep: int | None = None, **fields: Any) -> Any:
     """A request for what the worker does at `name`; a new one each time, but for a message id in `fields`."""
     fields.setdefault("message_id", f"tck-{name}-{secrets.token_hex(4)}")
-    said = Message(role=Role.ROLE_USER, parts=[Part(text="do it")], **fields)
+    fields.setdefault("parts", [Part(text="do it")])
+    said = Message(role=Role.ROLE_USER, **fields)
     settings = SendMessageConfiguration(return_immediately=now)
     if keep is not None:
         settings.history_length = keep
@@ -226,6 +229,11 @@ async def test_a_question_is_answered_with_the_tasks_id_alone(caller: Caller):
     done = await caller.send("complete-task", task_id=asked.id)
     assert (done.id, done.context_id) == (asked.id, "talk")
     assert name_of(done.status.state) == "completed"
+    named = done.history[-1].message_id if done.history[-1].task_id else done.history[1].message_id
+    again = await caller.send("", message_id=named, task_id=asked.id)
+    assert (again.id, name_of(again.status.state)) == (asked.id, "completed")
+    with pytest.raises(InvalidParamsError, match=asked.id):
+        await caller.events("", message_id=named, task_id=asked.id, parts=[Part(text="another")])
     with pytest.raises(UnsupportedOperationError):
         await caller.events("complete-task", task_id=asked.id)
 
@@ -252,11 +260,16 @@ async def test_what_is_not_there_is_missed_in_every_operation(caller: Caller):
             await missing
 
 
+@pytest.mark.requirement("mend-used-id")
 async def test_the_same_message_is_the_same_task(caller: Caller):
     first = await caller.send("complete-task")
     name = first.history[0].message_id
     again = await caller.events("", message_id=name)
     assert again[0].task.id == first.id
+    assert again[0].task.metadata[REPEATED] is True
+    for other in ({"context_id": "elsewhere"}, {"parts": [Part(text="another question")]}):
+        with pytest.raises(InvalidParamsError, match=first.id):
+            await caller.events("", message_id=name, **other)
     other = await caller.send("complete-task")
     assert other.id != first.id
     assert other.context_id != first.context_id

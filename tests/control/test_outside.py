@@ -132,6 +132,7 @@ async def following(api: httpx2.AsyncClient, path: str) -> AsyncGenerator[Any]:
 
 
 @pytest.mark.requirement("agents-every-kind")
+@pytest.mark.requirement("mend-times-texts")
 async def test_the_directory_knows_agents_of_every_kind(house: House):
     room = house.room
     otto = await house.outsider("otto", card={"skills": [SKILL], "description": "Knows words."})

@@ -195,6 +195,7 @@ def test_the_bus_comes_back_with_tls_after_it_was_killed(encrypted: PostRoom) ->
 
 @pytest.mark.slow
 @pytest.mark.requirement("tls-beyond-loopback")
+@pytest.mark.requirement("mend-tls-log")
 def test_beyond_loopback_it_starts_with_a_certificate_only(room: PostRoom) -> None:
     room.run("up", "--detach", "--listen", "0.0.0.0:0", status=2)
     assert "postroom tls init --host" in room.stderr

@@ -135,6 +135,7 @@ def advisory(desk: Desk, consumer: str, sequence: int) -> GivenDelivery:
 
 @pytest.mark.requirement("mail-floods-contained")
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.requirement("mend-letters-shared")
 async def test_who_refuses_what_it_sends_itself_without_end_leaves_room_for_the_letters_of_others(
     tmp_path: Path, backend: str
 ):

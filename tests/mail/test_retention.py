@@ -249,6 +249,7 @@ async def test_a_database_in_memory_is_not_shortened(tmp_path: Path):
 
 
 @pytest.mark.requirement("mail-retention-covered")
+@pytest.mark.requirement("mend-letters-shared")
 async def test_one_run_deletes_all_that_is_over_however_much_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tools.requirement_marks import marks_in, scan
 ROOT = Path(__file__).resolve().parents[2]
 MARKS = cache(scan)
 """What is marked where: the whole tree of tests is parsed once."""
+CHANGELOGS = ("CHANGELOG.md", "a2a/CHANGELOG.md")
 SAMPLE = Requirement("noun-verb", "Area", "README.md#limits", "Something | holds.")
 
 
@@ -42,6 +44,32 @@ def test_every_heading_named_as_a_source_exists() -> None:
     missing = [source for source in sorted(sources) if not _heading_exists(source)]
 
     assert missing == []
+
+
+@pytest.mark.requirement("manifest-promises-tested")
+@pytest.mark.parametrize("changelog", CHANGELOGS)
+def test_all_that_a_changelog_says_to_be_no_longer_so_is_a_mend_with_a_test(changelog: str) -> None:
+    said = " ".join((ROOT / changelog).read_text(encoding="utf-8").split())
+    mends = [each for each in REQUIREMENTS.values() if each.source.startswith(f"{changelog}#")]
+
+    changed = [each.id for each in mends if each.behaviour not in said]
+    for each in mends:
+        said = said.replace(each.behaviour, "")
+    unlisted = [said[max(0, at - 80) : at + 80] for at in _places(said, "no longer")]
+
+    assert (changed, unlisted) == ([], [])
+
+
+def _places(text: str, words: str) -> list[int]:
+    return [match.start() for match in re.finditer(re.escape(words), text, re.IGNORECASE)]
+
+
+def test_a_mend_has_the_words_of_a_changelog() -> None:
+    mends = [each for each in REQUIREMENTS.values() if each.kind == "mend"]
+
+    assert mends
+    assert {each.source.partition("#")[0] for each in mends} == set(CHANGELOGS)
+    assert all("no longer" in each.behaviour for each in mends)
 
 
 def _heading_exists(source: str) -> bool:

@@ -15,6 +15,7 @@ YEAR_1 = -62_135_596_800.0
 YEAR_9999 = 253_402_300_799.0
 
 
+@pytest.mark.requirement("mend-times-texts")
 def test_an_instant_is_written_in_utc_with_milliseconds():
     assert format_time(1_769_860_800.0) == "2026-01-31T12:00:00.000Z"
 

@@ -11,7 +11,7 @@ from postroom_a2a.errors import NotFound
 from postroom_a2a.json_operations import JsonOperations
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
-from postroom_a2a.service import PushConfig, PushConfigPage, TaskVersion
+from postroom_a2a.service import PushConfig, PushConfigPage, Submitted, TaskVersion
 from postroom_a2a.tasks import Message, new_task
 
 pytestmark = pytest.mark.anyio
@@ -26,15 +26,15 @@ class Tasks:
     def __init__(self) -> None:
         self.asked = 0
 
-    async def submit(self, _message: Message, _requester: str, *, follow: bool) -> str:
+    async def submit(self, _message: Message, _requester: str, *, follow: bool) -> Submitted:
         self.asked += 1
-        return "t1"
+        return Submitted("t1")
 
     async def get(self, _task: str, _requester: str) -> TaskVersion:
         return TaskVersion(new_task("t1", "talk", SAID, 0.0), 7)
 
-    async def answer(self, *_: Any) -> None:
-        pass
+    async def answer(self, *_: Any) -> bool:
+        return False
 
 
 class Configs:

@@ -117,6 +117,7 @@ async def test_a_key_goes_to_its_host_alone(a2a: Commands, server: Foreign):
 
 
 @pytest.mark.requirement("a2a-by-hand")
+@pytest.mark.requirement("mend-closed-repeated")
 async def test_an_answer_that_a_proxy_lost_is_asked_for_again(a2a: Commands, server: Foreign):
     async with losing(server.url, "/rpc", "/.well-known/agent-card.json") as (url, passed):
         done = await a2a.run("send", url, "a poem", "--wait")

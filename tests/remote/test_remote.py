@@ -323,6 +323,7 @@ async def test_a_server_that_is_killed_in_the_middle_of_an_answer_is_asked_again
 
 
 @pytest.mark.requirement("remote-survives")
+@pytest.mark.requirement("mend-closed-repeated")
 async def test_a_peer_that_closes_without_an_answer_gets_the_request_again(
     house: House, there: Any, script: Scripted
 ):
@@ -363,6 +364,7 @@ async def test_an_answer_whose_reply_was_lost_is_not_refused_the_second_time(
 
 
 @pytest.mark.requirement("remote-survives")
+@pytest.mark.requirement("mend-closed-repeated")
 async def test_a_proxy_that_loses_an_answer_fails_no_task(
     tmp_path: Path, servers: dict[str, Foreign]
 ):
@@ -382,6 +384,7 @@ async def test_a_proxy_that_loses_an_answer_fails_no_task(
 
 @pytest.mark.requirement("remote-survives")
 @pytest.mark.parametrize("version", ["0.3", "1.0"])
+@pytest.mark.requirement("mend-closed-repeated")
 async def test_a_server_that_is_killed_at_work_gets_the_request_again(tmp_path: Path, version: str):
     with socket.socket() as kept:  # so that nobody takes the port while the server is down
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

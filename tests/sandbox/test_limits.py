@@ -133,6 +133,7 @@ signal.pause()
 
 
 @pytest.mark.requirement("limit-exceeded-ended")
+@pytest.mark.requirement("mend-disk-counted")
 async def test_what_lies_below_longer_paths_than_the_system_takes_is_counted(rig: Rig):
     sandbox = await guarded(rig, BubblewrapProvider(), HIDDEN_DEEP, Limits(disk=8 * MIB))
 

@@ -134,6 +134,7 @@ with tempfile.TemporaryDirectory() as folder:
 
 @pytest.mark.requirement("limit-exceeded-ended")
 @pytest.mark.parametrize("mode", ["000", "600", "100", "300"])
+@pytest.mark.requirement("mend-disk-counted")
 def test_a_folder_without_the_right_to_read_it_is_counted_all_the_same(mode: str):
     said = _run_as_plain_user(COUNT, mode)
 

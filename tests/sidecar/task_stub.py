@@ -188,7 +188,7 @@ class TaskStub(Actions):
         await self._store(apply(task, event), event)
         return self._view(self._found(action.task))
 
-    async def answer_task(self, action: AnswerTask) -> dict[str, Any]:
+    async def answer_task(self, action: AnswerTask) -> tuple[dict[str, Any], bool]:
         task = self._found(action.task)
         if not state_of(task).interrupted:
             raise Conflict("it waits for nothing")
@@ -196,7 +196,7 @@ class TaskStub(Actions):
         heard = action.content.message("h", ROLE_USER)
         update = status_update(task, TaskState.WORKING, next(self._clock))
         await self._store(apply(task, update, answer=heard), update)
-        return self._view(self._found(action.task))
+        return self._view(self._found(action.task)), False
 
     async def changes(self, task_id: str, after: int) -> Page:
         task, log = self._found(task_id), self._logs[task_id]

@@ -56,6 +56,7 @@ async def put(actions: ActionQueue, *lines: str) -> None:
     await settle()
 
 
+@pytest.mark.requirement("mend-waiting-action")
 async def test_those_of_one_owner_keep_their_order_and_others_do_not_wait_for_them() -> None:
     async with queue() as (actions, desk):
         await put(actions, "one.1", "one.2", "two.1", "one.3")

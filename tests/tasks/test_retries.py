@@ -154,7 +154,7 @@ async def test_a_task_shows_the_door_by_which_it_was_asked_for(shared: TaskRoom)
             me,
             Door.JSONRPC,
         )
-        by_a2a = await tasks.submit(text_message(new_uid(), "do it"), me.uid, follow=False)
+        by_a2a, _ = await tasks.submit(text_message(new_uid(), "do it"), me.uid, follow=False)
         # A worker may write into its envelope what it likes.
         by_bus = await asked_over_the_bus(room, bob, alice, TaskRequest(door=Door.CLI))
 
@@ -201,7 +201,7 @@ async def test_an_a2a_client_names_a_skill_in_the_metadata_of_its_message(shared
         tasks = AgentTasks(parts.tasks, parts.database, parts.changes, alice.agent, me)
         message = text_message(new_uid(), "do it") | {"metadata": {SKILL: "write"}}
 
-        task = await tasks.submit(message, me.uid, follow=False)
+        task, _ = await tasks.submit(message, me.uid, follow=False)
 
         assert (await room.row(task)).skill == "write"
 

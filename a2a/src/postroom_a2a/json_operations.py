@@ -35,6 +35,9 @@ STREAMS = 32
 WAIT = 3600.0
 """Seconds that a call or a stream waits for its task; then it ends with the task's present state."""
 
+REPEATED = "urn:postroom:a2a:repeated:1"
+"""Key in the metadata of an answer to a message that was there before: true."""
+
 BEGINNING = frozenset({"SendMessage", "SendStreamingMessage"})
 STREAMING = frozenset({"SendStreamingMessage", "SubscribeToTask"})
 UNSUPPORTED = frozenset({"GetExtendedAgentCard"})
@@ -121,36 +124,36 @@ class JsonOperations:
         requester, push = call.caller, await self._push_in(configuration, message, call)
         task = message.get("taskId") or ""
         if task:
-            await self._push_to(push, task, requester, await self._answer(message, requester))
+            after, again = await self._answer(message, requester)
         else:
-            task = await self._tasks.submit(message, requester, follow=False)
-            with _stored(task):
-                await self._push_to(push, task, requester, 0)
+            (task, again), after = await self._tasks.submit(message, requester, follow=False), 0
+        with _stored(task):
+            await self._push_to(push, task, requester, after)
         version = None
         with _stored(task):
             if configuration.get("returnImmediately") is not True:
                 version = await self._tasks.wait(task, requester, WAIT)
             found = (version or await self._tasks.get(task, requester)).task
         if (said := whole_answer(found)) and configuration.get("returnImmediately") is not True:
-            return {"message": said}
-        return {"task": shortened(found, limit)}
+            return {"message": _marked(said, again)}
+        return {"task": _marked(shortened(found, limit), again)}
 
     async def _send_and_follow(self, params: Params, call: Call) -> Events:
         last = _last_event(call)
         message, configuration, limit = _send_params(params)
         requester, push = call.caller, await self._push_in(configuration, message, call)
         if task := message.get("taskId") or "":
-            after = await self._answer(message, requester)
+            after, again = await self._answer(message, requester)
             first = (await self._tasks.get(task, requester)).task
         else:
             # From the first change on: a stream that is opened later shows the same.
-            task, after = await self._tasks.submit(message, requester, follow=True), 0
+            (task, again), after = await self._tasks.submit(message, requester, follow=True), 0
             with _stored(task):
                 first = _as_asked((await self._tasks.get(task, requester)).task)
         with _stored(task):
             await self._push_to(push, task, requester, after)
         if last is None:
-            yield after, {"task": shortened(first, limit)}
+            yield after, {"task": _marked(shortened(first, limit), again)}
         else:
             after = max(after, last)
         async with aclosing(self._following(task, requester, after)) as changes:
@@ -179,18 +182,18 @@ class JsonOperations:
         if config is not None and self._push is not None:
             await self._push.create(replace(config, task=task), requester, after=after)
 
-    async def _answer(self, message: Message, requester: str) -> int:
-        """Answer a task's question; returns the sequence of the change that asked it."""
+    async def _answer(self, message: Message, requester: str) -> tuple[int, bool]:
+        """Answer a task's question; returns the sequence of the change that asked it, and whether it has had that."""
         task = name_param(message, "taskId")
         version = await self._tasks.get(task, requester)
         context = message.get("contextId") or ""
         if context and context != version.task["contextId"]:
             raise RpcError(Code.INVALID_PARAMS, "the task belongs to another context", taskId=task)
         try:
-            await self._tasks.answer(task, message, requester)
+            again = await self._tasks.answer(task, message, requester)
         except Conflict as error:
             raise RpcError(Code.UNSUPPORTED_OPERATION, error.message, taskId=task) from error
-        return version.sequence
+        return version.sequence, again
 
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -319,6 +322,13 @@ def _send_params(params: Params) -> tuple[Message, dict[str, Any], int | None]:
     if not isinstance(configuration, dict):
         raise RpcError(Code.INVALID_PARAMS, "'configuration' has to be an object")
     return message, configuration, history_length(configuration)
+
+
+def _marked(found: dict[str, Any], again: bool) -> dict[str, Any]:
+    """A task or a message, which says so if it answers a repetition."""
+    return (
+        {**found, "metadata": {**(found.get("metadata") or {}), REPEATED: True}} if again else found
+    )
 
 
 def _as_asked(task: Task) -> Task:

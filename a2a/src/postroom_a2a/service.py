@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message, Task, state_of
@@ -77,6 +77,13 @@ class TaskPage:
     next_page: str = ""
 
 
+class Submitted(NamedTuple):
+    """A stored request: the id of its task, and whether the same request was stored before (`again`)."""
+
+    task: str
+    again: bool = False
+
+
 class TaskService(Protocol):
     """The tasks of one agent, as far as a requester may see them.
 
@@ -85,14 +92,15 @@ class TaskService(Protocol):
     `RpcError` reaches the caller unchanged.
     """
 
-    async def submit(self, message: Message, requester: str, /, *, follow: bool) -> str:
-        """Store the request for a task and return the task's id.
+    async def submit(self, message: Message, requester: str, /, *, follow: bool) -> Submitted:
+        """Store the request for a task.
 
-        The same `messageId` of the same requester is the same request, with the same task. With `follow` the requester
-        is about to follow the task.
+        The same `messageId` of the same requester with the same content is the same request, with the same task. With
+        `follow` the requester is about to follow the task.
 
         Raises:
-            InvalidInput: the message cannot be sent.
+            InvalidInput: the message cannot be sent, or its `messageId` was used for another one; the text then names
+                the task of that.
         """
 
     async def get(self, task: str, requester: str, /) -> TaskVersion:
@@ -119,10 +127,11 @@ class TaskService(Protocol):
             Conflict: the task has ended already, or the requester may not end it.
         """
 
-    async def answer(self, task: str, message: Message, requester: str, /) -> None:
-        """Store the answer that a task waits for.
+    async def answer(self, task: str, message: Message, requester: str, /) -> bool:
+        """Store the answer that a task waits for; returns whether the task has had it before.
 
         Raises:
+            InvalidInput: as `submit`.
             Conflict: the task waits for nothing, or not for this requester.
         """
 

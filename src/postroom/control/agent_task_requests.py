@@ -203,7 +203,7 @@ class AgentTaskRequests:
             raise InvalidInput("message is not an object")
         named = one_line(_text(message, "messageId"), MAX_ID)
         view = await self._office.answer(row.id, me.uid, Content.whole(message), named)
-        return {"view": _fitting(view.as_json(), MAX_AGENT_ANSWER)}
+        return {"view": _fitting(view.as_json(), MAX_AGENT_ANSWER), "again": view.again}
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────
 

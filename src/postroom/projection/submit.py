@@ -7,16 +7,19 @@ The log de-duplicates by id alone, over all senders. Another sender could have u
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from postroom.bus.port import BusAdmin, MessageBusProvider, Stored
-from postroom.errors import NotFound, Refused, RequestTimeout
+from postroom.bus.port import BusAdmin, Message, MessageBusProvider, Stored
+from postroom.errors import NotFound, PostroomError, Refused, RequestTimeout
 from postroom.observe import get_logger, tracing
 from postroom.observe.tracing import PRODUCER
 from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert, AlertEnd
+from postroom.protocol.content import says_same
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.ids import message_id
 from postroom.protocol.traces import traced
@@ -69,6 +72,18 @@ class Submission:
     again: bool = False
 
 
+Reused = Callable[[str], PostroomError]
+"""Makes the error for a key that has stored another content, under the id that it gets."""
+
+
+class Earlier(Protocol):
+    """An older message in SQL; `message` is the A2A Message as JSON text."""
+
+    @property
+    def message(self) -> str:
+        """The Message."""
+
+
 class Submitter:
     """Puts envelopes into the log of an organisation.
 
@@ -97,7 +112,8 @@ class Submitter:
         subject: str,
         key: str,
         envelope: Callable[[str], Envelope],
-        earlier: Callable[[str], Awaitable[object | None]],
+        earlier: Callable[[str], Awaitable[Earlier | None]],
+        reused: Reused | None = None,
     ) -> Submission:
         """Store the envelope that `envelope` makes for an id, unless the same key stored it before.
 
@@ -106,14 +122,19 @@ class Submitter:
             key: idempotency key, "" for a new one each time.
             envelope: makes the envelope for an id.
             earlier: finds an older message in SQL, beyond the log's window of de-duplication.
+            reused: makes the error for a key that has stored another content, under that id; None where a key counts
+                whatever is said now, as for an agent that says it in other words after a crash.
 
         Raises:
+            PostroomError: of `reused`.
             Refused: somebody else had used each id.
             StateUnwritable: the disk is full.
         """
         self._space()
         with tracing.span("publish", PRODUCER) as trace:
-            return await self._submit(author, recipient, subject, key, envelope, earlier, trace)
+            return await self._submit(
+                author, recipient, subject, key, envelope, earlier, reused, trace
+            )
 
     async def _submit(
         self,
@@ -122,7 +143,8 @@ class Submitter:
         subject: str,
         key: str,
         envelope: Callable[[str], Envelope],
-        earlier: Callable[[str], Awaitable[object | None]],
+        earlier: Callable[[str], Awaitable[Earlier | None]],
+        reused: Reused | None,
         trace: str,
     ) -> Submission:
         for attempt in range(ID_ATTEMPTS):
@@ -132,12 +154,19 @@ class Submitter:
             content = envelope(made)
             if trace:
                 content = replace(content, message=traced(content.message, trace))
-            if key and await earlier(made) is not None:
-                return Submission(made, 0, content)
+            if key and (known := await earlier(made)) is not None:
+                if reused and not says_same(json.loads(known.message), content.message):
+                    raise reused(made)
+                return Submission(made, 0, content, again=True)
             stored, retried = await _publish(self._bus, subject, content.encode(), made)
+            if not stored.duplicate:
+                return Submission(made, stored.sequence, content)
             fresh = not key and not retried
-            if not stored.duplicate or (not fresh and await _is_ours(self._admin, stored, subject)):
-                return Submission(made, stored.sequence, content, stored.duplicate)
+            if not fresh and (record := await _ours(self._admin, stored, subject)) is not None:
+                before = Envelope.decode(record.payload).message
+                if reused and not says_same(before, content.message):
+                    raise reused(made)
+                return Submission(made, stored.sequence, content, again=True)
             await _tell_suppressed(self._bus, subject)
         raise Refused(
             "somebody else used the id of this message first",
@@ -163,12 +192,14 @@ async def _publish(
     raise AssertionError
 
 
-async def _is_ours(admin: BusAdmin, stored: Stored, subject: str) -> bool:
+async def _ours(admin: BusAdmin, stored: Stored, subject: str) -> Message | None:
+    """The stored record, None if it is somebody else's."""
     try:
-        return (await admin.get(stored.stream, stored.sequence)).subject == subject
+        record = await admin.get(stored.stream, stored.sequence)
     except NotFound:
         # Deleted since. Only messages with a folded final state are deleted, and `earlier` has not found it.
-        return False
+        return None
+    return record if record.subject == subject else None
 
 
 async def _tell_suppressed(bus: MessageBusProvider, subject: str) -> None:

@@ -15,7 +15,7 @@ from postroom.errors import InvalidInput
 from postroom.protocol import shapes
 from postroom.protocol.blobs import PREFIX
 from postroom.protocol.limits import MAX_LABEL, MAX_LINK, MAX_PARTS
-from postroom.protocol.tasks import TASK_ID
+from postroom.protocol.tasks import SKILL, TASK_ID
 from postroom.protocol.traces import trace_of, traced
 from postroom_a2a import messages
 from postroom_a2a.messages import ROLE_AGENT, context_fault, context_of, files_of, texts_of
@@ -159,6 +159,18 @@ def content(said: Content | str) -> Content:
     made = Content.of_text(said) if isinstance(said, str) else said
     made.check()
     return made
+
+
+def says_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two Messages say the same in the same place, whatever else is in their metadata, such as a trace."""
+    return _essence(one) == _essence(other)
+
+
+def _essence(message: Mapping[str, Any]) -> list[Any]:
+    metadata = message.get("metadata")
+    skill = metadata.get(SKILL) if isinstance(metadata, Mapping) else None
+    places = [message.get(name) or None for name in ("parts", "contextId", "taskId", REFERENCES)]
+    return [*places, subject_of(message), skill or None]
 
 
 def references_in(message: Mapping[str, Any]) -> list[str]:

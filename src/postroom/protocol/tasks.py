@@ -79,6 +79,14 @@ def key_of(message_id: str) -> str:
     return f"a2a:{hashlib.sha256(message_id.encode('utf-8', 'replace')).hexdigest()}"
 
 
+def used_before(task: str) -> InvalidInput:
+    """The refusal of a message whose id `task` has of another message."""
+    return InvalidInput(
+        f"this messageId was used for another message, in task {task}",
+        remedy="give each message a messageId of its own",
+    )
+
+
 def skill_in(message: Mapping[str, Any]) -> str:
     """The skill that the Message of an A2A client names in its metadata, "" for any.
 

@@ -137,7 +137,7 @@ class Actions:
             case CancelTask():
                 return await self.cancel_task(action)
             case AnswerTask():
-                return await self.answer_task(action)
+                return (await self.answer_task(action))[0]
             case GetTask():
                 return await self.task(action.task, wait=action.wait, timeout=action.timeout)
             case ListTasks():
@@ -167,7 +167,8 @@ class Actions:
         await self._check_taken(action.to, action.content)
         said = action.content.referring(owner.task).traced(owner.trace)
         draft = OutgoingMessage(recipient, said, action.expects_reply, expires_in=action.expires_in)
-        return await self._outgoing.message(draft, key)
+        sent, _ = await self._outgoing.message(draft, key)
+        return sent
 
     async def reply(self, action: Reply) -> str:
         """Answer a message and, once the answer is on disk, confirm the message; returns the answer's id.
@@ -193,7 +194,7 @@ class Actions:
             reply_to=action.to,
             expires_in=action.expires_in,
         )
-        sent = await self._outgoing.message(draft, key)
+        sent, _ = await self._outgoing.message(draft, key)
         self._inbox.confirm(action.to, answered=True)
         return sent
 
@@ -268,8 +269,8 @@ class Actions:
         """End a task that the agent asked for; returns the task."""
         return await self._task_client.cancel(action.task, action.reason)
 
-    async def answer_task(self, action: AnswerTask) -> dict[str, Any]:
-        """Answer the question of a task that the agent asked for; returns the task.
+    async def answer_task(self, action: AnswerTask) -> tuple[dict[str, Any], bool]:
+        """Answer the question of a task that the agent asked for; returns the task, and whether it had the answer.
 
         Raises:
             Conflict: the task has no open question.

@@ -50,12 +50,14 @@ class Delegated:
     Attributes:
         id: of the request, which is a message.
         again: the task may have been asked for before, so that updates of it may have been delivered.
+        repeated: it was asked for before, as far as the log knows.
     """
 
     id: str
     task: str
     worker: Sender
     again: bool = False
+    repeated: bool = False
 
 
 class NotDelivered(PostroomError):
@@ -136,11 +138,11 @@ class Delegations:
             request=request,
             named=action.named,
         )
-        sent = await self._outgoing.message(draft, key)
+        sent, repeated = await self._outgoing.message(draft, key)
         task = task_id(worker.uid, self._own, sent)
         known = self._remember(task)
         known.ref, known.quiet = action.ref, action.quiet
-        return Delegated(sent, task, worker, again=key.again)
+        return Delegated(sent, task, worker, again=key.again, repeated=repeated)
 
     async def deliver(self, update: Update) -> None:
         """Hand an update to the agent, unless it has read a later one; returns when it has read the update.

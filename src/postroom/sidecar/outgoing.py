@@ -79,8 +79,8 @@ class Outgoing:
         self._deadline = deadline
         self._recipients: OrderedDict[str, str] = OrderedDict()
 
-    async def message(self, draft: OutgoingMessage, key: Key) -> str:
-        """Send a message; returns its id once it is on disk.
+    async def message(self, draft: OutgoingMessage, key: Key) -> tuple[str, bool]:
+        """Send a message; returns its id once it is on disk, and whether it was sent before, as far as the log knows.
 
         Raises:
             MessageTooLarge: nothing was sent.
@@ -98,11 +98,11 @@ class Outgoing:
             request=draft.request,
         )
         subject = subjects.inbox(draft.recipient, self._own)
-        sent = await self._accept(subject, envelope, draft.said, key, named=draft.named)
+        sent, again = await self._accept(subject, envelope, draft.said, key, named=draft.named)
         self._recipients[sent] = draft.recipient
         while len(self._recipients) > REMEMBERED:
             self._recipients.popitem(last=False)
-        return sent
+        return sent, again
 
     async def post(self, project: str, said: Content | str, key: Key) -> str:
         """Post to a project's feed, "" for the worker's own project; returns the id once the post is on disk."""
@@ -111,12 +111,14 @@ class Outgoing:
             raise InvalidInput("this worker has no project to post to", remedy="name a project")
         check_name(chosen, "project")
         envelope = Envelope(id="", to=f"#{chosen}", message={}, sent_at=self._now())
-        return await self._accept(subjects.feed(chosen, self._own), envelope, said, key)
+        sent, _ = await self._accept(subjects.feed(chosen, self._own), envelope, said, key)
+        return sent
 
     async def announce(self, said: Content, key: Key) -> str:
         """Announce something on the worker's outbox; returns the id once the announcement is on disk."""
         envelope = Envelope(id="", to=EVERYBODY, message={}, sent_at=self._now())
-        return await self._accept(subjects.outbox(self._own), envelope, said, key)
+        sent, _ = await self._accept(subjects.outbox(self._own), envelope, said, key)
+        return sent
 
     @property
     def home(self) -> str:
@@ -135,7 +137,7 @@ class Outgoing:
         key: Key,
         *,
         named: str = "",
-    ) -> str:
+    ) -> tuple[str, bool]:
         content = Content.of_text(said) if isinstance(said, str) else said
         for _ in range(NEW_IDS):
             new = message_id(self._secret, envelope.to, key.text)
@@ -147,7 +149,7 @@ class Outgoing:
                 self._bus, subject, payload, id=new, deadline=self._deadline
             )
             if not _taken(published, key):
-                return new
+                return new, published.attempts == 1 and _is_duplicate(published)
             # Only this worker can make the id, so an agent that learnt it has stored a record of its own under it.
             await self._raise_alert(
                 Alert("message-id-taken", f"the id {new} was taken before its first use")
@@ -160,7 +162,8 @@ class Outgoing:
 
 def _taken(published: Published, key: Key) -> bool:
     """Whether the record is a duplicate of another agent's: on the first attempt with a key that was never used."""
-    stored = published.stored
-    return (
-        stored is not None and stored.duplicate and published.attempts == 1 and not key.repeatable
-    )
+    return _is_duplicate(published) and published.attempts == 1 and not key.repeatable
+
+
+def _is_duplicate(published: Published) -> bool:
+    return published.stored is not None and published.stored.duplicate

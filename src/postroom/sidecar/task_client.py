@@ -143,8 +143,10 @@ class TaskClient:
         answer = await self._ask("tasks.cancel", {"task": task_id, "reason": reason})
         return dict(answer["view"])
 
-    async def answer(self, task_id: str, said: Content, named: str = "") -> dict[str, Any]:
-        """Answer the question of a task that this worker asked for; returns its view.
+    async def answer(
+        self, task_id: str, said: Content, named: str = ""
+    ) -> tuple[dict[str, Any], bool]:
+        """Answer the question of a task that this worker asked for; returns its view, and whether it had the answer.
 
         `named` is the answer's `messageId`.
 
@@ -153,7 +155,7 @@ class TaskClient:
         """
         question = {"task": task_id, "message": said.message(named, ROLE_USER)}
         answer = await self._ask("tasks.answer", question)
-        return dict(answer["view"])
+        return dict(answer["view"]), bool(answer.get("again"))
 
     async def _ask(self, verb: str, question: dict[str, Any]) -> dict[str, Any]:
         return await ask_control(self._bus, self._own, verb, question)

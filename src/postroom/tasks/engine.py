@@ -263,6 +263,10 @@ class TaskEngine:
         if not record.state.interrupted:
             _log.info("task %s is %s: it waits for no answer", task, record.state.value)
             return
+        named = message.get("messageId")
+        if any(each.get("messageId") == named for each in record.task.get("history") or ()):
+            _log.info("task %s has had the answer %s", task, named)  # sent twice before it was read
+            return
         if self._gone and not self._stopping:
             await self._end(stored, TaskState.FAILED, self._gone)
             return

@@ -24,7 +24,7 @@ from postroom.store.database import Database, Store
 from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.pages import page_of
 from postroom.tasks.service import OrgTaskService
-from postroom_a2a.service import TaskPage, TaskQuery, TaskVersion
+from postroom_a2a.service import Submitted, TaskPage, TaskQuery, TaskVersion
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message, Task, status_update
 
@@ -79,7 +79,13 @@ class AgentTasks:
         self._me = me
         self._door = door
 
-    async def submit(self, message: Message, _requester: str, *, follow: bool) -> str:  # noqa: ARG002
+    async def submit(
+        self,
+        message: Message,
+        _requester: str,
+        *,
+        follow: bool,  # noqa: ARG002
+    ) -> Submitted:
         """As `TaskService.submit`."""
         view = await self._office.delegate(
             self._me.uid,
@@ -91,7 +97,7 @@ class AgentTasks:
             door=self._door,
         )
         await self._office.row(view.id)  # or nobody could follow it, or have it pushed
-        return view.id
+        return Submitted(view.id, view.again)
 
     async def get(self, task: str, _requester: str) -> TaskVersion:
         """As `TaskService.get`."""
@@ -117,10 +123,11 @@ class AgentTasks:
         await self._office.cancel(task, self._me.uid, timeout=CANCEL_WAIT)
         return json.loads((await self._row(task)).snapshot)
 
-    async def answer(self, task: str, message: Message, _requester: str) -> None:
+    async def answer(self, task: str, message: Message, _requester: str) -> bool:
         """As `TaskService.answer`."""
         self._check_asked(await self._row(task))
-        await self._office.answer(task, self._me.uid, Content.whole(message), message["messageId"])
+        said, named = Content.whole(message), message["messageId"]
+        return (await self._office.answer(task, self._me.uid, said, named)).again
 
     async def follow(
         self, task: str, _requester: str, after: int

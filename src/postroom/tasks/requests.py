@@ -6,6 +6,7 @@ import json
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple
 
 from postroom.directory.input_modes import Takers, check_files
 from postroom.errors import InvalidInput, Refused
@@ -15,7 +16,7 @@ from postroom.protocol.content import Content, content
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.ids import message_id
 from postroom.protocol.limits import MAX_LABEL
-from postroom.protocol.tasks import task_id
+from postroom.protocol.tasks import task_id, used_before
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
@@ -24,6 +25,14 @@ from postroom.tasks.open_tasks import OpenTasks
 from postroom.tasks.records import TaskRecord
 from postroom_a2a.messages import ROLE_USER, context_of, text_of
 from postroom_a2a.tasks import new_task
+
+
+class Requested(NamedTuple):
+    """The task as the fold will make it, the requester, and whether it was requested before."""
+
+    row: TaskRow
+    author: Agent
+    again: bool
 
 
 class Requests:
@@ -59,11 +68,10 @@ class Requests:
         key: str = "",
         as_message: str = "",
         named: Callable[[str], None] = lambda _: None,
-    ) -> tuple[TaskRow, Agent]:
+    ) -> Requested:
         """Request a task from `worker`; on return the request is in the log, on disk.
 
-        Returns the task as the fold will make it, and the requester. Unless stated otherwise, an error means that
-        nothing was stored.
+        Unless stated otherwise, an error means that nothing was stored.
 
         Args:
             said: what is to be done; its thread is the context of the task, which has one of its own without it.
@@ -74,7 +82,7 @@ class Requests:
         Raises:
             ContentNotTaken: the worker's card says that it does not take a part.
             InvalidInput: nothing is said, a malformed part, a blob that the requester may not read, a person as the
-                worker, or a name that is too long.
+                worker, a name that is too long, or a `messageId` of another request; the text then names the task.
             MessageTooLarge: the task would be too large.
             Refused: the worker has as many open tasks as an agent may have.
             StreamFull: the worker's inbox is full.
@@ -121,10 +129,21 @@ class Requests:
         except Refused:  # what was given before is given again, however many there are
             if not (key and await self.given(requester, named_key, [worker.uid])):
                 raise
+
+        def used(made: str) -> InvalidInput:
+            return used_before(task_id(worker.uid, requester, made))
+
         done = await self._submitter.submit(
-            author, worker.uid, subject, named_key, named_envelope, earlier
+            author,
+            worker.uid,
+            subject,
+            named_key,
+            named_envelope,
+            earlier,
+            used if as_message else None,
         )
-        return _untaken(done.envelope, requester, done.sequence, request), author.agent
+        row = _untaken(done.envelope, requester, done.sequence, request)
+        return Requested(row, author.agent, done.again)
 
     async def given(self, requester: str, key: str, workers: Iterable[str]) -> str:
         """The one of `workers` that `requester` gave a task under that key of its message ids, "" if none."""

@@ -25,11 +25,11 @@ from postroom.errors import (
 )
 from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_task
 from postroom.protocol import priority, subjects
-from postroom.protocol.content import Content, content, parts_of
+from postroom.protocol.content import Content, content, parts_of, says_same
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.ids import CONTROL_PLANE, ID_PREFIX, MAX_CANDIDATES, only_one
 from postroom.protocol.priority import Cancel, Input
-from postroom.protocol.tasks import TASK_ID
+from postroom.protocol.tasks import TASK_ID, used_before
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.ports import TaskRow
@@ -107,7 +107,7 @@ class OrgTaskService:
         """
         request = TaskRequest(skill, door=door, retry_of=retry_of)
         with self._changes.listen() as listener:
-            row, author = await self._requests.store(
+            row, author, again = await self._requests.store(
                 requester,
                 worker,
                 said,
@@ -129,7 +129,7 @@ class OrgTaskService:
                 )
                 if not there:
                     self._unfolded.note(row.id)
-                return await self._show(known)
+                return replace(await self._show(known), again=again)
             except DatabaseAway as error:
                 self._unfolded.note(row.id)
                 raise not_shown(row.id) from error
@@ -361,27 +361,32 @@ class OrgTaskService:
     async def answer(
         self, ref: str, by: str, said: Content | str, named: str = "", only: str = ""
     ) -> TaskView:
-        """Give a task its answer; on return the answer is in the log, on disk. `named` is its `messageId`.
+        """Give a task its answer; on return the answer is in the log, on disk.
+
+        Args:
+            named: its `messageId`. The same message again, which the task has had, gives the task (`again`).
 
         Raises:
             Conflict: several ids begin with `ref`, the task waits for no answer, or another answer was first.
             Forbidden: as for `cancel`.
             ContentNotTaken: the worker's card says that it does not take a part.
-            InvalidInput: nothing is said, a malformed part, or a blob that the answerer may not read.
+            InvalidInput: nothing is said, a malformed part, a blob that the answerer may not read, or a `messageId`
+                that the task has of another message.
             MessageTooLarge: nothing was answered.
             RequestTimeout, BusDisconnected, StreamFull: perhaps not answered; answer again.
         """
         said = content(said)
         row = await self._requested(ref, only)
+        message = replace(said, thread=row.context_id).message(named or self._new_id(), ROLE_USER)
+        message["taskId"] = row.id
+        if named and _has_had(row, message):
+            return replace(await self.get(row.id), again=True)
         if not TaskState(row.state).interrupted:
             raise Conflict(
                 f"the task is {row.state}: it waits for no answer",
                 remedy=f"postroom task show {row.id[:8]}",
             )
-        new = named or self._new_id()
         await self._check_said(row, by, said)
-        message = replace(said, thread=row.context_id).message(new, ROLE_USER)
-        message["taskId"] = row.id
         self._check_answer(row, message)
         if not await self._is_run(row.worker):
             return await self._take_answer(row, message)
@@ -563,6 +568,17 @@ class OrgTaskService:
 def _settled(row: TaskRow) -> bool:
     """Whether a task is final or waits for an answer."""
     return row.final or TaskState(row.state).interrupted
+
+
+def _has_had(row: TaskRow, message: Message) -> bool:
+    """Whether a message of a user is in the task already; raises InvalidInput if one of its id says something else."""
+    named = message["messageId"]
+    for each in json.loads(row.snapshot).get("history") or ():
+        if each.get("messageId") == named and each.get("role") == ROLE_USER:
+            if says_same({"contextId": row.context_id, **each}, message):
+                return True
+            raise used_before(row.id)
+    return False
 
 
 def _unknown(ref: str) -> NotFound:

@@ -43,6 +43,7 @@ class TaskView:
         artifacts: `{"id", "name", "text", "parts", "files"?}` each; None where they are left out.
         sizes: bytes of the blobs that its requester may read, by hash.
         timed_out: the caller waited for it in vain.
+        again: what was sent was there before.
         door, retry_of: as in `store.ports.TaskHead`.
         retried_as: ids of the tasks that ask for it again; None for none, and in lists.
     """
@@ -66,6 +67,7 @@ class TaskView:
     started_at: float | None = None
     artifacts: Sequence[Mapping[str, Any]] | None = None
     timed_out: bool = False
+    again: bool = False
     asked: Mapping[str, Any] | None = None
     status_parts: list[dict[str, Any]] | None = None
     sizes: Mapping[str, int] | None = None

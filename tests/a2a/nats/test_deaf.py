@@ -163,6 +163,8 @@ PEERS = {each.__name__: each for each in (malformed_frames, leave_early, flood, 
 @pytest.mark.parametrize("peer", PEERS)
 @pytest.mark.parametrize("kind", CONNECTIONS)
 @pytest.mark.parametrize("stored", [False, True], ids=["core", "durable"])
+@pytest.mark.requirement("mend-server-hears")
+@pytest.mark.requirement("mend-library-hears")
 async def test_no_peer_makes_a_server_deaf(tmp_path: Path, peer: str, kind: str, stored: bool):
     async with staged(tmp_path, kind, stored=stored) as stage:
         await PEERS[peer](stage)
@@ -314,6 +316,7 @@ async def test_a_server_refuses_a_connection_whose_like_it_cannot_open(kind: str
 
 @pytest.mark.requirement("core-never-deaf")
 @pytest.mark.parametrize("how", ["cancelled", "timed-out"])
+@pytest.mark.requirement("mend-flush-given-up")
 async def test_a_flush_that_ends_early_leaves_a_client_on_nats_py_hearing(tmp_path: Path, how: str):
     async with open_server(tmp_path, jetstream=False) as url, AsyncExitStack() as stack:
         gate = Proxy(urlsplit(url).netloc)

@@ -13,7 +13,7 @@ from postroom.tasks.operations import AgentTasks
 from postroom_a2a.http import ServedCard
 from postroom_a2a.json_operations import PUSH, JsonOperations
 from postroom_a2a.operations import Call
-from postroom_a2a.service import PushConfig
+from postroom_a2a.service import PushConfig, Submitted
 from postroom_a2a.tasks import Message, Task
 
 CHANGING = frozenset({"SendMessage", "SendStreamingMessage", "CancelTask"}) | {
@@ -32,11 +32,11 @@ class DoorTasks(AgentTasks):
     def __init__(self, parts: Parts, agent: Agent, me: Principal, door: str) -> None:
         super().__init__(parts.tasks, parts.database, parts.changes, agent, me, door)
 
-    async def submit(self, message: Message, _requester: str, *, follow: bool) -> str:
+    async def submit(self, message: Message, _requester: str, *, follow: bool) -> Submitted:
         """As `TaskService.submit`."""
-        task = await super().submit(message, _requester, follow=follow)
-        acted_on(task=task)
-        return task
+        submitted = await super().submit(message, _requester, follow=follow)
+        acted_on(task=submitted.task)
+        return submitted
 
     async def cancel(self, task: str, _requester: str) -> Task:
         """As `TaskService.cancel`."""
@@ -44,10 +44,11 @@ class DoorTasks(AgentTasks):
         acted_on(task=task)
         return canceled
 
-    async def answer(self, task: str, message: Message, _requester: str) -> None:
+    async def answer(self, task: str, message: Message, _requester: str) -> bool:
         """As `TaskService.answer`."""
-        await super().answer(task, message, _requester)
+        again = await super().answer(task, message, _requester)
         acted_on(task=task)
+        return again
 
 
 class DoorPushes(AgentPushes):

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 
 from postroom.errors import Conflict, Forbidden, NotFound
-from postroom.protocol.content import Content
-from postroom.protocol.tasks import key_of
+from postroom.protocol.content import REFERENCES, Content, says_same
+from postroom.protocol.tasks import key_of, used_before
 from postroom.protocol.verbs import AnswerTask, CancelTask, Delegate
 from postroom.sidecar.a2a.changes import TaskChange
 from postroom.sidecar.a2a.live import LivePeers
 from postroom.sidecar.actions import Actions
 from postroom.sidecar.task_client import TaskClient
-from postroom_a2a.service import TaskPage, TaskQuery, TaskVersion
+from postroom_a2a.service import Submitted, TaskPage, TaskQuery, TaskVersion
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Message, Task
 
@@ -40,7 +41,7 @@ class AskedTasks:
         self._own = own
         self._worker = worker
 
-    async def submit(self, message: Message, _requester: str, *, follow: bool) -> str:
+    async def submit(self, message: Message, _requester: str, *, follow: bool) -> Submitted:
         """As `TaskService.submit`."""
         ask = Delegate(
             self._worker,
@@ -52,7 +53,10 @@ class AskedTasks:
             named=message["messageId"],
             said=Content.whole(message),
         )
-        return (await self._actions.delegate(ask)).task
+        found = await self._actions.delegate(ask)
+        with suppress(NotFound):  # it is new, and not folded yet
+            _check_same(await self._task_client.snapshot(found.task), message)
+        return Submitted(found.task, found.repeated)
 
     async def get(self, task: str, _requester: str) -> TaskVersion:
         """As `TaskService.get`."""
@@ -86,12 +90,12 @@ class AskedTasks:
             raise Conflict(error.message) from error
         return await self._task_client.snapshot(task)
 
-    async def answer(self, task: str, message: Message, _requester: str) -> None:
+    async def answer(self, task: str, message: Message, _requester: str) -> bool:
         """As `TaskService.answer`."""
         try:
             said = Content.whole(message)
             action = AnswerTask(task, "", named=message["messageId"], said=said)
-            await self._actions.answer_task(action)
+            return (await self._actions.answer_task(action))[1]
         except Forbidden as error:
             raise Conflict(error.message) from error
 
@@ -104,3 +108,12 @@ class AskedTasks:
         view = await self._actions.task(task, wait=False, timeout=0)
         if view["worker"]["uid"] != self._worker:
             raise NotFound("there is no such task")
+
+
+def _check_same(task: Task, message: Message) -> None:
+    """Raise `InvalidInput` if another message than `message` has begun the task."""
+    # The context, and the task at which the agent was at work, may have been added when it was sent.
+    added = {"contextId", REFERENCES} - message.keys()
+    asked = {name: value for name, value in task["history"][0].items() if name not in added}
+    if not says_same(asked, message):
+        raise used_before(task["id"])

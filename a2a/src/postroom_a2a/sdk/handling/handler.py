@@ -207,6 +207,7 @@ class AgentRequestHandler(ConfigOperations):
         elif assigned := context.state.get(ASSIGNED):
             task = await self._store.get(assigned, context)
             run = self._runs.get(assigned)
+            _check_same(assigned, task, message)
             if run is not None and run.current is not None:
                 return run, None, None if run.task is None else changes.copied(run.task)
             if task is not None and task.status.state in SETTLED:
@@ -370,3 +371,15 @@ class AgentRequestHandler(ConfigOperations):
 def _check_id(run: TaskRun, task: Task) -> None:
     if task.id != run.id:
         raise InternalError("Task ID mismatch in agent response")
+
+
+def _check_same(task_id: str, task: Task | None, message: Message) -> None:
+    """Raise `InvalidParamsError` if another message of the same id has begun the task."""
+    first = task.history[0] if task is not None and task.history else None
+    if first is None or first.message_id != message.message_id:
+        return  # it is new, or its agent keeps no history
+    said = [*first.parts], [*first.reference_task_ids]
+    if said != ([*message.parts], [*message.reference_task_ids]) or (
+        message.context_id and first.context_id not in {"", message.context_id}
+    ):
+        raise InvalidParamsError(f"this messageId was used for another message, in task {task_id}")
