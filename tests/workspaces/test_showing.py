@@ -29,6 +29,9 @@ def _conflicting(app: Path) -> None:
 
 def _filtered(app: Path) -> None:
     git(app, "config", "filter.own.smudge", "./smudge.sh")
+    (app / ".gitattributes").write_text("*.txt filter=own\n")
+    git(app, "add", ".gitattributes")
+    git(app, "commit", "-qm", "mine")
 
 
 def _merging(app: Path) -> None:

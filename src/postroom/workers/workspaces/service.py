@@ -188,11 +188,12 @@ class Workspaces:
             return await bring(self._worker(owner, provider), held)
 
     def _worker(self, owner: Owner, provider: SandboxProvider) -> Worker:
-        return Worker(owner.uid, owner.nick, self._root(owner.uid), provider, self._monitor)
+        root, state = self._root(owner.uid), self._settings.state
+        return Worker(owner.uid, owner.nick, root, state, provider, self._monitor)
 
     def store(self, uid: str, held: Held) -> Git:
         """Git on the repository that gets the work."""
-        return Git(store_of(self._root(uid), held))
+        return store_of(self._root(uid), held)
 
     async def lending(self, uid: str) -> tuple[str, ...]:
         """The files in a worker's workspace that lend their owner's account, as they can be shown."""
