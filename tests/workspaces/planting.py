@@ -264,7 +264,7 @@ def _leads_back(plant: Plant, app: Path, settings: Mapping[str, str]) -> Path:
     folder = app.with_name("folder")
     git(app.parent, "init", "-q", f"--separate-git-dir={app.parent}/kept", str(folder))
     plant.write(app.parent / "kept" / "config", settings, folder)
-    git(folder, "config", "--file", str(app.parent / "kept" / "config"), "core.worktree", folder)
+    git(folder, "config", "core.worktree", str(folder))
     plant.fill(app.parent / "kept" / "hooks")
     return folder
 

@@ -139,14 +139,18 @@ async def bring(worker: Worker, held: Held) -> Held:
         Conflict: a person is on its branch; the work is in the repository, under the worker's ref.
     """
     desk = await desk_of(worker, held)
+    found: tuple[str, ...] = ()
+    if held.mode == DIRECT:  # first, since a worker can prevent what comes behind
+        found = await _found(held)
+        held = held.after(left=found[:MOST_NAMES], made=found[:MOST_NAMES]).save(worker.root)
     async with Job(desk, worker.monitor) as job:
         message = f"uncommitted work of @{worker.nick}"
         answer = await job.run(_order(worker, held) | {"do": "bring", "message": message})
         top = _hash(answer, "top", held.format)
         await _take(worker, held, job, top, branches.work_ref(worker.uid))
     git = store_of(worker.root, held)
-    made = await _made(git, held, top)
-    left = (*made, *_texts(answer, "left"), *_texts(answer, "notes"))[:MOST_NAMES]
+    made = found if held.mode == DIRECT else await _brought(git, held, top)
+    left = (*found, *_texts(answer, "left"), *_texts(answer, "notes"))[:MOST_NAMES]
     held = held.after(brought=top, left=left, made=made[:MOST_NAMES]).save(worker.root)
     if not held.branch or top == held.base:
         return held
@@ -154,21 +158,19 @@ async def bring(worker: Worker, held: Held) -> Held:
     return held.after(branch=name, placed=value).save(worker.root)
 
 
-async def _made(git: Git, held: Held, top: str) -> tuple[str, ...]:
-    """What git takes for a git directory and the worker has made, as it can be shown."""
-    if held.mode == DIRECT:
-        names = await asyncio.to_thread(_unguarded, held)
-    elif top not in ("", held.base):
-        names = await branches.git_directories(git, held.base, top)
-    else:
-        names = []
-    return tuple(one_line(name, LONGEST_NAME) for name in names)
-
-
-def _unguarded(held: Held) -> list[str]:
-    names = covers.found(top := Path(held.path))
+async def _found(held: Held) -> tuple[str, ...]:
+    """What git takes for a git directory and the worker has made in a person's folder, as it can be shown."""
+    names = await asyncio.to_thread(covers.found, top := Path(held.path))
     marked = zip(names, covers.marks(top, names), strict=True)
-    return [name for name, mark in marked if mark not in held.covered]
+    return tuple(one_line(name, LONGEST_NAME) for name, mark in marked if mark not in held.covered)
+
+
+async def _brought(git: Git, held: Held, top: str) -> tuple[str, ...]:
+    """The same of its branch."""
+    if top in ("", held.base):
+        return ()
+    names = await branches.git_directories(git, held.base, top)
+    return tuple(one_line(name, LONGEST_NAME) for name in names)
 
 
 def _texts(answer: Mapping[str, Any], key: str) -> list[str]:

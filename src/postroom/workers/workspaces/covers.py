@@ -13,7 +13,7 @@ from pathlib import Path
 
 from postroom.errors import InvalidInput
 from postroom.workers.workspaces import plain
-from postroom.workers.workspaces.layout import GIT, GUARD, is_guard, looks_like, refuse_bare
+from postroom.workers.workspaces.layout import GIT, GUARD, is_guard, looks_like
 
 MOST_FOLDERS = 200_000
 """Folders that are looked at; a larger tree is refused, since a git directory could hide in it."""
@@ -57,7 +57,7 @@ def covered(top: Path, places: Iterable[Path], *, repository: bool) -> tuple[str
         repository: `top` is one.
 
     Raises:
-        InvalidInput: one of them is a link, or `top` is itself what git takes for a git directory.
+        InvalidInput: one of them is a link.
     """
     if not repository:
         _guard(top)
@@ -81,7 +81,6 @@ def _guard(top: Path) -> None:
     An empty `.git` does not: git goes on to see whether the folder is a git directory itself, and a worker could make
     it one.
     """
-    refuse_bare(top)
     place = top / GIT
     if plain.is_folder(place):
         try:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
 from postroom.workers.workspaces import config, program
-from postroom.workers.workspaces.layout import Layout, NotLent, at, bare, objects
+from postroom.workers.workspaces.layout import INCOMING, Layout, NotLent, at, bare, objects
 from postroom.workers.workspaces.program import LARGEST_ANSWER, GitFailed
 from postroom.workers.workspaces.view import EMPTY_TREES, Repo, described, shown
 
@@ -100,7 +101,13 @@ class Git:
             if found is None or found[1].decode() != commit:
                 raise GitFailed("what came back is no bundle of the commit that the worker is at")
             os.lseek(place, found.end(), os.SEEK_SET)
-            await self.run(*_CHECKED, stdin=place, stranger=True)
+            store = (await self.repo()).store
+            with tempfile.TemporaryDirectory(prefix=INCOMING, dir=store) as name:
+                incoming = Path(name)
+                await asyncio.to_thread(_borrow, incoming, store)
+                env = {"GIT_OBJECT_DIRECTORY": name}
+                await self.run(*_CHECKED, env=env, stdin=place, stranger=True)
+                await asyncio.to_thread(_keep, incoming / "pack", store / "pack")
         finally:
             os.close(place)
 
@@ -133,6 +140,19 @@ class Git:
 
 def _text(output: bytes) -> str:
     return output.decode(errors="surrogateescape")
+
+
+def _borrow(incoming: Path, store: Path) -> None:
+    for name in ("pack", "info"):
+        (incoming / name).mkdir()
+    (incoming / "info" / "alternates").write_text(f"{store}\n", errors="surrogateescape")
+
+
+def _keep(incoming: Path, packs: Path) -> None:
+    """Move packs; the index comes last, since git knows a pack by it."""
+    packs.mkdir(exist_ok=True)
+    for path in sorted(incoming.glob("pack-*"), key=lambda path: path.suffix == ".idx"):
+        path.rename(packs / path.name)
 
 
 async def known(layout: Layout) -> Repo:

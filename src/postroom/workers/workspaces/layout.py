@@ -18,7 +18,9 @@ MOST_ALTERNATES = 16
 """Further folders of objects that a repository may borrow from, and a worker with it."""
 _LARGEST = 64 * 1024
 _HEAD = re.compile(r"ref: refs/[^\x00-\x20\x7f~^:?*\[\\]+|[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_OBJECTS = re.compile(r"pack|info|[0-9a-f]{2}")
+INCOMING = "tmp_objdir-"
+"""How git begins the name of a folder of objects that are not checked yet, and takes it away if it is left."""
+_OBJECTS = re.compile(rf"pack|info|[0-9a-f]{{2}}|{INCOMING}[\w-]+")
 _LOCKS = frozenset({"maintenance.lock", "schedule.lock"})
 
 

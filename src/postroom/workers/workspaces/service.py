@@ -30,6 +30,7 @@ from postroom.workers.workspaces.bringing import (
 )
 from postroom.workers.workspaces.git import Git
 from postroom.workers.workspaces.job import EMPTY, Desk, borrowed
+from postroom.workers.workspaces.layout import refuse_bare
 from postroom.workers.workspaces.plan import Plan, plan, refuse_never
 from postroom.workers.workspaces.records import FILE, Held
 from postroom_a2a.text import one_line
@@ -164,6 +165,8 @@ class Workspaces:
             direct = held.mode == DIRECT
             if direct:
                 await asyncio.to_thread(refuse_never, desk.workspace, self._settings.state)
+            if direct and not held.top:
+                await asyncio.to_thread(refuse_bare, desk.workspace)  # a worker may have made it
             await asyncio.to_thread(_note_covered, held, desk, root)
             return Placed(desk.workspace, judged=direct, covered=desk.covered)
         await relink(worker, held, desk)

@@ -23,8 +23,12 @@ EMPTY_TREES = {
     "sha256": "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
 }
 _SHARED_INDEX = re.compile(r"sharedindex\.[0-9a-f]+")
-_FILES = ("core.filemode", "core.symlinks", "core.ignorecase", "core.precomposeunicode")
-"""What the file system can do: the repository's word is handed over, if it is a plain no or yes."""
+_FILES = (
+    *("core.filemode", "core.symlinks", "core.ignorecase", "core.precomposeunicode"),
+    "core.sharedrepository",
+)
+"""What the file system can do, and who may read what is written: the repository's word is handed over."""
+_PLAIN = re.compile(r"true|false|group|all|umask|0[0-7]{3}")
 _EXTENSIONS = {
     f"extensions.{name}"
     for name in (
@@ -57,7 +61,7 @@ class Repo:
     def handed(self) -> dict[str, str]:
         """The settings that a command gets because of the repository."""
         known = {name: self.settings.get(name).lower() for name in _FILES}
-        plainly = {name: value for name, value in known.items() if value in {"true", "false"}}
+        plainly = {name: value for name, value in known.items() if _PLAIN.fullmatch(value)}
         return plainly | {"attr.tree": EMPTY_TREES[self.format]}
 
 
