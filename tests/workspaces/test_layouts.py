@@ -10,7 +10,7 @@ import pytest
 
 from postroom.errors import Conflict, InvalidInput, PostroomError
 from postroom.workers.workspaces.showing import difference, merge
-from tests.workspaces.bench import QUIET, Bench, Who, git, repository
+from tests.workspaces.bench import FREE, QUIET, Bench, Who, git, repository
 
 pytestmark = pytest.mark.anyio
 
@@ -260,4 +260,4 @@ async def test_a_git_that_is_too_old_is_refused(
     app = repository(tmp_path / "app")
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
     with pytest.raises(InvalidInput, match=r"git 2\.32 or later"):
-        await bench.spaces.plan(str(app), "", bench.provider)
+        await bench.spaces.plan(str(app), "", bench.provider, FREE)
