@@ -535,6 +535,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Coding agents", "docs/security.md#a-persons-repository"): {
         "workspace-branch": "What a worker did comes back as a branch of its own; a branch with other commits is never moved.",
         "workspace-git-closed": "Nothing below a person's git directory can be written from inside, in any mode.",
+        "workspace-lends-objects-alone": "A worker is lent nothing of a repository but its objects, of folders that hold nothing else; what lies elsewhere is told.",
+        "workspace-objects-checked": "Objects that no git would make do not come back to a person's repository, with any git.",
         "workspace-kept": "What a worker has not committed is on its branch or in its folder when it is removed.",
         "workspace-plants-nothing": "No git command of Postroom runs what a worker planted in its folder.",
     },

@@ -252,6 +252,32 @@ def test_a_template_of_a_lesser_key_does_not_inherit_what_the_operator_gave(site
 
 
 @pytest.mark.requirement("reach-opened")
+def test_a_lesser_key_has_no_terminal_in_what_it_could_not_spawn(site: Site) -> None:
+    assert site.spawn("operator", "bare-own", sandbox="none").status_code == 201
+    assert site.spawn("operator", "walled-own").status_code == 201
+    upgrade = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    said = {}
+    for nick in ("bare-own", "walled-own"):
+        for who, key in (
+            ("olga", site.keys["acme", "olga"]),
+            ("operator", site.room.server["token"]),
+        ):
+            url = f"{site.room.server['url']}/orgs/acme/v1/workers/{nick}/terminal"
+            headers = {"Authorization": f"Bearer {key}", **upgrade}
+            said[who, nick] = httpx2.get(url, headers=headers, timeout=30).status_code
+
+    assert said["olga", "bare-own"] == 403
+    # These take no terminal at all, which only who could have one is told.
+    assert set(said.values()) == {403, 409}
+    assert said["operator", "bare-own"] == said["olga", "walled-own"] == 409
+
+
+@pytest.mark.requirement("reach-opened")
 def test_where_a_lesser_key_has_its_template_nobody_else_reads(site: Site) -> None:
     made = site.spawn("olga", "planted", path=str(site.home / "shut" / "planted.toml"))
 

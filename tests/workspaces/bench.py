@@ -70,7 +70,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.state = self.folder / "state"
-        self.state.mkdir()
+        self.state.mkdir(parents=True)
         self.settings = Settings(state=self.state)
         self.spaces = Workspaces(self.settings)
 

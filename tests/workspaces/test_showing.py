@@ -29,6 +29,9 @@ def _conflicting(app: Path) -> None:
 
 def _filtered(app: Path) -> None:
     git(app, "config", "filter.own.smudge", "./smudge.sh")
+    (app / ".gitattributes").write_text("*.txt filter=own\n")
+    git(app, "add", ".gitattributes")
+    git(app, "commit", "-qm", "mine")
 
 
 def _merging(app: Path) -> None:
@@ -100,3 +103,90 @@ async def test_a_branch_that_a_person_is_on_does_not_move_and_the_work_is_not_lo
     git(app, "switch", "-q", "main")
     await bench.bring()
     assert git(app, "log", "-1", "--format=%s", "postroom/coder") == "third"
+
+
+@pytest.mark.parametrize("linked", [False, True])
+async def test_a_merge_of_two_sides_is_the_persons_and_runs_and_signs_nothing(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool
+):
+    app, canary = repository(tmp_path / "app"), tmp_path / "canary"
+    evil = tmp_path / "evil.sh"
+    evil.write_text(f"#!/bin/sh\ntouch {canary}\n")
+    evil.chmod(0o755)
+    own = tmp_path / "gitconfig"
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(own))
+    own.write_text(f"[commit]\n\tgpgSign = true\n[gpg]\n\tprogram = {evil}\n")
+    if linked:
+        git(app, "worktree", "add", "-q", "-b", "side", "../linked")
+        app = tmp_path / "linked"
+    git(app, "pack-refs", "--all")
+    await _done(bench, app)
+    (app / "mine.txt").write_text("mine")
+    git(app, "add", ".")
+    git(app, "commit", "-qm", "mine")
+    held = await bench.bring()
+    assert "its commits are not signed, nor is a merge by task apply --merge" in held.notes
+    store = bench.spaces.store(Who().uid, held)
+    with pytest.raises(Conflict, match="your name"):
+        await merge(store, held)
+    assert not (app / "a.txt").read_text().endswith("two\n")
+    with own.open("a") as file:
+        file.write("[user]\n\tname = Ann Other\n\temail = other@example.org\n")
+    made = await merge(store, held)
+    assert git(app, "rev-parse", "HEAD") == made
+    assert git(app, "log", "-1", "--format=%an %ce|%p|%s", "HEAD").startswith(
+        "Ann Other other@example.org|"
+    )
+    assert len(git(app, "log", "-1", "--format=%p").split()) == 2
+    assert git(app, "status", "--porcelain") == ""
+    assert (app / "a.txt").read_text() == "one\ntwo\n"
+    assert "merge postroom/coder" in git(app, "reflog", "-1")
+    await bench.spaces.forget(Who().uid)
+    assert git(app, "for-each-ref", "refs/postroom") == ""
+    assert await merge(store, held) == made
+    assert not canary.exists()
+
+
+def _converting(app: Path) -> None:
+    git(app, "config", "core.autocrlf", "true")
+
+
+def _sparse(app: Path) -> None:
+    git(app, "sparse-checkout", "set", "--no-cone", "/*", "!/dir")
+
+
+def _detached(app: Path) -> None:
+    git(app, "switch", "-q", "--detach")
+
+
+def _attributed(app: Path) -> None:
+    (app / ".git" / "info" / "attributes").write_text("*.txt merge=union\n")
+
+
+@pytest.mark.parametrize("prepare", [_converting, _sparse, _detached, _attributed])
+async def test_a_merge_that_the_persons_git_would_do_in_its_own_way_is_left_to_it(
+    bench: Bench, tmp_path: Path, prepare: object
+):
+    app = repository(tmp_path / "app")
+    assert callable(prepare)
+    prepare(app)
+    await _done(bench, app)
+    held = await bench.bring()
+    before = git(app, "rev-parse", "HEAD")
+    with pytest.raises(Conflict) as refused:
+        await merge(bench.spaces.store(Who().uid, held), held)
+    assert "merge postroom/coder" in refused.value.remedy
+    assert git(app, "rev-parse", "HEAD") == before
+    if prepare is _converting:
+        assert any("ends of lines" in note for note in held.notes)
+
+
+async def test_a_file_that_a_merge_would_overwrite_stays(bench: Bench, tmp_path: Path):
+    app = repository(tmp_path / "app")
+    await bench.work(await bench.begin(app), "echo theirs > new.txt; echo two >> a.txt")
+    held = await bench.bring()
+    (app / "new.txt").write_text("mine")
+    with pytest.raises(PostroomError):
+        await merge(bench.spaces.store(Who().uid, held), held)
+    assert (app / "new.txt").read_text() == "mine"
+    assert git(app, "status", "--porcelain") == "?? new.txt"

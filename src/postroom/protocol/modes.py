@@ -9,4 +9,7 @@ COPY = "copy"
 DIRECT = "direct"
 """In the folder itself, `.git` read-only."""
 
+BRINGS = "its branch brings what git takes for a git directory: "
+"""Begins the note about a folder on a branch in which git would run what the worker named."""
+
 MODES = (WORKTREE, COPY, DIRECT)

@@ -59,16 +59,20 @@ class Returning:
         """
         await self._name_lending(agent)
         prepared = await self._preparing.again(record)
-        held = await self.spaces.bring(agent, prepared.chosen.provider)
+        try:
+            held = await self.spaces.bring(agent, prepared.chosen.provider)
+        finally:
+            await self._name_made(agent)  # whatever a worker prevents
         await self._alerts.end("its work was brought back", kind=ALERT, who=agent.uid)
-        if held.made:
-            text = (
-                f"made or moved a git directory in {held.path}, which decides what git runs there"
-            )
-            await self._alerts.raise_alert(
-                Alert(MADE, f"{text}: {', '.join(held.made)}", agent.uid)
-            )
         return held
+
+    async def _name_made(self, agent: Agent) -> None:
+        held = self.held(agent.uid)
+        if held is None or not held.made:
+            return
+        what = "made or moved a git directory" if held.mode == DIRECT else "its branch brings one"
+        text = f"{what} in {held.path}, which decides what git runs there: {', '.join(held.made)}"
+        await self._alerts.raise_alert(Alert(MADE, text, agent.uid))
 
     async def _name_lending(self, agent: Agent) -> None:
         """Name the files that lend an account; first, since a worker can prevent what comes behind."""

@@ -216,7 +216,7 @@ class WorkerViews:
 def _workspace(held: Held | None) -> shapes.Workspace | None:
     if held is None:
         return None
-    said = [*held.notes, *(f"not brought back: {name}" for name in held.left)]
+    said = [*held.notes, *held.warnings, *(f"not brought back: {name}" for name in held.left)]
     return {"path": held.path, "mode": held.mode, "branch": held.branch, "notes": said}
 
 

@@ -15,6 +15,7 @@ from postroom.cli.workspaces import tell_left
 from postroom.lines.rows import styled
 from postroom.lines.starting import place
 from postroom.lines.workspaces import MORE, changed, diff_style
+from postroom.protocol.modes import BRINGS
 from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ def command(nick: str, paths: tuple[str, ...], stat: bool, as_json: bool) -> Non
         return
     click.echo(_summary(found), err=True)
     tell_left(found["left"])
+    for note in found["workspace"].get("notes", []):
+        if note.startswith(BRINGS):
+            click.echo(f"look before you merge: {one_line(note, 300)}", err=True)
     lines = [styled(line, diff_style(line)) for line in printable(found["text"]).split("\n")]
     if found["cut"]:
         lines.append(MORE)

@@ -45,7 +45,7 @@ def router(parts: Parts) -> Routes:
                 "path": held.path,
                 "mode": held.mode,
                 "branch": held.branch,
-                "notes": list(held.notes),
+                "notes": [*held.notes, *held.warnings],
             },
             "text": found.text,
             "cut": found.cut,

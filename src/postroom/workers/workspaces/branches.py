@@ -7,13 +7,19 @@ refs/heads/postroom/<nick> the same for people, once there is any work
 
 from __future__ import annotations
 
-from pathlib import Path
+import asyncio
+from pathlib import Path, PurePosixPath
 
 from postroom.errors import Conflict
-from postroom.workers.workspaces.git import Git, GitFailed
+from postroom.workers.workspaces.git import Git
+from postroom.workers.workspaces.layout import looks_like
 from postroom.workers.workspaces.plan import BRANCHES
+from postroom.workers.workspaces.program import GitFailed
 
 MOST_NAMES = 100
+LARGEST_TREE = 256 << 20
+"""Bytes of the names of all files of a commit."""
+_PARTS = ("HEAD", "commondir", "objects/**", "refs/**")
 
 
 def base_ref(uid: str) -> str:
@@ -54,11 +60,12 @@ async def place(git: Git, name: str, to: str, before: str, nick: str) -> tuple[s
     now = await git.value(ref)
     if now == to:
         return name, to
-    if now and now != before and not await _contains(git, to, now):
+    if now and now != before and not await contains(git, to, now):
         other = await free_name(git, nick)
         await git.set(f"refs/heads/{other}", to, "")
         return other, to
-    if now and (where := await _checked_out(git, ref)):
+    layout = (await git.repo()).layout
+    if now and (where := await asyncio.to_thread(layout.checked_out, ref)):
         raise Conflict(
             f"there is more work, and {name} is checked out in {where}",
             remedy=f"git -C {where} switch another branch, then do it again",
@@ -67,7 +74,8 @@ async def place(git: Git, name: str, to: str, before: str, nick: str) -> tuple[s
     return name, to
 
 
-async def _contains(git: Git, newer: str, older: str) -> bool:
+async def contains(git: Git, newer: str, older: str) -> bool:
+    """Whether `older` is `newer` or before it."""
     try:
         await git.run("merge-base", "--is-ancestor", older, newer)
     except GitFailed:
@@ -75,21 +83,36 @@ async def _contains(git: Git, newer: str, older: str) -> bool:
     return True
 
 
-async def _checked_out(git: Git, ref: str) -> str:
-    """The worktree that is on the branch, "" if none is."""
-    where = ""
-    for line in (
-        (await git.run("worktree", "list", "--porcelain")).decode(errors="replace").splitlines()
-    ):
-        if line.startswith("worktree "):
-            where = line.removeprefix("worktree ")
-        if line == f"branch {ref}":
-            return where
-    return ""
-
-
 async def forget(place: Path, uid: str) -> None:
     """Delete the refs of a removed worker; its branch stays."""
     git = Git(place)
     for ref in (base_ref(uid), work_ref(uid)):
         await git.drop(ref)
+
+
+async def git_directories(git: Git, base: str, top: str) -> list[str]:
+    """The folders that git takes for git directories and that `top` brings over `base`, "." for all of it.
+
+    Whoever goes to such a folder and runs git there runs what its `config` names.
+    """
+    names = [f":(glob,icase)**/{part}" for part in _PARTS]
+    words = ("diff-tree", "-r", "--name-only", "-z", "--no-renames", "--diff-filter=d")
+    since = base or await git.empty_tree()
+    new = await git.run(*words, since, top, "--", *names, stranger=True, most=LARGEST_TREE)
+    if not new:
+        return []
+    words = ("ls-tree", "-r", "-t", "-z", "--name-only", top)
+    listed = await git.run(*words, stranger=True, most=LARGEST_TREE)
+    return await asyncio.to_thread(_directories, new, listed)
+
+
+def _directories(new: bytes, listed: bytes) -> list[str]:
+    changed: set[PurePosixPath] = set()
+    for name in new.decode(errors="surrogateescape").split("\0"):
+        changed.update(PurePosixPath(name).parents)
+    inside: dict[PurePosixPath, list[str]] = {}
+    for name in listed.decode(errors="surrogateescape").split("\0"):
+        path = PurePosixPath(name)
+        if path.parent in changed:
+            inside.setdefault(path.parent, []).append(path.name)
+    return sorted(str(folder) for folder, names in inside.items() if looks_like(names))

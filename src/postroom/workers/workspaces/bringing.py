@@ -16,11 +16,11 @@ from postroom.sandbox.port import SandboxProvider
 from postroom.workers.workspaces import branches, covers
 from postroom.workers.workspaces.copying import copy
 from postroom.workers.workspaces.git import Git
-from postroom.workers.workspaces.inside import BROUGHT
 from postroom.workers.workspaces.job import Desk, Job, JobFailed, seen
+from postroom.workers.workspaces.layout import GIT, make_bare
 from postroom.workers.workspaces.plan import Plan
 from postroom.workers.workspaces.records import Held
-from postroom.workers.workspaces.repository import Repository, hooks_folder, look, notes
+from postroom.workers.workspaces.repository import Repository, guarded, look, notes, told
 from postroom_a2a.text import one_line
 
 HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
@@ -35,12 +35,14 @@ class Worker:
 
     Attributes:
         root: its folder in the state folder.
+        state: the state folder.
         provider: of its sandbox.
     """
 
     uid: str
     nick: str
     root: Path
+    state: Path
     provider: SandboxProvider
     monitor: LimitMonitor
 
@@ -55,9 +57,9 @@ class Worker:
         return f"{self.nick}@{self.uid}.postroom.invalid"
 
 
-def store_of(root: Path, held: Held) -> Path:
-    """The repository that gets the work."""
-    return Path(held.top) if held.top else root / "changes.git"
+def store_of(root: Path, held: Held) -> Git:
+    """Git on the repository that gets the work."""
+    return Git(Path(held.top)) if held.top else Git.own(root / "changes.git")
 
 
 async def begin(worker: Worker, planned: Plan, limit: int | None) -> Held:
@@ -81,11 +83,13 @@ async def begin(worker: Worker, planned: Plan, limit: int | None) -> Held:
         if planned.mode == WORKTREE:
             said = await notes(repository, folder)
     else:
-        await Git(worker.root).run("init", "-q", "--bare", "--template=", str(worker.own_store))
+        await asyncio.to_thread(make_bare, worker.own_store)
     if planned.mode == COPY:
         said = (await asyncio.to_thread(copy, folder, workspace, limit)).notes
     if planned.mode == DIRECT:
         said = _said_of_direct(repository)
+    if repository is not None:
+        said += await told(repository)
     held = held.after(notes=tuple(said)).save(worker.root)
     desk = await desk_of(worker, held)
     base = await (_own(worker, held, desk) if held.own else _first(worker, held, desk))
@@ -95,7 +99,7 @@ async def begin(worker: Worker, planned: Plan, limit: int | None) -> Held:
 
 def _said_of_direct(repository: Repository | None) -> list[str]:
     found = ["it writes your folder itself, and what it writes there you may run"]
-    if repository is not None and not (repository.top / covers.GIT).is_dir():
+    if repository is not None and not (repository.top / GIT).is_dir():
         found.append("git does not work for it: the folder is a linked worktree or a submodule")
     return found
 
@@ -135,28 +139,38 @@ async def bring(worker: Worker, held: Held) -> Held:
         Conflict: a person is on its branch; the work is in the repository, under the worker's ref.
     """
     desk = await desk_of(worker, held)
+    found: tuple[str, ...] = ()
+    if held.mode == DIRECT:  # first, since a worker can prevent what comes behind
+        found = await _found(held)
+        held = held.after(left=found[:MOST_NAMES], made=found[:MOST_NAMES]).save(worker.root)
     async with Job(desk, worker.monitor) as job:
         message = f"uncommitted work of @{worker.nick}"
         answer = await job.run(_order(worker, held) | {"do": "bring", "message": message})
         top = _hash(answer, "top", held.format)
         await _take(worker, held, job, top, branches.work_ref(worker.uid))
-    made = await asyncio.to_thread(_made, held)
-    left = (*made, *_texts(answer, "left"), *_texts(answer, "notes"))[:MOST_NAMES]
+    git = store_of(worker.root, held)
+    made = found if held.mode == DIRECT else await _brought(git, held, top)
+    left = (*found, *_texts(answer, "left"), *_texts(answer, "notes"))[:MOST_NAMES]
     held = held.after(brought=top, left=left, made=made[:MOST_NAMES]).save(worker.root)
     if not held.branch or top == held.base:
         return held
-    git = Git(store_of(worker.root, held))
     name, value = await branches.place(git, held.branch, top, held.placed, worker.nick)
     return held.after(branch=name, placed=value).save(worker.root)
 
 
-def _made(held: Held) -> tuple[str, ...]:
-    """The git directories that a worker has made in a person's folder, as they can be shown."""
-    if held.mode != DIRECT:
-        return ()
-    names = covers.found(top := Path(held.path))
+async def _found(held: Held) -> tuple[str, ...]:
+    """What git takes for a git directory and the worker has made in a person's folder, as it can be shown."""
+    names = await asyncio.to_thread(covers.found, top := Path(held.path))
     marked = zip(names, covers.marks(top, names), strict=True)
     return tuple(one_line(name, LONGEST_NAME) for name, mark in marked if mark not in held.covered)
+
+
+async def _brought(git: Git, held: Held, top: str) -> tuple[str, ...]:
+    """The same of its branch."""
+    if top in ("", held.base):
+        return ()
+    names = await branches.git_directories(git, held.base, top)
+    return tuple(one_line(name, LONGEST_NAME) for name in names)
 
 
 def _texts(answer: Mapping[str, Any], key: str) -> list[str]:
@@ -167,24 +181,15 @@ def _texts(answer: Mapping[str, Any], key: str) -> list[str]:
 
 
 async def _take(worker: Worker, held: Held, job: Job, commit: str, ref: str) -> None:
-    """Fetch a commit from the bundle of `job`, or find it where it is already, and name it by `ref`."""
-    git = Git(store_of(worker.root, held))
+    """Take a commit from the bundle of `job`, or find it where it is already, and name it by `ref`."""
+    git = store_of(worker.root, held)
     if not commit:
         return
     if await asyncio.to_thread(job.fetched):
-        words = ("--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-gc")
-        await git.run(
-            *("fetch", "-q", *words, "--no-show-forced-updates", str(job.bundle)),
-            f"+{BROUGHT}:{ref}",
-            stranger=True,
-        )
-        if await git.value(ref) != commit:
-            await git.drop(ref)
-            raise JobFailed("what came back is another commit than the worker is at")
-    elif await git.line("cat-file", "-t", commit) == "commit":
-        await git.set(ref, commit)
-    else:
+        await git.take(job.bundle, commit)
+    if await git.line("cat-file", "-t", commit) != "commit":
         raise JobFailed("what the worker is at did not come back")
+    await git.set(ref, commit)
 
 
 def _order(worker: Worker, held: Held) -> dict[str, Any]:
@@ -225,7 +230,7 @@ async def desk_of(worker: Worker, held: Held) -> Desk:
     place = Path(held.top or held.path)
     if not place.is_dir():
         raise gone(worker.nick, place)
-    repository = await look(place) if held.top else None
+    repository = await look(place, worker.state) if held.top else None
     if held.top and (repository is None or repository.top != place):
         raise gone(worker.nick, place)
     if repository is not None and repository.format != held.format:
@@ -233,8 +238,8 @@ async def desk_of(worker: Worker, held: Held) -> Desk:
     objects = repository.objects if repository else _objects(worker.own_store)
     if held.mode != DIRECT:
         return Desk(worker.provider, own, objects, (), folder)
-    hooks = await hooks_folder(repository.git) if repository else ""
-    kept = await asyncio.to_thread(covers.covered, place, hooks)
+    places = await guarded(repository) if repository else ()
+    kept = await asyncio.to_thread(covers.covered, place, places, repository=bool(repository))
     return Desk(worker.provider, place, objects, kept, folder)
 
 
@@ -247,4 +252,4 @@ def gone(nick: str, place: Path) -> NotFound:
 
 
 def _objects(store: Path) -> tuple[Path, ...]:
-    return (store / "objects",)
+    return ((store / "objects").resolve(),)

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from postroom.errors import InvalidInput
+from postroom.workers.workspaces import plain
+from postroom.workers.workspaces.layout import GIT, GUARD, is_guard, looks_like
 
-GIT = ".git"
 MOST_FOLDERS = 200_000
 """Folders that are looked at; a larger tree is refused, since a git directory could hide in it."""
 SET_ID = stat.S_ISUID | stat.S_ISGID
@@ -22,7 +23,9 @@ MOST_ENTRIES = 500_000
 
 
 def found(top: Path) -> list[str]:
-    """All entries called `.git` below `top`, relative to it, never through a link.
+    """All entries called `.git` below `top`, and all folders that git takes for git directories, never through a link.
+
+    They are relative to it; `top` itself is ".".
 
     Raises:
         InvalidInput: it has too many folders.
@@ -34,29 +37,35 @@ def found(top: Path) -> list[str]:
                 f"{top} has over {MOST_FOLDERS} folders, too many to guard",
                 remedy="work on a branch: --as worktree",
             )
-        here = [name for name in (*folders, *files) if name.casefold() == GIT]
-        names += [str(Path(place, name).relative_to(top)) for name in here]
+        entries = (*folders, *files)
+        names += [
+            str(Path(place, name).relative_to(top)) for name in entries if name.casefold() == GIT
+        ]
+        if looks_like(entries):
+            names.append(str(Path(place).relative_to(top)))
+            if Path(place) != top:
+                folders.clear()
         folders[:] = [name for name in folders if name.casefold() != GIT]
     return names
 
 
-def covered(top: Path, hooks: str) -> tuple[str, ...]:
-    """What the worker may not write in `top`; an empty `.git` is made where there is none.
+def covered(top: Path, places: Iterable[Path], *, repository: bool) -> tuple[str, ...]:
+    """What the worker may not write in `top`; a `.git` that stands for none is made where there is none.
 
     Args:
-        hooks: folder of the repository's hooks (`core.hooksPath`), "" for the usual one.
+        places: what else decides what git runs, such as the folder of the repository's hooks.
+        repository: `top` is one.
 
     Raises:
         InvalidInput: one of them is a link.
     """
-    if not os.path.lexists(top / GIT):
-        # Without it the worker could make one. Git takes no notice of an empty folder.
-        (top / GIT).mkdir()
-    names = found(top)
-    if hooks:
-        place = (top / hooks).resolve()
-        if place.is_dir() and place.is_relative_to(top) and place != top:
-            names.append(str(place.relative_to(top)))
+    if not repository:
+        _guard(top)
+    names = [name for name in found(top) if name != "."]
+    for place in places:
+        real = place.resolve()
+        if real.exists() and real.is_relative_to(top) and real != top:
+            names.append(str(real.relative_to(top)))
     for name in names:
         if (top / name).is_symlink():
             raise InvalidInput(
@@ -64,6 +73,24 @@ def covered(top: Path, hooks: str) -> tuple[str, ...]:
                 remedy="work on a branch: --as worktree",
             )
     return tuple(sorted(set(names)))
+
+
+def _guard(top: Path) -> None:
+    """Keep git from finding anything in a folder that has no repository.
+
+    An empty `.git` does not: git goes on to see whether the folder is a git directory itself, and a worker could make
+    it one.
+    """
+    place = top / GIT
+    if plain.is_folder(place):
+        try:
+            place.rmdir()
+        except OSError as error:
+            raise InvalidInput(
+                f"{place} is no git directory, and not empty", remedy="remove it"
+            ) from error
+    if not os.path.lexists(place):
+        place.write_text(GUARD)
 
 
 def marks(top: Path, names: Iterable[str]) -> tuple[str, ...]:
@@ -79,11 +106,9 @@ def _number(path: Path) -> int:
 
 
 def uncover(top: Path) -> None:
-    """Remove the empty `.git` that stood for none."""
-    try:
-        (top / GIT).rmdir()
-    except OSError:
-        return  # it is a real one, or gone
+    """Remove the `.git` that stood for none."""
+    if is_guard(top / GIT):
+        (top / GIT).unlink(missing_ok=True)
 
 
 def lending(top: Path, most: int = MOST_ENTRIES) -> list[str]:

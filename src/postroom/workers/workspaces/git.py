@@ -1,109 +1,115 @@
-"""Git outside of a sandbox, on repositories that no worker can write, with nothing in it that runs further programs.
+"""Git outside of a sandbox on one repository, through a view of ours (`view.py`): nothing of it decides what git does.
 
-What a worker wrote gets here as a bundle only, and is checked like anything from a stranger (`fetch.fsckObjects`).
+What a worker wrote gets here as a bundle only, whose objects are checked like anything from a stranger.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shutil
+import re
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Self
 
-from postroom.errors import EnvironmentFault, InvalidInput
-from postroom.sandbox import limits
-from postroom_a2a.text import one_line
+from postroom.workers.workspaces import config, program
+from postroom.workers.workspaces.layout import INCOMING, Layout, NotLent, at, bare, objects
+from postroom.workers.workspaces.program import LARGEST_ANSWER, GitFailed
+from postroom.workers.workspaces.view import EMPTY_TREES, Repo, described, shown
 
-DEADLINE = 120.0
-"""Seconds for one command; reading a large bundle takes longest."""
-MEMORY = 2 << 30
-"""Bytes of memory that git may have to read what a worker wrote."""
-LARGEST_ANSWER = 8 << 20
-"""Bytes of a command's output that are kept."""
-
-_QUIET = {
-    "core.hooksPath": "/dev/null",
-    "core.fsmonitor": "false",
-    "core.alternateRefsCommand": "",
-    "core.sshCommand": "false",
-    "credential.helper": "",
-    "diff.external": "",
-    "diff.submodule": "short",
-    "fetch.fsckObjects": "true",
-    "transfer.fsckObjects": "true",
-    "fetch.recurseSubmodules": "false",
-    "submodule.recurse": "false",
-    "gc.auto": "0",
-    "maintenance.auto": "false",
-    "log.showSignature": "false",
-    "merge.verifySignatures": "false",
-    "commit.gpgSign": "false",
-    "protocol.allow": "never",
-    "protocol.file.allow": "always",
-}
-"""Settings that are set over those of the repository: nothing that a commit brings may start a program."""
-
-
-class GitFailed(EnvironmentFault):
-    """A git command failed; the text is what git said."""
+_CHECKED = ("index-pack", "--stdin", "--fix-thin", "--strict", "--fsck-objects")
+_BUNDLE = re.compile(
+    rb"# v[23] git bundle\n(?:@object-format=sha(?:1|256)\n)?(?:-[0-9a-f]{40,64}(?: [^\n]*)?\n)*"
+    rb"([0-9a-f]{40,64}) ([^\n ]+)\n\n"
+)
+_LARGEST_HEAD = 64 * 1024
 
 
 class Git:
     """Runs git on one repository.
 
     Args:
-        place: a folder of it, or its git directory.
+        place: its folder, with the `.git` in it.
+        repo: what is known of it, if it was looked at already.
     """
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, repo: Repo | None = None) -> None:
         self._place = place
+        self._repo = repo
+
+    @classmethod
+    def own(cls, place: Path) -> Self:
+        """Git on a repository of ours without files (`layout.make_bare`)."""
+        return cls(place, Repo(bare(place), place / "objects"))
+
+    async def repo(self) -> Repo:
+        """The repository.
+
+        Raises:
+            InvalidInput: there is none that can be used.
+        """
+        if self._repo is None:
+            layout = await asyncio.to_thread(at, self._place)
+            if layout is None:
+                raise NotLent(f"{self._place} is no repository any more")
+            self._repo = await known(layout)
+        return self._repo
 
     async def run(
         self,
         *words: str,
         codes: tuple[int, ...] = (0,),
+        files: bool = False,
         stranger: bool = False,
+        env: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] | None = None,
+        stdin: int = asyncio.subprocess.DEVNULL,
         most: int = LARGEST_ANSWER,
     ) -> bytes:
-        """What `git WORDS` prints, at most `most` bytes of it.
+        """What `git WORDS` prints, at most `most` bytes of it; see `program.run`.
 
         Args:
-            codes: exit codes that are no failure.
-            stranger: it reads what a worker wrote, so its memory is bounded.
+            files: it may read and write the person's files, and what is staged.
+        """
+        repo = await self.repo()
+        with shown(repo, files=files) as (place, view):
+            return await program.run(
+                words,
+                env=dict(view) | dict(env or {}),
+                settings=repo.handed | dict(settings or {}),
+                place=place,
+                stdin=stdin,
+                codes=codes,
+                stranger=stranger,
+                most=most,
+            )
+
+    async def empty_tree(self) -> str:
+        """The name of a tree without files."""
+        return EMPTY_TREES[(await self.repo()).format]
+
+    async def take(self, bundle: Path, commit: str) -> None:
+        """Take the objects of a bundle over, each checked; none if one is not right.
 
         Raises:
-            GitFailed: it failed, or took too long.
-            InvalidInput: there is no git on this machine.
+            GitFailed: it is no bundle of that commit, or one of them is not right.
         """
-        settings = [word for name, value in _QUIET.items() for word in ("-c", f"{name}={value}")]
-        command = [_program(), "--no-pager", *settings, "-C", str(self._place), *words]
-        if stranger:
-            command = [*limits.SCRIPT, limits.__file__, str(MEMORY), "-", "-", "--", *command]
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=_environment(),
-        )
+        place = os.open(bundle, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            async with asyncio.timeout(DEADLINE):
-                said, wrong = await asyncio.gather(
-                    _read(process.stdout, most), _read(process.stderr, 64 * 1024)
-                )
-                code = await process.wait()
-        except TimeoutError as error:
-            raise GitFailed(f"git {words[0]} took over {DEADLINE:g} s") from error
+            found = _BUNDLE.match(os.pread(place, _LARGEST_HEAD, 0))
+            if found is None or found[1].decode() != commit:
+                raise GitFailed("what came back is no bundle of the commit that the worker is at")
+            os.lseek(place, found.end(), os.SEEK_SET)
+            store = (await self.repo()).store
+            with tempfile.TemporaryDirectory(prefix=INCOMING, dir=store) as name:
+                incoming = Path(name)
+                await asyncio.to_thread(_borrow, incoming, store)
+                env = {"GIT_OBJECT_DIRECTORY": name}
+                await self.run(*_CHECKED, env=env, stdin=place, stranger=True)
+                await asyncio.to_thread(_keep, incoming / "pack", store / "pack")
         finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        if code not in codes:
-            raise GitFailed(
-                f"git {words[0]} failed: {_short(wrong)}", remedy=_remedy(wrong, self._place)
-            )
-        return said
+            os.close(place)
 
     async def line(self, *words: str) -> str:
         """The first line that `git WORDS` prints, "" if it fails or prints nothing."""
@@ -136,39 +142,39 @@ def _text(output: bytes) -> str:
     return output.decode(errors="surrogateescape")
 
 
-def _short(wrong: bytes) -> str:
-    lines = [line for line in wrong.decode(errors="replace").splitlines() if line.strip()]
-    said = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
-    return one_line("; ".join(said[-3:]), 400) or "it said nothing"
+def _borrow(incoming: Path, store: Path) -> None:
+    for name in ("pack", "info"):
+        (incoming / name).mkdir()
+    (incoming / "info" / "alternates").write_text(f"{store}\n", errors="surrogateescape")
 
 
-def _remedy(wrong: bytes, place: Path) -> str:
-    if b"dubious ownership" in wrong:
-        return f"if it is yours: git config --global --add safe.directory {place}"
-    return ""
+def _keep(incoming: Path, packs: Path) -> None:
+    """Move packs; the index comes last, since git knows a pack by it."""
+    packs.mkdir(exist_ok=True)
+    for path in sorted(incoming.glob("pack-*"), key=lambda path: path.suffix == ".idx"):
+        path.rename(packs / path.name)
 
 
-def _program() -> str:
-    found = shutil.which("git")
-    if found is None:
-        raise InvalidInput("there is no git on this machine", remedy="install it")
-    return found
+async def known(layout: Layout) -> Repo:
+    """What is known of the repository with these folders.
+
+    Raises:
+        InvalidInput: it cannot be used.
+    """
+    await _refuse_foreign(layout)
+    settings = await config.of_file(layout.common / "config")
+    if settings.on("extensions.worktreeconfig"):
+        settings += await config.of_file(layout.folder / "config.worktree")
+    (store, *_) = await asyncio.to_thread(objects, layout.common / "objects")
+    return described(layout, store, settings)
 
 
-def _environment() -> Mapping[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return kept | {
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_NO_REPLACE_OBJECTS": "1",
-        "GIT_ADVICE": "0",
-        "LC_ALL": "C",
-    }
-
-
-async def _read(stream: asyncio.StreamReader | None, most: int) -> bytes:
-    """All of the stream, of which the first `most` bytes are kept."""
-    kept = bytearray()
-    while stream is not None and (chunk := await stream.read(64 * 1024)):
-        kept += chunk[: max(0, most - len(kept))]
-    return bytes(kept)
+async def _refuse_foreign(layout: Layout) -> None:
+    if not (place := layout.foreign()):
+        return
+    safe = [value for name, value in (await config.of_person()).pairs if name == "safe.directory"]
+    if "*" not in safe and str(layout.top) not in safe:
+        raise NotLent(
+            f"{place} belongs to another user of this machine",
+            remedy=f"if it is yours: git config --global --add safe.directory {layout.top}",
+        )

@@ -200,11 +200,18 @@ def _committed(
 
 def _written(place: dict[str, str]) -> str:
     """The tree of the files as they are, but for those that are ignored."""
+    entries = git("ls-files", "-s", "-z", env=place).split("\0")
+    links = [entry.partition("\t")[2] for entry in entries if entry.startswith(GITLINK)]
+    # `git add` runs git in each submodule, by the configuration that is there. So where they stand is read alone.
+    paths = "\0".join([".", *(f":(exclude,literal){name}" for name in links)])
+    words = ("add", "-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
     try:
-        git("-c", "advice.addEmbeddedRepo=false", "add", "-A", "--ignore-errors", ".", env=place)
+        git("-c", "advice.addEmbeddedRepo=false", *words, env=place, stdin=paths)
     except Broken:
         if not Path(place["GIT_DIR"], "index").exists():
             raise
+    if links:
+        git("update-index", "--remove", "-z", "--stdin", env=place, stdin="\0".join([*links, ""]))
     return git("write-tree", env=place)
 
 

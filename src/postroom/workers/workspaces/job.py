@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import secrets
-import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from postroom.sandbox.output import tail
 from postroom.sandbox.port import Limits, Mount, SandboxPaths, SandboxProvider, SandboxSpec
 from postroom.sandbox.template_check import search_path
 from postroom.workers.leftovers import delete
-from postroom.workers.workspaces import inside
+from postroom.workers.workspaces import inside, plain
 from postroom_a2a.text import one_line
 
 DEADLINE = 300.0
@@ -61,6 +60,7 @@ def borrowed(objects: Sequence[Path], empty: Path, workspace: Path) -> tuple[Mou
     """The mounts of folders of objects, read-only; those in the workspace are seen there.
 
     Args:
+        objects: by their real names.
         empty: an empty file of the host. It covers what a folder says of further ones: those are mounted, too, but
             elsewhere, and git would complain about each.
     """
@@ -69,7 +69,7 @@ def borrowed(objects: Sequence[Path], empty: Path, workspace: Path) -> tuple[Mou
         place = f"{BORROWED}/{number}"
         if folder.is_relative_to(workspace):
             continue
-        mounts.append(Mount(folder, place))
+        mounts.append(Mount(folder, place, judged=True))
         if (folder / "info" / "alternates").is_file():
             mounts.append(Mount(empty, f"{place}/info/alternates"))
     return tuple(mounts)
@@ -173,7 +173,9 @@ class Job:
 
     def _answer(self, exceeded: str) -> dict[str, Any]:
         try:
-            with os.fdopen(_opened(self._out / "answer.json", LARGEST_ANSWER), "rb") as file:
+            with os.fdopen(
+                plain.opened(self._out / "answer.json", LARGEST_ANSWER, single=True), "rb"
+            ) as file:
                 answer = json.loads(file.read(LARGEST_ANSWER))
             if not isinstance(answer, dict):
                 raise TypeError("it is not an object")
@@ -187,7 +189,7 @@ class Job:
     def fetched(self) -> bool:
         """Take the bundle out of the folder that the sandbox could write; False if there is none."""
         try:
-            source = _opened(self._out / "bundle", LARGEST_BUNDLE)
+            source = plain.opened(self._out / "bundle", LARGEST_BUNDLE, single=True)
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -201,13 +203,3 @@ class Job:
         finally:
             os.close(source)
         return True
-
-
-def _opened(path: Path, largest: int) -> int:
-    """Open a regular file that the sandbox wrote, never through a link; raises OSError."""
-    place = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    found = os.fstat(place)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_size > largest:
-        os.close(place)
-        raise OSError(None, "it is no plain file, or too large")
-    return place

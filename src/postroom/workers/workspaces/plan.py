@@ -15,6 +15,8 @@ from postroom.sandbox.port import FarProvider, SandboxProvider
 from postroom.sandbox.template_check import search_path
 from postroom.workers.reach import Reach
 from postroom.workers.workspaces.git import Git
+from postroom.workers.workspaces.layout import NotLent
+from postroom.workers.workspaces.program import check_version
 from postroom.workers.workspaces.records import FILE
 from postroom.workers.workspaces.repository import Repository, filtered, look
 
@@ -68,7 +70,8 @@ async def plan(
         )
     await asyncio.to_thread(refuse_never, folder, state, holding=False)
     _check_program()
-    repository = await look(folder)
+    await check_version()
+    repository = await _look(folder, mode, state)
     if repository is not None:
         reach.refuse_place(real_name(repository.top), mode)
         for place in (repository.common, *repository.objects):
@@ -81,6 +84,15 @@ async def plan(
         return Plan(folder, chosen, await _copy(folder, repository))
     await asyncio.to_thread(_direct, folder, repository, provider, workers)
     return Plan(folder, chosen, repository)
+
+
+async def _look(folder: Path, mode: str, state: Path) -> Repository | None:
+    try:
+        return await look(folder, state)
+    except NotLent:
+        if mode != COPY:
+            raise
+        return None  # its files can be had
 
 
 def _check_program() -> None:
@@ -114,7 +126,7 @@ async def _copy(folder: Path, repository: Repository | None) -> Repository | Non
     if repository is None or folder != repository.top.resolve():
         return None  # a folder of a repository is no repository itself
     await check_branches(repository.git)
-    sparse = await repository.git.line("config", "--bool", "core.sparseCheckout") == "true"
+    sparse = (await repository.git.repo()).settings.on("core.sparsecheckout")
     if sparse or (repository.head and await filtered(repository.git, repository.head)):
         why = "is a sparse checkout" if sparse else "has files that git filters (LFS)"
         raise InvalidInput(

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from postroom.errors import StateUnwritable
 from postroom.identity.privatefile import replace as write_file
+from postroom.protocol.modes import BRINGS, DIRECT
 
 FILE = "workspace.json"
 
@@ -34,7 +35,7 @@ class Held:
         begun: whether it was made to its end.
         notes: what the worker has not got, for people.
         left: what was not brought back, by its name in the workspace.
-        made: git directories that it has made in a folder that it writes itself; they are in `left`, too.
+        made: git directories that it has made, on its branch or in a folder that it writes itself.
     """
 
     path: str
@@ -75,6 +76,11 @@ class Held:
         except OSError as error:
             raise StateUnwritable(f"cannot write {folder / FILE}: {error.strerror}") from error
         return self
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences for people about the branch."""
+        return [BRINGS + name for name in self.made] if self.mode != DIRECT else []
 
     def after(self, **changes: Any) -> Self:
         """The record with these fields changed."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from postroom.errors import InvalidInput
-from postroom.workers.workspaces.git import Git, GitFailed
+from postroom.sandbox.never import never_shown
+from postroom.workers.workspaces import plain
+from postroom.workers.workspaces.config import Settings, of_person
+from postroom.workers.workspaces.git import Git, known
+from postroom.workers.workspaces.layout import NotLent, find, objects
+from postroom.workers.workspaces.program import GitFailed
 
-MOST_ALTERNATES = 16
-"""Further folders of objects that a repository may borrow from, and a worker with it."""
+LARGEST_SHALLOW = 8 << 20
+FILTER = "filter=[^ ]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,7 @@ class Repository:
         head: the commit that the person is at, "" in a repository without one.
         format: of the names of its objects, `sha1` or `sha256`.
         shallow: the commits whose parents it has not got.
+        git: git on it.
     """
 
     top: Path
@@ -31,80 +38,40 @@ class Repository:
     head: str
     format: str
     shallow: tuple[str, ...]
-
-    @property
-    def git(self) -> Git:
-        """Git on it."""
-        return Git(self.top)
+    git: Git
 
 
-async def look(folder: Path) -> Repository | None:
+async def look(folder: Path, state: Path) -> Repository | None:
     """The repository that `folder` lies in, None if it lies in none.
 
+    Args:
+        state: the state folder of the post room.
+
     Raises:
-        InvalidInput: it cannot lend its objects: a bare one, or one that fetches them when they are asked for.
-        GitFailed: git refuses it.
+        InvalidInput: it is a bare one, or what git takes for one.
+        NotLent: it cannot lend its objects, or borrows from a place that no worker is shown.
     """
-    git = Git(folder)
-    try:
-        inside = (await git.lines("rev-parse", "--is-inside-work-tree", "--is-bare-repository"))[:2]
-    except GitFailed as error:
-        if "not a git repository" in error.message:
-            return None
-        raise
-    if inside != ["true", "false"]:
-        raise InvalidInput(
-            f"{folder} is a bare repository or a git directory, without files to work on",
-            remedy="name a clone or a worktree of it",
-        )
-    top = Path(await git.line("rev-parse", "--show-toplevel"))
-    git = Git(top)
-    common = Path(await git.line("rev-parse", "--path-format=absolute", "--git-common-dir"))
-    await _refuse_partial(git, top)
-    store = Path(await git.line("rev-parse", "--path-format=absolute", "--git-path", "objects"))
-    shallow = common / "shallow"
-    return Repository(
-        top,
-        common,
-        tuple(_objects(store)),
-        await git.line("rev-parse", "--verify", "-q", "HEAD^{commit}"),
-        await git.line("rev-parse", "--show-object-format") or "sha1",
-        tuple(shallow.read_text(encoding="ascii").split()) if shallow.is_file() else (),
-    )
+    layout = await asyncio.to_thread(find, folder)
+    if layout is None:
+        return None
+    repo = await known(layout)
+    places = tuple(await asyncio.to_thread(_lent, repo.store, state))
+    shallow = await asyncio.to_thread(plain.read, layout.common / "shallow", LARGEST_SHALLOW)
+    git = Git(layout.top, repo)
+    head = await git.line("rev-parse", "--verify", "-q", "HEAD^{commit}")
+    commits = tuple((shallow or b"").decode("ascii", "replace").split())
+    return Repository(layout.top, layout.common, places, head, repo.format, commits, git)
 
 
-async def _refuse_partial(git: Git, top: Path) -> None:
-    if await git.line(
-        "config", "--get-regexp", r"^remote\..*\.promisor$|^extensions\.partialclone$"
-    ):
-        raise InvalidInput(
-            f"{top} is a partial clone: git fetches its objects when they are asked for, and a worker cannot",
-            remedy="work on a full clone, or on a copy: --as copy",
-        )
-
-
-def _objects(store: Path) -> list[Path]:
-    """A folder of objects and those that it borrows from, each once."""
-    found: list[Path] = []
-    ahead = [store]
-    while ahead:
-        folder = ahead.pop(0).resolve()
-        if folder in found or not folder.is_dir():
-            continue
-        found.append(folder)
-        if len(found) > MOST_ALTERNATES:
-            raise InvalidInput(f"{store} borrows from over {MOST_ALTERNATES} folders of objects")
-        ahead += [folder / line for line in alternates(folder)]
-    return found
-
-
-def alternates(objects: Path) -> list[str]:
-    """The folders that this folder of objects names as further ones."""
-    listed = objects / "info" / "alternates"
-    if not listed.is_file():
-        return []
-    lines = listed.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    return [line for line in lines if line and not line.startswith(("#", '"'))]
+def _lent(store: Path, state: Path) -> list[Path]:
+    places = objects(store)
+    for place in places:
+        if reason := never_shown(place, (state,)):
+            raise NotLent(
+                f"the repository has objects in {place}, which no sandbox is shown: {reason}",
+                remedy="look at its objects/info/alternates; or work on a copy: --as copy",
+            )
+    return places
 
 
 async def notes(repository: Repository, folder: Path) -> list[str]:
@@ -114,14 +81,14 @@ async def notes(repository: Repository, folder: Path) -> list[str]:
         found.append(
             f"{folder} is a folder of the repository {repository.top}: the worker has all of it"
         )
-    words = ("status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=all")
-    changed = await git.run(*await unfiltered(git), *words)
-    if count := changed.count(b"\0"):
+    own = await of_person()
+    if count := (await changed(git, own)).count(b"\0"):
         what = "1 uncommitted change is" if count == 1 else f"{count} uncommitted changes are"
         found.append(f"{what} not taken: commit first, or --as copy")
     if not repository.head:
         return [*found, "the repository has no commit yet"]
-    if await git.line("config", "--bool", "core.sparseCheckout") == "true":
+    settings = (await git.repo()).settings
+    if settings.on("core.sparsecheckout"):
         found.append("your checkout is sparse: the worker has all files")
     if modules := await submodules(git, repository.head):
         found.append(f"submodules are empty for the worker: {', '.join(modules)}")
@@ -130,35 +97,56 @@ async def notes(repository: Repository, folder: Path) -> list[str]:
     return found
 
 
-async def hooks_folder(git: Git) -> str:
-    """The folder that the person's settings name for hooks, "" for the usual one."""
-    for scope in (
-        "--local",
-        "--global",
-        "--system",
-    ):  # not our own setting, which switches hooks off
-        if named := await git.line("config", scope, "--path", "core.hooksPath"):
-            return named
-    return ""
+async def told(repository: Repository) -> list[str]:
+    """What of the machine is lent beside the repository's folder, and which of the person's settings do nothing."""
+    found = [
+        f"it reads all that git keeps in {place}"
+        for place in repository.objects
+        if not place.is_relative_to(repository.top)
+    ]
+    settings = await of_person() + (await repository.git.repo()).settings
+    if settings.on("commit.gpgsign"):
+        found.append("its commits are not signed, nor is a merge by task apply --merge")
+    if converts(settings):
+        found.append("ends of lines are not converted: the worker has them as git keeps them")
+    return found
 
 
-async def filters(git: Git) -> dict[str, str]:
-    """The programs that the person's git has for filters and merges, by the names of their settings."""
-    names = r"^(filter\..*\.(clean|smudge|process)|merge\..*\.driver)$"
+def converts(settings: Settings) -> bool:
+    """Whether git converts ends of lines in the person's files."""
+    return settings.get("core.autocrlf").lower() not in {"", "false"} or bool(
+        settings.get("core.eol")
+    )
+
+
+async def changed(git: Git, own: Settings, *, untracked: bool = True) -> bytes:
+    """What is not committed, each ended by NUL.
+
+    Args:
+        own: the person's settings, for the names that are ignored.
+    """
+    usual = Path("~/.config/git/ignore")
     try:
-        listed = (await git.run("config", "-z", "--get-regexp", names, codes=(0, 1))).decode(
-            errors="surrogateescape"
-        )
-    except GitFailed:
-        return {}
-    return {
-        name: value for name, _, value in (e.partition("\n") for e in listed.split("\0")) if name
-    }
+        ignored = str(Path(own.get("core.excludesfile") or usual).expanduser())
+    except RuntimeError:
+        ignored = ""
+    words = ("status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=all")
+    which = () if untracked else ("--untracked-files=no",)
+    settings = {"core.excludesFile": ignored, "status.showUntrackedFiles": "normal"}
+    return await git.run(*words, *which, files=True, settings=settings)
 
 
-async def unfiltered(git: Git) -> list[str]:
-    """Options that switch these programs off."""
-    return [word for name in await filters(git) for word in ("-c", f"{name}=")]
+async def guarded(repository: Repository) -> list[Path]:
+    """What decides what the person's git runs, and may lie in the repository: a folder of hooks, included settings."""
+    settings = await of_person() + (await repository.git.repo()).settings
+    named = [settings.get("core.hookspath"), *settings.ending("include", ".path")]
+    found: list[Path] = []
+    for name in filter(None, named):
+        with suppress(RuntimeError):  # nobody's home
+            found += [
+                base / Path(name).expanduser() for base in (repository.top, repository.common)
+            ]
+    return found
 
 
 async def submodules(git: Git, commit: str) -> list[str]:
@@ -173,21 +161,11 @@ async def submodules(git: Git, commit: str) -> list[str]:
     return [line.partition(" ")[2] for line in lines][:10]
 
 
-async def filtered(git: Git, commit: str) -> bool:
+async def filtered(git: Git, commit: str, pattern: str = FILTER) -> bool:
     """Whether attributes of the commit have some files pass through filters."""
-    words = (
-        "grep",
-        "--no-textconv",
-        "-q",
-        "-E",
-        "-e",
-        r"filter=[^ ]",
-        commit,
-        "--",
-        ":(glob)**/.gitattributes",
-    )
+    words = ("grep", "--no-textconv", "-q", "-E", "-e", pattern, commit)
     try:
-        await git.run(*words)
+        await git.run(*words, "--", ":(glob)**/.gitattributes")
     except GitFailed:
         return False
     return True

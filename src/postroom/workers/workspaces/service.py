@@ -30,6 +30,7 @@ from postroom.workers.workspaces.bringing import (
 )
 from postroom.workers.workspaces.git import Git
 from postroom.workers.workspaces.job import EMPTY, Desk, borrowed
+from postroom.workers.workspaces.layout import refuse_bare
 from postroom.workers.workspaces.plan import Plan, plan, refuse_never
 from postroom.workers.workspaces.records import FILE, Held
 from postroom_a2a.text import one_line
@@ -164,6 +165,8 @@ class Workspaces:
             direct = held.mode == DIRECT
             if direct:
                 await asyncio.to_thread(refuse_never, desk.workspace, self._settings.state)
+            if direct and not held.top:
+                await asyncio.to_thread(refuse_bare, desk.workspace)  # a worker may have made it
             await asyncio.to_thread(_note_covered, held, desk, root)
             return Placed(desk.workspace, judged=direct, covered=desk.covered)
         await relink(worker, held, desk)
@@ -188,11 +191,12 @@ class Workspaces:
             return await bring(self._worker(owner, provider), held)
 
     def _worker(self, owner: Owner, provider: SandboxProvider) -> Worker:
-        return Worker(owner.uid, owner.nick, self._root(owner.uid), provider, self._monitor)
+        root, state = self._root(owner.uid), self._settings.state
+        return Worker(owner.uid, owner.nick, root, state, provider, self._monitor)
 
     def store(self, uid: str, held: Held) -> Git:
         """Git on the repository that gets the work."""
-        return Git(store_of(self._root(uid), held))
+        return store_of(self._root(uid), held)
 
     async def lending(self, uid: str) -> tuple[str, ...]:
         """The files in a worker's workspace that lend their owner's account, as they can be shown."""
