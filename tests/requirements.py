@@ -526,6 +526,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Installation", "CONTRIBUTING.md#promises"): {
         "manifest-promises-tested": "Each promise is proved by a test that CI does not skip, and each claim of security.md names its promises.",
+        "manifest-places-stood-in": "Each promise against somebody in the threat model is tried by a test that stands where they stand.",
     },
     ("Push notifications", "docs/a2a.md#push-notifications"): {
         "pushes-not-lost": "Each stored change of a task reaches each receiver in order, also after a restart, or is given up with an alert.",
@@ -556,6 +557,10 @@ _MENDS: dict[str, dict[str, str]] = {
         "mend-letters-shared": "Retention deletes all that is over in one run; one worker can no longer fill the dead letters for everybody.",
         "mend-tls-log": "Connections over TLS no longer leave a line of asyncio each in up.log.",
         "mend-closed-repeated": "An agent of other people, or a proxy, that closes without an answer no longer fails a delegated task, nor `postroom a2a` and `A2AClient`: the call goes out again under the same id.",
+        "mend-canaries-touched": "Another account of the machine that touches the canaries of the wall test no longer makes spawns and starts fail, nor gets you a weaker wall.",
+        "mend-json-nested": "Nested JSON no longer holds up everybody: a message or a request's body has at most 10,000 values (413), counted by its bytes before anything is built of it.",
+        "mend-bodies-wait": "One key's large messages no longer keep others waiting: a body has at most 2 MiB (8 MiB with a template) and counts for the key's rate by its bytes and its values, large bodies of one key wait for one another, and streams are opened at a bounded rate.",
+        "mend-key-to-port": "After a crash local commands no longer send the operator's key to whatever process has the old process id and port: they ask the lock of the state folder, and speak to a unix socket in it (`control.sock`) whose peer they check.",
         "mend-used-id": "A used `messageId` no longer gets the answer of another question: with other content it is refused, and the error names the task.",
     },
     "a2a/CHANGELOG.md#fixed": {

@@ -15,7 +15,7 @@ from postroom.protocol.limits import MAX_BODY, MAX_DEPTH, MAX_TEMPLATE_BODY, MAX
 from tests.control.conforming import contract
 from tests.control.taskroom import TaskRoom, door_of, emptied, task_room
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("json-bounded")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("json-bounded", "mend-json-nested")]
 
 JSON = {"Content-Type": "application/json"}
 MANY = b"{" + b",".join(b'"%d":[[[]]]' % n for n in range(20_000)) + b"}"

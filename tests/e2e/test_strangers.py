@@ -22,7 +22,7 @@ command = ["sleep", "1000"]
 
 
 @needs_root
-@pytest.mark.requirement("sandbox-stranger-unbelieved")
+@pytest.mark.requirement("sandbox-stranger-unbelieved", "mend-canaries-touched")
 @pytest.mark.parametrize("how", ["touch", "hold"])
 def test_a_worker_is_spawned_behind_an_enforced_wall_while_a_stranger_touches_the_canaries(
     how: str,

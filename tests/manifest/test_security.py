@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.places import HEADINGS, PLACES
 from tests.requirements import REQUIREMENTS
+from tools.requirement_marks import scan
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 
 DEFENDED = (
     "What is defended",
@@ -51,3 +54,35 @@ def test_every_claim_of_what_is_defended_names_a_promise(section: str):
 
     assert bullets
     assert [bullet for bullet in bullets if not _promises(bullet)] == []
+
+
+def _section(heading: str) -> str:
+    found = re.search(
+        rf"^### Against {re.escape(heading)}\n(.*?)(?=^##)", TEXT, re.DOTALL | re.MULTILINE
+    )
+    assert found is not None, heading
+    return found[1]
+
+
+@pytest.mark.requirement("manifest-places-stood-in")
+def test_everybody_in_the_threat_model_has_a_heading_and_tests():
+    model = TEXT.partition("| who | has | wants |\n")[2].partition("\n\n")[0]
+    who = [line.split(" | ")[0].removeprefix("| ") for line in model.splitlines()[1:]]
+
+    assert sorted(who) == sorted(PLACES)
+    headings = re.findall(r"^### Against (.*)$", TEXT, re.MULTILINE)
+    assert sorted(headings) == sorted(HEADINGS.get(each, each) for each in PLACES)
+    assert [each for files in PLACES.values() for each in files if not (ROOT / each).exists()] == []
+
+
+@pytest.mark.requirement("manifest-places-stood-in")
+def test_each_promise_against_somebody_is_tried_where_they_stand():
+    proofs = scan(ROOT)
+    missing = [
+        f"{promise}: no test stands in the place of {who}"
+        for who, files in PLACES.items()
+        for promise in _promises(_section(HEADINGS.get(who, who)))
+        if not any(test.startswith(files) for test in proofs[promise])
+    ]
+
+    assert missing == []

@@ -110,7 +110,7 @@ async def test_a_refused_request_is_answered_before_its_body_comes(room: TaskRoo
     assert answer.startswith(("http/1.1 401 ", "http/1.1 429 "))
 
 
-@pytest.mark.requirement("caller-bodies-weighed")
+@pytest.mark.requirement("caller-bodies-weighed", "mend-bodies-wait")
 async def test_a_large_body_counts_as_more_than_one_request(room: TaskRoom) -> None:
     await room.worker("busy", start=False)
     async with person(room, "ann", *Scope) as ann:
