@@ -24,6 +24,8 @@ import pytest_timeout
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from anyio import pytest_plugin
 
+from postroom import inherited
+
 if TYPE_CHECKING:
     from tests.postgres import PostgresServer
 
@@ -247,6 +249,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "requirement(id, ...): the promises of tests/requirements.py that this test proves",
     )
     is_worker = hasattr(config, "workerinput")  # pytest-xdist: the controller judges the run
+    if is_worker or not config.getoption("numprocesses", None):
+        inherited.settle()  # nohup holds for a run and its workers, not for what they start
     if not is_worker:
         config.pluginmanager.register(RepeatedTests(), "repeated-tests")
         end_with_us()

@@ -458,6 +458,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Operation", "docs/operating.md#run-at-boot"): {
         "unit-systemd-runs": "The systemd unit and the launchd job run this post room, and `down` ends it whatever its HTTP port says.",
+        "start-inherits-nothing": "However a post room is started (nohup, ignored or blocked signals, no standard input, umask 000), agents and terminals have default signals, its files are private, and it ends when told.",
     },
     ("Operation", "docs/operating.md#running-on-your-own-nats"): {
         "bus-remembered": "`up` and `admin rebuild` refuse another bus than the log is on, and name the right one.",

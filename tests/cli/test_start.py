@@ -42,6 +42,7 @@ OWN = {
     "postroom.cli.root",
     "postroom.cli.options",
     "postroom.errors",
+    "postroom.inherited",
     "postroom_a2a",
     "postroom_a2a.errors",
     "postroom_a2a.text",

@@ -104,6 +104,8 @@ def _take_turn(state: Path) -> int:
         StateUnwritable: the folder cannot be written.
         ServerFailed: another start takes too long.
     """
+    before = os.umask(0o077)
+    os.umask(before | 0o022)  # or others might put another folder in the place of this one
     try:
         (state / "logs").mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(state / "starting", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -112,6 +114,8 @@ def _take_turn(state: Path) -> int:
             f"cannot write the state folder {state}: {error.strerror}",
             remedy="choose another with --state DIR",
         ) from error
+    finally:
+        os.umask(before)
     try:
         _lock(descriptor, state)
     except BaseException:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
-from postroom import __version__
+from postroom import __version__, inherited
 from postroom.cli.options import org_option, screen_options, state_option
 from postroom.errors import EnvironmentFault, PostroomError, exit_code
 from postroom_a2a.text import one_line
@@ -199,6 +199,7 @@ for _option in (
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its status (see `EPILOG`)."""
+    inherited.settle()
     sys.exit(run(arguments))
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from postroom import inherited
 from postroom.bus.address import BusAddress
 from postroom.bus.nats import NatsBus
 from postroom.bus.port import Subscription
@@ -327,6 +328,7 @@ async def _drain(sidecar: Sidecar, pulls: list[Subscription], agent: asyncio.Tas
 
 def main() -> int:
     """Entry point of `python -m postroom.sidecar`; returns the exit code."""
+    inherited.settle()
     to_stderr()
     try:
         path = os.environ.pop(ENVIRONMENT, "")
