@@ -43,6 +43,8 @@ The tree says whose fault it is, so that a caller can decide without reading tex
         ├── StoreLocked
         ├── StateUnwritable
         ├── DatabaseAway
+        │   └── DatabaseRefuses
+        ├── NotShownYet
         ├── ServerTooOld
         ├── ServerFailed
         │   └── ServersBehind
@@ -272,6 +274,8 @@ class DatabaseAway(EnvironmentFault):
 
 class DatabaseRefuses(DatabaseAway):
     """The same, for a reason that no waiting mends: another user, password or name is wanted."""
+
+    code = "database-refuses"
 
 
 class NotShownYet(EnvironmentFault):
