@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import resource
 import sqlite3
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
 
-from postroom.errors import Conflict, EnvironmentFault, StateUnwritable, StoreLocked
+from postroom.errors import Conflict, EnvironmentFault, Refused, StateUnwritable, StoreLocked
 from postroom.store.blobs import EVERYBODY, BlobRow
 from postroom.store.database import CHECKPOINT, Database, Store
 from postroom.store.messages import MessageRow
@@ -58,6 +59,36 @@ async def test_writes_from_many_tasks_are_all_kept(tmp_path: Path):
         await database.write(make_table)
         await asyncio.gather(*(database.write(add(n)) for n in range(100)))
         assert await database.read(count) == 100
+
+
+async def test_what_nobody_waits_for_counts_until_a_thread_has_passed_it_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("postroom.store.database.QUEUE_LIMIT", 3)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(_: Store) -> None:
+        begun.set()
+        assert go_on.wait(30)
+
+    async with opened(tmp_path / "a.db") as database:
+        await database.write(make_table)
+        held = asyncio.create_task(database.write(hold))
+        await asyncio.to_thread(begun.wait, 30)
+        left = [asyncio.create_task(database.write(add(n))) for n in range(2)]
+        await asyncio.sleep(0)
+        for each in left:
+            each.cancel()
+        await asyncio.wait(left)
+
+        with pytest.raises(Refused, match="too many calls"):
+            await database.write(add(2))
+
+        go_on.set()
+        await held
+        await database.write(add(3))
+        assert await database.read(count) == 1
+        assert database.statistics().waiting == 0
 
 
 async def test_a_read_cannot_write(tmp_path: Path):

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import perf_counter
-from typing import Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import sqlalchemy
 
@@ -279,15 +279,43 @@ class Database:
             self._refused += 1
             raise Refused("too many calls wait for the database", remedy="try again in a moment")
         self._waiting += 1
-        call = asyncio.get_running_loop().run_in_executor(threads, run, work)
+        job = _Job(run, work)
+        call = asyncio.get_running_loop().run_in_executor(threads, job.run)
+        # A caller may leave; its job stays in the queue, and counts, until a thread has come to it.
+        call.add_done_callback(self._done)
         try:
             # Not `wait_for`: before Python 3.12 it loses a cancellation that comes together with the result.
             async with asyncio.timeout(timeout):
-                return await call
+                return await asyncio.shield(call)
         except TimeoutError as error:
             raise RequestTimeout("the database did not answer in time") from error
         finally:
-            self._waiting -= 1
+            job.wanted = False
+
+    def _done(self, call: asyncio.Future[Any]) -> None:
+        self._waiting -= 1
+        if not call.cancelled():
+            call.exception()  # its caller may have left
+
+
+class _Left(Exception):
+    """Nobody waits for the call any more."""
+
+
+class _Job(Generic[T]):
+    """One call on its way to a thread, which passes it over once nobody waits for it."""
+
+    __slots__ = ("_run", "_work", "wanted")
+
+    def __init__(self, run: Callable[[Callable[..., T]], T], work: Callable[..., T]) -> None:
+        self._run = run
+        self._work = work
+        self.wanted = True
+
+    def run(self) -> T:
+        if not self.wanted:
+            raise _Left
+        return self._run(self._work)
 
 
 def _call(work: Callable[[], T]) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable
 
 from postroom.control.in_flight import acted_on
@@ -84,7 +85,8 @@ class DoorOperations(JsonOperations):
         pushes: DoorPushes,
         extended: Callable[[], Awaitable[ServedCard]],
     ) -> None:
-        super().__init__(tasks, push=pushes)
+        # One of these serves one call, so it could count nothing: the guard of all requests counts streams by key.
+        super().__init__(tasks, push=pushes, streams=sys.maxsize)
         self._extended = extended
 
     async def other(self, call: Call) -> bytes:
