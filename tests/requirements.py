@@ -433,6 +433,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "api-described": "The OpenAPI document says of every route its scope, parameters, bodies, answers and errors, with examples.",
         "api-as-described": "No answer has a form or a status that the document does not describe, and no request that it allows makes a 5xx.",
         "api-nothing-of-others": "Nothing of another person, or of another organisation, is in any answer to who may not see it.",
+        "api-allow-whole": "A method that a path has not is answered with 405, and `Allow` names all that it has.",
         "http-readyz-truthful": "`/livez` answers before the API is open, `/readyz` says whether it is.",
     },
     ("Operation", "docs/operating.md#settings"): {

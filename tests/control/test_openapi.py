@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import MagicMock
 
+import httpx2
 import pytest
 from jsonschema_rs import Draft202012Validator
 
+from postroom.control.api import build_api
 from postroom.errors import PROBLEM_TYPE
 from postroom.protocol.principal import Scope
 from tests.control.conforming import contract
+from tests.control.serving import serving
 
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+WITHOUT_API = ("/livez", "/readyz")
 EVERY_ERROR = {"400", "403", "431"}
 
 
@@ -103,3 +110,74 @@ def test_the_document_is_json_and_each_of_its_references_leads_somewhere(describ
     assert len({operation["operationId"] for _, operation in operations(described)}) == sum(
         1 for _ in operations(described)
     )
+
+
+def defaults(schema: Any, where: str) -> Iterator[str]:
+    """The places of `default` as a keyword; a field may have that name."""
+    if isinstance(schema, list):
+        for each in schema:
+            yield from defaults(each, where)
+    elif isinstance(schema, dict):
+        for key, value in schema.items():
+            if key == "default":
+                yield where
+            elif key == "properties":
+                for name, field in value.items():
+                    yield from defaults(field, f"{where}.{name}")
+            elif key not in ("example", "examples"):
+                yield from defaults(value, where)
+
+
+@pytest.mark.requirement("api-described")
+def test_no_body_of_a_request_says_a_default_which_generators_take_for_a_field_that_is_given(
+    described: dict[str, Any],
+):
+    found = [
+        place
+        for name, operation in operations(described)
+        for place in defaults(operation.get("requestBody", {}), name)
+    ]
+    for name, schema in described["components"]["schemas"].items():
+        found += defaults(schema, name)
+    assert found == []
+    message = described["components"]["schemas"]["MessageBody"]
+    assert {"parts", "subject", "thread", "key"} <= set(message["properties"]) - set(
+        message.get("required", ())
+    )
+    assert message["properties"]["expects_reply"]["description"] == "Without it: true."
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("api-allow-whole")
+@pytest.mark.parametrize("prefix", ["", "/orgs/acme"])
+async def test_a_method_that_a_path_has_not_is_answered_with_all_that_it_has(prefix: str):
+    app, _ = build_api(MagicMock(), MagicMock(), MagicMock())
+    found = contract()
+    async with serving(app) as site:
+        site.router.open(app, "acme")
+        base = f"http://{site.host}"
+        async with httpx2.AsyncClient(base_url=base) as client:
+            for path in found.document["paths"]:
+                asked = re.sub(r"{\w+}", "x1", path)
+                if prefix and asked in WITHOUT_API:
+                    continue
+                known = {method for method in METHODS if found.operation(method, asked)}
+                known |= {"HEAD"} if asked in WITHOUT_API else set()
+                for method in set(METHODS) - known:
+                    answer = await client.request(method, prefix + asked)
+                    about = f"{method} {prefix}{asked}"
+                    assert answer.status_code == 405, about
+                    assert answer.headers["allow"].split(", ") == sorted(known), about
+                    assert answer.headers["content-type"] == PROBLEM_TYPE, about
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("api-allow-whole")
+@pytest.mark.parametrize("path", WITHOUT_API)
+async def test_head_is_answered_as_get_without_a_body(path: str):
+    async with serving(MagicMock()) as site:
+        async with httpx2.AsyncClient(base_url=f"http://{site.host}") as client:
+            answers = [await client.request(method, path) for method in ("GET", "HEAD")]
+    assert [a.status_code for a in answers] == [200, 200]
+    assert answers[0].headers == answers[1].headers
+    assert answers[1].content == b""

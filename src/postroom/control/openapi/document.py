@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from postroom.control.described import Answer, Described, description_of
 from postroom.control.openapi.examples import BODIES, CARD, example
-from postroom.control.openapi.schema import Schema, Schemas
+from postroom.control.openapi.schema import Schema, Schemas, without_defaults
 from postroom.control.principals import demand_of
 from postroom.errors import (
     PROBLEM_TYPE,
@@ -66,9 +66,11 @@ def document(app: FastAPI) -> dict[str, Any]:
         for method in context.methods or ()
     }
     made = get_openapi(title=app.title, version=app.version, description=ABOUT, routes=app.routes)
-    components = made.setdefault("components", {})
+    components = made["components"]
     schemas = Schemas()
-    schemas.components = components.setdefault("schemas", {})
+    # Answers have shapes of ours, which are added below: all that the framework has made is of requests.
+    schemas.components = {n: without_defaults(s) for n, s in components["schemas"].items()}
+    components["schemas"] = schemas.components
     schemas.of(shapes.Problem)
     for path, operations in made["paths"].items():
         for method, operation in operations.items():
@@ -137,6 +139,7 @@ def _describe_body(operation: Operation, said: Described) -> None:
         }
     elif body := operation.get("requestBody"):
         (media,) = body["content"].values()
+        media["schema"] = without_defaults(media["schema"])
         asked = media["schema"].get("anyOf", [media["schema"]])[0]
         if "$ref" in asked:  # of a body that may be left out, too
             media["schema"] = asked

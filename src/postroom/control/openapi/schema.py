@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import types
 from collections.abc import Mapping, Sequence
@@ -86,6 +87,28 @@ class Schemas:
                 if shape.__total__ and get_origin(hint) is not NotRequired
             ]
         return {"$ref": REF + name}
+
+
+def without_defaults(schema: Schema) -> Schema:
+    """`schema` of a request with its defaults in words: generators of clients demand a field that has a `default`."""
+    made = {
+        key: {name: without_defaults(field) for name, field in value.items()}
+        if key in {"properties", "$defs"}
+        else _without(value)
+        for key, value in schema.items()
+        if key != "default"
+    }
+    if given := schema.get("default"):  # what is empty without it says so itself
+        made["description"] = (
+            f"{schema.get('description', '')} Without it: {json.dumps(given)}.".strip()
+        )
+    return made
+
+
+def _without(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without(each) for each in value]
+    return without_defaults(value) if isinstance(value, dict) else value
 
 
 def _text(docstring: str) -> str:
