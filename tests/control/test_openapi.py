@@ -175,9 +175,11 @@ async def test_a_method_that_a_path_has_not_is_answered_with_all_that_it_has(pre
 @pytest.mark.requirement("api-allow-whole")
 @pytest.mark.parametrize("path", WITHOUT_API)
 async def test_head_is_answered_as_get_without_a_body(path: str):
-    async with serving(MagicMock()) as site:
-        async with httpx2.AsyncClient(base_url=f"http://{site.host}") as client:
-            answers = [await client.request(method, path) for method in ("GET", "HEAD")]
+    async with (
+        serving(MagicMock()) as site,
+        httpx2.AsyncClient(base_url=f"http://{site.host}") as client,
+    ):
+        answers = [await client.request(method, path) for method in ("GET", "HEAD")]
     assert [a.status_code for a in answers] == [200, 200]
     assert answers[0].headers == answers[1].headers
     assert answers[1].content == b""

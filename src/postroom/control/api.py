@@ -8,6 +8,7 @@ from collections.abc import Callable
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 
 from postroom import __version__
@@ -186,7 +187,19 @@ async def _http(request: Request, error: HTTPException) -> JSONResponse:
             refused = PostroomError(str(error.detail))
     answer = _document(refused, error.status_code)
     answer.headers.update(error.headers or {})
+    if error.status_code == 405:
+        answer.headers["Allow"] = ", ".join(_allowed(request))
     return answer
+
+
+def _allowed(request: Request) -> list[str]:
+    """The methods of the path of a request; the framework names those of the first route that has the path."""
+    path = request.scope["path"].removeprefix(request.scope["root_path"])
+    found = set[str]()
+    for route in iter_route_contexts(request.app.routes):
+        if route.path_regex.match(path):
+            found |= route.methods or set()
+    return sorted(found)
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:

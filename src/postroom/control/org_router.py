@@ -17,6 +17,7 @@ from postroom.errors import (
     EnvironmentFault,
     Forbidden,
     MessageTooLarge,
+    MethodNotAllowed,
     NotFound,
     PostroomError,
     Unauthorized,
@@ -82,6 +83,9 @@ OTHER = "other"
 """In metrics, a request for no route."""
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
+
+LOOKS = ("GET", "HEAD")
+"""Methods of what answers without an API."""
 
 CHANGES = frozenset({"POST", "PUT", "DELETE", "PATCH"})
 """Methods that may change something."""
@@ -233,6 +237,11 @@ class OrgRouter:
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         ready = DEFAULT_ORG in self._apis
         match scope["path"]:
+            case "/livez" | "/readyz" as path if scope.get("method", "GET") not in LOOKS:
+                scope[ROUTE] = path
+                error = MethodNotAllowed(f"there is no {scope['method']} {path}")
+                allow = (b"allow", ", ".join(LOOKS).encode())
+                await answer(scope, receive, send, 405, problem(error), [allow])
             case "/livez":
                 scope[ROUTE] = "/livez"
                 await answer(scope, receive, send, 200, "ok")
