@@ -44,13 +44,19 @@ def shorten(printed: str) -> str:
 def outline(text: str) -> list[str]:
     """The lines of a transcript with numbers, ids, columns' widths and findings taken out, each only once in a row.
 
-    How often a reviewer says how far it is depends on the machine, so what begins so counts once for each command.
+    How often a reviewer says how far it is depends on the machine, and so does what a long list shows behind that. So
+    what begins so counts once for each command, and what `task show` has behind it is left out.
     """
     outlines: list[str] = []
     told: set[str] = set()
+    going = False
     for line in text.splitlines():
         if line.startswith("$ "):
             told.clear()
+            going = False
+        if going:
+            continue
+        going = "working: reading" in line
         plain = _FOUND.sub(r"\1 …", line.rstrip("…"))
         counted = plain.endswith(" …")
         plain = " ".join(_CHANGING.sub("0", plain).split())[:60]

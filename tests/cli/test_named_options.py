@@ -31,13 +31,17 @@ def _options(command: click.Command, context: click.Context) -> Iterator[str]:
             yield from _options(below, click.Context(below, context))
 
 
+GIT = re.compile(r"\bgit [^;,]*")
+"""A command of git in a remedy, with options of its own."""
+
+
 def _remedies() -> Iterator[tuple[str, str]]:
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.keyword) and node.arg == "remedy":
                 for part in ast.walk(node.value):
                     if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                        yield f"{path.name}:{node.value.lineno}", part.value
+                        yield f"{path.name}:{node.value.lineno}", GIT.sub("", part.value)
 
 
 def test_every_option_that_a_remedy_names_exists():

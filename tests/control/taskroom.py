@@ -33,6 +33,7 @@ from postroom.identity.tokens import digest, new_token
 from postroom.protocol import priority, subjects
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.presence import Presence, WorkerState
+from postroom.protocol.principal import OPERATOR_KEY
 from postroom.protocol.priority import PriorityRecord
 from postroom.protocol.streams import CARDS_BUCKET, card_key
 from postroom.protocol.tasks import chain_headers
@@ -44,6 +45,7 @@ from postroom.store.database import Store
 from postroom.store.ports import TaskRow
 from postroom.store.workers import RUNNING, STOPPED, WorkerRecord
 from postroom.tasks.records import TaskRecord
+from postroom.workers.reach import BY
 from postroom.workers.runs import Run
 from postroom_a2a.nats.connection import WireConnection
 from postroom_a2a.nats.kv import Bucket
@@ -320,6 +322,7 @@ class TaskRoom:
                 digest(new_token()),
                 time.time(),
                 overrides=values,
+                origin={BY: OPERATOR_KEY},
             )
             store.workers.add_worker(record)
 

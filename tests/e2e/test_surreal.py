@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e.conftest import EXAMPLES, PostRoom, gone, until
 from tests.e2e.test_postgres import no_secret
+from tests.prefork import prefork
 from tests.surrealserver import PASSWORD, running_surreal
 
 ECHO = str(EXAMPLES / "echo.toml")
@@ -107,14 +108,19 @@ def test_rebuild_backup_and_a_change_of_the_place_keep_the_tasks(room: PostRoom)
         ("surrealdb+ws://db.example/ns", "could be read on its way"),
         ("surrealdb+mem://", "both have to last equally long"),
         ("mongodb://x", "not the address of a SurrealDB"),
-        ("surrealdb+ws://u:hidden-word@127.0.0.1:1/ns", "does not answer"),
+        pytest.param(
+            "surrealdb+ws://u:hidden-word@127.0.0.1:1/ns",
+            "does not answer",
+            marks=[pytest.mark.slow, pytest.mark.timeout(120)],  # a start waits for it
+        ),
     ],
 )
 def test_a_store_of_tasks_that_cannot_be_used_is_said_at_the_start(
     room: PostRoom, tmp_path: Path, store: str, said: str
 ):
     room.env["POSTROOM_TASK_STORE"] = store
-    refused = room.call("up", "--port", "0", "--nats-port", "0")
+    words = ["--state", str(room.state), "up", "--port", "0", "--nats-port", "0"]
+    refused = prefork().run(words, room.env, None, 90.0)
     assert refused.returncode != 0
     assert said in refused.stderr
     assert "hidden-word" not in refused.stderr + room.control_log if room.state.exists() else True

@@ -181,6 +181,7 @@ KNOWN = {
     "remote/work.py RemoteWork": "one task each, guarded and begun again one by one",
     "webhooks/lanes.py Lanes": "one receiver each, guarded and tried again one by one",
     "workers/runs.py Runs": "one sandbox each, from its start to its end",
+    "workers/unwalled.py Unwalled": "ends when no worker waits for a wall; a start that fails is tried again",
 }
 """Where the control plane begins tasks that no supervisor keeps, and why."""
 

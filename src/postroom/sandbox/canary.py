@@ -99,7 +99,7 @@ class _Echo(asyncio.DatagramProtocol):
             self._transport.sendto(data, addr)
 
 
-class _Visit:
+class _Connection:
     """One connection, heard until it has shown the secret, or could have."""
 
     def __init__(self, server: CanaryServer, kind: str, sock: socket.socket) -> None:
@@ -183,7 +183,7 @@ class CanaryServer:
         self.strangers: Counter[str] = Counter()
         self.gateway_visits = 0
         self._secret = secrets.token_hex(SECRET_LENGTH // 2)
-        self.visitors: set[_Visit] = set()
+        self.visitors: set[_Connection] = set()
         self._named: set[str] = set()
         self._inet: list[socket.socket] = []
         self._stack = AsyncExitStack()
@@ -308,7 +308,7 @@ class CanaryServer:
             loop.call_later(PATIENCE, self._go_on, kind, listener)
             return
         if len(self.visitors) < MOST_VISITORS:
-            self.visitors.add(_Visit(self, kind, sock))
+            self.visitors.add(_Connection(self, kind, sock))
             return
         self.judge(kind, b"", partial(_peer, sock))
         sock.close()

@@ -428,6 +428,9 @@ async def test_server_and_caller_go_on_after_a_restart_of_nats_server(tmp_path: 
             for event in back:
                 await event.wait()
             await server._connection.ready(20)
+            await (
+                server._connection.flush()
+            )  # the server has read the subscription, which goes out again
         assert await s.echo(2) == 2
         assert server.statistics().answered == 2
 
