@@ -434,7 +434,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "api-as-described": "No answer has a form or a status that the document does not describe, and no request that it allows makes a 5xx.",
         "api-nothing-of-others": "Nothing of another person, or of another organisation, is in any answer to who may not see it.",
         "api-allow-whole": "A method that a path has not is answered with 405, and `Allow` names all that it has.",
-        "http-readyz-truthful": "`/livez` answers before the API is open, `/readyz` says whether it is.",
+        "http-readyz-truthful": "`/livez` answers before the API is open, `/readyz` says whether it is, and what is away of database and bus.",
     },
     ("Operation", "docs/operating.md#settings"): {
         "settings-precedence": "A setting comes from a flag, else the environment, else a file; an impossible value is refused.",
