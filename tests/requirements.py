@@ -139,6 +139,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "http-host-checked": "No web page and no foreign host name can use the API or a worker's server.",
         "http-proxies-named": "Behind a proxy the API answers to its public names alone, and believes only the proxies that are named.",
         "http-flood-refused": "Beyond its limit of connections the API answers 503 and goes on serving the others.",
+        "http-idle-kept": "An idle connection that has shown a valid key is kept for 75 seconds, others for 5; where places run short idle ones go, those without a key first.",
         "http-worker-unforgeable": "No route, path, header or framing makes a request one of another worker or of the operator.",
         "text-controls-stripped": "Hostile text cannot act on a terminal or forge a line.",
         "file-names-harmless": "A file keeps the folder that it is saved into and replaces none unasked, whatever name an agent gave it.",
