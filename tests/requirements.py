@@ -139,6 +139,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "http-host-checked": "No web page and no foreign host name can use the API or a worker's server.",
         "http-proxies-named": "Behind a proxy the API answers to its public names alone, and believes only the proxies that are named.",
         "http-flood-refused": "Beyond its limit of connections the API answers 503 and goes on serving the others.",
+        "http-idle-kept": "An idle connection that has shown a valid key is kept for 75 seconds, others for 5; where places run short idle ones go, those without a key first.",
         "http-worker-unforgeable": "No route, path, header or framing makes a request one of another worker or of the operator.",
         "text-controls-stripped": "Hostile text cannot act on a terminal or forge a line.",
         "file-names-harmless": "A file keeps the folder that it is saved into and replaces none unasked, whatever name an agent gave it.",
@@ -434,7 +435,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "api-as-described": "No answer has a form or a status that the document does not describe, and no request that it allows makes a 5xx.",
         "api-nothing-of-others": "Nothing of another person, or of another organisation, is in any answer to who may not see it.",
         "api-allow-whole": "A method that a path has not is answered with 405, and `Allow` names all that it has.",
-        "http-readyz-truthful": "`/livez` answers before the API is open, `/readyz` says whether it is.",
+        "http-readyz-truthful": "`/livez` answers before the API is open, `/readyz` says whether it is, and what is away of database and bus.",
     },
     ("Operation", "docs/operating.md#settings"): {
         "settings-precedence": "A setting comes from a flag, else the environment, else a file; an impossible value is refused.",

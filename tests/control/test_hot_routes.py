@@ -15,8 +15,9 @@ from postroom.control.api import _answer_problems, _failure
 from postroom.control.bodies import MessageBody
 from postroom.control.hot_routes import HotRoutes, hot
 from postroom.control.http_listener import WorkerDialer
+from postroom.control.http_protocol import PRINCIPAL
 from postroom.control.org_router import OrgRouter, Receive, Scope, Send
-from postroom.control.principals import PRINCIPAL, Caller
+from postroom.control.principals import Caller
 from postroom.errors import NotFound, Unauthorized
 from postroom.protocol.limits import MAX_BODY
 from postroom.protocol.principal import USUAL_SCOPES, Principal

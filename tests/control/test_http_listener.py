@@ -8,17 +8,19 @@ import json
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from postroom.control import http_protocol
 from postroom.control.http_listener import WorkerDialer, bind
-from postroom.control.http_protocol import ABANDONED, Connections, DeadlineProtocol
+from postroom.control.http_protocol import ABANDONED, PRINCIPAL, Connections, DeadlineProtocol
 from postroom.control.org_router import WORKER, OrgRouter, Receive, Scope, Send
 from postroom.errors import InvalidInput, PortTaken
 from postroom.protocol.limits import MAX_HEAD, MAX_HEADERS
 from tests.control.serving import DEADLINE, Echo, Site, exchange, serving
+from tests.control.taskroom import task_room
 
 pytestmark = pytest.mark.anyio
 UID, OTHER = "a" * 32, "b" * 32
@@ -247,14 +249,14 @@ async def test_a_connection_too_many_is_told_to_come_again_and_the_others_are_se
 ):
     monkeypatch.setattr(http_protocol, "most_connections", lambda: 2)
     async with serving(Echo()) as site:
-        held = await _held(site, 2)
+        held = await _begun(site, 2)
 
         answer = await site.get("/livez")
 
         assert answer.status == 503
         assert answer.headers["retry-after"] == "1"
         assert json.loads(answer.body)["detail"] == "too many are connected"
-        await _served(site, held)
+        await _ended(site, held)
         for _, each in held:
             each.close()
 
@@ -264,16 +266,31 @@ async def test_a_connection_far_too_many_is_cut(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(http_protocol, "most_connections", lambda: 2)
     monkeypatch.setattr(http_protocol, "TURNED_AWAY", 1)
     async with serving(Echo()) as site:
-        held = await _held(site, 2)
+        held = await _begun(site, 2)
         held.append(await asyncio.open_connection("127.0.0.1", site.port))
         reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
         async with asyncio.timeout(DEADLINE):
             with contextlib.suppress(ConnectionResetError):
                 assert await reader.read() == b""
         writer.close()
-        await _served(site, held[:2])
+        await _ended(site, held[:2])
         for _, each in held:
             each.close()
+
+
+async def _begun(site: Site, count: int) -> list[Pair]:
+    """Connections that have begun their next request."""
+    pairs = await _held(site, count)
+    for _, writer in pairs:
+        writer.write(b"GET /livez HTTP/1.1\r\n")
+    return pairs
+
+
+async def _ended(site: Site, pairs: list[Pair]) -> None:
+    for reader, writer in pairs:
+        writer.write(f"Host: {site.host}\r\n\r\n".encode())
+        async with asyncio.timeout(DEADLINE):
+            assert (await reader.readuntil(b"\r\n\r\nok")).startswith(b"HTTP/1.1 200 ")
 
 
 async def _held(site: Site, count: int) -> list[Pair]:
@@ -347,3 +364,90 @@ def test_the_limit_of_descriptors_is_raised_and_never_lowered():
     done = subprocess.run(command, capture_output=True, text=True, timeout=40, check=True)
 
     assert done.stdout.split() == ["1024", "1024"]
+
+
+async def _keyed(scope: Scope, receive: Receive, send: Send) -> None:
+    """An API that knows the key of everybody who has one."""
+    if any(name == b"authorization" for name, _ in scope["headers"]):
+        scope[PRINCIPAL] = "somebody"
+    await Echo()(scope, receive, send)
+
+
+async def _asked(site: Site, pair: Pair, *headers: str) -> None:
+    reader, writer = pair
+    head = ["GET /v1/x HTTP/1.1", f"Host: {site.host}", *headers, "", ""]
+    writer.write("\r\n".join(head).encode())
+    async with asyncio.timeout(DEADLINE):
+        assert (await reader.readuntil(b"\r\n\r\napi")).startswith(b"HTTP/1.1 200 ")
+
+
+async def _cut(pair: Pair) -> None:
+    async with asyncio.timeout(DEADLINE):
+        with contextlib.suppress(ConnectionResetError):
+            assert await pair[0].read() == b""
+
+
+@pytest.mark.requirement("http-idle-kept")
+async def test_an_idle_connection_that_has_shown_a_key_is_kept_longer_than_others(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(Connections, "deadline", 0.01)
+    assert DeadlineProtocol.keyed_idle == 75
+    async with serving(_keyed) as site:
+        keyed, other = [await asyncio.open_connection("127.0.0.1", site.port) for _ in range(2)]
+        await _asked(site, keyed, "Authorization: Bearer x")
+        await _asked(site, other)
+        await _cut(other)  # uvicorn's time, and some hundred looks
+        await _asked(site, keyed)
+        monkeypatch.setattr(DeadlineProtocol, "keyed_idle", 0.1)
+        await _asked(site, keyed, "Authorization: Bearer x")
+        await _cut(keyed)
+        for _, writer in (keyed, other):
+            writer.close()
+
+
+@pytest.mark.requirement("http-idle-kept")
+async def test_a_connection_that_has_shown_a_key_and_begins_a_request_ends_it_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(Connections, "deadline", 0.05)
+    async with serving(_keyed) as site:
+        pair = await asyncio.open_connection("127.0.0.1", site.port)
+        await _asked(site, pair, "Authorization: Bearer x")
+        pair[1].write(b"GET /v1/x HTTP/1.1\r\n")
+        await _cut(pair)
+        pair[1].close()
+
+
+@pytest.mark.requirement("http-idle-kept")
+async def test_where_places_are_short_idle_connections_go_those_without_a_key_first(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(http_protocol, "most_connections", lambda: 2)
+    async with serving(_keyed) as site:
+        pairs = [await asyncio.open_connection("127.0.0.1", site.port) for _ in range(2)]
+        await _asked(site, pairs[0], "Authorization: Bearer x")
+        await _asked(site, pairs[1])
+        pairs.append(await asyncio.open_connection("127.0.0.1", site.port))
+        await _asked(site, pairs[2])
+        await _cut(pairs[1])
+        await _asked(site, pairs[0])
+        pairs[2][1].write(b"GET /v1/x HTTP/1.1\r\n")
+        pairs.append(await asyncio.open_connection("127.0.0.1", site.port))
+        await _asked(site, pairs[3])
+        await _cut(pairs[0])
+        for _, writer in pairs:
+            writer.close()
+
+
+@pytest.mark.requirement("http-idle-kept")
+@pytest.mark.parametrize("path", ["/v1/status", "/v1/tasks", "/v1/inbox"])
+async def test_the_api_tells_its_connection_of_a_valid_key(tmp_path: Path, path: str):
+    async with task_room(tmp_path) as room:
+        open_ones = room.site.listener._server.server_state.connections
+        await room.api.get(path, headers={"Authorization": "Bearer wrong"})
+        (one,) = open_ones
+        assert cast("DeadlineProtocol", one).timeout_keep_alive == 5
+        await room.api.get(path)
+        (one,) = open_ones
+        assert cast("DeadlineProtocol", one).timeout_keep_alive == DeadlineProtocol.keyed_idle

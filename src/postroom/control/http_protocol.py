@@ -34,6 +34,9 @@ ABANDONED = "postroom.abandoned"
 ABORT = "postroom.abort"
 """Scope key: a function that closes the connection of the request."""
 
+PRINCIPAL = "postroom.principal"
+"""Scope key: the principal of an admitted request."""
+
 PACED = "postroom.paced"
 """Scope key: the application itself bounds the time between two pieces of the request's body."""
 
@@ -83,8 +86,18 @@ class Connections(ServerState):
 
     def __init__(self, most: int = 0) -> None:
         super().__init__()
+        # Those that wait for a next request, the oldest first: without a key, and with one.
+        self.idle: tuple[dict[DeadlineProtocol, None], dict[DeadlineProtocol, None]] = ({}, {})
         self.most = most or most_connections()
         self._timer: asyncio.TimerHandle | None = None
+
+    def make_room(self) -> None:
+        """Where there are too many, cut one that waits for a next request; those that have shown a key are the last."""
+        if len(self.connections) > self.most:
+            for waiting in self.idle:
+                if waiting:
+                    next(iter(waiting)).give_way()
+                    return
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> None:
         """Look after the connections from now on, as long as there are any."""
@@ -104,9 +117,11 @@ class DeadlineProtocol(HttpToolsProtocol):
     """A connection that is cut when its request takes too long.
 
     Attributes:
+        keyed_idle: seconds that it is kept for a next request once it has shown a valid key; others have uvicorn's 5.
         least: bytes in a deadline with which a longer request counts as going on: a large upload.
     """
 
+    keyed_idle: ClassVar[float] = 75.0
     least: ClassVar[int] = 64 * 1024
     server_state: Connections
     _seen: tuple[int, bool] | None = None
@@ -121,6 +136,7 @@ class DeadlineProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Start the deadline; turn away a connection above the limit."""
         super().connection_made(transport)
+        self.server_state.make_room()
         over = len(self.connections) - self.server_state.most
         self._too_many = over > 0
         if over > min(TURNED_AWAY, max(1, self.server_state.most // 8)):
@@ -130,6 +146,7 @@ class DeadlineProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End a request that only waited for this caller."""
         super().connection_lost(exc)
+        self._busy()
         if self._running is not None and not self._running[0].done():
             task, scope = self._running
             if ABANDONED in scope:
@@ -143,6 +160,7 @@ class DeadlineProtocol(HttpToolsProtocol):
             self._turn_away()
             return
         self._taken += len(data)
+        self._busy()
         super().data_received(data)
         if self._in_head:
             self._head += len(data)
@@ -174,8 +192,34 @@ class DeadlineProtocol(HttpToolsProtocol):
         self.transport.write(_refusal(error))
         self.transport.close()
 
+    def on_response_complete(self) -> None:
+        """Wait for the next request: longer for who has a key, whose pool of connections keeps this one."""
+        if PRINCIPAL in self.cycle.scope:
+            self.timeout_keep_alive = self.keyed_idle
+        super().on_response_complete()
+        if self._waits():
+            self.server_state.idle[self.timeout_keep_alive == self.keyed_idle][self] = None
+
+    def give_way(self) -> None:
+        """End, for another connection; its place is free at once."""
+        self._busy()
+        self.connections.discard(self)
+        self.transport.abort()
+
+    def _waits(self) -> bool:
+        """Whether it is open and idle: nothing of a next request has come."""
+        armed = self.timeout_keep_alive_task is not None
+        return armed and not self._in_head and not self.transport.is_closing()
+
+    def _busy(self) -> None:
+        for waiting in self.server_state.idle:
+            waiting.pop(self, None)
+
     def look(self) -> None:
         """Cut the connection if it is where it was at the last look: in the same request, or waiting for one."""
+        if self._waits():
+            self._seen = None  # its timer closes it
+            return
         cycle = self.cycle
         paced = cycle is not None and PACED in cycle.scope
         unfinished = cycle is None or (cycle.more_body and not paced) or cycle.response_complete

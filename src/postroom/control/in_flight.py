@@ -14,10 +14,10 @@ from contextvars import ContextVar
 from typing import Any
 
 from postroom.audit.log import AuditLog
-from postroom.control.http_protocol import ABORT
+from postroom.control.http_protocol import ABORT, PRINCIPAL
 from postroom.control.limits import MARKS, CallerLimits
 from postroom.control.org_router import SWITCHING, Receive, Scope, Send, is_streamed
-from postroom.control.principals import PRINCIPAL, REQUEST
+from postroom.control.principals import REQUEST
 from postroom.protocol.audit import ALLOWED, API, DENIED, AuditRecord
 from postroom.protocol.principal import KEY, OPERATOR_KEY, Principal
 from postroom.protocol.tasks import CLI_AGENT, Door

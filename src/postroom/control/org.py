@@ -36,6 +36,7 @@ from postroom.control.org_router import Receive, Scope, Send
 from postroom.control.orgs import Orgs
 from postroom.control.parts import Parts
 from postroom.control.principals import Gate
+from postroom.control.readiness import Readiness
 from postroom.control.remote import remote_agents, remote_work
 from postroom.control.rotation import Rotation
 from postroom.control.statefile import Announcement
@@ -134,7 +135,8 @@ class Organisation:
 
         shared = self.parts.installation
         guard = Guard(shared.in_flight, shared.audit, self.owner.org)
-        shared.router.open(api, self.owner.org, first, guard, api.state.sockets, door)
+        away = Readiness(self.parts).away
+        shared.router.open(api, self.owner.org, first, guard, api.state.sockets, door, away)
         await self.parts.workers.restore()
 
     async def alert(self, alert: Alert) -> None:

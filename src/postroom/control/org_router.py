@@ -29,6 +29,7 @@ from postroom.http.hosts import check_host
 from postroom.observe import tracing
 from postroom.observe.metrics import Metrics
 from postroom.protocol import traces
+from postroom.protocol.answers import Ready
 from postroom.protocol.limits import MAX_BODY, MAX_TEMPLATE_BODY
 from postroom.protocol.proxies import Proxies
 from postroom.settings import DEFAULT_ORG
@@ -39,6 +40,9 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Hot = Callable[[Scope, Receive, Send], Awaitable[Receive | None]]
 """As `App`, but returns None if it has answered, otherwise from where the request is to be received."""
+
+
+Away = Callable[[], Awaitable[Sequence[str]]]
 
 
 class GuardPort(Protocol):
@@ -134,6 +138,7 @@ class OrgRouter:
             "route",
         )
         self._calls: dict[str, CallDoor] = {}
+        self._away: dict[str, Away] = {}
 
     def open(
         self,
@@ -143,6 +148,7 @@ class OrgRouter:
         guard: GuardPort | None = None,
         sockets: App | None = None,
         calls: CallDoor | None = None,
+        away: Away | None = None,
     ) -> None:
         """Hand requests for `org` to `api`; with the default one `/readyz` reports ready.
 
@@ -151,7 +157,10 @@ class OrgRouter:
             guard: stands before all.
             sockets: gets WebSockets.
             calls: performs calls that do not come over HTTP.
+            away: says what is away of that which requests need.
         """
+        if away is not None:
+            self._away[org] = away
         self._apis[org] = api
         if calls is not None:
             self._calls[org] = calls
@@ -169,6 +178,7 @@ class OrgRouter:
         self._sockets.pop(org, None)
         self._guards.pop(org, None)
         self._calls.pop(org, None)
+        self._away.pop(org, None)
 
     def shut(self) -> None:
         """Answer only `/livez` from now on."""
@@ -176,6 +186,7 @@ class OrgRouter:
         self._hot.clear()
         self._sockets.clear()
         self._calls.clear()
+        self._away.clear()
 
     def performs(self, org: str) -> bool:
         """Whether `calls` has something for `org`."""
@@ -235,7 +246,6 @@ class OrgRouter:
         await self._dispatch(scope, receive, send)
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        ready = DEFAULT_ORG in self._apis
         match scope["path"]:
             case "/livez" | "/readyz" as path if scope.get("method", "GET") not in LOOKS:
                 scope[ROUTE] = path
@@ -247,7 +257,8 @@ class OrgRouter:
                 await answer(scope, receive, send, 200, "ok")
             case "/readyz":
                 scope[ROUTE] = "/readyz"
-                await answer(scope, receive, send, 200 if ready else 503, {"ready": ready})
+                said = await self._ready()
+                await answer(scope, receive, send, 200 if said["ready"] else 503, said)
             case _:
                 try:
                     org = self._org_of(scope)
@@ -281,6 +292,13 @@ class OrgRouter:
                     await serve(scope, receive, send)
                 else:
                     await guard.serve(scope, receive, send, serve, _ended)
+
+    async def _ready(self) -> Ready:
+        if DEFAULT_ORG not in self._apis:
+            return {"ready": False}
+        away = self._away.get(DEFAULT_ORG)
+        gone = await away() if away is not None else []
+        return {"ready": False, "away": gone} if gone else {"ready": True}
 
     def _org_of(self, scope: Scope) -> str:
         """The organisation that a request is for, "" for the default one's plain paths.

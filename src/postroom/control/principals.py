@@ -17,6 +17,7 @@ from fastapi.routing import APIRoute
 
 from postroom.control.bodies import read_json
 from postroom.control.described import is_stream
+from postroom.control.http_protocol import PRINCIPAL
 from postroom.control.limits import PAUSE, CallerLimits, Comer
 from postroom.control.org_router import ROUTE, WORKER
 from postroom.control.org_router import Scope as AsgiScope
@@ -36,9 +37,6 @@ from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-PRINCIPAL = "postroom.principal"
-"""Scope key: the principal of an admitted request."""
 
 REQUEST = "postroom.request"
 """Scope key: the running request, which ends with its key (`control.in_flight`)."""

@@ -24,9 +24,9 @@ from urllib.parse import parse_qsl
 
 from pydantic import TypeAdapter, ValidationError
 
-from postroom.control.http_protocol import ABANDONED
+from postroom.control.http_protocol import ABANDONED, PRINCIPAL
 from postroom.control.org_router import ROUTE, Receive, Scope, Send, refuse
-from postroom.control.principals import PRINCIPAL, demand_of
+from postroom.control.principals import demand_of
 from postroom.control.websocket_protocol import CUT
 from postroom.errors import InvalidInput, NotFound, PostroomError, http_status
 from postroom.observe import get_logger

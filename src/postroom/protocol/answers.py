@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from collections.abc import Sequence
+from typing import Any, NotRequired, TypedDict
 
 from postroom.protocol.shapes import (
     Activity,
@@ -321,6 +322,7 @@ class Ending(TypedDict):
 
 
 class Ready(TypedDict):
-    """Whether everything is up."""
+    """Whether everything is up. `away` is what does not answer, `database` or `bus`; it is not there at the start."""
 
     ready: bool
+    away: NotRequired[Sequence[str]]

@@ -9,11 +9,10 @@ from typing import Any
 
 from postroom.control.a2a.operations import CHANGING, DoorOperations, DoorPushes, DoorTasks
 from postroom.control.a2a.published import ONE_ORIGIN, PublishedCards
-from postroom.control.http_protocol import ABORT
+from postroom.control.http_protocol import ABORT, PRINCIPAL
 from postroom.control.in_flight import ONLY_READS
 from postroom.control.org_router import ROUTE, WORKER, Receive, Scope, Send
 from postroom.control.parts import Parts
-from postroom.control.principals import PRINCIPAL
 from postroom.errors import Forbidden, NotFound, PostroomError, StateUnwritable, Unauthorized
 from postroom.observe import get_logger
 from postroom.protocol import principal

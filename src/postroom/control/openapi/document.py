@@ -288,13 +288,21 @@ def _always(schemas: Schemas) -> dict[str, Any]:
 
     alive = answer("It listens.", "text/plain", {"type": "string"}, "ok")
     is_up = answer("Everything is up.", "application/json", ready, {"ready": True})
-    not_up = answer("Something is not up yet.", "application/json", ready, {"ready": False})
+    not_up = answer(
+        "Something is not up yet.",
+        "application/json",
+        ready,
+        {"ready": False, "away": ["database"]},
+    )
     openapi = answer("OpenAPI 3.1.", "application/json", {"type": "object"}, {"openapi": "3.1.0"})
     starting = _problems((EnvironmentFault,))
     return {
         "/livez": get("livez", "Say that the post room listens", "No key.", {"200": alive}),
         "/readyz": get(
-            "readyz", "Say whether everything is up", "No key.", {"200": is_up, "503": not_up}
+            "readyz",
+            "Say whether everything is up",
+            "No key. 503 says what is `away`: `database`, `bus`; nothing at the start.",
+            {"200": is_up, "503": not_up},
         ),
         "/v1/openapi.json": get("openapi", "This document", "No key.", {"200": openapi} | starting),
     }
