@@ -231,13 +231,15 @@ def _leader(answers: list[dict[str, Any]], running: int) -> str | None:
         return None
     if running == 1 or any(answer["data"].get("disabled") for answer in answers):
         return ""
-    groups = [answer["data"].get("meta_cluster") or {} for answer in answers]
-    leaders = {group.get("leader") for group in groups}
+    groups = {
+        answer["server"]["name"]: answer["data"].get("meta_cluster") or {} for answer in answers
+    }
+    leaders = {group.get("leader") for group in groups.values()}
     if len(leaders) != 1 or None in leaders:
         return None
-    leading = next((group for group in groups if group.get("replicas")), {})
-    met = [peer for peer in leading.get("replicas", ()) if peer.get("current")]
-    return leaders.pop() if len(met) >= running - 1 else None
+    leader = leaders.pop()  # a follower lists the others, too, and does not know how far they are
+    met = [peer for peer in groups.get(leader, {}).get("replicas", ()) if peer.get("current")]
+    return leader if len(met) >= running - 1 else None
 
 
 @asynccontextmanager

@@ -466,6 +466,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "bus-remembered": "`up` and `admin rebuild` refuse another bus than the log is on, and name the right one.",
         "nats-unfit-refused": "Servers that are too old, lose what they acknowledge, or lack something are refused with a remedy.",
         "nats-node-death-keeps-accepted": "When one of three servers dies, nothing accepted is lost and the post room goes on.",
+        "nats-cut-off-left": "Who is connected to a server of a cluster that is cut off from the others leaves it for one of them; with one server configured nobody leaves it.",
         "nats-config-accepted": "What `postroom nats config` prints is what a server needs, and holds no private key.",
         "server-death-reported": "A server that goes and comes back is reported and ends nothing; one that keeps crashing is given up, with its last words.",
     },

@@ -100,6 +100,10 @@ class Proxy:
             with suppress(OSError):
                 await writer.wait_closed()
 
+    def lead_to(self, place: str) -> None:
+        """Forward what connects from now on to another server."""
+        self._host, _, self._port = place.partition(":")
+
     def stall(self) -> None:
         """Let nothing through that is connected now; new connections flow."""
         self._flowing.clear()
@@ -115,7 +119,11 @@ class Proxy:
         self._flowing.set()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        other, back = await asyncio.open_connection(self._host, int(self._port))
+        try:
+            other, back = await asyncio.open_connection(self._host, int(self._port))
+        except OSError:  # it is not there yet
+            writer.transport.abort()
+            return
         self._writers += [writer, back]
         flowing = self._flowing
         for source, target in ((reader, back), (other, writer)):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import ssl
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -70,6 +72,34 @@ async def test_of_several_servers_one_that_answers_is_found():
         await (await good.accept()).send(INFO)
         (await soon(dialling)).transport.abort()
     await good.stop()
+
+
+@pytest.mark.requirement("nats-cut-off-left")
+async def test_who_leaves_one_of_several_servers_is_given_another_one(folder: Path, tmp_path: Path):
+    servers = [Upstream(), Upstream()]
+    gateway, enter = await _door(folder, tmp_path, servers)
+    accepting = [asyncio.ensure_future(server.accept()) for server in servers]
+    seen = []
+    for _ in range(5):
+        raw = await enter()
+        await asyncio.wait(accepting, return_when=asyncio.FIRST_COMPLETED)
+        given = next(number for number, each in enumerate(accepting) if each.done())
+        far = accepting[given].result()
+        await far.send(INFO)
+        await raw.greeted()
+        assert raw.info["cluster"] == "postroom"
+        await far.close()
+        await soon(raw.rest())
+        raw.close()
+        accepting[given] = asyncio.ensure_future(servers[given].accept())
+        seen.append(given)
+
+    assert all(one != next_one for one, next_one in itertools.pairwise(seen)), seen
+    for each in accepting:
+        each.cancel()
+    await gateway.close()
+    for server in servers:
+        await server.stop()
 
 
 @pytest.mark.parametrize(
@@ -153,9 +183,18 @@ async def test_our_own_answers_come_between_the_servers_frames(folder: Path, tmp
 async def _played(folder: Path, tmp_path: Path) -> tuple[Upstream, Raw, Gateway]:
     """A server that the test plays, a client before a door to it, and the gateway."""
     server = Upstream()
-    await server.start()
+    gateway, enter = await _door(folder, tmp_path, [server])
+    return server, await enter(), gateway
+
+
+async def _door(
+    folder: Path, tmp_path: Path, servers: list[Upstream]
+) -> tuple[Gateway, Callable[[], Awaitable[Raw]]]:
+    """The gateway before these servers, and a function that makes a client before a door to it."""
+    for server in servers:
+        await server.start()
     trust = Trust.load_or_create(tmp_path / "keys")
-    address = BusAddress((_place(server),))
+    address = BusAddress(tuple(map(_place, servers)))
 
     async def note(org: str, alert: Alert) -> None:
         del org, alert
@@ -164,6 +203,10 @@ async def _played(folder: Path, tmp_path: Path) -> tuple[Upstream, Raw, Gateway]
     gateway = Gateway(folder, {"nats": proxy}, Kept(), alert=note)
     path = await gateway.open_door(DoorSpec(SCOUT, "default", digest("t0ken")))
     credential = trust.mint_agent(SCOUT, (), lifetime=60, now=time.time(), proxied=True)
-    end = End(*await asyncio.open_unix_connection(path, limit=1 << 22))
-    await end.send(Preface("nats", "t0ken").encode())
-    return server, Raw(end.reader, end.writer, credential), gateway
+
+    async def enter() -> Raw:
+        end = End(*await asyncio.open_unix_connection(path, limit=1 << 22))
+        await end.send(Preface("nats", "t0ken").encode())
+        return Raw(end.reader, end.writer, credential)
+
+    return gateway, enter

@@ -12,13 +12,19 @@ from postroom_a2a.nats.options import Options, ServerAddress
 from postroom_a2a.nats.overlap import Overlap
 from postroom_a2a.nats.servers import Pool
 from postroom_a2a.nats.session import ServerSession, dial
-from postroom_a2a.retry import Backoff
+from postroom_a2a.retry import Backoff, RetryPolicy
 
 STEP = 2.0
 """Seconds that a server has for each step of a renewal; then the former session is cut."""
 
 SPREAD = 0.2
 """Seconds in which the servers of a cluster learn of each other's subscriptions; no event tells when they have."""
+
+LEAVING = RetryPolicy(base=10.0, cap=55.0)
+"""Seconds beyond `Options.patience` before the next server is left, too: perhaps all of them wait for a leader."""
+
+SETTLED = 120.0
+"""Seconds without leaving a server after which `LEAVING` begins anew."""
 
 
 class WireConnection(Inbound):
@@ -43,11 +49,38 @@ class WireConnection(Inbound):
         self._reconnecting: asyncio.Task[None] | None = None
         self._renewing = asyncio.Lock()
         self._replacing = False
+        self._leaves = 0
+        self._left_at = float("-inf")
+        self._longer = 0.0
 
     def reconnect(self) -> None:
         """Leave a server that seems to hang, and connect again."""
         if self._session is not None:
             self._session.abort(BusDisconnected("the NATS server was left"))
+
+    def leave(self, since: float) -> None:
+        """Leave a server that is up, but over which JetStream has not answered since then: it may be cut off.
+
+        Only after `Options.patience` seconds on this server, each time in a row after more, and where there is another:
+        in the list, or behind a `dial` that says so by naming a cluster.
+
+        Args:
+            since: a time of the loop's clock.
+        """
+        elsewhere = len(self._pool.servers) > 1 or (
+            self._options.dial is not None and bool(self._info.get("cluster"))
+        )
+        if self._session is None or self._server is None or not elsewhere:
+            return
+        now = self._loop.time()
+        if now - self._left_at > SETTLED:
+            self._leaves, self._longer = 0, 0.0
+        if now - max(since, self.reconnected_at) < self._options.patience + self._longer:
+            return
+        self._leaves, self._left_at = self._leaves + 1, now
+        self._longer = LEAVING.delay(self._leaves)
+        self._pool.put_last(self._server)
+        self.reconnect()
 
     async def __aenter__(self) -> Self:
         """The connection itself, which is open already."""

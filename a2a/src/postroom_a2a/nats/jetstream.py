@@ -24,6 +24,7 @@ from postroom_a2a.errors import (
 from postroom_a2a.nats import refusals
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.port import NO_RESPONDERS, Frame, status_of
+from postroom_a2a.nats.silence import Silence
 from postroom_a2a.retry import RetryPolicy
 
 API_TIMEOUT = 5.0
@@ -67,6 +68,8 @@ class JetStream:
     def __init__(self, mailbox: Mailbox, *, prefix: str = "$JS.API") -> None:
         self.mailbox = mailbox
         self.prefix = prefix
+        self._unstored = Silence(mailbox.connection)
+        self._unanswered = Silence(mailbox.connection)
 
     async def api(
         self, verb: str, body: Mapping[str, Any] | None = None, *, timeout: float = API_TIMEOUT
@@ -81,7 +84,9 @@ class JetStream:
             RequestTimeout, BusDisconnected: no answer came; the server may have done it.
         """
         payload = json.dumps(body).encode() if body is not None else b""
-        document, _ = await self._answer(f"{self.prefix}.{verb}", payload, timeout)
+        document, _ = await self._answer(
+            f"{self.prefix}.{verb}", payload, timeout, self._unanswered
+        )
         if isinstance(document, Stored):
             raise ProtocolViolation("JetStream answered an API call with a PubAck")
         error = document.get("error")
@@ -117,7 +122,9 @@ class JetStream:
                 stored.
         """
         repeat = headers is not None and MSG_ID in headers
-        document, first = await self._answer(subject, payload, timeout, headers, repeat=repeat)
+        document, first = await self._answer(
+            subject, payload, timeout, self._unstored, headers, repeat=repeat
+        )
         if isinstance(document, Stored):
             return document
         if error := document.get("error"):
@@ -136,18 +143,21 @@ class JetStream:
         timeout: float = API_TIMEOUT,
         headers: dict[str, str] | None = None,
         repeat: bool = True,
+        silence: Silence | None = None,
     ) -> tuple[Frame, bool]:
         """Publish, and wait for one answer, across reconnects too; returns the answer, and whether it was asked once.
 
         Args:
             repeat: ask again when the answer was lost; for requests that may be done twice.
+            silence: goes on with each answer that does not come.
 
         Raises:
             As `Mailbox.ask`; `BusDisconnected` also if there was no server all the time, so that nothing was sent.
         """
         mailbox = self.mailbox
         loop = mailbox.loop
-        deadline, failures = loop.time() + timeout, 0
+        began, failures = loop.time(), 0
+        deadline = began + timeout
         while True:
             if not mailbox.connection.is_connected:
                 await mailbox.connected(deadline)
@@ -159,6 +169,8 @@ class JetStream:
                     subject, payload, timeout=share, headers=headers, until_change=repeat
                 )
             except (RequestTimeout, BusDisconnected):
+                if silence is not None:
+                    silence.goes_on(began)
                 if not repeat or loop.time() >= deadline or mailbox.connection.is_closed:
                     raise
             else:
@@ -171,24 +183,37 @@ class JetStream:
         subject: str,
         payload: bytes,
         timeout: float,
+        silence: Silence,
         headers: dict[str, str] | None = None,
         *,
         repeat: bool = True,
     ) -> tuple[dict[str, Any] | Stored, bool]:
         """As `ask`, also while JetStream starts; a plain PubAck, the most frequent answer, needs no JSON parser."""
         loop = self.mailbox.loop
-        deadline, failures, first = loop.time() + timeout, 0, True
+        began, failures, first = loop.time(), 0, True
+        deadline = began + timeout
+        # A call may take its time, as one that makes a stream does, whose copies choose a leader first.
+        late_answers = silence if silence is self._unstored else None
         while True:
             share = max(0.001, deadline - loop.time())
             frame, once = await self.ask(
-                subject, payload, timeout=share, headers=headers, repeat=repeat
+                subject,
+                payload,
+                timeout=share,
+                headers=headers,
+                repeat=repeat,
+                silence=late_answers,
             )
             first = first and once
             if found := _PUB_ACK.fullmatch(frame.data):
+                silence.end()
                 return Stored(found[1].decode(), int(found[2])), first
             document = _document(frame)
             if document is not None and not refusals.is_temporary(document):
+                silence.end()
                 return document, first
+            if document is None or refusals.is_unled(document):
+                silence.goes_on(began)
             failures += 1
             pause = PAUSES.delay(failures)
             late = loop.time() + pause >= deadline

@@ -78,6 +78,7 @@ class ConnectOptions(TypedDict, total=False):
     wait: float
     insist: bool
     ping_interval: float
+    patience: float
     pending: int
     unread: int
     unread_size: int
@@ -103,6 +104,8 @@ class Options:
             its accounts yet. If a server ends an established session for that reason, the connection is closed for
             good. Without `insist` the connection gives up a server that refuses twice in a row.
         ping_interval: seconds between the connection's pings; two without an answer end a session that hangs.
+        patience: seconds without an answer of JetStream after which another server, if there is one, takes the place of
+            one that still answers pings.
         pending: bytes of unsent messages to keep: beyond them `publish` raises while there is no server, and waits
             while the server does not read.
         unread: frames of one subscription that may lie unread; more are dropped, counted and reported.
@@ -124,6 +127,7 @@ class Options:
     wait: float = 0.0
     insist: bool = False
     ping_interval: float = 30.0
+    patience: float = 5.0
     pending: int = 8 * 1024 * 1024
     unread: int = 65_536
     unread_size: int = 64 * 1024 * 1024

@@ -25,6 +25,7 @@ from postroom_a2a.nats.port import (
     description_of,
     status_of,
 )
+from postroom_a2a.nats.silence import Silence
 from postroom_a2a.retry import RetryPolicy
 
 EXPIRES = 30.0
@@ -90,6 +91,11 @@ class PullLoop:
     _trouble: str = ""
     _refusals: int = 0
     _stopped: bool = False
+    _silence: Silence = field(init=False)
+
+    def __post_init__(self) -> None:
+        """The loop has heard nothing yet."""
+        self._silence = Silence(self.js.mailbox.connection)
 
     def changed(self) -> None:
         """Have the loop look whether there is more room."""
@@ -211,12 +217,15 @@ class PullLoop:
             reconnect()
         except BusDisconnected:
             return
+        self._silence.goes_on(self.js.mailbox.loop.time())
 
     async def _recover(self) -> None:
         """After a refusal, make sure that the durable exists, and wait a little longer each time."""
         trouble, self._trouble = self._trouble, ""
         self.counters.lost += 1
         self._refusals += 1
+        if trouble.startswith(NO_RESPONDERS):
+            self._silence.goes_on(self.js.mailbox.loop.time())
         if self._refusals in {
             3,
             30,
@@ -238,7 +247,7 @@ class PullLoop:
             return
         if not self.take(frame, parse_ack_subject(frame.reply)):
             return
-        self._refusals = 0
+        self._served()
         for reply, pull in self._pulls.items():  # the server serves the oldest pull first
             pull.heard = now
             pull.left -= 1
@@ -247,16 +256,20 @@ class PullLoop:
             break
         self.changed()
 
+    def _served(self) -> None:
+        self._refusals = 0
+        self._silence.end()
+
     def _take_status(self, reply: str, status: str, frame: Frame, now: float) -> None:
         if status == _HEARTBEAT:
-            self._refusals = 0
+            self._served()
             # The server sends heartbeats only for the pull that it serves; those behind it live as well.
             for pull in self._pulls.values():
                 pull.heard = now
             return
         self._pulls.pop(reply, None)
         if status in _OVER:
-            self._refusals = 0
+            self._served()
         else:
             described = description_of(frame)
             reason = "JetStream does not answer" if status == NO_RESPONDERS else described

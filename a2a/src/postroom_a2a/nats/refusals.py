@@ -19,6 +19,9 @@ TEMPORARY = frozenset({10008, 10009, 10026, 10039, 10158, 10163, 10167, 10201})
 have, is asked too much, or has a copy of the message on its way to the disk.
 """
 
+_UNLED = frozenset({10008, 10009, 10158, 10201})
+"""Those of a server that hears nothing of a leader, or as a leader nothing of its followers."""
+
 _KINDS: dict[int, type[PostroomError]] = {
     10054: MessageTooLarge,
     10071: LostUpdate,
@@ -42,6 +45,11 @@ UNCERTAIN = "repeat it as the same message (the same key or id): it is then stor
 def is_temporary(document: Mapping[str, Any]) -> bool:
     """Whether the same request may get another answer soon."""
     return code_of(document.get("error") or {}) in TEMPORARY
+
+
+def is_unled(document: Mapping[str, Any]) -> bool:
+    """Whether the server that answered may be cut off from the others of its cluster."""
+    return code_of(document.get("error") or {}) in _UNLED
 
 
 def code_of(error: Mapping[str, Any]) -> int:

@@ -55,6 +55,10 @@ class Pool:
         entry = min(self._entries, key=lambda each: each.failures)
         return entry.server, PAUSES.delay(entry.failures + 1)
 
+    def put_last(self, server: ServerAddress) -> None:
+        """Have the others come before it, so that whoever leaves one server after the other sees all of them."""
+        self._entries.sort(key=lambda entry: entry.server == server)
+
     def failed(self, server: ServerAddress, error: PostroomError, *, lived: float = 0.0) -> None:
         """Note that an attempt failed, or that its session ended after `lived` seconds."""
         for entry in self._entries:

@@ -27,6 +27,7 @@ _TOLD = (
     "version",
 )
 _MASKED = {"server_id": "postroom", "server_name": "postroom"}
+_CLUSTER = {"cluster": "postroom"}
 
 _CLAIMED: dict[str, type] = {
     "echo": bool,
@@ -45,9 +46,15 @@ _CLAIMED: dict[str, type] = {
 _MAX_NAME = 256
 
 
-def rewritten_info(info: dict[str, Any]) -> bytes:
-    """The INFO line for the sandbox."""
+def rewritten_info(info: dict[str, Any], *, alone: bool = True) -> bytes:
+    """The INFO line for the sandbox.
+
+    Args:
+        alone: whether the bus has no other server; the client need not leave this one then.
+    """
     told = _MASKED | {name: info[name] for name in _TOLD if name in info}
+    if not alone:
+        told |= _CLUSTER
     return b"INFO " + json.dumps(told, separators=(",", ":")).encode() + b"\r\n"
 
 

@@ -51,6 +51,7 @@ class NatsProxy:
         self._address = address
         self._sign = sign
         self._deadlines = deadlines
+        self._left = ""
 
     async def __call__(
         self, conn: GatewayConnection, transport: asyncio.Transport, first: bytes
@@ -64,7 +65,8 @@ class NatsProxy:
         Raises:
             BusDisconnected: no server of the bus answers.
         """
-        upstream = await dial(self._address, self._deadlines.dial)
+        # Who leaves a server that is cut off from the others comes back at once, and must not get it again.
+        upstream = await dial(self._address, self._deadlines.dial, last=self._left)
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         outward = WorkerSide(conn, transport, ended)
         inward = ServerSide(conn, upstream.transport, ended)
@@ -78,9 +80,10 @@ class NatsProxy:
                 str(upstream.info.get("nonce", "")),
                 self._sign,
             )
-            outward.open(upstream.info, first)
+            outward.open(upstream.info, first, alone=upstream.alone)
             inward.open(upstream.rest)
             reason = await ended
+            self._left = upstream.place
             await self._part(outward, inward)
             return reason
         finally:
@@ -115,13 +118,13 @@ class WorkerSide(Side):
         """As `Side.ahead`."""
         return self._stream.ahead
 
-    def open(self, info: dict[str, object], first: bytes) -> None:
+    def open(self, info: dict[str, object], first: bytes, *, alone: bool) -> None:
         """Greet, and begin to read with `first`."""
         self._stream = ClientStream(self.claims)
         self.informed(info)
         if self.transport.is_closing():
             return
-        self.transport.write(rewritten_info(info))
+        self.transport.write(rewritten_info(info, alone=alone))
         if first:
             self.data_received(first)
         self.release("start")

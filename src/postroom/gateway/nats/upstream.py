@@ -22,11 +22,15 @@ class Upstream:
     Attributes:
         info: the server's INFO document.
         rest: what it said after that.
+        place: its address.
+        alone: whether the bus has no other server.
     """
 
     transport: asyncio.Transport
     info: dict[str, Any]
     rest: bytes
+    place: str
+    alone: bool
 
 
 class _Greeting(asyncio.Protocol):
@@ -59,12 +63,13 @@ class _Greeting(asyncio.Protocol):
             self.line.set_exception(BusDisconnected(f"the bus hung up: {exc or ''}"))
 
 
-async def dial(address: Callable[[], BusAddress], deadline: float) -> Upstream:
+async def dial(address: Callable[[], BusAddress], deadline: float, *, last: str = "") -> Upstream:
     """Connect to one of the servers, in turn until one greets.
 
     Args:
         address: the bus's, asked anew each time.
         deadline: seconds for all servers together.
+        last: a server to be tried behind the others.
 
     Raises:
         BusDisconnected: no server greets in time.
@@ -73,7 +78,7 @@ async def dial(address: Callable[[], BusAddress], deadline: float) -> Upstream:
     failures: list[str] = []
     try:
         async with asyncio.timeout(deadline):
-            for place in _shuffled(where.servers):
+            for place in _shuffled(where.servers, last):
                 try:
                     # A server that takes the connection and stays silent leaves time for the others.
                     async with asyncio.timeout(deadline / len(where.servers)):
@@ -85,8 +90,8 @@ async def dial(address: Callable[[], BusAddress], deadline: float) -> Upstream:
     raise BusDisconnected(f"no server of the bus answers in time: {'; '.join(failures)}")
 
 
-def _shuffled(servers: Sequence[str]) -> list[str]:
-    return random.sample(servers, len(servers))
+def _shuffled(servers: Sequence[str], last: str) -> list[str]:
+    return sorted(random.sample(servers, len(servers)), key=lambda place: place == last)
 
 
 async def _greeted(place: str, where: BusAddress) -> Upstream:
@@ -102,7 +107,7 @@ async def _greeted(place: str, where: BusAddress) -> Upstream:
         info = read_info(line)
         if info.get("tls_required") and where.tls is None:
             raise ProtocolViolation("the bus wants TLS, and none is set up")
-        return Upstream(transport, info, rest)
+        return Upstream(transport, info, rest, place, alone=len(where.servers) == 1)
     except BaseException:
         transport.abort()
         raise
