@@ -127,6 +127,7 @@ class AnswerReader:
         self._subscription: Subscription | None = None
         self._inbox = ""
         self._consumer = ""
+        self._former = ""  # the consumer before it, while it may still send heartbeats
         self._last = -1  # sequence in the stream of the last answer that was read
         self._delivered = 0  # its number in the consumer
         self._heard = 0.0
@@ -238,7 +239,7 @@ class AnswerReader:
         elif stalled := headers.get("Nats-Consumer-Stalled"):
             self._answer_flow_control(stalled)
         delivered = headers.get("Nats-Last-Consumer", "")
-        if delivered.isdigit() and int(delivered) > self._delivered:
+        if not self._former and delivered.isdigit() and int(delivered) > self._delivered:
             self._broken.set()
 
     def _answer_flow_control(self, subject: str) -> None:
@@ -307,7 +308,8 @@ class AnswerReader:
             "max_deliver": 1,
         }
         # Deliveries may come before the answer to this call.
-        self._consumer, self._delivered = name, 0
+        self._consumer, self._former, self._delivered = name, former, 0
+        self._broken.clear()  # what was found broken until now was the former consumer
         self._heard = self.js.mailbox.loop.time()
         try:
             await self.js.create_consumer(stream, name, config)
@@ -318,6 +320,7 @@ class AnswerReader:
             ) from error
         if former:
             await self._drop(former)
+        self._former = ""
 
     async def _drop(self, consumer: str) -> None:
         with suppress(PostroomError):  # else the server deletes it after INACTIVE
@@ -361,7 +364,6 @@ class AnswerReader:
         return True
 
     async def _recreate(self) -> None:
-        self._broken.clear()
         self.counters.recreated += 1
         try:
             await self._consume()

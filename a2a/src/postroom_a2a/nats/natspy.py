@@ -249,7 +249,7 @@ class AdaptedConnection:
                 remedy="give its user that permission in nats-server's configuration",
             )
 
-    async def leave(self, subscription: Subscription) -> None:
+    async def drain(self, subscription: Subscription) -> None:
         """End a subscription without losing what the server sent before it knew.
 
         nats-py's own `drain` flushes before its UNSUB (see `flush`), so it would lose a message that comes in between.
@@ -284,7 +284,7 @@ class AdaptedSubscription:
 
     async def drain(self) -> None:
         """End it once what the server has sent already is handled."""
-        await self._connection.leave(self._subscription)
+        await self._connection.drain(self._subscription)
 
 
 @contextmanager

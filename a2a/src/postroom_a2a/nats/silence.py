@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from postroom_a2a.nats.connection import WireConnection
 from postroom_a2a.nats.port import Connection
 
 
@@ -17,7 +16,7 @@ class Silence:
 
     def __init__(self, connection: Connection) -> None:
         # A connection of nats-py stays where it is.
-        self._leave: Callable[[float], None] | None = getattr(connection, "leave", None)
+        self._leave = connection.leave if isinstance(connection, WireConnection) else None
         self._since: float | None = None
 
     def end(self) -> None:
