@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from postroom_a2a.errors import PostroomError
+from postroom_a2a.nats.natspy import AdaptedConnection
 from postroom_a2a.nats.port import Connection
 
 if TYPE_CHECKING:
@@ -46,8 +47,10 @@ class Shared:
 def shared(connection: Connection) -> Shared:
     """The shared state of `connection`'s callers, kept as its attribute.
 
-    Callers of a connection without attributes share nothing.
+    Callers of a connection without attributes share nothing. Those of an adapter share what its connection has.
     """
+    if isinstance(connection, AdaptedConnection):
+        connection = connection.connection
     kept: dict[str, Any] = getattr(connection, "__dict__", {})
     if _NAME not in kept:
         kept[_NAME] = together = Shared()

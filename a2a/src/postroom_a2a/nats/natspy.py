@@ -249,18 +249,6 @@ class AdaptedConnection:
                 remedy="give its user that permission in nats-server's configuration",
             )
 
-    async def drain(self, subscription: Subscription) -> None:
-        """End a subscription without losing what the server sent before it knew.
-
-        nats-py's own `drain` flushes before its UNSUB (see `flush`), so it would lose a message that comes in between.
-        """
-        unsubscribe = getattr(self.connection, "_send_unsubscribe", None)
-        with _translating():
-            if unsubscribe is not None:
-                await unsubscribe(getattr(subscription, "_id"))  # noqa: B009 (it has no public name)
-                await self.flush()
-            await subscription.drain()
-
 
 class AdaptedSubscription:
     """A subscription of nats-py, with the connection's last error before it was made."""
@@ -283,8 +271,18 @@ class AdaptedSubscription:
             await self._subscription.unsubscribe()
 
     async def drain(self) -> None:
-        """End it once what the server has sent already is handled."""
-        await self._connection.drain(self._subscription)
+        """End it once what the server has sent already is handled, and lose nothing that it sent before it knew.
+
+        nats-py's own `drain` flushes before its UNSUB (see `AdaptedConnection.flush`), so it would lose a message that
+        comes in between.
+        """
+        subscription = self._subscription
+        unsubscribe = getattr(self._connection.connection, "_send_unsubscribe", None)
+        with _translating():
+            if unsubscribe is not None:
+                await unsubscribe(getattr(subscription, "_id"))  # noqa: B009 (it has no public name)
+                await self._connection.flush()
+            await subscription.drain()
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from postroom_a2a.errors import BusDisconnected, PostroomError, RequestTimeout
 from postroom_a2a.nats.acks import AckSubject, parse_ack_subject
+from postroom_a2a.nats.connection import WireConnection
 from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.port import (
     FAULTS,
@@ -207,14 +208,13 @@ class PullLoop:
     async def _check_connection(self) -> None:
         """After silence, flush; if the server does not answer, connect again where the connection can do so."""
         connection = self.js.mailbox.connection
-        reconnect = getattr(connection, "reconnect", None)
-        if reconnect is None or not connection.is_connected:
+        if not isinstance(connection, WireConnection) or not connection.is_connected:
             return
         self._stale = True  # the server may still have the pulls that were dropped
         try:
             await connection.flush(max(1, int(self.heartbeat)))
         except RequestTimeout:
-            reconnect()
+            connection.reconnect()
         except BusDisconnected:
             return
         self._silence.goes_on(self.js.mailbox.loop.time())
