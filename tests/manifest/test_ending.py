@@ -17,7 +17,9 @@ TEST = """
 import subprocess, sys, time
 
 def test_it():
-    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    # With an environment of its own, as most post rooms of tests have it.
+    words = [sys.executable, "-c", "import time; time.sleep(600)"]
+    left = subprocess.Popen(words, env={{}}, start_new_session=True)
     with open({told!r}, "w") as told:
         told.write(f"{{left.pid}}\\n")
     {then}
