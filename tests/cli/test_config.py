@@ -108,6 +108,7 @@ def test_the_file_is_private_and_a_link_to_it_stays(postroom: Run, user: Path, t
         (("set", "http.listen", "0.0.0.0,::"), "nats-server listens on one address", "0.0.0.0"),
         (("set", "a2a.grpc_address", "x:y"), "x:y", ""),
         (("set", "nats.url", "nats://192.0.2.1"), "clear text", "tls://"),
+        (("set", "egress.ca", "/nowhere/ca.pem"), "egress.ca: the certificates in /nowhere", "PEM"),
     ],
 )
 def test_an_unknown_setting_and_a_bad_value_are_refused(
@@ -118,6 +119,14 @@ def test_an_unknown_setting_and_a_bad_value_are_refused(
     assert ended.status == 2
     assert message in ended.err.splitlines()[0]
     assert remedy in ended.err.splitlines()[1]
+    assert not (tmp_path / "postroom.toml").exists()
+
+
+def test_a_program_that_cannot_be_run_is_refused(postroom: Run, tmp_path: Path):
+    ended = postroom("config", "set", "nats.server", "/nowhere/nats-server")
+
+    assert ended.status == 10
+    assert "/nowhere/nats-server, which cannot be run" in ended.err
     assert not (tmp_path / "postroom.toml").exists()
 
 

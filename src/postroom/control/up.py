@@ -29,7 +29,6 @@ from postroom.bus.server_config import ServerConfig
 from postroom.bus.space import check_room
 from postroom.bus.supervisor import Supervisor
 from postroom.control import event_loop, nats_server
-from postroom.control.a2a.place import check as check_grpc
 from postroom.control.banner import banner, login_commands, notes, own_addresses, say
 from postroom.control.certificate import open_certificate
 from postroom.control.endpoints import bracketed
@@ -118,7 +117,6 @@ class _PostRoom:
         self._started = time.monotonic()
         self._ending = asyncio.Event()
         self._announce: Callable[[], None] = lambda: None
-        check_grpc(settings)
         self._endpoints = check_settings(settings)
         self._certificate = open_certificate(settings, self._endpoints)
 
