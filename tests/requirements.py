@@ -554,6 +554,7 @@ _MENDS: dict[str, dict[str, str]] = {
     },
     "CHANGELOG.md#changed": {
         "mend-times-texts": "Times in every answer and in `--json` are RFC 3339 texts, no longer seconds.",
+        "mend-logins-shown": "Folders of keys, logins and browsers' profiles (`~/.ssh`, `~/.aws`, `~/.claude`, …), and what has one in it, are no longer shown to a worker, whoever spawns it: neither by `compute.read_only` nor by `--workspace`.",
     },
     "CHANGELOG.md#fixed": {
         "mend-server-hears": "A peer that leaves a stream early, floods, stands still or sends a malformed frame no longer makes a server deaf: one that is given a connection of nats-py opens its own.",
@@ -565,6 +566,7 @@ _MENDS: dict[str, dict[str, str]] = {
         "mend-json-nested": "Nested JSON no longer holds up everybody: a message or a request's body has at most 10,000 values (413), counted by its bytes before anything is built of it.",
         "mend-bodies-wait": "One key's large messages no longer keep others waiting: a body has at most 2 MiB (8 MiB with a template) and counts for the key's rate by its bytes and its values, large bodies of one key wait for one another, and streams are opened at a bounded rate.",
         "mend-key-to-port": "After a crash local commands no longer send the operator's key to whatever process has the old process id and port: they ask the lock of the state folder, and speak to a unix socket in it (`control.sock`) whose peer they check.",
+        "mend-git-settings": "Git on the host no longer takes a setting, hook or attribute of a repository, so nothing that was planted there runs at a spawn or when work comes back, and nothing but folders of git's objects is lent to a worker.",
         "mend-used-id": "A used `messageId` no longer gets the answer of another question: with other content it is refused, and the error names the task.",
     },
     "a2a/CHANGELOG.md#fixed": {

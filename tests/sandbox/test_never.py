@@ -25,6 +25,7 @@ def somebody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+@pytest.mark.requirement("mend-logins-shown")
 @pytest.mark.requirement("never-shown")
 @pytest.mark.parametrize("name", [*never.ANYWHERE, *never.OF_HOMES])
 def test_no_place_of_keys_and_logins_and_nothing_around_it_is_shown(

@@ -98,6 +98,7 @@ rm -f ran
 """
 
 
+@pytest.mark.requirement("mend-git-settings")
 @pytest.mark.requirement("workspace-plants-nothing")
 def test_no_command_of_ours_runs_what_a_worker_planted(room: PostRoom, tmp_path: Path):
     app = repository(tmp_path / "app")
