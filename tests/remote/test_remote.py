@@ -585,14 +585,15 @@ async def test_a_server_whose_card_names_no_text_is_sent_text_all_the_same(
     assert done["state"] == "completed"
 
 
+@pytest.mark.parametrize("last", ["statusUpdate", "task", "task alone"])
 async def test_an_artifact_that_only_the_whole_task_shows_is_fetched_at_the_end(
-    house: House, there: Any, script: Scripted
+    house: House, there: Any, script: Scripted, last: str
 ):
     found = task("COMPLETED", artifacts=[{"artifactId": "a", "parts": [{"text": "the result"}]}])
     end = {"taskId": "t1", "contextId": "c1", "status": {"state": "TASK_STATE_COMPLETED"}}
-    made = await there(
-        events({"task": task()}, {"statusUpdate": end}), result(found), streaming=True
-    )
+    ended = {"statusUpdate": end} if last == "statusUpdate" else {"task": task("COMPLETED")}
+    stream = events(ended) if last == "task alone" else events({"task": task()}, ended)
+    made = await there(stream, result(found), streaming=True)
     done = await house.ended(await house.room.delegate(made["uid"], "x"))
     assert text_of(done) == "the result"
     assert calls(script).count("GetTask") == 1

@@ -239,11 +239,11 @@ class RemoteTask:
 
     async def _whole(self, event: Event, place: Place) -> Event:
         """The event, or the whole task where a stream ends without artifacts: some servers show theirs only there."""
-        update = event.get("statusUpdate")
-        if update is None or state_in(update) is not TaskState.COMPLETED:
+        last = event.get("statusUpdate") or event.get("task") or {}
+        if not last or last.get("artifacts") or state_in(last) is not TaskState.COMPLETED:
             return event
         _, ours = await self._now()
-        there = place.task or Place.of(ours).task
+        there = place.task or Place.of(ours).task or last.get("id")
         if not there or ours.get("artifacts"):
             return event
         try:
