@@ -43,6 +43,7 @@ The tree says whose fault it is, so that a caller can decide without reading tex
         ├── StoreLocked
         ├── StateUnwritable
         ├── DatabaseAway
+        │   ├── DatabaseBusy
         │   └── DatabaseRefuses
         ├── NotShownYet
         ├── ServerTooOld
@@ -96,6 +97,7 @@ __all__ = [
     "Conflict",
     "ContentNotTaken",
     "DatabaseAway",
+    "DatabaseBusy",
     "DatabaseRefuses",
     "EnvironmentFault",
     "Forbidden",
@@ -270,6 +272,12 @@ class DatabaseAway(EnvironmentFault):
     """The database on another server does not answer, or does not let us in."""
 
     code = "database-away"
+
+
+class DatabaseBusy(DatabaseAway):
+    """The same for now: too many calls wait for it. It is no `Refused`, since what the call is about may be stored."""
+
+    code = "database-busy"
 
 
 class DatabaseRefuses(DatabaseAway):

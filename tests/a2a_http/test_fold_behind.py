@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
@@ -26,6 +27,7 @@ from psycopg import sql
 from postroom.control.a2a.grpc import open_grpc
 from postroom.control.endpoints import plan
 from postroom.http.outbound import OutboundPolicy
+from postroom.protocol import subjects
 from postroom.settings import Settings
 from postroom.tasks import service, unfolded
 from postroom.tasks.unfolded import Unfolded
@@ -242,3 +244,67 @@ async def test_the_answer_to_a_report_is_never_the_task_before_it(
         answer = await reporting
         assert answer.json()["seq"] == last + 1
         assert await room.rig.admin.last_sequence("TASKS") == last + 1
+
+
+@pytest.mark.parametrize("rest", [False, True], ids=["jsonrpc", "rest"])
+@pytest.mark.parametrize("full", [True, False], ids=["full", "slow"])
+async def test_who_cannot_be_shown_what_is_stored_since_the_database_is_busy_is_told_that_it_is(
+    shared: tuple[TaskRoom, Hold], monkeypatch: pytest.MonkeyPatch, rest: bool, full: bool
+):
+    """429 would say that nothing was accepted."""
+    whole, _ = shared
+    async with emptied(whole) as room:
+        bob = await room.worker("bob")
+        bus = room.parts.tasks._requests._submitter._bus
+        publish = bus.publish
+        body: dict[str, Any] = params(False)
+        path = f"/a2a/{bob.uid}/message:send"
+        if not rest:
+            body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": body}
+            path = f"/a2a/{bob.uid}"
+        for door in ("a2a", "native"):
+            with monkeypatch.context() as patch:
+
+                async def published(*given: Any, patch: Any = patch, **more: Any) -> Any:
+                    stored = await publish(*given, **more)
+                    if given[0] != subjects.inbox(bob.uid, room.parts.owner.uid):
+                        return stored
+                    # From here on, for this one call.
+                    if full:
+                        patch.setattr("postroom.store.database.QUEUE_LIMIT", 0)
+                    patch.setattr("postroom.store.database.CALL_TIMEOUT", 0.0)
+                    database = room.parts.database
+                    run = database._run
+                    patch.setattr(database, "_here", None)
+                    patch.setattr(
+                        database, "_run", lambda t, r, w, _=0.0: run(t, r, w, 0.0), raising=False
+                    )
+                    return stored
+
+                patch.setattr(bus, "publish", published)
+                if door == "a2a":
+                    answer = await room.api.post(path, json=body, headers=VERSION)
+                    said = answer.json()["error"]["message"]
+                else:
+                    made = {"to": bob.agent.nick, "text": "more", "key": "k1"}
+                    answer = await room.api.post("/v1/tasks", json=made)
+                    said = answer.json()["detail"]
+            assert answer.status_code == 503, answer.text
+            named = re.search(r"task ([0-9a-f]{32}) is stored|stored, as task ([0-9a-f]{32})", said)
+            assert named is not None, said
+            await room.folded("INBOX")
+            found = await room.api.get(f"/v1/tasks/{named[1] or named[2]}")
+            assert found.status_code == 200, found.text
+
+
+async def test_the_short_id_of_a_task_just_stored_is_waited_for(
+    shared: tuple[TaskRoom, Hold], monkeypatch: pytest.MonkeyPatch
+):
+    whole, hold = shared
+    async with emptied(whole) as room:
+        bob = await room.worker("bob")
+        async with behind(hold, monkeypatch):
+            made = await room.api.post("/v1/tasks", json={"to": bob.agent.nick, "text": "more"})
+            assert made.status_code == 201
+            found = await room.api.get(f"/v1/tasks/{made.json()['id'][:8]}")
+        assert found.status_code == 200, found.text

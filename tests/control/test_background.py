@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator
+import ssl
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import postroom
 from postroom.audit import Trouble
 from postroom.audit import log as audit_log
 from postroom.audit.stored import StoredRecords
+from postroom.bus.disk import DiskWatch
 from postroom.control.measuring import _of_process
 from postroom.control.parts import Parts
 from postroom.errors import DatabaseAway, PostroomError, StateUnwritable
+from postroom.gateway.listener import TlsListener, bind_listener
+from postroom.identity.trust import Trust
 from postroom.mail.alerts import AlertService
 from postroom.observe import tracing
 from postroom.observe.metrics import text as shown
@@ -25,9 +31,11 @@ from postroom.projection.submit import append_alert
 from postroom.protocol.alerts import Alert, AlertEnd, decode
 from postroom.store.ports import TaskEventRow, TaskRow
 from postroom.webhooks.lanes import Lane
+from postroom.workers.returning import ALERT
+from tests.bus.embedding import make_config
 from tests.control.taskroom import TaskRoom, task_room
 from tests.rig import new_uid
-from tests.supervised import QUICK
+from tests.supervised import QUICK, supervised
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("background-supervised")]
 
@@ -61,6 +69,14 @@ WORK: dict[str, tuple[str, ...]] = {
     "workspaces": (DATABASE,),
 }
 """All background work of an organisation, with the parts that it cannot do without."""
+
+MACHINE = {
+    "certificate": "tests/control/test_certificate.py",
+    "compile": "ends by itself; a read-only installation stays as it is: tests/control/test_compiled.py",
+    "disk": "below",
+    "gateway": "below",
+}
+"""The work of the machine that only some post rooms have: where it is broken."""
 
 PAUSES = {
     "postroom.audit.copying.INTERVAL": 0.1,
@@ -216,6 +232,90 @@ async def test_the_list_of_background_work_is_whole(house: House):
     assert set(house.loops) == set(WORK)
 
 
+def named() -> Iterator[str]:
+    """The names of all background work in the code."""
+    for path in Path(postroom.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and getattr(node.func, "attr", getattr(node.func, "id", "")) == "supervise"
+                and path.name != "supervision.py"
+            ):
+                (name, *_) = node.args
+                assert isinstance(name, ast.Constant), f"{path}: a name that no test can know"
+                yield str(name.value)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Returns once it holds, which no event says."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
+async def nobody(*_: object) -> None:
+    """Admits no connection."""
+
+
+async def test_work_that_only_some_post_rooms_have_is_broken_somewhere_too():
+    assert {*named(), TELLING} == {*WORK, *MACHINE}
+
+
+async def test_the_disk_is_watched_on_while_the_log_of_the_server_cannot_be_read(tmp_path: Path):
+    config = make_config(Trust.load_or_create(tmp_path / "keys"), tmp_path)
+    config.log.parent.mkdir(parents=True, exist_ok=True)
+    restarted = asyncio.Event()
+
+    class Server:
+        async def stop(self) -> None:
+            if not restarted.is_set():
+                restarted.set()
+                raise OSError(5, "Input/output error")
+
+    server: Any = Server()
+    config.log.write_text("")
+    watch = DiskWatch(config, lambda: server, lambda _: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("postroom.bus.disk.INTERVAL", 0.01)
+        patch.setattr("postroom.bus.disk.LEAST_UPTIME", 0.01)
+        async with supervised(watch.run) as (loop,), asyncio.timeout(SECONDS):
+            config.log.unlink()
+            config.log.mkdir()  # no file to be read
+            (config.log / "x").write_text("x")
+            await until(lambda: loop.total > 2)
+            (config.log / "x").unlink()
+            config.log.rmdir()
+            await until(lambda: not loop.failures)
+            config.log.write_text("[ERR] critical write error: no space left on device\n")
+            await until(restarted.is_set)
+            await until(lambda: not loop.failures)
+
+
+async def test_the_gateway_accepts_again_once_there_are_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    came = asyncio.Event()
+    listener = TlsListener(bind_listener("127.0.0.1", 0), tls, nobody)
+    monkeypatch.setattr(listener, "_refuse", lambda _: came.set())
+    running = asyncio.get_running_loop()
+    accept, full = running.sock_accept, [True]
+
+    async def accepts(socket: Any) -> Any:
+        if full:
+            raise OSError(24, "Too many open files")
+        return await accept(socket)
+
+    monkeypatch.setattr(running, "sock_accept", accepts)
+    async with supervised(listener.run) as (loop,), asyncio.timeout(SECONDS):
+        await until(lambda: loop.total > 2)
+        full.clear()
+        _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        await until(lambda: not loop.failures)
+        writer.close()
+        await came.wait()
+    await listener.close()
+
+
 @pytest.mark.parametrize("part", [DATABASE, DISK, BUS])
 async def test_no_background_work_ends_without_a_part_and_all_goes_on_with_it(
     house: House, part: str
@@ -253,6 +353,31 @@ async def test_people_are_told_once_while_it_fails(house: House):
     assert names <= set(over)
     await house.room.folded("ALERTS")
     assert [a.row.about for a in await house.parts.alerts.standing() if a.row.kind == FAILING] == []
+
+
+async def test_work_that_a_fault_of_the_database_kept_back_is_brought_back_after_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+):
+    workers, faults, brought = house.parts.workers, [DatabaseAway("away")] * 2, asyncio.Event()
+    agent = (await house.room.worker("alice")).agent
+
+    async def records() -> list[Any]:
+        return [(agent, None)]
+
+    async def bring(*_: Any) -> None:
+        if faults:
+            raise faults.pop()
+        brought.set()
+
+    monkeypatch.setattr(workers, "records", records)
+    monkeypatch.setattr(workers.work, "held", lambda _: True)
+    monkeypatch.setattr(workers.work, "bring", bring)
+    row = type("Row", (), {"worker": agent.uid})()
+    ended = Change("task", 1, id="t", recipient=agent.uid, state="completed", row=row)
+    house.parts.changes.publish([ended])
+    async with asyncio.timeout(SECONDS):
+        await brought.wait()
+    assert [a.row.kind for a in await house.parts.alerts.standing() if a.row.kind == ALERT] == []
 
 
 async def test_an_alert_never_raises_whatever_is_broken(house: House):

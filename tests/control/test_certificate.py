@@ -17,7 +17,7 @@ from postroom.control.certificate import CertificateKeeper, certificate_files, o
 from postroom.control.endpoints import plan
 from postroom.control.http_listener import HttpListener, bind
 from postroom.control.org_router import OrgRouter
-from postroom.errors import InvalidInput
+from postroom.errors import InvalidInput, StateUnwritable
 from postroom.identity.certfolder import CertificateFolder
 from postroom.identity.certificates import DAY
 from postroom.protocol.alerts import Alert
@@ -342,3 +342,29 @@ async def test_a_connection_whose_handshake_does_not_come_is_cut(
 async def test_an_address_of_another_machine_is_named():
     with pytest.raises(InvalidInput, match="no address 192"):
         bind("192.0.2.1", 0, usual=0, tls=True)
+
+
+@pytest.mark.requirement("background-supervised")
+async def test_a_new_certificate_that_a_full_disk_keeps_from_its_place_is_taken_later(
+    settings: Settings, folder: CertificateFolder, monkeypatch: pytest.MonkeyPatch
+):
+    alerts, clock = Alerts(), Clock()
+    watched = keeper(settings, clock)
+    watched.open()
+    before = watched.certificate
+    CertificateFolder(settings.tls_folder).renew(now=time.time())
+
+    def full(*_: object) -> Path:
+        raise StateUnwritable("the disk is full")
+
+    for part in ("stage", "promote"):
+        with monkeypatch.context() as patch:
+            patch.setattr(CertificateFolder, part, full)
+            for _ in range(3):
+                with pytest.raises(StateUnwritable):  # for its supervisor, who tells people
+                    await watched.step(alerts.change, alerts.raise_one)
+    assert watched.certificate == before
+
+    await watched.step(alerts.change, alerts.raise_one)
+    assert watched.certificate != before
+    assert (alerts.kinds, alerts.changes) == ([], 1)

@@ -16,6 +16,7 @@ from postroom.mail.projection import OVER
 from postroom.projection.rebuild import rebuild
 from postroom.projection.retention import Retention
 from postroom.projection.rules import together
+from postroom.protocol.alerts import Alert
 from postroom.protocol.receipts import State
 from postroom.store import snapshot
 from postroom.store.database import Database, Store
@@ -128,7 +129,7 @@ async def test_what_a_crash_left_between_commit_and_receipt_is_done_after_the_re
 
         class Crash(Clerk):
             async def sweep(self) -> None:
-                raise ZeroDivisionError  # the process ends after the commit
+                raise EnvironmentFault("x")  # the process ends after the commit
 
         desk.clerk = Crash(desk.bus, desk.database)
         dying = desk.new_fold()
@@ -251,3 +252,20 @@ async def test_many_messages_at_once_are_all_folded_in_the_order_of_the_log(tmp_
         await asyncio.gather(*(bob.send(maria.uid, str(n)) for n in range(600)))
         await desk.folded()
         assert [mail.seq for mail in await desk.all_mail()] == list(range(1, 601))
+
+
+@pytest.mark.requirement("fold-passed-over-kept")
+async def test_alerts_that_cannot_be_folded_do_not_beget_alerts_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(_store: Store, _record: Message) -> list[object]:
+        raise KeyError("unforeseen")
+
+    monkeypatch.setitem(projection.RULES, "ALERTS", (broken,))
+    async with running_desk(tmp_path) as desk:
+        bob = await desk.worker("bob")
+        await desk.alerts.tell(Alert("x", "it is broken", bob.uid))
+        for _ in range(10):
+            await desk.fold.reached("ALERTS", await desk.admin.last_sequence("ALERTS"), SECONDS)
+        assert await desk.admin.last_sequence("ALERTS") == 2
+        assert await desk.database.read(lambda store: store.records.passed_over("ALERTS")) == [1, 2]

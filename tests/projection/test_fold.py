@@ -20,6 +20,7 @@ from postroom.projection.fold import Fold, Order, consumer
 from postroom.projection.following import After
 from postroom.projection.rules import Early, Rules, together
 from postroom.protocol import subjects
+from postroom.protocol.alerts import Alert
 from postroom.store.database import Store
 from tests.mail.desk import BACKENDS, SECONDS, Desk, running, running_desk
 
@@ -373,3 +374,40 @@ async def test_who_waits_goes_on_before_what_follows_from_the_fold_is_done(tmp_p
                     await store(desk, "i1")
                 await asyncio.wait_for(followed.wait(), SECONDS)
     assert order == ["told", "follows"]
+
+
+@pytest.mark.requirement("fold-passed-over-kept")
+@pytest.mark.parametrize("at", ["settle", "sweep"])
+async def test_what_follows_and_cannot_be_done_ends_nothing_and_is_told(tmp_path: Path, at: str):
+    done: list[str] = []
+    told: list[Alert] = []
+
+    async def settle(found: Sequence[str]) -> None:
+        if at == "settle" and "i2" in found:
+            raise KeyError("unforeseen")
+        done.extend(found)
+
+    async def sweep() -> None:
+        if at == "sweep":
+            raise KeyError("unforeseen")
+
+    async def tell(alert: Alert) -> None:
+        told.append(alert)
+
+    def change(_: Store, record: Message) -> list[Change]:
+        return [Change("worker", record.sequence, id=record.payload.decode())]
+
+    def find(_: Store, changes: Sequence[Change]) -> list[str]:
+        return [each.id for each in changes]
+
+    async with running_desk(tmp_path, fold=False) as desk:
+        after = (After(find, settle, sweep),)
+        fold = Fold(desk.admin, desk.database, desk.changes, {"INBOX": (change,)}, after, tell=tell)
+        async with running(fold.run()):
+            await fold.ready(SECONDS)
+            await store(desk, "i1", "i2", "i3")
+            await fold.reached("INBOX", 3, SECONDS)
+            await fold.settled(SECONDS)
+            assert done == (["i1", "i3"] if at == "settle" else ["i1", "i2", "i3"])
+        (alert,) = told
+        assert (alert.kind, alert.about) == ("record-passed-over", "what follows/KeyError")

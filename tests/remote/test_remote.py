@@ -16,8 +16,8 @@ import pytest
 
 from postroom.errors import (
     DatabaseAway,
+    DatabaseBusy,
     PostroomError,
-    Refused,
     RequestTimeout,
     StateUnwritable,
     StoreLocked,
@@ -483,7 +483,7 @@ class Faulty:
     [
         DatabaseAway("the database is away"),
         RequestTimeout("the database did not answer in time"),
-        Refused("too many calls wait for the database"),
+        DatabaseBusy("too many calls wait for the database"),
         StateUnwritable("the disk is full"),
         StoreLocked("the database is locked"),
     ],
@@ -512,6 +512,29 @@ async def test_a_task_goes_on_after_a_fault_of_the_database(
     database.error = None
     done = await house.ended(task)
     assert (done["state"], done["status_text"]) == ("completed", "done")
+
+
+@pytest.mark.requirement("remote-faults")
+async def test_a_start_says_a_cancel_again_though_the_database_is_away_for_a_moment(
+    house: House, server: Foreign, monkeypatch: pytest.MonkeyPatch
+):
+    made = await house.add(server.url)
+    task = await house.room.delegate(made["uid"], "wait for me")
+    await server.agent.begun.wait()
+    await house.until(task, "working")
+    await house.room.post(f"/{task['id']}/cancel", reason="enough")
+    faults, said = [DatabaseAway("away")] * 2, asyncio.Event()
+
+    async def cancel_there(self: RemoteTask) -> None:
+        if self.task == task["id"]:
+            if faults:
+                raise faults.pop()
+            said.set()
+
+    monkeypatch.setattr(RemoteTask, "cancel_there", cancel_there)
+    async with asyncio.timeout(SECONDS), asyncio.TaskGroup() as group:
+        await house.room.parts.remote_work._look(group, first=True)
+        await said.wait()
 
 
 async def test_tasks_of_an_agent_that_was_removed_meanwhile_end_nothing_else(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.errors import Conflict, EnvironmentFault, Refused, StateUnwritable, StoreLocked
+from postroom.errors import Conflict, DatabaseBusy, EnvironmentFault, StateUnwritable, StoreLocked
 from postroom.store.blobs import EVERYBODY, BlobRow
 from postroom.store.database import CHECKPOINT, Database, Store
 from postroom.store.messages import MessageRow
@@ -81,7 +81,7 @@ async def test_what_nobody_waits_for_counts_until_a_thread_has_passed_it_over(
             each.cancel()
         await asyncio.wait(left)
 
-        with pytest.raises(Refused, match="too many calls"):
+        with pytest.raises(DatabaseBusy, match="too many calls"):
             await database.write(add(2))
 
         go_on.set()

@@ -9,7 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from postroom_a2a.ecma_json import dumps
-from postroom_a2a.errors import Conflict, EnvironmentFault, NotFound, PostroomError
+from postroom_a2a.errors import (
+    Conflict,
+    EnvironmentFault,
+    NotFound,
+    PostroomError,
+    RequestTimeout,
+)
 from postroom_a2a.limits import ConcurrencyLimit
 from postroom_a2a.operations import LAST_EVENT, Call, Numbered
 from postroom_a2a.params import (
@@ -297,7 +303,7 @@ def _stored(task: str) -> Generator[None]:
     """Name the task, which is stored with what was said, in an error that leaves it open."""
     try:
         yield
-    except EnvironmentFault as error:
+    except (EnvironmentFault, RequestTimeout) as error:
         text = f"it is stored, as task {task}, and more cannot be said now: {error.message}"
         refusal = RpcError.of(error)
         refusal.message = f"{text} (send it again with the same messageId)"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from postroom.bus.server_config import ServerTls
 from postroom.control.endpoints import Endpoints, OutwardAddress
-from postroom.errors import InvalidInput, PostroomError
+from postroom.errors import InvalidInput, PostroomError, StateUnwritable
 from postroom.identity.certfolder import CertificateFiles, CertificateFolder
 from postroom.identity.certificates import (
     SERVER_DAYS,
@@ -159,8 +159,8 @@ class CertificateKeeper:
         stamps = self._files.stamps()
         # Somebody else writes two files, so both are read once they are the same for two rounds.
         if stamps != self._stamps and (self._files.local or stamps == self._seen):
-            self._stamps = stamps
             await self._take(changed, alert)
+            self._stamps = stamps
         self._seen = stamps
         await self._warn(alert)
 
@@ -218,6 +218,8 @@ class CertificateKeeper:
             certificate, pem = self._read()
             staged = self._folder.stage(pem)
             rehearse(server_context(staged), self.client, self._name)
+        except StateUnwritable:
+            raise  # it is taken once the disk has room
         except PostroomError as error:
             log.warning("refused the new certificate: %s", error)
             await alert(Alert(REFUSED, f"the new certificate is not taken: {error}"))

@@ -23,7 +23,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from postroom.control.bodies import read_json
 from postroom.control.http_protocol import ABANDONED
 from postroom.control.org_router import ROUTE, Receive, Scope, Send
-from postroom.errors import MessageTooLarge, PostroomError, Refused
+from postroom.errors import DatabaseBusy, MessageTooLarge, PostroomError, Refused
 from postroom.protocol.limits import MAX_BODY
 from postroom.protocol.principal import Principal
 from postroom_a2a import strict_json
@@ -163,7 +163,8 @@ class HotRoutes:
                 name, model = route.body
                 document = read_json(await _body(receive, came, size))
                 values[name] = model.model_validate(document)
-        except (Refused, MessageTooLarge) as error:  # a limit: no more work is put into it
+        # A limit: no more work is put into it.
+        except (Refused, DatabaseBusy, MessageTooLarge) as error:
             await _send(self.failure(scope, error), send)
             return None
         except (_Unusual, ValidationError, ValueError, PostroomError):

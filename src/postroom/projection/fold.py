@@ -41,7 +41,7 @@ from postroom.observe.supervision import failing, well
 from postroom.projection.changes import Change, Changes
 from postroom.projection.following import After, Following
 from postroom.projection.intake import Intake, Mark
-from postroom.projection.passing import nobody, pass_over, passed_over
+from postroom.projection.passing import begets, left_out, nobody, pass_over, passed_over
 from postroom.projection.rules import Folded, Rules, fold_all
 from postroom.protocol.alerts import RaiseAlert
 from postroom.protocol.streams import ConsumerSpec
@@ -190,7 +190,7 @@ class Fold:
         self._streams = {name: _Stream(name) for name in rules}
         self._intake = Intake(rules, BATCH)
         self._following = Following(
-            after, partial(self._persistently, "what follows"), self._poisoned, self._intake.poke
+            after, partial(self._persistently, "what follows"), self._left_out, self._intake.poke
         )
         self._live = False
         # What this process has committed, where the database may forget it.
@@ -278,8 +278,9 @@ class Fold:
         if self.statistics.faults.pop(part, None) and not self.statistics.faults:
             well()
 
-    def _poisoned(self) -> None:
+    async def _left_out(self, error: Exception) -> None:
         self.statistics.poisoned += 1
+        await self._persistently("an alert", partial(self._tell, left_out(error)))
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -433,8 +434,9 @@ class Fold:
             log.exception("record %d of %s was passed over", record.sequence, name)
             told = passed_over(name, record.sequence, error)
         # First the alert: after a crash in between the record is passed over once more, with the same alert.
-        await self._persistently("an alert", partial(self._tell, told))
-        self._poisoned()
+        if not begets(name, record):
+            await self._persistently("an alert", partial(self._tell, told))
+        self.statistics.poisoned += 1
         await self._database.fold(partial(pass_over, name, record.sequence))
         return Folded((), 1, {name: record.sequence}), [[] for _ in self._after]
 

@@ -51,7 +51,7 @@ class Following:
 
     Args:
         persistently: repeats a step until the faults that pass are over.
-        poisoned: called when something was passed over, because no rule foresaw it.
+        poisoned: tells people of what was passed over, because no rule foresaw it.
         quiet: called when a part has something to note and nothing waits.
     """
 
@@ -59,7 +59,7 @@ class Following:
         self,
         parts: Sequence[After],
         persistently: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]],
-        poisoned: Callable[[], None],
+        poisoned: Callable[[Exception], Awaitable[None]],
         quiet: Callable[[], None],
     ) -> None:
         self.swept = asyncio.Event()
@@ -108,7 +108,7 @@ class Following:
                 self._sweep = False
                 for part in self._parts:
                     if part.sweep is not None:
-                        await self._persistently(part.sweep)
+                        await self._swept(part.sweep)
                 self.swept.set()
             for part, waiting in zip(self._parts, self._found, strict=True):
                 if waiting:
@@ -120,16 +120,26 @@ class Following:
             if self.unsaved:
                 asyncio.get_running_loop().call_later(SAVE_AFTER, self._quiet)
 
+    async def _swept(self, sweep: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await self._persistently(sweep)
+        except EnvironmentFault:
+            raise
+        except Exception as error:
+            # Otherwise what one record has left would end this start, and each one after it.
+            log.exception("what follows from the log was not all done")
+            await self._poisoned(error)
+
     async def _settle(self, part: After, found: Sequence[Any]) -> None:
         try:
             await self._persistently(partial(part.settle, found))
         except EnvironmentFault:
             raise
-        except Exception:
+        except Exception as error:
             # As in the fold: one bad record must not hold up what follows from the records of others.
             log.exception("what follows from %d records failed", len(found))
             if len(found) == 1:
-                self._poisoned()
+                await self._poisoned(error)
                 return
             for one in found:
                 await self._settle(part, [one])

@@ -26,6 +26,20 @@ def passed_over(stream: str, sequence: int, error: Exception) -> Alert:
     return Alert(KIND, text, about=f"{stream}/{sequence}")
 
 
+def begets(stream: str, record: Message) -> bool:
+    """Whether an alert about this record might be such a record again, and so on for ever."""
+    return stream == "ALERTS" and KIND.encode() in record.payload
+
+
+def left_out(error: Exception) -> Alert:
+    """The alert about what follows from a record and could not be done."""
+    text = (
+        f"what follows from a record of the log could not be done: {type(error).__name__} (control.log has more);"
+        " a start of the post room tries it again"
+    )
+    return Alert(KIND, text, about=f"what follows/{type(error).__name__}")
+
+
 def pass_over(stream: str, sequence: int, store: Store) -> None:
     """Go on behind such a record, and keep its sequence."""
     store.records.pass_over(stream, sequence)

@@ -144,7 +144,7 @@ class RemoteWork:
         for head in ended:
             if head.runner == CONTROL_PLANE and head.updated_at > since:
                 ended_here = self._task(uid, head.id, resumed=True)
-                group.create_task(self._guarded(ended_here.cancel_there()))
+                group.create_task(self._surely(ended_here.cancel_there))
 
     def _lane(self, uid: str) -> _Lane:
         return self._lanes.setdefault(uid, _Lane(uid))
@@ -176,6 +176,13 @@ class RemoteWork:
             lane.running.pop(task, None)
             lane.work.pop(task, None)
         self._fill(lane, group)
+
+    async def _surely(self, work: Callable[[], Awaitable[None]]) -> None:
+        backoff = Backoff(self.patience.retry, AGAIN)
+        while True:
+            if await self._guarded(work()):
+                return
+            await asyncio.sleep(backoff.next())
 
     async def _guarded(self, work: Awaitable[None]) -> bool:
         """What goes wrong with one task ends no other; returns whether it came to its end."""

@@ -20,7 +20,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import sqlalchemy
 
-from postroom.errors import InvalidInput, Refused, RequestTimeout, StoreLocked
+from postroom.errors import DatabaseBusy, InvalidInput, RequestTimeout, StoreLocked
 from postroom.store.ports import Tasks, TaskTables
 from postroom.store.session import Session
 from postroom.store.sqlite import SQLitePlace
@@ -179,7 +179,7 @@ class Database:
             StateUnwritable: the disk is full or read-only.
             StoreLocked: another process holds the database.
             Conflict: a row breaks a unique index or a foreign key.
-            Refused: too many calls wait.
+            DatabaseBusy: too many calls wait.
             RequestTimeout: it took longer than `timeout` seconds; perhaps it was committed.
         """
         self._writes += 1
@@ -205,7 +205,7 @@ class Database:
         """Run `work` on one consistent view; it cannot write.
 
         Raises:
-            Refused: too many calls wait.
+            DatabaseBusy: too many calls wait.
             RequestTimeout: it took longer than `CALL_TIMEOUT`.
         """
         self._reads += 1
@@ -277,7 +277,9 @@ class Database:
     ) -> T:
         if self._waiting >= QUEUE_LIMIT:
             self._refused += 1
-            raise Refused("too many calls wait for the database", remedy="try again in a moment")
+            raise DatabaseBusy(
+                "too many calls wait for the database", remedy="try again in a moment"
+            )
         self._waiting += 1
         job = _Job(run, work)
         call = asyncio.get_running_loop().run_in_executor(threads, job.run)

@@ -24,6 +24,7 @@ from postroom.store.database import Database, Store
 from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.pages import page_of
 from postroom.tasks.service import OrgTaskService
+from postroom.tasks.unfolded import UNREADABLE, not_shown
 from postroom_a2a.service import Submitted, TaskPage, TaskQuery, TaskVersion
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message, Task, status_update
@@ -96,7 +97,10 @@ class AgentTasks:
             as_message=message["messageId"],
             door=self._door,
         )
-        await self._office.row(view.id)  # or nobody could follow it, or have it pushed
+        try:
+            await self._office.row(view.id)  # or nobody could follow it, or have it pushed
+        except UNREADABLE as error:
+            raise not_shown(view.id) from error
         return Submitted(view.id, view.again)
 
     async def get(self, task: str, _requester: str) -> TaskVersion:

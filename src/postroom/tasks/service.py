@@ -16,7 +16,6 @@ from postroom.bus.port import MessageBusProvider
 from postroom.directory.input_modes import check_files
 from postroom.errors import (
     Conflict,
-    DatabaseAway,
     Forbidden,
     LostUpdate,
     NotFound,
@@ -37,7 +36,7 @@ from postroom.tasks import views
 from postroom.tasks.chain import Chain, ended
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.requests import Requests
-from postroom.tasks.unfolded import STORED_WAIT, Unfolded, not_shown
+from postroom.tasks.unfolded import STORED_WAIT, UNREADABLE, Unfolded, not_shown
 from postroom.tasks.views import Blocker, Known, TaskEvent, TaskView
 from postroom_a2a.messages import ROLE_USER
 from postroom_a2a.task_state import TaskState
@@ -130,7 +129,7 @@ class OrgTaskService:
                 if not there:
                     self._unfolded.note(row.id)
                 return replace(await self._show(known), again=again)
-            except DatabaseAway as error:
+            except UNREADABLE as error:
                 self._unfolded.note(row.id)
                 raise not_shown(row.id) from error
 
@@ -153,7 +152,9 @@ class OrgTaskService:
             heads = await self._database.point(
                 lambda store: store.tasks.tasks_by_prefix(ref, limit, only)
             )
-            one = only_one(ref, [head.id for head in heads], "tasks")
+            ids = [head.id for head in heads]
+            ids += [task for task in self._unfolded.named(ref) if task not in ids]
+            one = only_one(ref, ids, "tasks")
             found = await self.row(one) if one else None
         else:
             found = None
@@ -231,7 +232,7 @@ class OrgTaskService:
         """
         try:
             view = await self.reached(task, seq, STORED_WAIT)
-        except DatabaseAway as error:
+        except UNREADABLE as error:
             raise not_shown(task, "what was said of the task") from error
         if view.timed_out:
             raise not_shown(task, "what was said of the task")

@@ -4,7 +4,7 @@ that there is none.
 
 from __future__ import annotations
 
-from postroom.errors import DatabaseAway, NotShownYet
+from postroom.errors import DatabaseAway, NotShownYet, RequestTimeout
 from postroom.projection.changes import Changes, of_task
 from postroom.store.database import Database
 from postroom.store.ports import TaskRow
@@ -14,6 +14,10 @@ STORED_WAIT = 20.0
 
 MOST = 4096
 """Tasks that are remembered; the oldest is forgotten first."""
+
+
+UNREADABLE = (DatabaseAway, RequestTimeout)
+"""Why what is stored can perhaps not be read."""
 
 
 class Unfolded:
@@ -30,6 +34,10 @@ class Unfolded:
         if len(self._tasks) > MOST:
             del self._tasks[next(iter(self._tasks))]
 
+    def named(self, prefix: str) -> list[str]:
+        """Those whose ids begin so."""
+        return [task for task in self._tasks if task.startswith(prefix)]
+
     async def row(self, task: str) -> TaskRow | None:
         """The task; one of these is waited for.
 
@@ -44,7 +52,7 @@ class Unfolded:
             return await read()
         try:
             row = await self._changes.until(of_task(task), read, bool, STORED_WAIT)
-        except DatabaseAway as error:
+        except UNREADABLE as error:
             raise not_shown(task) from error
         if row is None:
             raise not_shown(task)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from postroom.errors import DatabaseAway
 from postroom.observe import get_logger
 from postroom.observe.supervision import well
 from postroom.projection.changes import TASKS, Change, Changes, Signal
@@ -50,6 +51,8 @@ class WorkFollower:
             if uid in ("", agent.uid):
                 try:
                     await self._workers.work.after(agent, record)
+                except DatabaseAway:
+                    raise
                 except Exception:
                     # What is wrong with one worker's work holds up no other's.
                     log.exception("the work of %s was not brought back", agent.uid)

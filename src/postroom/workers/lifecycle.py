@@ -294,8 +294,10 @@ class Workers:
                 )
             await self._runs.end(agent.uid)
             await self._issuer.withdraw(agent.uid)
-            await self.work.after(agent, record)
-            self.work.ended(agent.uid)
+            try:
+                await self.work.after(agent, record)
+            finally:
+                self.work.ended(agent.uid)
         return agent
 
     async def revoke(self, *refs: str) -> list[Agent]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from postroom.errors import PostroomError
+from postroom.errors import DatabaseAway, PostroomError
 from postroom.observe import get_logger
 from postroom.protocol.alerts import Alert
 from postroom.protocol.modes import DIRECT
@@ -83,11 +83,17 @@ class Returning:
             await self._alerts.end("there are none any more", kind=LENDING, who=agent.uid)
 
     async def after(self, agent: Agent, record: WorkerRecord) -> None:
-        """Bring back what a worker has done; what prevents it is an alert."""
+        """Bring back what a worker has done; what prevents it is an alert.
+
+        Raises:
+            DatabaseAway: it is for later.
+        """
         if self.held(agent.uid) is None:
             return
         try:
             await self.bring(agent, record)
+        except DatabaseAway:
+            raise
         except PostroomError as error:
             log.warning("the work of %s was not brought back: %s", agent.uid, error)
             text = f"its work cannot be brought back: {error.message}"
