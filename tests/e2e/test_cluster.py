@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +14,8 @@ from postroom.client.http import Client
 from postroom.errors import PostroomError
 from postroom.identity.trust import Trust
 from postroom.protocol.streams import STREAMS
-from tests.cluster import Cluster, Node, running_cluster, survey
+from tests.bus.test_cluster_faults import Routes
+from tests.cluster import Change, Cluster, Node, running_cluster, survey
 from tests.e2e.conftest import EXAMPLES, PostRoom, until
 
 pytestmark = [
@@ -35,10 +36,12 @@ async def aside(function: Callable[..., T], *arguments: Any, **more: Any) -> T:
 
 
 @asynccontextmanager
-async def on_a_cluster(room: PostRoom, folder: Path) -> AsyncGenerator[Cluster]:
+async def on_a_cluster(
+    room: PostRoom, folder: Path, change: Change = lambda _: None
+) -> AsyncGenerator[Cluster]:
     """Three servers that trust the post room, which is told of them and is down."""
     trust = Trust.load_or_create(room.state / "keys")
-    async with running_cluster(folder / "cluster", trust) as cluster:
+    async with running_cluster(folder / "cluster", trust, change=change) as cluster:
         room.env["POSTROOM_NATS_URL"] = ",".join(cluster.urls)
         try:
             yield cluster
@@ -179,3 +182,32 @@ async def test_a_post_room_lives_on_when_all_servers_were_killed_and_came_back(
             again = await aside(until, lambda: _sent(client, "after"))
             assert (await aside(client.wait, again, "answered", 40.0))["state"] == "answered"
         assert room.server["pid"] == pid
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("nats-cut-off-left")
+@pytest.mark.parametrize("hangs", [True, False], ids=["hangs", "ends"])
+async def test_a_post_room_leaves_the_one_of_three_servers_that_is_cut_off(
+    room: PostRoom, tmp_path: Path, hangs: bool
+) -> None:
+    routes = Routes()
+    async with AsyncExitStack() as stack:
+        await routes.open(stack)
+        cluster = await stack.enter_async_context(on_a_cluster(room, tmp_path, routes.lead))
+        near = await follower(cluster)
+        others = [url for url in cluster.urls if url != near.url]
+        room.env["POSTROOM_NATS_URL"] = ",".join([near.url, *others])
+        await aside(room.up)
+        await aside(room.run, "spawn", ECHO)
+        await aside(room.run, "send", "@echo", "before", "--wait", "answered")
+        began = asyncio.get_running_loop().time()
+
+        await routes.cut_off(near.name, hangs=hangs)
+
+        with room.client() as client:
+            async with asyncio.timeout(90):
+                while not await aside(_sent, client, "after"):
+                    await asyncio.sleep(0.2)
+            print(f"accepted after {asyncio.get_running_loop().time() - began:.1f} s")
+        await aside(room.run, "send", "@echo", "and answered", "--wait", "answered")
+        print(f"answered after {asyncio.get_running_loop().time() - began:.1f} s")
