@@ -328,6 +328,23 @@ def test_on_loopback_tls_can_be_demanded_too():
         parse_servers(["nats://127.0.0.1"], always_tls=True)
 
 
+@pytest.mark.requirement("background-supervised")
+async def test_a_look_at_the_servers_that_nobody_foresaw_ends_nothing(
+    trust: Trust, monkeypatch: pytest.MonkeyPatch
+):
+    said: asyncio.Queue[str] = asyncio.Queue()
+    bus = external(trust, "nats://127.0.0.1:1", interval=0.01, report=said.put_nowait)
+
+    async def reports(_: object = ()) -> list[Any]:
+        raise KeyError("unforeseen")
+
+    monkeypatch.setattr(bus, "_reports", reports)
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        group.create_task(bus.run())
+        assert "unforeseen" in await said.get()
+        await bus.stop()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.requirement("server-death-reported")

@@ -200,14 +200,9 @@ async def test_a_post_room_leaves_the_one_of_three_servers_that_is_cut_off(
         await aside(room.up)
         await aside(room.run, "spawn", ECHO)
         await aside(room.run, "send", "@echo", "before", "--wait", "answered")
-        began = asyncio.get_running_loop().time()
 
         await routes.cut_off(near.name, hangs=hangs)
 
         with room.client() as client:
-            async with asyncio.timeout(90):
-                while not await aside(_sent, client, "after"):
-                    await asyncio.sleep(0.2)
-            print(f"accepted after {asyncio.get_running_loop().time() - began:.1f} s")
+            await aside(until, lambda: _sent(client, "after"))
         await aside(room.run, "send", "@echo", "and answered", "--wait", "answered")
-        print(f"answered after {asyncio.get_running_loop().time() - began:.1f} s")

@@ -15,7 +15,10 @@ from postroom.errors import (
     Conflict,
     InvalidInput,
     MessageTooLarge,
+    NoResponders,
     NotFound,
+    PostroomError,
+    Refused,
     RequestTimeout,
     StreamFull,
     UnknownRecipient,
@@ -294,6 +297,27 @@ async def test_a_lost_answer_of_the_log_makes_no_second_message_and_no_alert(des
     sent = await desk.office.send(maria.uid, "@bob", "hello")
     assert (sent.seq, await desk.admin.last_sequence("INBOX")) == (1, 1)
     assert await desk.admin.last_sequence("ALERTS") == 0
+
+
+@pytest.mark.requirement("bus-uncertain-named")
+@pytest.mark.parametrize("error", [Refused("too many calls wait"), NoResponders("no leader")])
+async def test_what_the_second_attempt_hears_says_nothing_of_the_first(
+    desk: Desk, error: PostroomError
+):
+    maria, _ = await desk.person(), await desk.worker("bob")
+
+    class ThenRefused(SilentOnce):
+        async def publish(self, subject: str, payload: bytes, **options: Any) -> Stored | None:
+            if self.lost:
+                raise error
+            return await super().publish(subject, payload, **options)
+
+    desk.submitter._bus = ThenRefused(desk.bus)  # ty: ignore[invalid-assignment]
+    with pytest.raises(RequestTimeout):
+        await desk.office.send(maria.uid, "@bob", "hello")
+    with pytest.raises(type(error)):  # nothing of it was sent
+        await desk.office.send(maria.uid, "@bob", "more")
+    assert await desk.admin.last_sequence("INBOX") == 1
 
 
 async def test_before_the_fold_a_sent_message_is_returned_as_it_is_in_the_log(

@@ -279,6 +279,10 @@ class ExternalBus:
             self._compare(reports)
         except PostroomError as error:
             trouble = str(error)
+        except Exception as error:
+            # An error in this task would end the post room, which needs the bus and not this look at it.
+            log.exception("the servers could not be looked at")
+            trouble = repr(error)
         if trouble != self._trouble:
             self._trouble = trouble
             self._report(f"the NATS: {trouble}" if trouble else "the NATS is well again")

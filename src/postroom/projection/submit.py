@@ -14,7 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from postroom.bus.port import BusAdmin, Message, MessageBusProvider, Stored
-from postroom.errors import NotFound, PostroomError, Refused, RequestTimeout
+from postroom.errors import (
+    NoResponders,
+    NotFound,
+    PostroomError,
+    Refused,
+    RequestTimeout,
+    StreamFull,
+)
 from postroom.observe import get_logger, tracing
 from postroom.observe.tracing import PRODUCER
 from postroom.protocol import subjects
@@ -178,10 +185,17 @@ async def _publish(
     bus: MessageBusProvider, subject: str, payload: bytes, made: str
 ) -> tuple[Stored, bool]:
     """Publish until the log answers; also returns whether an earlier attempt may have stored it."""
+    late: RequestTimeout | None = None
     for attempt in range(PUBLISH_RETRY.attempts):
         try:
             stored = await bus.publish(subject, payload, id=made)
-        except RequestTimeout:
+        except (Refused, NoResponders) as error:
+            # An inbox is full only for what it has not stored. All else says nothing of an earlier attempt.
+            if late is None or isinstance(error, StreamFull):
+                raise
+            raise late from error
+        except RequestTimeout as error:
+            late = error
             if attempt == PUBLISH_RETRY.attempts - 1:
                 raise
             await asyncio.sleep(PUBLISH_RETRY.delay(attempt + 1))

@@ -91,3 +91,25 @@ async def test_a_temporary_answer_is_asked_again_and_another_unknown_one_is_not_
         with pytest.raises(RequestTimeout, match="perhaps stored"):
             await js.publish("log.one", b"text")
         assert came.qsize() == 3
+
+
+@pytest.mark.requirement("bus-uncertain-named")
+@pytest.mark.parametrize("answered", [False, True], ids=["silence", "temporary"])
+async def test_a_copy_that_finds_no_place_to_wait_says_nothing_of_the_message_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answered: bool
+) -> None:
+    monkeypatch.setattr("postroom_a2a.nats.jetstream.ASK_AGAIN", 0.2)
+    async with jetstream(tmp_path) as (js, peer):
+
+        async def answer(frame: Any) -> None:
+            monkeypatch.setattr("postroom_a2a.nats.mailbox.MAX_WAITING", 0)
+            if answered:
+                await frame.respond(json.dumps({"error": error_of(10158, 409)}).encode())
+
+        await peer.subscribe("log.one", cb=answer)
+        await peer.flush()
+        with pytest.raises(RequestTimeout) as caught:
+            await js.publish("log.one", b"text", headers={"Nats-Msg-Id": "m1"}, timeout=1.0)
+        assert "same" in caught.value.remedy
+        with pytest.raises(Refused):  # nothing of it was sent
+            await js.publish("log.one", b"text", headers={"Nats-Msg-Id": "m2"}, timeout=1.0)

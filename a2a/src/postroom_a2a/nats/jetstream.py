@@ -19,6 +19,7 @@ from postroom_a2a.errors import (
     NoResponders,
     NotFound,
     ProtocolViolation,
+    Refused,
     RequestTimeout,
 )
 from postroom_a2a.nats import refusals
@@ -168,10 +169,15 @@ class JetStream:
                 frame = await mailbox.ask(
                     subject, payload, timeout=share, headers=headers, until_change=repeat
                 )
-            except (RequestTimeout, BusDisconnected):
+            except (RequestTimeout, BusDisconnected, Refused) as error:
+                unsent = isinstance(error, Refused)  # this copy; one before it may have been heard
+                if unsent and not failures:
+                    raise
                 if silence is not None:
                     silence.goes_on(began)
                 if not repeat or loop.time() >= deadline or mailbox.connection.is_closed:
+                    if unsent:
+                        raise refusals.perhaps(error, subject) from error
                     raise
             else:
                 return frame, not failures
@@ -196,14 +202,19 @@ class JetStream:
         late_answers = silence if silence is self._unstored else None
         while True:
             share = max(0.001, deadline - loop.time())
-            frame, once = await self.ask(
-                subject,
-                payload,
-                timeout=share,
-                headers=headers,
-                repeat=repeat,
-                silence=late_answers,
-            )
+            try:
+                frame, once = await self.ask(
+                    subject,
+                    payload,
+                    timeout=share,
+                    headers=headers,
+                    repeat=repeat,
+                    silence=late_answers,
+                )
+            except Refused as error:
+                if failures:
+                    raise refusals.perhaps(error, subject) from error
+                raise
             first = first and once
             if found := _PUB_ACK.fullmatch(frame.data):
                 silence.end()

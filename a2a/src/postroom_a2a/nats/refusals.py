@@ -80,5 +80,10 @@ def of_publish(error: Mapping[str, Any], subject: str, *, first: bool) -> Postro
     return RequestTimeout(_text(error, f"{subject!r} is perhaps stored"), remedy=UNCERTAIN)
 
 
+def perhaps(error: Refused, subject: str) -> RequestTimeout:
+    """The error of a message of which a copy was not sent, and one before it perhaps stored."""
+    return RequestTimeout(f"{subject!r} is perhaps stored: {error.message}", remedy=UNCERTAIN)
+
+
 def _text(error: Mapping[str, Any], what: str) -> str:
     return f"{what}: {error.get('description') or 'refused without a reason'}"
