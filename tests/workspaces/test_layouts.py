@@ -194,6 +194,9 @@ async def test_a_nested_git_directory_that_a_worker_made_runs_nothing_at_the_nex
         f" git config 'url.ext::{evil} .insteadOf' /; git config core.fsmonitor {evil}",
     )
     assert "lib/.git" in (await bench.bring()).made
+    with pytest.raises(Conflict):  # it could still change it
+        await bench.begin(app / "lib", "worktree", NEXT)
+    await bench.spaces.forget(Who().uid)
     placed = await bench.begin(app / "lib", "worktree", NEXT)
     await bench.work(placed, "echo 3 > new.txt; git add -A; git commit -qm y")
     held = await bench.bring(NEXT)

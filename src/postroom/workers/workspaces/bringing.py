@@ -76,6 +76,7 @@ async def begin(worker: Worker, planned: Plan, limit: int | None) -> Held:
             base=repository.head,
             format=repository.format,
             shallow=repository.shallow,
+            lent=tuple(map(str, repository.objects)),
             own=planned.mode != DIRECT,
         )
         if planned.mode != DIRECT:
@@ -217,11 +218,22 @@ def _hash(answer: Mapping[str, Any], key: str, kind: str) -> str:
     return found
 
 
+def _refuse_more(nick: str, held: Held, repository: Repository) -> None:
+    """Refuse folders of objects that nobody has judged and told: anybody may have named them since the spawn."""
+    for place in repository.objects if held.lent is not None else ():
+        if str(place) not in held.lent and not place.is_relative_to(repository.top):
+            raise Conflict(
+                f"{repository.top} borrows objects from {place}, which it did not when @{nick} was spawned",
+                remedy="look at its objects/info/alternates; a new worker gets them",
+            )
+
+
 async def desk_of(worker: Worker, held: Held) -> Desk:
     """Where orders about the workspace are done.
 
     Raises:
         NotFound: the person's folder, or its repository, has gone.
+        Conflict: it is another one, or borrows from elsewhere by now.
     """
     folder = worker.root / "git"
     own = worker.root / "workspace"
@@ -236,6 +248,8 @@ async def desk_of(worker: Worker, held: Held) -> Desk:
     if repository is not None and repository.format != held.format:
         raise Conflict(f"{place} is another repository than @{worker.nick} began with")
     objects = repository.objects if repository else _objects(worker.own_store)
+    if repository is not None:
+        _refuse_more(worker.nick, held, repository)
     if held.mode != DIRECT:
         return Desk(worker.provider, own, objects, (), folder)
     places = await guarded(repository) if repository else ()

@@ -25,13 +25,18 @@ MOST_ENTRIES = 500_000
 def found(top: Path) -> list[str]:
     """All entries called `.git` below `top`, and all folders that git takes for git directories, never through a link.
 
-    They are relative to it; `top` itself is ".".
+    Folders that cannot be looked into count, too. They are relative to it; `top` itself is ".".
 
     Raises:
         InvalidInput: it has too many folders.
     """
     names: list[str] = []
-    for count, (place, folders, files) in enumerate(os.walk(top)):
+
+    def shut(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            names.append(str(Path(error.filename).relative_to(top)))
+
+    for count, (place, folders, files) in enumerate(os.walk(top, onerror=shut)):
         if count > MOST_FOLDERS:
             raise InvalidInput(
                 f"{top} has over {MOST_FOLDERS} folders, too many to guard",
@@ -66,6 +71,7 @@ def covered(top: Path, places: Iterable[Path], *, repository: bool) -> tuple[str
         real = place.resolve()
         if real.exists() and real.is_relative_to(top) and real != top:
             names.append(str(real.relative_to(top)))
+    names = [name for name in names if os.path.lexists(top / name)]
     for name in names:
         if (top / name).is_symlink():
             raise InvalidInput(
@@ -73,6 +79,16 @@ def covered(top: Path, places: Iterable[Path], *, repository: bool) -> tuple[str
                 remedy="work on a branch: --as worktree",
             )
     return tuple(sorted(set(names)))
+
+
+def refuse_deep(top: Path) -> None:
+    """Raise InvalidInput if a folder is too deep to be looked into, and so to be kept from a worker."""
+    for name in found(top):
+        if not os.path.lexists(top / name):
+            raise InvalidInput(
+                f"{top} has folders that are too deep to be looked into: {name[:100]}",
+                remedy="work on a branch: --as worktree",
+            )
 
 
 def _guard(top: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from postroom.errors import InvalidInput
 from postroom.workers.workspaces import plain
@@ -126,14 +126,15 @@ def at(top: Path) -> Layout | None:
         folder, leads = top / said.removeprefix("gitdir: "), True
     folder = folder.resolve()
     common = _common(folder)
-    if _head(folder) is None or not ((common / "objects").is_dir() and (common / "refs").is_dir()):
+    head = _head(folder)
+    if head is None or not ((common / "objects").is_dir() and (common / "refs").is_dir()):
         if leads:
             raise NotLent(f"{entry} leads to {folder}, which is no git directory")
         return None
     if common != folder:
         _check_linked(top, folder, common)
         leads = False
-    _check_refs(common)
+    _check_refs(common, head)
     return Layout(top, folder, common, leads)
 
 
@@ -166,8 +167,9 @@ def _check_linked(top: Path, folder: Path, common: Path) -> None:
         )
 
 
-def _check_refs(common: Path) -> None:
-    for name in ("refs", "refs/heads", "refs/heads/postroom", "refs/postroom"):
+def _check_refs(common: Path, head: str) -> None:
+    on = PurePath(head.removeprefix("ref: ")).parents if head.startswith("ref: ") else ()
+    for name in ("refs", "refs/heads", "refs/heads/postroom", "refs/postroom", "reftable", *on):
         if (common / name).is_symlink():
             raise NotLent(f"{common / name} is a link, so its branches are elsewhere")
     packed = common / "packed-refs"

@@ -46,6 +46,12 @@ def is_folder(path: Path) -> bool:
     return stat.S_ISDIR(_mode(path))
 
 
+def is_direct(path: Path, top: Path) -> bool:
+    """Whether no folder on the way from `top` to `path` is a link, or missing."""
+    between = path.relative_to(top).parents
+    return all(is_folder(top / folder) for folder in between)
+
+
 def _mode(path: Path) -> int:
     try:
         return path.lstat().st_mode

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,9 @@ from postroom.sandbox.port import FarProvider, SandboxProvider
 from postroom.sandbox.template_check import search_path
 from postroom.workers.reach import Reach
 from postroom.workers.workspaces.git import Git
-from postroom.workers.workspaces.layout import NotLent
+from postroom.workers.workspaces.layout import GIT, NotLent
 from postroom.workers.workspaces.program import check_version
-from postroom.workers.workspaces.records import FILE
+from postroom.workers.workspaces.records import FILE, Held
 from postroom.workers.workspaces.repository import Repository, filtered, look
 
 BRANCHES = "postroom/"
@@ -39,7 +38,7 @@ class Plan:
 
 
 async def plan(
-    path: str, mode: str, provider: SandboxProvider, reach: Reach, *, state: Path, workers: Path
+    path: str, mode: str, provider: SandboxProvider, reach: Reach, *, state: Path, uid: str = ""
 ) -> Plan:
     """Check what a person asks for, and decide on the mode.
 
@@ -48,12 +47,12 @@ async def plan(
         mode: how to work on it, "" for the usual.
         reach: what of the machine who asks may give a worker.
         state: the state folder of the post room, which no worker may see.
-        workers: the folder of the workers' folders.
+        uid: whose workspace it is, if a start of it was killed.
 
     Raises:
         InvalidInput: it cannot be worked on so; the remedy says how else.
         Forbidden: it is beyond `reach`.
-        Conflict: another worker works in that folder itself.
+        Conflict: another worker can write there what git goes by.
     """
     folder = Path(path)
     if not folder.is_absolute():
@@ -76,13 +75,14 @@ async def plan(
         reach.refuse_place(real_name(repository.top), mode)
         for place in (repository.common, *repository.objects):
             reach.refuse_place(real_name(place))
+        await asyncio.to_thread(_refuse_replaced, repository, state, uid)
     chosen = mode or (WORKTREE if repository else COPY)
     if chosen == WORKTREE:
         return Plan(folder, chosen, await _worktree(folder, repository))
     await asyncio.to_thread(refuse_never, folder, state)
     if chosen == COPY:
         return Plan(folder, chosen, await _copy(folder, repository))
-    await asyncio.to_thread(_direct, folder, repository, provider, workers)
+    await asyncio.to_thread(_direct, folder, repository, provider, state, uid)
     return Plan(folder, chosen, repository)
 
 
@@ -137,7 +137,7 @@ async def _copy(folder: Path, repository: Repository | None) -> Repository | Non
 
 
 def _direct(
-    folder: Path, repository: Repository | None, provider: SandboxProvider, workers: Path
+    folder: Path, repository: Repository | None, provider: SandboxProvider, state: Path, uid: str
 ) -> None:
     if not provider.covers:
         raise InvalidInput(
@@ -149,23 +149,43 @@ def _direct(
             f"{folder} is a folder of the repository {repository.top}",
             remedy=f"--workspace {repository.top}",
         )
-    for other in direct_folders(workers):
-        if folder.is_relative_to(other) or other.is_relative_to(folder):
+    for held in _others(state, uid):
+        other = Path(held.path)
+        if held.mode == DIRECT and (folder.is_relative_to(other) or other.is_relative_to(folder)):
             raise Conflict(
-                f"another worker works in {other} itself",
+                f"another worker works itself in {folder}, or in a folder around or inside of it",
+                remedy="remove it first, or work on a branch: --as worktree",
+            )
+        places = [Path(held.top, GIT), *map(Path, held.lent or ())] if held.top else []
+        if any(_replaced(place, folder) for place in places):
+            raise Conflict(
+                f"another worker works on a repository inside of {folder}",
                 remedy="remove it first, or work on a branch: --as worktree",
             )
 
 
-def direct_folders(workers: Path) -> Iterator[Path]:
-    """The folders that workers work in themselves; a worker that is removed has no record of its workspace."""
-    for record in workers.glob(f"*/{FILE}"):
-        try:
-            said = json.loads(record.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            continue  # it was removed just now
-        if said["mode"] == DIRECT:
-            yield Path(said["path"])
+def _refuse_replaced(repository: Repository, state: Path, uid: str) -> None:
+    """Refuse a git directory that another worker could replace, between any look at it and its use."""
+    places = (real_name(repository.top) / GIT, repository.common, *repository.objects)
+    for held in _others(state, uid):
+        if held.mode == DIRECT and any(_replaced(place, Path(held.path)) for place in places):
+            raise Conflict(
+                f"another worker works itself in a folder around what git keeps of {repository.top}",
+                remedy="remove it first, or name that folder",
+            )
+
+
+def _replaced(place: Path, folder: Path) -> bool:
+    """Whether who works in `folder` itself can move `place`: all of it but the `.git` right in there."""
+    return place.is_relative_to(folder) and not place.is_relative_to(folder / GIT)
+
+
+def _others(state: Path, uid: str) -> Iterator[Held]:
+    """The workspaces of all organisations but that of `uid`; a worker that is removed has none."""
+    for home in (state, *(state / "orgs").glob("*")):
+        for record in home.glob(f"workers/*/{FILE}"):
+            if record.parent.name != uid and (held := Held.load(record.parent)) is not None:
+                yield held
 
 
 def refuse_never(folder: Path, state: Path, *, holding: bool = True) -> None:

@@ -29,6 +29,7 @@ NOWHERE = "/dev/null/no-repository"
 _SETTINGS = {
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
+    "core.splitIndex": "false",
     "core.protectHFS": "true",
     "core.protectNTFS": "true",
     "diff.submodule": "short",
@@ -133,14 +134,21 @@ async def check_version(lowest: tuple[int, int] = LOWEST) -> None:
 
 
 def _program() -> str:
-    found = shutil.which("git")
+    found = shutil.which("git", path=_path())
     if found is None:
         raise InvalidInput("there is no git on this machine", remedy="install it")
     return found
 
 
+def _path() -> str:
+    """Where to look for programs: not below the folder that a command runs in, which may be a worker's."""
+    places = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(place for place in places if place.startswith("/"))
+
+
 def _environment(settings: Mapping[str, str], persons: bool) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    kept["PATH"] = _path()
     if persons:
         named = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
         kept |= {name: os.environ[name] for name in named if name in os.environ}

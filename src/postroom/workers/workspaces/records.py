@@ -32,6 +32,7 @@ class Held:
         own: whether the workspace has a repository of the worker's own.
         objects: the places, inside, of the objects that it borrows.
         covered: marks of what the worker could not write at its last start, in a folder that it writes itself.
+        lent: the folders of objects that were judged and told at the spawn; None in older records.
         begun: whether it was made to its end.
         notes: what the worker has not got, for people.
         left: what was not brought back, by its name in the workspace.
@@ -51,6 +52,7 @@ class Held:
     own: bool = False
     objects: tuple[str, ...] = ()
     covered: tuple[str, ...] = ()
+    lent: tuple[str, ...] | None = None
     begun: bool = False
     notes: tuple[str, ...] = ()
     left: tuple[str, ...] = ()

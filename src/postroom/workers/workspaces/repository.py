@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from postroom.errors import InvalidInput, PostroomError
 from postroom.sandbox.never import never_shown
 from postroom.workers.workspaces import plain
-from postroom.workers.workspaces.config import Settings, of_person
+from postroom.workers.workspaces.config import Settings, of_file, of_person
 from postroom.workers.workspaces.git import Git, known
 from postroom.workers.workspaces.layout import NotLent, find, objects
 from postroom.workers.workspaces.program import GitFailed
 
 LARGEST_SHALLOW = 8 << 20
+MOST_INCLUDED = 64
+"""Files of settings that are looked at for further ones."""
 FILTER = "filter=[^ ]"
 
 
@@ -56,7 +60,10 @@ async def look(folder: Path, state: Path) -> Repository | None:
         return None
     repo = await known(layout)
     places = tuple(await asyncio.to_thread(_lent, repo.store, state))
-    shallow = await asyncio.to_thread(plain.read, layout.common / "shallow", LARGEST_SHALLOW)
+    try:
+        shallow = await asyncio.to_thread(plain.read, layout.common / "shallow", LARGEST_SHALLOW)
+    except OSError as error:
+        raise InvalidInput(f"cannot read {layout.common / 'shallow'}: {error.strerror}") from error
     git = Git(layout.top, repo)
     head = await git.line("rev-parse", "--verify", "-q", "HEAD^{commit}")
     commits = tuple((shallow or b"").decode("ascii", "replace").split())
@@ -137,16 +144,32 @@ async def changed(git: Git, own: Settings, *, untracked: bool = True) -> bytes:
 
 
 async def guarded(repository: Repository) -> list[Path]:
-    """What decides what the person's git runs, and may lie in the repository: a folder of hooks, included settings."""
-    settings = await of_person() + (await repository.git.repo()).settings
-    named = [settings.get("core.hookspath"), *settings.ending("include", ".path")]
+    """What decides what the person's git runs, and may lie in the repository: folders of hooks, included settings."""
     found: list[Path] = []
-    for name in filter(None, named):
-        with suppress(RuntimeError):  # nobody's home
-            found += [
-                base / Path(name).expanduser() for base in (repository.top, repository.common)
-            ]
-    return found
+    named = ("~/.gitconfig", "~/.config/git/config", os.environ.get("GIT_CONFIG_GLOBAL", ""))
+    own = [path for name in filter(None, named) for path in _places(name)]
+    ahead = [(path.parent, await of_person()) for path in own]
+    ahead.append((repository.common, (await repository.git.repo()).settings))
+    while ahead and len(found) < MOST_INCLUDED:
+        folder, settings = ahead.pop()
+        for name in filter(None, (settings.get("core.hookspath"),)):
+            found += _places(name, repository.top, repository.common)
+        for name in settings.ending("include", ".path"):
+            for path in _places(name, folder, repository.top):
+                if path not in found:
+                    found.append(path)
+                    with suppress(PostroomError):  # git does not take it either
+                        real = await asyncio.to_thread(path.resolve)
+                        ahead.append((path.parent, await of_file(real)))
+    return found + own
+
+
+def _places(name: str, *folders: Path) -> list[Path]:
+    try:
+        path = Path(name).expanduser()
+    except RuntimeError:  # nobody's home
+        return []
+    return [folder / path for folder in folders] or [path]
 
 
 async def submodules(git: Git, commit: str) -> list[str]:

@@ -105,9 +105,7 @@ class Workspaces:
                 raise InvalidInput("a mode needs a workspace", remedy="--workspace DIR")
             return None
         settings = self._settings
-        return await plan(
-            path, mode, provider, reach, state=settings.state, workers=settings.workers
-        )
+        return await plan(path, mode, provider, reach, state=settings.state)
 
     async def ready(
         self,
@@ -138,7 +136,7 @@ class Workspaces:
         if held is None or not held.begun:
             settings = self._settings
             planned = await plan(
-                path, mode, provider, reach, state=settings.state, workers=settings.workers
+                path, mode, provider, reach, state=settings.state, uid=owner.uid
             )
             async with self._alone(owner.uid):
                 await asyncio.to_thread(_clear, root)  # of a start that was killed
@@ -161,10 +159,13 @@ class Workspaces:
         for place in desk.objects:
             if not place.is_relative_to(root):
                 reach.refuse_place(place)
+        if held.top and held.lent is None:
+            held = held.after(lent=tuple(map(str, desk.objects))).save(root)
         if not held.own:
             direct = held.mode == DIRECT
             if direct:
                 await asyncio.to_thread(refuse_never, desk.workspace, self._settings.state)
+                await asyncio.to_thread(covers.refuse_deep, desk.workspace)
             if direct and not held.top:
                 await asyncio.to_thread(refuse_bare, desk.workspace)  # a worker may have made it
             await asyncio.to_thread(_note_covered, held, desk, root)

@@ -174,7 +174,10 @@ async def _attributed(git: Git, own: Settings, repo: Repo, both: tuple[str, str]
     with suppress(RuntimeError):  # nobody's home
         named = named.expanduser()
     for path in (repo.layout.common / "info" / "attributes", named):
-        said = await asyncio.to_thread(plain.read, path.resolve(), LARGEST_ATTRIBUTES)
+        try:
+            said = await asyncio.to_thread(plain.read, path.resolve(), LARGEST_ATTRIBUTES)
+        except OSError:
+            return True  # whatever git makes of it
         if re.search(ATTRIBUTES, (said or b"").decode(errors="replace"), re.MULTILINE):
             return True
     for commit in filter(None, both):

@@ -6,6 +6,7 @@ attributes are not in it, and so not known.
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Generator, Mapping
@@ -106,8 +107,14 @@ def shown(repo: Repo, *, files: bool) -> Generator[tuple[Path, Mapping[str, str]
 
     Args:
         files: the command may read and write the files of the person, and what is staged.
+
+    Raises:
+        NotLent: what is staged is kept elsewhere.
     """
     layout = repo.layout
+    index = layout.folder / "index"
+    if files and os.path.lexists(index) and not plain.is_file(index):
+        raise NotLent(f"{index} is no plain file")
     with tempfile.TemporaryDirectory(prefix="postroom-git-", ignore_cleanup_errors=True) as name:
         view = Path(name)
         (view / "HEAD").write_text(f"{layout.head()}\n", errors="surrogateescape")
@@ -117,7 +124,7 @@ def shown(repo: Repo, *, files: bool) -> Generator[tuple[Path, Mapping[str, str]
         if files:
             env |= {
                 "GIT_WORK_TREE": str(layout.top),
-                "GIT_INDEX_FILE": str(layout.folder / "index"),
+                "GIT_INDEX_FILE": str(index),
             }
         yield (layout.top if files else view), env
 
@@ -140,7 +147,7 @@ def _link(view: Path, repo: Repo) -> None:
     found = [
         (common / "shallow", "shallow"),
         (common / "info" / "exclude", "info/exclude"),
-        (folder / "logs" / "HEAD", "logs/HEAD"),
+        *([(folder / "logs" / "HEAD", "logs/HEAD")] if plain.is_folder(folder / "logs") else []),
         *(
             (path, path.name)
             for path in folder.glob("sharedindex.*")
@@ -150,6 +157,13 @@ def _link(view: Path, repo: Repo) -> None:
     for source, name in found:
         if plain.is_file(source):
             (view / name).symlink_to(source)
-    logs = common / "logs" / "refs"
-    if plain.is_folder(logs) and plain.is_folder(logs.parent):
-        (view / "logs" / "refs").symlink_to(logs)
+    _link_log(view, repo)
+
+
+def _link_log(view: Path, repo: Repo) -> None:
+    """The log of the branch that the person is on. Git writes to a log wherever a link leads."""
+    name = repo.layout.head().removeprefix("ref: ")
+    log = repo.layout.common / "logs" / name
+    if plain.is_direct(log, repo.layout.common) and plain.is_file(log):
+        (view / "logs" / name).parent.mkdir(parents=True)
+        (view / "logs" / name).symlink_to(log)
