@@ -167,6 +167,14 @@ def test_a_path_that_is_in_the_folder_is_taken_however_it_is_written(path: str):
         ("Bash(npm test *)", "Bash", {"command": "npm test a", "cmd": "rm -rf ~"}),
         ("Bash(npm test *)", "Bash", {"command": "npm test a", "script": ["rm"]}),
         ("Bash(npm test *)", "Bash", {"command": "npm test a", "path": "/x"}),
+        ("edit(/w/docs/*)", "edit", {"path": "/w/docs/a", "File-Path": "/etc/passwd"}),
+        ("edit(/w/docs/*)", "edit", {"path": "/w/docs/a", "filename": "/etc/passwd"}),
+        ("edit(/w/docs/*)", "edit", {"path": "/w/docs/a", "paths": ["/etc/passwd"]}),
+        ("edit(/w/docs/*)", "edit", {"path": "/w/docs/a", "edits": [{"file": "/etc/passwd"}]}),
+        ("edit(/w/docs/*)", "edit", {"path": "/w/docs/a", "changes": {"/etc/passwd": {}}}),
+        ("Bash(npm test *)", "Bash", {"command": "npm test a", "Command": "rm -rf ~"}),
+        ("execute(npm)", "execute", {"command": "npm", "args": ["run", "evil"]}),
+        ("Fetch(https://a.b/*)", "Fetch", {"url": "https://a.b/", "uri": "https://evil/"}),
         ("Fetch(https://a.b/*)", "Fetch", {"url": "https://evil/", "path": "https://a.b/"}),
         ("Fetch(https://a.b/*)", "Fetch", {"path": "https://evil/", "url": "https://a.b/"}),
     ],
@@ -178,7 +186,8 @@ def test_an_input_that_a_tool_could_read_in_two_ways_is_asked(
     assert approves(tool, tool, said)  # every use of the tool
     assert suggest(asked(tool, said)) in {"", tool}
     for text in said.values():
-        words = text if isinstance(text, str) else " ".join(text)
+        plainly = isinstance(text, str) or all(isinstance(each, str) for each in text)
+        words = text if isinstance(text, str) else " ".join(text) if plainly else "/etc/passwd"
         assert denies(f"{tool}(*{words})", tool, said)
 
 

@@ -182,7 +182,9 @@ async def test_a_folder_too_deep_to_be_looked_into_is_named_and_given_to_no_furt
 ):
     app = repository(tmp_path / "app")
     placed = await bench.begin(app, "direct")
-    code = "import os\nfor _ in range(20): os.mkdir('x' * 250); os.chdir('x' * 250)\nos.mkdir('.git')"
+    code = (
+        "import os\nfor _ in range(20): os.mkdir('x' * 250); os.chdir('x' * 250)\nos.mkdir('.git')"
+    )
     await bench.work(placed, f'/usr/bin/env python3 -c "{code}"')
     assert any(name.startswith("xxx") for name in (await bench.bring()).made)
     await bench.spaces.forget(Who().uid)

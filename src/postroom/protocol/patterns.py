@@ -41,6 +41,17 @@ SHELLS = frozenset({"bash", "shell", "sh", "execute", "run_shell_command", "exec
 _COMMANDS = ("command", "cmd", "script")
 _PATHS = ("file_path", "path", "notebook_path", "absolute_path", "filepath", "filePath")
 _PLACES = (*_PATHS, "url")
+_DECIDE = frozenset(
+    {
+        *("command", "commands", "cmd", "script", "code", "args", "arguments", "argv"),
+        *("path", "paths", "filepath", "filepaths", "notebookpath", "absolutepath", "abspath"),
+        *("file", "files", "filename", "filenames", "targetfile", "target", "destination", "dest"),
+        *("url", "urls", "uri", "uris"),
+    }
+)
+"""Names, without `_`, `-` and capitals, of what a tool may go by, whichever of them it knows."""
+_BY_PATH = frozenset({"changes", "edits", "files"})
+"""Names of members that may have a member for each path."""
 _OTHERWISE = "pattern"
 """What decides where there is no command, path or URL: of a search, else it says only what is looked for there."""
 
@@ -83,7 +94,7 @@ def denies(pattern: str, tool: str, given: Mapping[str, Any]) -> bool:
         return True
     command = _command(tool, given) or ""
     texts = [_argument(tool, given), *(part.strip() for part in _PARTS.split(command))]
-    texts += [text for name in _decisive(given) if (text := _text(given[name])) is not None]
+    texts += [text for value in _decisive(given) if (text := _text(value)) is not None]
     plain = [_plain_path(text) for name in _PATHS if isinstance(text := given.get(name), str)]
     return any(_like(argument, text) for text in (*texts, *plain))
 
@@ -190,9 +201,20 @@ def _text(said: object) -> str | None:
     return said.strip() if isinstance(said, str) else None
 
 
-def _decisive(given: Mapping[str, Any]) -> list[str]:
-    """The members of an input by which a tool may go."""
-    return [name for name in (*_COMMANDS, *_PLACES) if given.get(name) not in (None, "")]
+def _decisive(given: Mapping[str, Any]) -> list[Any]:
+    """The values by which a tool may go, however deep in its input."""
+    found: list[Any] = []
+    for name, value in given.items():
+        plain = name.replace("_", "").replace("-", "").lower()
+        if plain in _BY_PATH and isinstance(value, Mapping):
+            found += value
+        elif plain in _DECIDE and value not in (None, "", [], {}):
+            found.append(value)
+        else:
+            within = value if isinstance(value, list) else [value]
+            for each in within:
+                found += _decisive(each) if isinstance(each, Mapping) else ()
+    return found
 
 
 def _plain_path(path: str) -> str:

@@ -135,9 +135,7 @@ class Workspaces:
         held = self.held(owner.uid)
         if held is None or not held.begun:
             settings = self._settings
-            planned = await plan(
-                path, mode, provider, reach, state=settings.state, uid=owner.uid
-            )
+            planned = await plan(path, mode, provider, reach, state=settings.state, uid=owner.uid)
             async with self._alone(owner.uid):
                 await asyncio.to_thread(_clear, root)  # of a start that was killed
                 await begin(worker, planned, limit)
