@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,9 @@ from postroom.workers.workspaces.job import Desk, Job, JobFailed
 from postroom.workers.workspaces.showing import difference
 from tests.sandbox.providers import LANDLOCK, NONE
 from tests.workspaces.bench import FREE, Bench, Who, git, repository
+
+CAPABILITY = struct.pack("<IIIII", 0x02000001, 1 << 7, 0, 0, 0)
+"""To become any user (capabilities(7))."""
 
 pytestmark = pytest.mark.anyio
 
@@ -139,6 +144,9 @@ def test_what_lends_an_account_is_found_and_what_cannot_be_looked_at_is_named(tm
         (here / name).touch()
         (here / name).chmod(mode)
     (here / "deep").chmod(0o2755)
+    if capable := os.geteuid() == 0 and sys.platform == "linux":
+        (here / "deep" / "c").touch(0o755)
+        os.setxattr(here / "deep" / "c", "security.capability", CAPABILITY)
     (here / "link").symlink_to(here / "a")
     (here / "out").symlink_to("/usr/bin")
     (tmp_path / "out").symlink_to(here)
@@ -151,9 +159,31 @@ def test_what_lends_an_account_is_found_and_what_cannot_be_looked_at_is_named(tm
 
     found = covers.lending(here)
 
-    assert {"a", "deep/b"} == {name for name in found if not name.startswith("d" * 200)}
+    expected = {"a", "deep/b", "deep/c"} if capable else {"a", "deep/b"}
+    assert expected == {name for name in found if not name.startswith("d" * 200)}
     assert [name for name in found if name.endswith("(File name too long)")]
     assert "what lies beyond 3 entries" in covers.lending(here, 3)
+
+
+@pytest.mark.requirement("sandbox-no-set-id")
+async def test_a_file_that_lends_an_account_already_is_closed_to_a_worker(
+    bench: Bench, tmp_path: Path
+):
+    app = repository(tmp_path / "app")
+    for name in ("bin/tool", "moved/tool"):
+        (app / name).parent.mkdir()
+        (app / name).write_bytes(b"a tool" * 1000)
+        (app / name).chmod(0o4755)
+    placed = await bench.begin(app, "direct")
+    code = "import mmap; f = open('{}', 'r+b'); m = mmap.mmap(f.fileno(), 0); m[0:4] = b'evil'"
+    said = await bench.work(
+        placed,
+        f'(python3 -c "{code.format("bin/tool")}") 2>&1 || true; (ln bin/tool other) 2>&1 || true;'
+        f' mv moved away; (python3 -c "{code.format("away/tool")}") 2>&1 || true',
+    )
+    assert said.count("Read-only file system") + said.count("Invalid cross-device link") == 3
+    assert (app / "bin" / "tool").read_bytes() == b"a tool" * 1000
+    assert (app / "away" / "tool").read_bytes() == b"a tool" * 1000
 
 
 def test_a_git_directory_that_goes_while_it_is_looked_at_is_none_of_those_that_were_there(

@@ -10,9 +10,13 @@ import pytest
 
 from postroom.errors import Conflict, PostroomError
 from postroom.settings import Settings
+from postroom.workers.workspaces import program
+from postroom.workers.workspaces.git import Git
+from postroom.workers.workspaces.program import GitFailed
 from postroom.workers.workspaces.service import Workspaces
-from postroom.workers.workspaces.showing import merge
+from postroom.workers.workspaces.showing import difference, merge
 from tests.workspaces.bench import Bench, Who, git, repository
+from tests.workspaces.planting import Plant
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("workspace-plants-nothing")]
 
@@ -101,6 +105,55 @@ async def test_no_program_of_a_folder_that_a_command_runs_in_is_taken_for_git(
     monkeypatch.setenv("PATH", "bin::.:" + os.environ["PATH"])
     await merged(bench, app)
     assert not canary.exists()
+
+
+async def test_git_of_the_host_takes_nothing_of_the_environment_that_postroom_was_started_in(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    app, plant = repository(tmp_path / "app"), Plant(tmp_path / "planted", tmp_path / "canary")
+    (app / ".gitattributes").write_text("* diff=evil filter=evil\n")
+    git(app, "add", "-A")
+    git(app, "commit", "-qm", "attributes")
+    programs = (
+        "EXTERNAL_DIFF",
+        "SSH_COMMAND",
+        "SSH",
+        "EDITOR",
+        "PAGER",
+        "PROXY_COMMAND",
+        "ASKPASS",
+    )
+    evil = {f"GIT_{name}": str(plant.evil) for name in programs}
+    evil |= {"GIT_DIR": str(tmp_path), "GIT_WORK_TREE": "/", "GIT_INDEX_FILE": "/dev/null"}
+    evil |= {"GIT_EXEC_PATH": str(plant.hooks), "GIT_TEMPLATE_DIR": str(plant.hooks)}
+    evil |= {"GIT_OBJECT_DIRECTORY": str(tmp_path), "GIT_COMMON_DIR": str(tmp_path)}
+    evil |= {"GIT_TRACE": str(plant.canary), "GIT_NAMESPACE": "x", "GIT_GRAFT_FILE": "/dev/zero"}
+    evil |= {"GIT_CONFIG_PARAMETERS": f"'core.fsmonitor'='{plant.evil}'"}
+    evil |= {"GIT_CONFIG_COUNT": "2", "GIT_CONFIG_KEY_0": "core.fsmonitor"}
+    evil |= {"GIT_CONFIG_VALUE_0": str(plant.evil), "GIT_CONFIG_KEY_1": "filter.evil.clean"}
+    evil |= {"GIT_CONFIG_VALUE_1": str(plant.evil), "GIT_REPLACE_REF_BASE": "refs/heads/"}
+    with monkeypatch.context() as started:
+        for name, value in evil.items():
+            started.setenv(name, value)
+        await bench.work(await bench.begin(app), WORK)
+        held = await bench.bring()
+        store = bench.spaces.store(Who().uid, held)
+        assert (await difference(store, held)).files == 30
+    assert not plant.ran()
+    assert git(app, "diff", "--name-only", "main", held.branch).count("txt") == 30
+
+
+async def test_one_object_of_a_stranger_fills_no_memory(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    app = repository(tmp_path / "app")
+    (tmp_path / "large").write_text("a" * (4 << 20))
+    made = git(app, "commit-tree", "HEAD^{tree}", "-F", str(tmp_path / "large"))
+    words = ("log", "-1", "--format=%s", made)
+    assert await Git(app).run(*words)
+    monkeypatch.setitem(program._SHELL, "GIT_ALLOC_LIMIT", "1m")
+    with pytest.raises(GitFailed, match="limit"):
+        await Git(app).run(*words)
 
 
 async def test_a_repository_that_another_worker_could_replace_meanwhile_gets_none(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -128,12 +129,24 @@ def uncover(top: Path) -> None:
 
 
 def lending(top: Path, most: int = MOST_ENTRIES) -> list[str]:
-    """The files below `top` that lend their owner's account to whoever runs them, relative to it.
+    """The files below `top` that lend their owner's account, or capabilities, to whoever runs them, relative to it.
 
     What cannot be looked at is named, too: a folder deeper than a path can say, one that its owner closed, and what
     lies beyond the first `most` entries.
     """
+    found, shut = _lending(top, most)
+    return found + shut
+
+
+def lent(top: Path) -> tuple[str, ...]:
+    """The files of `lending` alone: who can write one keeps its bits, by a memory map (mmap(2))."""
+    return tuple(_lending(top, MOST_ENTRIES)[0])
+
+
+def _lending(top: Path, most: int) -> tuple[list[str], list[str]]:
+    """The names of such files, and sentences about what could not be looked at."""
     found: list[str] = []
+    shut: list[str] = []
     ahead, looked = [str(top)], 0
     while ahead and looked < most:
         place = ahead.pop()
@@ -144,13 +157,25 @@ def lending(top: Path, most: int = MOST_ENTRIES) -> list[str]:
                     mode = _mode(entry)
                     if stat.S_ISDIR(mode):
                         ahead.append(entry.path)
-                    elif stat.S_ISREG(mode) and mode & SET_ID:
+                    elif stat.S_ISREG(mode) and (mode & SET_ID or _capable(entry.path, mode)):
                         found.append(str(Path(entry.path).relative_to(top)))
         except (FileNotFoundError, NotADirectoryError):
             continue  # the worker took it away just now
         except OSError as error:
-            found.append(f"{Path(place).relative_to(top)} ({error.strerror})")
-    return found if not ahead else [*found, f"what lies beyond {most} entries"]
+            shut.append(f"{Path(place).relative_to(top)} ({error.strerror})")
+    if ahead:
+        shut.append(f"what lies beyond {most} entries")
+    return found, shut
+
+
+def _capable(path: str, mode: int) -> bool:
+    """Whether a program has capabilities of its own, which only root can give and macOS has not got."""
+    if os.geteuid() != 0 or not mode & 0o111 or sys.platform != "linux":
+        return False
+    try:
+        return "security.capability" in os.listxattr(path, follow_symlinks=False)
+    except OSError:
+        return False
 
 
 def _mode(entry: os.DirEntry[str]) -> int:

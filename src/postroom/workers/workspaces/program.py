@@ -50,6 +50,7 @@ _SHELL = {
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_ADVICE": "0",
     "GIT_ALLOW_PROTOCOL": "file",
+    "GIT_ALLOC_LIMIT": "1g",
     "GIT_PROTOCOL_FROM_USER": "0",
     "GIT_ATTR_NOSYSTEM": "1",
     "GIT_CEILING_DIRECTORIES": "/",

@@ -167,7 +167,8 @@ class Workspaces:
             if direct and not held.top:
                 await asyncio.to_thread(refuse_bare, desk.workspace)  # a worker may have made it
             await asyncio.to_thread(_note_covered, held, desk, root)
-            return Placed(desk.workspace, judged=direct, covered=desk.covered)
+            lent = await asyncio.to_thread(covers.lent, desk.workspace) if direct else ()
+            return Placed(desk.workspace, judged=direct, covered=(*desk.covered, *lent))
         await relink(worker, held, desk)
         (root / EMPTY).touch()
         return Placed(desk.workspace, borrowed(desk.objects, root / EMPTY, desk.workspace))
