@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from postroom.errors import Conflict, PostroomError
+from postroom.errors import Conflict, InvalidInput, PostroomError
 from postroom.settings import Settings
 from postroom.workers.workspaces import program
 from postroom.workers.workspaces.git import Git
@@ -181,6 +182,17 @@ async def test_no_worker_gets_a_folder_around_a_repository_that_another_one_work
     bench.spaces = other  # of another organisation
     with pytest.raises(Conflict, match="inside of"):
         await bench.begin(folder, "direct", NEXT)
+
+
+async def test_no_worker_writes_where_the_git_directories_of_commands_are_made(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    app = repository(tmp_path / "app")
+    (app / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(app / "tmp"))
+    with pytest.raises(InvalidInput, match="TMPDIR"):
+        await bench.begin(app, "direct")
+    await bench.begin(app, "worktree")
 
 
 @pytest.mark.requirement("workspace-lends-objects-alone")

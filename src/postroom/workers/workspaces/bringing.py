@@ -220,7 +220,9 @@ def _hash(answer: Mapping[str, Any], key: str, kind: str) -> str:
 
 def _refuse_more(nick: str, held: Held, repository: Repository) -> None:
     """Refuse folders of objects that nobody has judged and told: anybody may have named them since the spawn."""
-    for place in repository.objects if held.lent is not None else ():
+    if held.lent is None:
+        return
+    for place in repository.objects:
         if str(place) not in held.lent and not place.is_relative_to(repository.top):
             raise Conflict(
                 f"{repository.top} borrows objects from {place}, which it did not when @{nick} was spawned",

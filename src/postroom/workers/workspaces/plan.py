@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,6 +149,11 @@ def _direct(
         raise InvalidInput(
             f"{folder} is a folder of the repository {repository.top}",
             remedy=f"--workspace {repository.top}",
+        )
+    if Path(tempfile.gettempdir()).resolve().is_relative_to(folder):
+        raise InvalidInput(
+            f"temporary files of Postroom's are in {folder} (TMPDIR), git's settings among them",
+            remedy="work on a branch or a copy, or start the post room with another TMPDIR",
         )
     for held in _others(state, uid):
         other = Path(held.path)
