@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from postroom.errors import Conflict, InvalidInput, PostroomError
 from postroom.settings import Settings
 from postroom.workers.workspaces import program
 from postroom.workers.workspaces.git import Git
+from postroom.workers.workspaces.layout import NotLent
 from postroom.workers.workspaces.program import GitFailed
 from postroom.workers.workspaces.service import Workspaces
 from postroom.workers.workspaces.showing import difference, merge
@@ -265,3 +267,21 @@ async def test_a_file_of_a_git_directory_that_is_none_is_refused_in_words(
     (app / ".git" / name).mkdir(parents=True)
     with pytest.raises(PostroomError):
         await merged(bench, app)
+
+
+@pytest.mark.parametrize("way", ["linked", "elsewhere"])
+async def test_a_command_that_is_proposed_has_each_name_in_one_word(
+    bench: Bench, tmp_path: Path, way: str
+):
+    app, evil = tmp_path / "app", repository(tmp_path / "x; touch evil #")
+    app.mkdir()
+    (app / ".git").write_text(f"gitdir: {evil}/.git\n")
+    if way == "linked":
+        folder = evil / ".git" / "worktrees" / "x"
+        folder.mkdir(parents=True)
+        (folder / "HEAD").write_text("ref: refs/heads/main\n")
+        (folder / "commondir").write_text("../..\n")
+        (app / ".git").write_text(f"gitdir: {folder}\n")
+    with pytest.raises(NotLent) as error:
+        await bench.begin(app)
+    assert any(f"{evil}/.git" in word for word in shlex.split(error.value.remedy))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path, PurePosixPath
+from shlex import quote
 
 from postroom.errors import Conflict
 from postroom.workers.workspaces.git import Git
@@ -68,7 +69,7 @@ async def place(git: Git, name: str, to: str, before: str, nick: str) -> tuple[s
     if now and (where := await asyncio.to_thread(layout.checked_out, ref)):
         raise Conflict(
             f"there is more work, and {name} is checked out in {where}",
-            remedy=f"git -C {where} switch another branch, then do it again",
+            remedy=f"git -C {quote(where)} switch another branch, then do it again",
         )
     await git.set(ref, to, now)
     return name, to

@@ -11,6 +11,7 @@ import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Self
 
 from postroom.workers.workspaces import config, program
@@ -176,5 +177,5 @@ async def _refuse_foreign(layout: Layout) -> None:
     if "*" not in safe and str(layout.top) not in safe:
         raise NotLent(
             f"{place} belongs to another user of this machine",
-            remedy=f"if it is yours: git config --global --add safe.directory {layout.top}",
+            remedy=f"if it is yours: git config --global --add safe.directory {quote(str(layout.top))}",
         )

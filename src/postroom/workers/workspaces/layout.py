@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from shlex import quote
 
 from postroom.errors import InvalidInput
 from postroom.workers.workspaces import plain
@@ -163,7 +164,7 @@ def _check_linked(top: Path, folder: Path, common: Path) -> None:
     if folder.parent != common / "worktrees" or back.parent.resolve() != top.resolve():
         raise NotLent(
             f"{top} says that it is a worktree of {common}, which knows nothing of it",
-            remedy=f"if it is one: git -C {common} worktree repair {top}",
+            remedy=f"if it is one: git -C {quote(str(common))} worktree repair {quote(str(top))}",
         )
 
 

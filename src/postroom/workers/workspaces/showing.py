@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from postroom.errors import Conflict, InvalidInput
 from postroom.protocol.modes import DIRECT
@@ -82,7 +83,7 @@ async def merge(git: Git, held: Held) -> str:
     if not command(held):
         why = "its work is in the folder already" if held.mode == DIRECT else "it has no branch"
         raise InvalidInput(f"there is nothing to merge: {why}", remedy="postroom diff shows it")
-    by_hand = f"git -C {held.top} merge {held.branch}"
+    by_hand = f"git -C {quote(held.top)} merge {held.branch}"
     await check_version(MERGES)
     own = await of_person()
     on, head = await _refuse_busy(git, own, held, by_hand)

@@ -13,6 +13,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 
 from postroom.errors import InvalidInput
 from postroom.workers.workspaces import plain
@@ -84,7 +85,8 @@ def described(layout: Layout, store: Path, settings: Settings) -> Repo:
         where = layout.folder
         raise NotLent(
             f"{top} leads to the repository {where}, which does not name it as the folder of its files",
-            remedy=f"if it is: git --git-dir={where} config core.worktree {top}; or work on a copy: --as copy",
+            remedy=f"if it is: git --git-dir={quote(str(where))} config core.worktree {quote(str(top))};"
+            " or work on a copy: --as copy",
         )
     if settings.get("extensions.partialclone") or settings.ending("remote.", ".promisor"):
         raise NotLent(
