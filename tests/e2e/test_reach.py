@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +24,7 @@ from postroom.protocol.template import _SHAPE
 from postroom.sandbox.port import Level
 from postroom.sandbox.select import CHOICES, stated_level
 from tests.e2e.conftest import PostRoom, running_room, until
+from tests.workspaces.bench import git, repository
 
 PLAIN = '[worker]\nname = "{nick}"\n[workstation]\ncommand = ["python3", "-c", "import time; time.sleep(900)"]\n'
 ORGS = ("default", "acme")
@@ -324,6 +326,78 @@ def test_what_is_opened_can_be_had_and_what_is_closed_ends(site: Site) -> None:
     assert site.call("olga", "POST", "/v1/workers/writer/restart").status_code == 403
     # Its template is a lesser key's, so the operator's start gives it no more.
     assert site.call("operator", "POST", "/v1/workers/writer/restart").status_code == 403
+
+
+@pytest.mark.requirement("reach-opened")
+@pytest.mark.timeout(180)
+def test_what_is_closed_shows_nothing_more_of_itself(site: Site) -> None:
+    room, folder = site.room, site.home / "shared"
+    folder.mkdir()
+    (folder / "a.txt").write_text("then\n")
+    room.run("org", "open", "acme", str(folder), "--as", "direct")
+    made = site.spawn("olga", "shower", workspace=str(folder), mode="direct")
+    assert made.status_code == 201, made.text
+    room.run("org", "close", "acme", str(folder))
+
+    (folder / "a.txt").write_text("what the operator has written since\n")
+
+    shown = site.call("olga", "POST", "/v1/workers/shower/diff", {})
+    assert shown.status_code == 403, shown.text
+    assert "written since" not in shown.text
+
+
+@pytest.mark.requirement("reach-opened")
+@pytest.mark.timeout(180)
+def test_what_a_repository_borrows_since_the_spawn_is_not_lent(site: Site) -> None:
+    """A worker that writes an opened folder makes a repository there, and later has it borrow from another one."""
+    room, folder = site.room, site.home / "common"
+    made = repository(folder / "mine")
+    other = repository(site.home / "theirs")
+    (other / "plan.txt").write_text("what is not open\n")
+    git(other, "add", ".")
+    git(other, "commit", "-qm", "secret")
+    room.run("org", "open", "acme", str(folder))
+    started = site.spawn("olga", "borrower", workspace=str(made), mode="worktree")
+    assert started.status_code == 201, started.text
+    assert site.call("olga", "POST", "/v1/workers/borrower/diff", {}).status_code == 200
+    uid = started.json()["uid"]
+    own = room.state / "orgs" / "acme" / "workers" / uid / "workspace"
+    branch = git(own, "symbolic-ref", "HEAD")
+
+    (made / ".git/objects/info/alternates").write_text(f"{other}/.git/objects\n")
+    # As the worker could: its branch at a commit of the other one, and where an order would have that.
+    (own / ".git" / branch).write_text(git(other, "rev-parse", "HEAD") + "\n")
+    with (own / ".git/objects/info/alternates").open("a") as listed:
+        listed.write("/opt/borrowed/1\n")
+
+    shown = site.call("olga", "POST", "/v1/workers/borrower/diff", {})
+    assert shown.status_code == 403, shown.text
+    assert "what is not open" not in shown.text
+
+
+@pytest.mark.requirement("reach-opened")
+@pytest.mark.timeout(180)
+def test_what_is_closed_while_a_worker_starts_is_closed_to_it(site: Site) -> None:
+    room, folder = site.room, site.home / "large"
+    folder.mkdir()
+    for number in range(20_000):
+        (folder / f"{number}.txt").write_text("x" * 100)
+    workers = room.state / "orgs" / "acme" / "workers"
+    known = set(workers.iterdir())
+
+    def copying() -> bool:
+        return any(any(root.glob("workspace/*")) for root in set(workers.iterdir()) - known)
+
+    room.run("org", "open", "acme", str(folder))
+    body = {"workspace": str(folder), "mode": "copy"}
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(site.spawn, "olga", "slow", **body)
+        until(copying)
+        room.run("org", "close", "acme", str(folder))
+        answer = asked.result()
+
+    assert answer.status_code == 403, answer.text
+    assert "slow" not in site.workers()
 
 
 @pytest.mark.requirement("reach-opened")

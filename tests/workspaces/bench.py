@@ -88,7 +88,7 @@ class Bench:
         return await self.spaces.ready(who, str(path), planned.mode, self.provider, None, FREE)
 
     async def bring(self, who: Who | None = None) -> Held:
-        return await self.spaces.bring(who or Who(), self.provider)
+        return await self.spaces.bring(who or Who(), self.provider, FREE)
 
     async def work(self, placed: Placed, script: str, code: int = 0) -> str:
         """Run a shell script as the worker; returns what it prints."""

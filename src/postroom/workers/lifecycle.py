@@ -483,4 +483,16 @@ class Workers:
         )
         run = await self._starter.start(agent, record, prepared, placed)
         self._runs.begin(agent, run)
+        await self._refuse_closed(agent, record, prepared.reach)
         await self._alerts.end("it was started again", who=agent.uid, upto=before)
+
+    async def _refuse_closed(self, agent: Agent, record: WorkerRecord, reach: Reach) -> None:
+        """End a worker that has what was closed while it started; from here on `enforce` finds it running."""
+        by = record.origin.get(BY, "")
+        if await self._preparing.reach(by) == reach:
+            return
+        try:
+            await self.refuse_beyond(agent.uid, by)
+        except Forbidden:
+            await self._runs.end(agent.uid)
+            raise

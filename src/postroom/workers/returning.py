@@ -60,7 +60,7 @@ class Returning:
         await self._name_lending(agent)
         prepared = await self._preparing.again(record)
         try:
-            held = await self.spaces.bring(agent, prepared.chosen.provider)
+            held = await self.spaces.bring(agent, prepared.chosen.provider, prepared.reach)
         finally:
             await self._name_made(agent)  # whatever a worker prevents
         await self._alerts.end("its work was brought back", kind=ALERT, who=agent.uid)

@@ -13,6 +13,7 @@ from postroom.errors import Conflict, NotFound
 from postroom.protocol.modes import COPY, DIRECT, WORKTREE
 from postroom.sandbox.limit_monitor import LimitMonitor
 from postroom.sandbox.port import SandboxProvider
+from postroom.workers.reach import Reach
 from postroom.workers.workspaces import branches, covers
 from postroom.workers.workspaces.copying import copy
 from postroom.workers.workspaces.git import Git
@@ -37,6 +38,7 @@ class Worker:
         root: its folder in the state folder.
         state: the state folder.
         provider: of its sandbox.
+        reach: what of the machine it may have.
     """
 
     uid: str
@@ -45,6 +47,7 @@ class Worker:
     state: Path
     provider: SandboxProvider
     monitor: LimitMonitor
+    reach: Reach
 
     @property
     def own_store(self) -> Path:
@@ -236,7 +239,24 @@ async def desk_of(worker: Worker, held: Held) -> Desk:
     Raises:
         NotFound: the person's folder, or its repository, has gone.
         Conflict: it is another one, or borrows from elsewhere by now.
+        Forbidden: by now it, or what its repository borrows, is beyond the worker's reach.
     """
+    await asyncio.to_thread(refuse_beyond, held, worker.reach)
+    desk = await _desk(worker, held)
+    for place in desk.objects:
+        if not place.is_relative_to(worker.root):
+            worker.reach.refuse_place(place)
+    return desk
+
+
+def refuse_beyond(held: Held, reach: Reach) -> None:
+    """Raise Forbidden if the folder that a worker works on, or its repository, is beyond `reach`."""
+    for place in dict.fromkeys((held.path, held.top)):
+        if place:
+            reach.refuse_named(place, held.mode)
+
+
+async def _desk(worker: Worker, held: Held) -> Desk:
     folder = worker.root / "git"
     own = worker.root / "workspace"
     if not held.top and held.mode == COPY:

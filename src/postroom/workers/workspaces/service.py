@@ -25,6 +25,7 @@ from postroom.workers.workspaces.bringing import (
     begin,
     bring,
     desk_of,
+    refuse_beyond,
     relink,
     store_of,
 )
@@ -131,7 +132,7 @@ class Workspaces:
         root = self._root(owner.uid)
         if not path:
             return Placed(root / "workspace")
-        worker = self._worker(owner, provider)
+        worker = self._worker(owner, provider, reach)
         held = self.held(owner.uid)
         if held is None or not held.begun:
             settings = self._settings
@@ -140,23 +141,17 @@ class Workspaces:
                 await asyncio.to_thread(_clear, root)  # of a start that was killed
                 await begin(worker, planned, limit)
         async with self._alone(owner.uid):
-            return await self._placed(worker, Held.load(worker.root) or Held(path, mode), reach)
+            return await self._placed(worker, Held.load(worker.root) or Held(path, mode))
 
     async def refuse_beyond(self, uid: str, reach: Reach) -> None:
         """Raise Forbidden if the folder that a worker works on, or its repository, is beyond `reach`."""
         held = self.held(uid)
         if held is not None and held.begun:
-            for place in dict.fromkeys((held.path, held.top)):
-                if place:
-                    await asyncio.to_thread(reach.refuse_named, place, held.mode)
+            await asyncio.to_thread(refuse_beyond, held, reach)
 
-    async def _placed(self, worker: Worker, held: Held, reach: Reach) -> Placed:
+    async def _placed(self, worker: Worker, held: Held) -> Placed:
         root = worker.root
-        await self.refuse_beyond(worker.uid, reach)
         desk = await desk_of(worker, held)
-        for place in desk.objects:
-            if not place.is_relative_to(root):
-                reach.refuse_place(place)
         if held.top and held.lent is None:
             held = held.after(lent=tuple(map(str, desk.objects))).save(root)
         if not held.own:
@@ -173,11 +168,12 @@ class Workspaces:
         (root / EMPTY).touch()
         return Placed(desk.workspace, borrowed(desk.objects, root / EMPTY, desk.workspace))
 
-    async def bring(self, owner: Owner, provider: SandboxProvider) -> Held:
+    async def bring(self, owner: Owner, provider: SandboxProvider, reach: Reach) -> Held:
         """Bring back what the worker has done up to now; its branch in the person's repository has it then.
 
         Raises:
             NotFound: the person's folder has gone, or the worker works on none.
+            Forbidden: it is beyond `reach`.
             Conflict: a person is on its branch.
             JobFailed, GitFailed: it cannot be brought back as it is.
         """
@@ -188,11 +184,11 @@ class Workspaces:
                     f"@{owner.nick} works on no folder of yours",
                     remedy="spawn it with one: postroom spawn TEMPLATE --workspace DIR",
                 )
-            return await bring(self._worker(owner, provider), held)
+            return await bring(self._worker(owner, provider, reach), held)
 
-    def _worker(self, owner: Owner, provider: SandboxProvider) -> Worker:
+    def _worker(self, owner: Owner, provider: SandboxProvider, reach: Reach) -> Worker:
         root, state = self._root(owner.uid), self._settings.state
-        return Worker(owner.uid, owner.nick, root, state, provider, self._monitor)
+        return Worker(owner.uid, owner.nick, root, state, provider, self._monitor, reach)
 
     def store(self, uid: str, held: Held) -> Git:
         """Git on the repository that gets the work."""
