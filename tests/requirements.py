@@ -490,7 +490,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "policy-added-narrow": "A pattern that would allow every tool or every command of a shell cannot be added; the one that is proposed for a command allows that command alone.",
     },
     ("Approvals", "docs/security.md#approvals-and-pins"): {
-        "policy-pin-demanded": "Once a person has set a PIN, no worker is spawned, given another template or more of the machine in their name without it.",
+        "policy-pin-demanded": "Once a person has set a PIN, no worker is spawned, given another template or more of the machine in their name without it, and no key is made that could.",
         "approval-pin-demanded": "Once a person has set a PIN, no decision in their name counts without it; wrong tries are few, also over restarts.",
         "approval-cli-refuses-agents": "The commands that decide refuse inside a worker or below a coding agent; that is a courtesy.",
     },

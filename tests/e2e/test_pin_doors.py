@@ -105,6 +105,39 @@ def test_what_opens_the_machine_needs_it(site: Site) -> None:
 
 
 @pytest.mark.requirement("policy-pin-demanded")
+@pytest.mark.parametrize("org", ["default", "acme"])
+def test_no_key_that_could_do_without_it_is_made_without_it(site: Site, org: str) -> None:
+    keys = site.call("operator", "GET", "/v1/keys", org=org).json()["keys"]
+    theirs = next(key["id"] for key in keys if key["agent"]["nick"] == "p-olga")
+    before = len(keys)
+    for scope in ("operate", "admin"):
+        for path, body in (
+            ("/v1/keys", {"scopes": [scope]}),
+            ("/v1/keys", {"agent": "p-read", "scopes": ["read", scope]}),
+            ("/v1/people", {"nick": f"helper-{scope}", "scopes": [scope]}),
+            ("/v1/agents", {"nick": f"helper-{scope}", "scopes": [scope]}),
+            (f"/v1/keys/{theirs}/rotate", {}),
+        ):
+            for pin in ({}, {"pin": "1234"}):
+                answer = site.call("operator", "POST", path, body | pin, org)
+                code = "pin-wrong" if pin else "pin-required"
+                assert answer.json().get("code") == code, (path, body, answer.text)
+            # So that the wrong ones are not too many.
+            right = {"scopes": ["operate"], "pin": PIN}
+            made = site.call("operator", "POST", "/v1/keys", right, org)
+            assert made.status_code == 201, made.text
+            ended = site.call("operator", "DELETE", f"/v1/keys/{made.json()['id']}", org=org)
+            assert ended.status_code == 200
+    assert len(site.call("operator", "GET", "/v1/keys", org=org).json()["keys"]) == before
+
+    usual = {"nick": "usual", "scopes": ["read", "send", "task"]}
+    assert site.call("operator", "POST", "/v1/people", usual, org).status_code == 201
+    replaced = site.call("operator", "POST", f"/v1/keys/{theirs}/rotate", {"pin": PIN}, org)
+    assert replaced.status_code == 201, replaced.text
+    site.keys[org, "olga"] = replaced.json()["key"]
+
+
+@pytest.mark.requirement("policy-pin-demanded")
 def test_the_commands_take_it_from_a_file_or_say_that_it_is_needed(
     site: Site, tmp_path: Path
 ) -> None:
@@ -120,3 +153,10 @@ def test_the_commands_take_it_from_a_file_or_say_that_it_is_needed(
     assert "your PIN is needed" in room.call("restart", "typed").stderr
     assert "changed: command" in room.run("restart", "typed", "--pin-file", str(tmp_path / "pin"))
     room.run("restart", "typed")
+    for words in (
+        ("keys", "create", "--scope", "operate"),
+        ("people", "add", "tess", "--scope", "admin"),
+        ("agents", "add", "bot", "--external", "--scope", "operate"),
+    ):
+        assert "your PIN is needed" in room.call(*words).stderr, words
+        assert "a2a_" in room.run(*words, "--pin-file", str(tmp_path / "pin")), words

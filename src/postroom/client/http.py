@@ -131,9 +131,14 @@ class Client(
         card: Mapping[str, Any] | None,
         scopes: Sequence[str] = (),
         public: bool = False,
+        pin: str = "",
     ) -> dict[str, Any]:
-        """Give an agent that Postroom does not run an address and a key, which no answer shows again."""
+        """Give an agent that Postroom does not run an address and a key, which no answer shows again.
+
+        `pin` as for `create_key`.
+        """
         body = {"nick": nick, "kind": kind, "card": card, "scopes": list(scopes), "public": public}
+        body |= given(pin=pin)
         return self.transport.call("POST", "/v1/agents", json=body)
 
     def add_remote(

@@ -35,14 +35,19 @@ class KeyCalls(Calls):
         name: str = "",
         scopes: Sequence[str] = (),
         expires_in: float | None = None,
+        pin: str = "",
     ) -> NewKey:
-        """A new key, for oneself or for `agent`; it is shown this once."""
-        body: dict[str, Any] = given(agent=agent, name=name, expires_in=expires_in)
+        """A new key, for oneself or for `agent`; it is shown this once.
+
+        `pin` is the caller's, if they have set one, for a key that may operate or administer.
+        """
+        body: dict[str, Any] = given(agent=agent, name=name, expires_in=expires_in, pin=pin)
         return self.transport.call("POST", "/v1/keys", json=body | {"scopes": list(scopes)})
 
-    def rotate_key(self, key: str) -> NewKey:
+    def rotate_key(self, key: str, *, pin: str = "") -> NewKey:
         """Another key in the place of the one with that id; the former is dead when this returns."""
-        return self.transport.call("POST", f"/v1/keys/{_id(key)}/rotate")
+        body = given(pin=pin) or None
+        return self.transport.call("POST", f"/v1/keys/{_id(key)}/rotate", json=body)
 
     def revoke_key(self, key: str) -> Key:
         """End a key."""
@@ -53,10 +58,16 @@ class KeyCalls(Calls):
         return self._get("/v1/people")["people"]
 
     def add_person(
-        self, nick: str, *, scopes: Sequence[str] = (), expires_in: float | None = None
+        self,
+        nick: str,
+        *,
+        scopes: Sequence[str] = (),
+        expires_in: float | None = None,
+        pin: str = "",
     ) -> NewPerson:
-        """Give a person an address and their first key, which is shown this once."""
-        body = {"nick": name_of(nick), "scopes": list(scopes)} | given(expires_in=expires_in)
+        """Give a person an address and their first key, which is shown this once; `pin` as for `create_key`."""
+        body = {"nick": name_of(nick), "scopes": list(scopes)}
+        body |= given(expires_in=expires_in, pin=pin)
         return self.transport.call("POST", "/v1/people", json=body)
 
     def remove_person(self, ref: str) -> Person:

@@ -307,20 +307,31 @@ ExpiresIn = Annotated[float, Field(gt=0, le=10_000 * 86400.0, allow_inf_nan=Fals
 
 
 class KeyBody(Body):
-    """`POST /v1/keys`: for `agent`, or for oneself; without scopes the usual ones; `expires_in` in seconds."""
+    """`POST /v1/keys`: for `agent`, or for oneself; without scopes the usual ones; `expires_in` in seconds.
+
+    `pin` is the caller's, for a key that may operate or administer.
+    """
 
     agent: Name = ""
     name: Annotated[str, Field(max_length=MAX_LABEL)] = ""
     scopes: Annotated[list[Scope], Field(max_length=len(Scope))] = []
     expires_in: ExpiresIn | None = None
+    pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
+
+
+class ReplacingBody(Body):
+    """`POST /v1/keys/{key}/rotate`; `pin` as in a KeyBody."""
+
+    pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
 
 
 class PersonBody(Body):
-    """`POST /v1/people`: the scopes and the end are those of their first key."""
+    """`POST /v1/people`: the scopes and the end are those of their first key, `pin` is as in a KeyBody."""
 
     nick: Name
     scopes: Annotated[list[Scope], Field(max_length=len(Scope))] = []
     expires_in: ExpiresIn | None = None
+    pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
 
 
 class AgentBody(PersonBody):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from pydantic import SecretStr
 
 from postroom.control.parts import Parts
 from postroom.errors import PinPaused, PinRequired, PinWrong
-from postroom.protocol.principal import OPERATOR_KEY, Principal
+from postroom.protocol.principal import OPERATOR_KEY, Principal, Scope
 from postroom.settings import DEFAULT_ORG
 
 PIN = (PinRequired, PinWrong, PinPaused)
@@ -30,3 +30,14 @@ def pin_of(parts: Parts, me: Principal, given: SecretStr) -> Callable[[], Awaita
         await pins.check(uid, given.get_secret_value())
 
     return check
+
+
+async def check_key(
+    parts: Parts, me: Principal, scopes: Collection[Scope], given: SecretStr
+) -> None:
+    """Check the PIN before `me` gets a key with these scopes.
+
+    It may be for somebody without a PIN, and answer approvals and spawn without one. Raises `PIN`.
+    """
+    if Scope.OPERATE in scopes or Scope.ADMIN in scopes:
+        await pin_of(parts, me, given)()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from postroom.cli.approvals.deciding import pin_file_option, pin_of
 from postroom.cli.completion import agents
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
@@ -137,6 +138,7 @@ def show(agent: str, as_json: bool) -> None:
     help="Write the key there, for you alone, and do not show it.",
 )
 @click.option("--public", is_flag=True, help="Its card over HTTP is for everybody.")
+@pin_file_option
 @json_option
 @state_option()
 def add(
@@ -150,6 +152,7 @@ def add(
     public: bool,
     scopes: tuple[str, ...],
     key_file: Path | None,
+    pin_file: str | None,
     as_json: bool,
 ) -> None:
     """Give the agent NICK an address, an inbox and a key, with which it calls the HTTP API.
@@ -175,7 +178,11 @@ def add(
     file = _private(key_file) if key_file is not None else None
     try:
         with connect() as client:
-            made = client.add_agent(nick, kind=kind, card=said, scopes=scopes, public=public)
+            made = pin_of(pin_file).used(
+                lambda known: client.add_agent(
+                    nick, kind=kind, card=said, scopes=scopes, public=public, pin=known
+                )
+            )
     except BaseException:
         if key_file is not None and file is not None:
             os.close(file)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from postroom.cli.approvals.deciding import pin_file_option, pin_of
 from postroom.cli.keying import COLOURS, expires_option, say_key, scopes_option
 from postroom.cli.options import chosen_login, connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
@@ -36,10 +37,16 @@ def command() -> None:
 @click.option("--name", default="", metavar="NAME", help="What it is for, such as laptop.")
 @scopes_option
 @expires_option
+@pin_file_option
 @json_option
 @state_option()
 def create(
-    agent: str, name: str, scopes: tuple[str, ...], expires_in: float | None, as_json: bool
+    agent: str,
+    name: str,
+    scopes: tuple[str, ...],
+    expires_in: float | None,
+    pin_file: str | None,
+    as_json: bool,
 ) -> None:
     """Make an API key; the key itself is the only line on standard output.
 
@@ -47,7 +54,11 @@ def create(
     admin.
     """
     with connect() as client:
-        made = client.create_key(agent=agent, name=name, scopes=scopes, expires_in=expires_in)
+        made = pin_of(pin_file).used(
+            lambda known: client.create_key(
+                agent=agent, name=name, scopes=scopes, expires_in=expires_in, pin=known
+            )
+        )
     if as_json:
         print_json(made)
     else:
@@ -83,9 +94,10 @@ def listing(agent: str, ended: bool, signing: bool, as_json: bool) -> None:
 )
 @click.option("--operator", "kind", flag_value="operator", help="Instead, what signs accounts.")
 @click.option("--proxy", "kind", flag_value="proxy", help="Instead, the gateway's.")
+@pin_file_option
 @json_option
 @state_option()
-def rotate(key: str, kind: str | None, as_json: bool) -> None:
+def rotate(key: str, kind: str | None, pin_file: str | None, as_json: bool) -> None:
     """Replace the API key KEY (an id of `keys list`, or operator), or without KEY the one in use.
 
     The former key is dead at once, and whatever it had opened is cut. With one of the first options it is a key that
@@ -99,7 +111,7 @@ def rotate(key: str, kind: str | None, as_json: bool) -> None:
     login = chosen_login()
     with connect() as client:
         own = client.me()["key"]
-        made = client.rotate_key(key or own)
+        made = pin_of(pin_file).used(lambda known: client.rotate_key(key or own, pin=known))
     kept = login is not None and (key or own) == own
     if login is not None and kept:
         _keep(login.name, made["key"])

@@ -6,6 +6,7 @@ import time
 
 import click
 
+from postroom.cli.approvals.deciding import pin_file_option, pin_of
 from postroom.cli.keying import expires_option, say_key, scopes_option
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
@@ -25,12 +26,21 @@ def command() -> None:
 @click.argument("nick")
 @scopes_option
 @expires_option
+@pin_file_option
 @json_option
 @state_option()
-def add(nick: str, scopes: tuple[str, ...], expires_in: float | None, as_json: bool) -> None:
+def add(
+    nick: str,
+    scopes: tuple[str, ...],
+    expires_in: float | None,
+    pin_file: str | None,
+    as_json: bool,
+) -> None:
     """Give the person NICK an address and a key; the key is the only line on standard output."""
     with connect() as client:
-        made = client.add_person(nick, scopes=scopes, expires_in=expires_in)
+        made = pin_of(pin_file).used(
+            lambda known: client.add_person(nick, scopes=scopes, expires_in=expires_in, pin=known)
+        )
     if as_json:
         print_json(made)
         return

@@ -286,6 +286,7 @@ BODIES: dict[str, Any] = {
     "PolicyBody": {"pattern": "Bash(npm test *)"},
     "PostBody": {"text": "the build is green"},
     "RemoteBody": {"url": "https://agents.example/translator", "credential": "translator"},
+    "ReplacingBody": {"pin": "2846"},
     "RestartBody": {"wait": 10},
     "RotateBody": {"kind": "agents"},
     "SpawnBody": {"template": '[worker]\nname = "echo"\ncommand = ["python3", "echo.py"]\n'},

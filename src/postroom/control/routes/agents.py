@@ -11,6 +11,7 @@ from postroom.control.described import fails
 from postroom.control.in_flight import acted_on
 from postroom.control.parameters import AgentRef, Skill, Words
 from postroom.control.parts import Parts
+from postroom.control.pinned import PIN, check_key
 from postroom.control.principals import Caller, anyone, needs
 from postroom.control.routes.keys import expiry, told
 from postroom.control.routing import Routes
@@ -43,12 +44,14 @@ def router(parts: Parts) -> Routes:
 
     @routes.post("", status_code=201)
     @needs(Scope.ADMIN)
-    @fails(Conflict, Refused)
+    @fails(Conflict, Refused, *PIN)
     async def add(body: AgentBody, me: Caller) -> shapes.NewAgent:
         """Give an agent that Postroom does not run an address, an inbox and a first key.
 
-        The secret of the key is in this answer and in no other.
+        The secret of the key is in this answer and in no other. With a PIN set, it is needed for a key with `operate`
+        or `admin`.
         """
+        await check_key(parts, me, body.scopes, body.pin)
         nick = body.nick.removeprefix("@")
         agent = await outside.add(nick, body.kind, body.card, public=body.public)
         acted_on(about=agent.uid)

@@ -7,11 +7,12 @@ from typing import Annotated
 
 from fastapi import Query
 
-from postroom.control.bodies import KeyBody
+from postroom.control.bodies import KeyBody, ReplacingBody
 from postroom.control.described import fails
 from postroom.control.in_flight import acted_on
 from postroom.control.parameters import KeyRef, Ref
 from postroom.control.parts import Parts
+from postroom.control.pinned import PIN, check_key
 from postroom.control.principals import Caller, any_key
 from postroom.control.routing import Routes
 from postroom.directory.iam import NewKey, scopes_of
@@ -48,19 +49,21 @@ def router(parts: Parts) -> Routes:
 
     @routes.post("", status_code=201)
     @any_key
-    @fails(NotFound, Conflict, Refused)
+    @fails(NotFound, Conflict, Refused, *PIN)
     async def create(body: KeyBody, me: Caller) -> shapes.NewKey:
         """Make an API key.
 
         For `agent`, or for the caller; its secret is in this answer and in no other. Nobody gives scopes that they do
-        not have.
+        not have. With a PIN set, it is needed for a key with `operate` or `admin`.
         """
         parts.gate.limits.making(me)
+        scopes = _scopes(body, me)
+        await check_key(parts, me, scopes, body.pin)
         agent = await parts.directory.resolve(body.agent) if body.agent else None
         made = await iam.create_key(
             me,
             agent.uid if agent else me.uid,
-            scopes=_scopes(body, me),
+            scopes=scopes,
             name=body.name,
             expires_at=expiry(body.expires_in),
         )
@@ -68,13 +71,17 @@ def router(parts: Parts) -> Routes:
 
     @routes.post("/{key}/rotate", status_code=201)
     @any_key
-    @fails(NotFound, Conflict, Refused)
-    async def rotate(key: KeyRef, me: Caller) -> shapes.NewKey:
+    @fails(NotFound, Conflict, Refused, *PIN)
+    async def rotate(key: KeyRef, me: Caller, body: ReplacingBody | None = None) -> shapes.NewKey:
         """Replace a key by a new one with the same scopes.
 
-        The former one is revoked.
+        The former one is revoked. With a PIN set, it is needed for another key than the caller's with `operate` or
+        `admin`.
         """
         parts.gate.limits.making(me)
+        if key not in (me.key_id, OPERATOR_KEY):
+            scopes = scopes_of((await iam.key(me, key)).scopes)
+            await check_key(parts, me, scopes, (body or ReplacingBody()).pin)
         return await told(parts, await iam.rotate_key(me, key))
 
     @routes.delete("/{key}")

@@ -7,6 +7,7 @@ from postroom.control.described import fails
 from postroom.control.in_flight import acted_on
 from postroom.control.parameters import AgentRef
 from postroom.control.parts import Parts
+from postroom.control.pinned import PIN, check_key
 from postroom.control.principals import Caller, any_key, needs
 from postroom.control.routes.keys import expiry, told
 from postroom.control.routing import Routes
@@ -46,12 +47,14 @@ def router(parts: Parts) -> Routes:
 
     @routes.post("/people", status_code=201)
     @needs(Scope.ADMIN)
-    @fails(Conflict, Refused)
+    @fails(Conflict, Refused, *PIN)
     async def add(body: PersonBody, me: Caller) -> shapes.NewPerson:
         """Add a person, with a first key.
 
-        The secret of the key is in this answer and in no other.
+        The secret of the key is in this answer and in no other. With a PIN set, it is needed for a key with `operate`
+        or `admin`.
         """
+        await check_key(parts, me, body.scopes, body.pin)
         person, made = await iam.add_person(
             me,
             body.nick.removeprefix("@"),
