@@ -316,7 +316,7 @@ class TaskRoom:
                 agent.uid,
                 "main",
                 template,
-                "none",
+                "bubblewrap",
                 "",
                 desired,
                 digest(new_token()),

@@ -280,6 +280,43 @@ def test_a_lesser_key_has_no_terminal_in_what_it_could_not_spawn(site: Site) -> 
 
 
 @pytest.mark.requirement("reach-opened")
+def test_nor_does_it_allow_or_edit_what_such_a_worker_asks(site: Site) -> None:
+    """An edited input is a command of theirs, and an allowed one what they have told the agent to do."""
+    folder = site.home / "shut"
+    for nick, more in (
+        ("ask-bare", {"sandbox": "none"}),
+        ("ask-copy", {"workspace": str(folder), "mode": "copy"}),
+        ("ask-walled", {}),
+    ):
+        text = PLAIN.format(nick=nick) + "[sidecar]\n"
+        assert site.spawn("operator", nick, text, **more).status_code == 201
+    answer = {"type": "control_response", "id": "a1"}
+    said = {}
+    for nick in ("ask-bare", "ask-copy", "ask-walled"):
+        path = f"/v1/workers/{nick}"
+        for who in ("olga", "every", "operator"):
+            for decision in ("allowed", "edited", "denied"):
+                body = answer | {"decision": decision, "input": {"command": "id"}}
+                if decision != "edited":
+                    del body["input"]
+                done = site.call(who, "POST", f"{path}/control", body)
+                said[who, nick, decision] = done.status_code
+            pattern = {"pattern": f"Bash(npm {who})"}
+            done = site.call(who, "POST", f"{path}/policy", pattern)
+            said[who, nick, "pattern"] = done.status_code
+
+    refused = {asked for asked, status in said.items() if status == 403}
+    assert refused == {
+        (who, nick, decision)
+        for who in ("olga", "every")
+        for nick in ("ask-bare", "ask-copy")
+        for decision in ("allowed", "edited", "pattern")
+    }, said
+    # The others hear that nothing like that is asked, and the pattern is added.
+    assert set(said.values()) == {200, 403, 404}, said
+
+
+@pytest.mark.requirement("reach-opened")
 def test_where_a_lesser_key_has_its_template_nobody_else_reads(site: Site) -> None:
     made = site.spawn("olga", "planted", path=str(site.home / "shut" / "planted.toml"))
 

@@ -82,7 +82,8 @@ def router(parts: Parts) -> Routes:
         """Answer an approval of a worker, or interrupt its agent.
 
         200 says that the answer is on disk and was the first. 409 if the approval is settled: it says by whom, when
-        and how. `edited` has the input in place of the agent's. With a PIN set, an answer needs it.
+        and how. `edited` has the input in place of the agent's. With a PIN set, an answer needs it. Who could not give a
+        worker what it has of the machine can only deny.
         """
         agent, _ = await parts.workers.record(ref)
         by = Party(me.uid, me.nick, me.kind)
@@ -93,6 +94,8 @@ def router(parts: Parts) -> Routes:
         if not body.id or not body.decision:
             raise InvalidInput("an answer has the `id` of an approval and a `decision`")
         acted_on(worker=agent.uid, about=body.id)
+        if body.decision != Decision.DENIED:
+            await parts.workers.refuse_beyond(agent.uid, me.by)
         answer = Answer(Decision(body.decision), by, body.channel, body.reason, body.input)
         view = await approvals.answer(agent.uid, body.id, answer, pin_of(parts, me, body.pin))
         acted_on(about=view.row.id)
@@ -117,10 +120,12 @@ def router(parts: Parts) -> Routes:
 
         It counts at once and over each restart. What the template denies stays denied, and what waits already waits for
         its answer. 400 for a pattern that would allow every tool or every command. 409 for a worker that asks nobody,
-        or if too many are added. A second one like it changes nothing. With a PIN set, it is needed.
+        or if too many are added. A second one like it changes nothing. With a PIN set, it is needed. 403
+        for a worker that has more of the machine than the caller could give it.
         """
         agent, _ = await parts.workers.record(ref)
         acted_on(worker=agent.uid)
+        await parts.workers.refuse_beyond(agent.uid, me.by)
         if not await parts.workers.interactive(agent.uid):
             raise Conflict(
                 f"@{agent.nick} asks nobody", remedy="give its template a [sidecar] table"
