@@ -366,6 +366,18 @@ def test_what_is_opened_can_be_had_and_what_is_closed_ends(site: Site) -> None:
 
 
 @pytest.mark.requirement("reach-opened")
+def test_nobody_else_has_the_operators_key_by_a_backup(site: Site) -> None:
+    """It is in there, under a passphrase of who asks for it; a worker of theirs could read an opened folder."""
+    room, folder = site.room, site.home / "backups"
+    folder.mkdir()
+    room.run("org", "open", "default", str(folder), "--as", "direct")
+    body = {"file": str(folder / "b"), "passphrase": "a long sentence that I know"}
+    for who in ("admin", "every"):
+        assert site.call(who, "POST", "/v1/backup", body, "default").status_code == 403
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.requirement("reach-opened")
 @pytest.mark.timeout(180)
 def test_what_is_closed_shows_nothing_more_of_itself(site: Site) -> None:
     room, folder = site.room, site.home / "shared"

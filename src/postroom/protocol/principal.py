@@ -18,7 +18,7 @@ class Scope(StrEnum):
     `send`: messages, posts, announcements, acknowledging, uploading blobs.
     `task`: delegating, canceling and answering one's own tasks, taking and updating tasks given to oneself.
     `operate`: what is everybody's: workers, all mail and all tasks, dead letters, alerts, audit log, events.
-    `admin`: keys, people, external agents, organisations, credentials, trust, backup, retention, shutdown.
+    `admin`: keys, people, external agents, organisations, credentials, trust, retention, shutdown.
 
     What of the machine a worker may have goes by no scope: the operator's key decides (`workers.reach`).
     """

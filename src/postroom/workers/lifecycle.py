@@ -397,10 +397,6 @@ class Workers:
 
         await self._database.write(note)
 
-    async def reach(self, by: str) -> Reach:
-        """What of the machine `by` may give a worker now (`Principal.by`)."""
-        return await self._preparing.reach(by)
-
     async def refuse_beyond(self, ref: str, by: str) -> None:
         """Raise Forbidden if a worker has more of the machine than `by` may give one: a shell in it would be theirs."""
         agent, record = await self.record(ref)

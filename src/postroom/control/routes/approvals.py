@@ -82,8 +82,8 @@ def router(parts: Parts) -> Routes:
         """Answer an approval of a worker, or interrupt its agent.
 
         200 says that the answer is on disk and was the first. 409 if the approval is settled: it says by whom, when
-        and how. `edited` has the input in place of the agent's. With a PIN set, an answer needs it. Who could not give a
-        worker what it has of the machine can only deny.
+        and how. `edited` has the input in place of the agent's. With a PIN set, an answer needs it. Who could not give
+        a worker what it has of the machine can only deny.
         """
         agent, _ = await parts.workers.record(ref)
         by = Party(me.uid, me.nick, me.kind)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
-
 from postroom.control.backup import back_up_running
 from postroom.control.bodies import BackupBody
 from postroom.control.described import fails
 from postroom.control.orgs import Orgs
 from postroom.control.parts import Parts
-from postroom.control.principals import Caller, needs
+from postroom.control.principals import Caller, for_operator, needs
 from postroom.control.routing import Routes
 from postroom.errors import Conflict
 from postroom.protocol import answers
-from postroom.protocol.modes import DIRECT
 from postroom.protocol.principal import Scope
 
 
@@ -28,12 +24,9 @@ def router(parts: Parts, orgs: Orgs) -> Routes:
     async def back_up(body: BackupBody, me: Caller) -> answers.Saved:
         """Write a backup of all organisations.
 
-        `file` is an absolute path on the post room's machine; for a key that is not the operator's it is in a folder
-        that is open to be written.
+        `file` is an absolute path on the post room's machine. For the operator's key alone, which is in there.
         """
-        reach = await parts.workers.reach(me.by)
-        folder = str(Path(body.file).parent)
-        await asyncio.to_thread(reach.refuse_named, folder, DIRECT)
+        for_operator(me)
         installation = parts.installation
         taken = await back_up_running(
             installation.settings,
