@@ -51,7 +51,7 @@ SCOPES = {
     Scope.SEND: "messages, posts, acknowledging, uploading blobs",
     Scope.TASK: "delegating, canceling and answering tasks, updating tasks given to oneself",
     Scope.OPERATE: "what is everybody's: workers, all mail and tasks, dead letters, alerts, events",
-    Scope.ADMIN: "keys, people, organisations, credentials, trust, backup, retention, shutdown",
+    Scope.ADMIN: "keys, people, organisations, credentials, trust, retention, shutdown",
 }
 
 Operation = dict[str, Any]
