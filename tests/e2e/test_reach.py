@@ -420,7 +420,7 @@ def test_what_a_repository_borrows_since_the_spawn_is_not_lent(site: Site) -> No
         listed.write("/opt/borrowed/1\n")
 
     shown = site.call("olga", "POST", "/v1/workers/borrower/diff", {})
-    assert shown.status_code == 403, shown.text
+    assert shown.status_code == 409, shown.text
     assert "what is not open" not in shown.text
 
 
