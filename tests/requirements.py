@@ -190,6 +190,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "coding-bounds-hold": "A turn over its limit is ended, by force if need be, and an agent without a sign of life counts as stalled until it goes on.",
         "coding-budget-holds": "A spent budget ends the turn, refuses tasks and keeps messages, also over restarts, until a person raises it.",
         "coding-policy-no-shell-tricks": "A pattern with an argument allows no shell command that can run more than it names.",
+        "policy-plain-commands": "Patterns with an argument allow a line of shell if each of its plain commands is named by one, for the folder to which a `cd` before it led; any other form is asked.",
+        "policy-why-not": "Where no pattern can allow what an agent asks, the dialog and `postroom approvals ID` name the part of the line that is the reason.",
         "coding-approval-asked-once": "What an agent asks waits for a person over restarts; the answer is used once, by the request that it was given for.",
         "coding-home-no-links": "The agent's configuration is written through no link that the agent has made.",
         "coding-events-outlast-the-plane": "Events wait on disk while the control plane is away, and none is lost or doubled by SIGKILL of it or of the sidecar.",

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from postroom.errors import InvalidInput
 from postroom.protocol.limits import MAX_PATTERN
-from postroom.protocol.patterns import SHELLS, added, approves, denies, suggest
+from postroom.protocol.patterns import SHELLS, added, approves, approving, denies, suggest, why_not
+from postroom.protocol.shell import line_of
 
 
 def asked(tool: str, given: dict[str, Any], kind: str = "tool") -> Any:
@@ -25,7 +26,14 @@ def asked(tool: str, given: dict[str, Any], kind: str = "tool") -> Any:
         *("", " ", "*", "**", "*(git status)", "**(x)"),
         *("Bash", "bash", "shell", "B*", "*sh", "Bash()", "Bash( )", "Bash(*)", "Bash( * *)"),
         *("Bash(*rm*)", "Bash(* -rf /)", "e*(* x)", "run_*_command"),
-        *("Bash(a; b)", "Bash(a && b)", "Bash(a | b)", "Bash(a > b)", "Bash(a $HOME)"),
+        *("Bash(a & b)", "Bash(a && *)", "Bash(a | * b)", "Bash(a > b)", "Bash(a $HOME)"),
+        *(
+            "Bash(cd * && b)",
+            "Bash(eval b)",
+            "Bash(A=1 b)",
+            "Bash(find . -exec b)",
+            "Bash(__ANY_TEXT__)",
+        ),
         *("Bash(a `b`)", "Bash(a \\ b)", "Bash((a))", "Bash(a\nb)", "Bash(a\x00)"),
         *("Bash(npm", "Bash)npm(", "npm test", "Bash (npm)", "(npm)"),
         *(
@@ -50,6 +58,7 @@ def test_a_pattern_that_allows_everything_or_nothing_or_looks_like_another_is_no
     [
         *("Edit", "Edit(src/*)", "mcp__docs__*", "Bash(npm test)", "Bash(npm test *)", "Read(*)"),
         *("WebFetch(https://docs.example.com/*?a=1&b=2)", "Bash(grep 'a b' x)", "x" * MAX_PATTERN),
+        *("Bash(cd web && npm test * | tail *)", "Bash(a; b)", "Bash(git commit -m '*;*')"),
     ],
 )
 def test_a_plain_pattern_is_added_as_it_is(pattern: str):
@@ -70,7 +79,9 @@ def test_a_plain_pattern_is_added_as_it_is(pattern: str):
         ("WebFetch", {"url": "https://a.example@evil/b"}, "WebFetch(https://a.example@evil/b)"),
         ("WebFetch", {"url": "file:///etc/passwd"}, "WebFetch(file:///etc/passwd)"),
         ("WebFetch", {"url": "https://[x/*"}, ""),
-        ("Bash", {"command": "npm test; rm -rf /"}, ""),
+        ("Bash", {"command": "npm test; rm -rf x"}, "Bash(npm test; rm -rf x)"),
+        ("Bash", {"command": "npm test > x"}, ""),
+        ("shell", {"command": ["sh", "-c", "npm test; rm"]}, ""),
         ("Bash", {"command": "rm *"}, ""),
         ("Bash", {"command": "npm \u202etset"}, ""),
         ("Bash", {"command": "x" * 256 + "… [9000 characters]"}, ""),
@@ -97,13 +108,15 @@ def test_for_a_question_nothing_is_proposed():
     st.text(max_size=40),
     st.text(max_size=40),
 )
-def test_what_is_proposed_for_a_command_allows_this_command_and_no_other(
+def test_what_is_proposed_for_a_command_allows_its_commands_and_no_other(
     tool: str, command: str, other: str
 ):
     pattern = suggest(asked(tool, {"command": command}))
     if pattern:
+        named = set(line_of(command).commands)
+        said = line_of(other).commands
         assert approves(pattern, tool, {"command": command})
-        assert approves(pattern, tool, {"command": other}) is (other.strip() == command.strip())
+        assert approves(pattern, tool, {"command": other}) is (bool(said) and set(said) <= named)
 
 
 @given(st.text("ab*", max_size=8), st.text("ab", max_size=12))
@@ -221,3 +234,44 @@ def test_a_plain_url_is_taken():
         assert approves(
             "Fetch(https://a.b/public/*)", "Fetch", {"url": f"https://a.b/public/{end}"}
         )
+
+
+@pytest.mark.requirement("policy-plain-commands")
+def test_each_command_of_a_line_is_allowed_by_itself_and_for_its_folder():
+    rules = ("Bash(npm test *)", "Bash(cd web && npm test * | tail *)", "Bash(git status)")
+
+    def allowed(command: str) -> tuple[str, ...]:
+        return approving(rules, "Bash", {"command": command})
+
+    assert allowed("npm test a; git status") == (rules[0], rules[2])
+    assert allowed("cd web && npm test a 2>&1 | tail -5 >/dev/null") == (rules[1],)
+    assert allowed("cd ./web/../web && npm test a") == (rules[1],)
+    for other in (
+        "npm test a | tail -5",  # named in another folder
+        "cd web && git status",
+        "cd api && npm test a",
+        "cd web; npm test a",
+        "cd web || npm test a",
+        "git status && rm x",
+        "git status > x",
+    ):
+        assert not allowed(other), other
+
+
+@pytest.mark.requirement("policy-why-not")
+@pytest.mark.parametrize(
+    "given, why",
+    [
+        ({"command": "a > out.txt"}, "it has a redirection to out.txt"),
+        ({"command": "A=1 b"}, "it has an assignment in front: A=1"),
+        ({"command": "a $(b)"}, "it has a substitution: $(b)"),
+        ({"command": "ls | xargs rm"}, "it has xargs, which runs what it is given"),
+        ({"command": "find . -exec rm x"}, "it has find -exec"),
+        ({"command": "rm *"}, "it has a *, which in a rule is any text"),
+        ({"command": "x" * 300}, "it is over 250 characters"),
+        ({"command": "a", "script": "b"}, "it names more than one thing"),
+        ({"command": "a; b"}, ""),
+    ],
+)
+def test_where_no_rule_can_be_made_it_is_said_why(given: dict[str, Any], why: str):
+    assert why_not(asked("Bash", given)) == why

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from postroom.lines.inputs import visible
 from postroom.lines.tasks import short
 from postroom.lines.words import Cell, address, ago, clock, span
+from postroom.protocol.patterns import why_not
+from postroom.protocol.shell import rule_of
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
@@ -131,12 +133,26 @@ def explained(pattern: str, nick: str) -> str:
         nick: of the worker, as people address it.
     """
     tool, _, argument = pattern.strip().partition("(")
-    tool, argument = visible(tool.strip()), visible(argument.removesuffix(")"))
+    tool, argument = visible(tool.strip()), argument.removesuffix(")")
+    named = rule_of(argument).commands
+    if len(named) > 1 or any(each.folder for each in named):
+        each = "; ".join(
+            visible(f"{one.text} (in {one.folder})" if one.folder else one.text) for one in named
+        )
+        any_text = " (* is any text)" if "*" in argument else ""
+        return f"From now on {nick} uses {tool} without asking for each of these by itself{any_text}: {each}"
+    argument = visible(argument)
     if not argument:
         return f"From now on {nick} uses {tool} without asking, whatever for."
     if "*" in argument:
         return f"From now on {nick} uses {tool} without asking where it fits {argument} (* is any text)."
     return f"From now on {nick} uses {tool} without asking for exactly this: {argument}"
+
+
+def refused(approval: Approval) -> str:
+    """Why no rule can allow what is asked, "" where one can: `not by a rule: it has a redirection to out.txt`."""
+    why = why_not(approval)
+    return f"not by a rule: {visible(why)}" if why else ""
 
 
 def details(approval: Approval, now: float, width: int | None) -> Iterator[str]:
@@ -162,6 +178,9 @@ def detail_rows(approval: Approval, now: float) -> Iterator[Row]:
     if approval["reason"]:
         yield Row.of(f"why: {visible(approval['reason'])}", indent=2, wraps=True)
     expires = approval["expires_at"]
+    tells = approval["state"] == "pending" and approval["kind"] == "tool"
+    if tells and (why := refused(approval)):
+        yield Row.of(why, Style.DIM, indent=2, wraps=True)
     if approval["state"] != "pending":
         yield Row.of(outcome(approval, now), indent=2, wraps=True)
     elif expires is not None:

@@ -9,10 +9,11 @@ Paths are compared as they read without `.`, `..` and `//`. Where a folder on th
 lead elsewhere: what a link leads to only the sandbox knows, at the moment of the use. A URL with such a segment is
 asked.
 
-A pattern with an argument allows a shell command only if that is a single simple one. With a semicolon, `&`, `|`, `<`,
-`>`, a parenthesis, `$`, a backtick, a backslash, a line end or a control character in it, also between quotes, it could
-run more than the pattern names. A pattern that denies looks at the whole command and at each of its parts. It is no
-wall: a command can be written in more ways than patterns can name.
+Patterns with an argument allow a line of shell only if it is nothing but plain commands (`protocol.shell`), and each of
+them is one that they name, for the folder in which it runs: after a `cd`, what `Bash(cd web && npm test)` names, not
+`Bash(npm test)`. So a pattern may name several commands, as they stand in a line: each is allowed by itself. A pattern
+that denies looks at the whole command and at each of its parts. It is no wall: a command can be written in more ways
+than patterns can name.
 
 Templates have patterns (`auto_approve`, `auto_deny`), and people add some for one worker (`added`): those are made with
 one key while a person is busy with something else, so what would allow everything is left to templates.
@@ -23,14 +24,16 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from postroom.errors import InvalidInput
 from postroom.protocol.limits import MAX_PATTERN
-from postroom_a2a.text import printable
+from postroom.protocol.shell import OPERATORS, Line, Plain, line_of, rule_of
+from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:
     from postroom.protocol.shapes import Approval
@@ -59,23 +62,46 @@ _ODD_URL = re.compile(
     r"(?:^|/)(?:\.|%2e){1,2}(?=[/?#]|$)|[\\\s\x00-\x1f\x7f]|%(?:2f|5c)", re.IGNORECASE
 )
 """What a client may turn into another address: dots between slashes, slashes of other kinds, blanks."""
-_OPERATORS = re.compile(r"[;&|<>()$`\\\x00-\x1f\x7f\x85\u2028\u2029]")
 _PARTS = re.compile(r"[;&|\n\r()`{}]+|\$\(")
 _PATTERN = re.compile(r"(?P<tool>[^()\s]+)(?:\((?P<argument>.*)\))?", re.DOTALL)
 
 
 def approves(pattern: str, tool: str, given: Mapping[str, Any]) -> bool:
     """Whether `pattern` allows the use of a tool with that input."""
-    named, argument = _split(pattern)
-    if not _like(named, tool):
-        return False
-    if argument is None:
-        return True
-    if len(_decisive(given)) > 1:
-        return False
-    command = _command(tool, given)
-    if command is not None and _OPERATORS.search(command):
-        return False
+    return bool(approving((pattern,), tool, given))
+
+
+def approving(patterns: Sequence[str], tool: str, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Those of `patterns` that together allow the use of a tool with that input; () where they do not."""
+    named = {each: split[1] for each in patterns if _like((split := _split(each))[0], tool)}
+    if whole := next((each for each, argument in named.items() if argument is None), ""):
+        return (whole,)
+    narrow = {each: argument for each, argument in named.items() if argument is not None}
+    if not narrow or len(_decisive(given)) > 1:
+        return ()
+    line = _line(tool, given)
+    if line is None:
+        found = (each for each, argument in narrow.items() if _names(argument, tool, given))
+        return tuple(islice(found, 1))
+    used: dict[str, None] = {}
+    for plain in line.commands:
+        found = (each for each, argument in narrow.items() if _has(argument, plain))
+        if (rule := next(found, None)) is None:
+            return ()
+        used[rule] = None
+    return tuple(used)
+
+
+def _has(argument: str, plain: Plain) -> bool:
+    """Whether the argument of a pattern names a plain command."""
+    return any(
+        each.folder == plain.folder and _like(each.text, plain.text)
+        for each in rule_of(argument).commands
+    )
+
+
+def _names(argument: str, tool: str, given: Mapping[str, Any]) -> bool:
+    """Whether the argument of a pattern names what a tool, which is no shell, is used on."""
     said = _argument(tool, given)
     if isinstance(given.get("url"), str) and _ODD_URL.search(said):
         return False
@@ -126,23 +152,21 @@ def _check_width(pattern: str, tool: str, argument: str | None) -> None:
         raise InvalidInput(f"{pattern!r} would allow every tool", remedy=template)
     if not any(_like(tool.lower(), shell) for shell in SHELLS):
         return
-    command = "" if argument is None else argument.strip()
-    if not command or command.startswith("*"):
+    line = rule_of("" if argument is None else argument)
+    if line.odd:
+        said = f"{pattern!r} allows nothing: what has {one_line(line.odd)} is always asked"
+        raise InvalidInput(said, remedy="name the plain commands")
+    if any(not each.text or each.text.startswith("*") for each in line.commands):
         raise InvalidInput(
             f"{pattern!r} does not begin with the command that it allows",
             remedy=f"{tool}(npm test *) does; {template}",
         )
-    if operator := _OPERATORS.search(command):
-        raise InvalidInput(
-            f"{pattern!r} allows nothing: a command with {operator[0]!r} in it is always asked",
-            remedy="name the plain command",
-        )
 
 
 def suggest(approval: Approval) -> str:
-    """The pattern with which a person would no longer be asked such a thing; "" where there is none.
+    """The pattern with which a person would no longer be asked such a thing; "" where there is none (`why_not`).
 
-    It allows what is asked, and of a shell nothing but this very command. Of a tool that fetches it allows the same
+    It allows what is asked, and of a shell nothing but these very commands. Of a tool that fetches it allows the same
     host, of any other each use.
     """
     tool, given = approval["tool"], approval["input"]
@@ -154,6 +178,37 @@ def suggest(approval: Approval) -> str:
     if _command(tool, given) is None:
         made = [*_of_host(tool, said), *made] if said == given.get("url") else [tool]
     return next((each for each in made if _fits(each, tool, given)), "")
+
+
+def why_not(approval: Approval) -> str:
+    """Why `suggest` has nothing for what an agent asks, "" where it has: `it has a redirection to out.txt`.
+
+    The text of the agent in it is not made harmless.
+    """
+    tool, given = approval["tool"], approval["input"]
+    if suggest(approval):
+        return ""
+    if approval["kind"] == "question":
+        return "it is a question"
+    line = None if len(_decisive(given)) > 1 else _line(tool, given)
+    if line is None:
+        return "it names more than one thing"
+    if line.odd:
+        return f"it has {line.odd}"
+    said = _argument(tool, given)
+    if "*" in said:
+        return "it has a *, which in a rule is any text"
+    return f"it is over {MAX_PATTERN} characters" if len(said) > MAX_PATTERN else "no rule names it"
+
+
+def _line(tool: str, given: Mapping[str, Any]) -> Line | None:
+    """The commands in the input, None for a tool that is no shell. Words of a list are one command's: never more."""
+    command = _command(tool, given)
+    if command is None:
+        return None
+    if OPERATORS.search(command) and any(isinstance(given.get(name), list) for name in _COMMANDS):
+        return Line(odd="a list of words, not all of them plain")
+    return line_of(command)
 
 
 def _of_host(tool: str, url: str) -> list[str]:

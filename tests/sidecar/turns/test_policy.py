@@ -25,7 +25,6 @@ from postroom.sidecar.turns.policy import Policy
         "git status > /etc/passwd",
         "git status < x",
         "git status ${IFS}x",
-        "git status 'a;b'",
         "git status \\\nrm x",
         "git status\x00rm x",
         "git status \u2028rm x",
@@ -45,6 +44,7 @@ def test_a_pattern_allows_no_command_that_can_run_more_than_it_names(command: st
     [
         ("Bash(git status*)", "Bash", {"command": "git status --short"}),
         ("Bash(git status*)", "Bash", {"command": "  git status 'a b' "}),
+        ("Bash(git status*)", "Bash", {"command": "git status 'a;b'"}),
         ("Bash", "Bash", {"command": "anything; at all"}),
         ("Read", "Read", {"file_path": "/etc/x"}),
         ("Edit(src/*)", "Edit", {"file_path": "src/a.py"}),

@@ -18,7 +18,7 @@ from postroom.cli.root import report
 from postroom.client.answering import Pin
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, InvalidInput, PostroomError
-from postroom.lines.approvals import details, outcome
+from postroom.lines.approvals import details, outcome, refused
 from postroom.lines.inputs import read_input
 from postroom.lines.tasks import short
 from postroom.lines.words import address
@@ -87,7 +87,7 @@ def _pattern(approval: Approval, given: str) -> str:
     if made := added(given) if given else suggest(approval):
         return made
     raise InvalidInput(
-        f"no pattern allows {short(approval['id'])} and nothing else; nothing was decided",
+        f"{short(approval['id'])} is {refused(approval)}; nothing was decided",
         remedy="leave --always out, or name a PATTERN",
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from postroom.protocol.patterns import approves, denies
+from postroom.protocol.patterns import approving, denies
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,6 @@ class Policy:
         for rule in self.deny:
             if denies(rule, tool, given):
                 return Verdict(False, rule)
-        for rule in (*self.approve, *self.added):
-            if approves(rule, tool, given):
-                return Verdict(True, rule)
+        if rules := approving((*self.approve, *self.added), tool, given):
+            return Verdict(True, ", ".join(rules))
         return Verdict(True, "autonomous") if self.autonomous else None

@@ -16,7 +16,7 @@ from textual.widgets import Input, Static, TextArea
 from postroom.client.answering import Answering
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, InvalidInput, NotFound, PostroomError
-from postroom.lines.approvals import detail_rows, ending, explained
+from postroom.lines.approvals import detail_rows, ending, explained, refused
 from postroom.lines.inputs import read_input
 from postroom.lines.rows import Row, Style
 from postroom.lines.tasks import short
@@ -135,7 +135,7 @@ class ApprovalDialog(NeedDialog):
         if task is not None:
             about = f"task {short(task['id'])} of {address(task['requester'])}: {task['text']}"
             rows.append(Row.of(about, Style.DIM, indent=2, wraps=True))
-        self.query_one("#key-always").display = bool(suggest(asked))
+        self.query_one("#key-always").disabled = not suggest(asked)
         self.show_rows(rows, lambda: expires_in(self.need, asked["default"]))
 
     # ── keys ──
@@ -165,7 +165,7 @@ class ApprovalDialog(NeedDialog):
             self.query_one("#pattern", Input).value = pattern
             self._type("#pattern", Phase.ALWAYS)
         else:
-            self.say("no pattern can name this exactly: it is asked each time", "bad")
+            self.say(refused(self._asked), "bad")
 
     def _type(self, line: str, phase: Phase) -> None:
         self.say("")
