@@ -217,6 +217,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "project-activity": "What happens in a project is told beside its posts, in order, once each, and nothing is written for it.",
     },
     ("Screen", "docs/terminal.md#open-it"): {
+        "one-word-starts": "`postroom` at a terminal starts a post room if none runs, once however many ask for it, says how it ends, and never starts one in a pipe or in continuous integration; the open screen starts it again by a key.",
         "screen-opens": "In a terminal `postroom`, chat, attach and approvals open the screen on what they name; in a pipe, with --no-tui or without the extra they print lines.",
     },
     ("Screen", "docs/terminal.md#what-a-worker-does"): {

@@ -20,8 +20,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import click
+
 from postroom.bus.space import check_room
-from postroom.client.locate import ServerAddress, locate
+from postroom.client.locate import ServerAddress, command, locate
 from postroom.errors import (
     EXIT_CODES,
     AlreadyRunning,
@@ -67,6 +69,28 @@ def ensure(state: Path) -> ServerAddress:
     with suppress(AlreadyRunning):  # another command was faster
         return start(state)
     return locate(state)
+
+
+def begin(state: Path) -> bool:
+    """Have a post room run on `state`: whether this command has started it, which the person is told then."""
+    with suppress(NotRunning):
+        locate(state)
+        return False
+    click.echo(f"no post room is running: starting one on {state} ...", err=True)
+    try:
+        server = start(state)
+    except AlreadyRunning:
+        return False  # another command was faster
+    click.echo(f"post room is up at {server.url}, {goes_on(state)}", err=True)
+    return True
+
+
+def goes_on(state: Path) -> str:
+    """How long a post room lasts that was started by the way."""
+    far = ""
+    if os.environ.get("SSH_CONNECTION"):
+        far = "; where a logout ends all you run: loginctl enable-linger"
+    return f"and goes on after this (end it with: {command(state, 'down')}){far}"
 
 
 @contextmanager
@@ -145,10 +169,10 @@ def _launch(state: Path, options: Sequence[str]) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     output = os.open(log, flags, 0o600)
     begin = os.fstat(output).st_size
-    command = [sys.executable, "-m", "postroom", "--state", str(state), "up", *options]
+    words = [sys.executable, "-m", "postroom", "--state", str(state), "up", *options]
     try:
         process = subprocess.Popen(
-            command,
+            words,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

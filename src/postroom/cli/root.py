@@ -112,8 +112,8 @@ SUMMARIES = {
     "admin": "Repair what belongs to a post room that is down.",
 }
 
-EPILOG = """In a terminal `postroom` alone opens a screen of all that happens, and so do chat, attach, approvals
-and watch. Elsewhere, and with --no-tui, there are lines.
+EPILOG = """In a terminal `postroom` alone starts a post room if none runs, and opens a screen of all that happens;
+chat, attach, approvals and watch open it, too. Elsewhere, and with --no-tui, there are lines.
 
 \b
 Exit status:

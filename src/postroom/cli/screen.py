@@ -1,5 +1,7 @@
 """The full-screen terminal from the command line: when it opens, on what, and what stands in its place.
 
+`postroom` alone starts a post room first, if none runs: at a terminal, and not in continuous integration.
+
 Textual is imported when the screen opens and by nothing else.
 """
 
@@ -13,29 +15,17 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.options import chosen_login, connect, screen_refused, state_folder, without_mouse
-from postroom.errors import NotRunning, exit_code
+from postroom.errors import NotRunning
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from postroom.client.http import Client
+    from postroom.tui.here import Here
     from postroom.tui.news import Target
 
 EXTRA = "textual"
 """What the extra `tui` brings."""
 
 HOW = "there is a screen for this terminal, too: pip install 'postroom[tui]'"
-
-FIRST = """\
-This is Postroom. Agents and people have addresses here; they send each other
-messages and tasks, and you see and answer all that needs you. No post room is
-set up yet. Three commands to begin with:
-
-  postroom up --detach          start it
-  postroom doctor claude-code   what a coding agent needs on this machine
-  postroom                      the screen: who needs you, and who does what
-
-`make demo` in a checkout shows it with two workers; postroom --help has more."""
 
 
 def wanted() -> bool:
@@ -45,9 +35,18 @@ def wanted() -> bool:
 
 def in_terminal() -> bool:
     """Whether input and output are a terminal that can show more than lines."""
+    return os.environ.get("TERM", "dumb") != "dumb" and has_person()
+
+
+def has_person() -> bool:
+    """Whether input and output are a terminal, of whatever kind."""
     streams = (sys.stdin, sys.stdout, sys.stderr)  # the screen is drawn on the last
-    able = os.environ.get("TERM", "dumb") != "dumb"
-    return able and all(stream is not None and stream.isatty() for stream in streams)
+    return all(stream is not None and stream.isatty() for stream in streams)
+
+
+def in_ci() -> bool:
+    """Whether this is a run of continuous integration, where nobody would end what is started."""
+    return os.environ.get("CI", "").lower() not in {"", "0", "false"}
 
 
 def installed() -> bool:
@@ -62,13 +61,14 @@ def typed(*names: str) -> bool:
     return any(ctx.get_parameter_source(name) not in default for name in names)
 
 
-def open_screen(start: str = "", *, needs: bool = False, new: bool = False) -> int:
+def open_screen(start: str = "", *, needs: bool = False, new: bool = False, said: str = "") -> int:
     """Open the screen until the person leaves; returns the exit status.
 
     Args:
         start: `#project` or `@nick` that is shown first, "" for what the screen chooses.
         needs: open what waits for the person at once.
         new: the project need not exist yet.
+        said: what there is to say as it opens.
 
     Raises:
         NotRunning: there is no post room.
@@ -79,34 +79,60 @@ def open_screen(start: str = "", *, needs: bool = False, new: bool = False) -> i
         from postroom.tui.running import run
 
         mouse, notify = not without_mouse(), _notify()
-        return run(client, start=target, needs=needs, mouse=mouse, notify=notify)
+        return run(client, start=target, needs=needs, mouse=mouse, notify=notify, here=_here(said))
 
 
 def open_alone() -> int:
-    """What `postroom` without a command does; returns the exit status.
+    """What `postroom` without a command does: it starts a post room if none runs, and opens the screen, or lines.
+
+    Returns the exit status.
 
     Raises:
-        click.UsageError: the help is wanted, as there is no screen to open.
-        NotRunning: no post room runs; one was set up before.
+        NotRunning: no post room runs, and none is started by itself here.
     """
-    if not wanted():
+    lines = screen_refused() or not installed()
+    if not (has_person() if screen_refused() else in_terminal()):
         ctx = click.get_current_context()
         click.echo(ctx.get_help(), err=True, color=ctx.color)
-        if in_terminal() and not screen_refused():
-            click.echo(f"\n{HOW}", err=True)
         return 2
-    try:
-        return open_screen()
-    except NotRunning as error:
-        if chosen_login() is not None:
-            raise
-        state = state_folder()
-        if not _set_up(state):
-            click.echo(FIRST, err=True)
-            return exit_code(error)
-        from postroom.client.locate import command
+    said = _started() if chosen_login() is None else ""
+    if not lines:
+        return open_screen(said=said)
+    from postroom.cli.commands.status import command as status
 
-        raise NotRunning(error.message, remedy=command(state, "up --detach")) from error
+    click.get_current_context().invoke(status)
+    if not installed():
+        click.echo(f"\n{HOW}", err=True)
+    return 0
+
+
+def _started() -> str:
+    """Start a post room on the chosen folder if none runs; returns what is to be said of it then."""
+    from postroom.client.locate import command, locate
+
+    state = state_folder()
+    try:
+        locate(state)
+    except NotRunning as error:
+        if in_ci():
+            raise NotRunning(error.message, remedy=command(state, "up --detach")) from error
+        from postroom.cli.detach import begin, goes_on
+
+        if begin(state):
+            return f"the post room was started, {goes_on(state)}"
+    return ""
+
+
+def _here(said: str) -> Here | None:
+    """The post room of this machine that commands go to; None where it is one of another machine."""
+    if chosen_login() is not None:
+        return None
+    from postroom.cli.detach import ensure
+    from postroom.client.locate import command
+    from postroom.tui.here import Here
+
+    state = state_folder()
+    return Here(lambda: ensure(state), command(state, "up --detach"), said)
 
 
 def _notify() -> str:
@@ -114,11 +140,6 @@ def _notify() -> str:
     from postroom.settings.sources import of_person
 
     return of_person("screen.notify", state_folder() if chosen_login() is None else None)
-
-
-def _set_up(state: Path) -> bool:
-    """Whether a post room has run on that folder."""
-    return (state / "keys").exists()
 
 
 def _target(client: Client, start: str, *, new: bool) -> Target | None:

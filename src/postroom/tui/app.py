@@ -20,7 +20,17 @@ from postroom.tui.keyline import KeyLine
 from postroom.tui.link import Link
 from postroom.tui.looks import native
 from postroom.tui.needs.bar import NeedsBar
-from postroom.tui.news import Chosen, NeedChosen, Said, Snapshot, Target, Typed, Unsent, trouble
+from postroom.tui.news import (
+    Away,
+    Chosen,
+    NeedChosen,
+    Said,
+    Snapshot,
+    Target,
+    Typed,
+    Unsent,
+    trouble,
+)
 from postroom.tui.notify import Way, notices_of
 from postroom.tui.sidebar.head import Head
 from postroom.tui.sidebar.pane import Sidebar
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
     from textual.command import Provider
 
     from postroom.client.http import Client
+    from postroom.tui.here import Here
     from postroom.tui.room import Room
     from postroom.tui.typing.commands import Command, Plain
     from postroom.tui.typing.history import History
@@ -60,6 +71,7 @@ class PostroomApp(App[int]):
         needs: open the first dialog at once, as `postroom approvals` does.
         history: what the person has typed before; None for nothing, and nothing is kept.
         notify: how to call a person who looks elsewhere.
+        here: the post room, where it is one of this machine.
 
     Attributes:
         target: what is looked at, None for nothing yet.
@@ -86,6 +98,7 @@ class PostroomApp(App[int]):
         Binding("i", "type", "type", priority=True),
         Binding("slash", "type('/')", "command", key_display="/", show=False, priority=True),
         Binding("question_mark", "help", "help", key_display="?"),
+        Binding("u", "up", "start it"),
         Binding("q", "quit", "leave"),
         Binding("ctrl+n", "next_need", show=False, priority=True),
         Binding("escape", "list", "back", show=False),
@@ -102,9 +115,11 @@ class PostroomApp(App[int]):
         needs: bool = False,
         history: History | None = None,
         notify: Way = Way.OFF,
+        here: Here | None = None,
     ) -> None:
         super().__init__(ansi_color=native())
         self.client = client
+        self.here = here
         self.calls = Calls()
         self.link: Link | None = None
         self.room: Room | None = None
@@ -122,7 +137,7 @@ class PostroomApp(App[int]):
 
     def compose(self) -> ComposeResult:
         """The panes, and below them what is said, the line and the keys."""
-        yield Head(id="head")
+        yield Head(self.here.command if self.here else "", id="head")
         with Horizontal(id="panes"):
             yield Sidebar(id="sidebar")
             yield Talk(id="talk")
@@ -151,6 +166,8 @@ class PostroomApp(App[int]):
             self.post_message(Chosen(self._start))
         self.link = Link(self)
         self.link.start()
+        if self.here is not None and self.here.said:
+            self.post_message(Said(self.here.said))
         self.app_resume_signal.subscribe(self, self._come_back)
 
     def _come_back(self, _: App[int]) -> None:
@@ -235,6 +252,17 @@ class PostroomApp(App[int]):
         self.room = event.room
         self.notices.see(event.room)
 
+    def on_away(self, _: Away) -> None:
+        """The key that starts it comes or goes."""
+        self.refresh_bindings()
+
+    def action_up(self) -> None:
+        """Start the post room again."""
+        if self.here is not None:
+            from postroom.tui.here import start
+
+            self.run_worker(start(self, self.here), group="up", exclusive=True)
+
     def to_terminal(self, sequence: str) -> None:
         """Write to the terminal, between two frames."""
         if self._driver is not None:
@@ -257,6 +285,8 @@ class PostroomApp(App[int]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Letters begin to type only where no text is typed yet and no dialog is open."""
+        if action == "up":
+            return self.here is not None and self.link is not None and self.link.away is not None
         if action == "type":
             return len(self.screen_stack) == 1 and not isinstance(self.focused, Input | TextArea)
         return super().check_action(action, parameters)

@@ -13,6 +13,7 @@ from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
+    from postroom.tui.here import Here
     from postroom.tui.news import Target
 
 LOG = "screen.log"
@@ -29,6 +30,7 @@ def run(
     needs: bool = False,
     mouse: bool = True,
     notify: str = "off",
+    here: Here | None = None,
 ) -> int:
     """Open the screen until the person leaves; returns the exit status.
 
@@ -38,6 +40,7 @@ def run(
         needs: open the first dialog at once.
         mouse: let the screen have the mouse; without it the terminal keeps it, to select text.
         notify: how to call a person who looks elsewhere (the setting `screen.notify`).
+        here: the post room, where it is one of this machine.
     """
     from postroom.tui import theme
     from postroom.tui.app import PostroomApp
@@ -47,7 +50,9 @@ def run(
     # One of another machine is not ours to end.
     ends = " (postroom down ends it)" if client.server.pid else ""
     history = History(person_file())
-    app = PostroomApp(client, start=start, needs=needs, history=history, notify=Way(notify))
+    app = PostroomApp(
+        client, start=start, needs=needs, history=history, notify=Way(notify), here=here
+    )
     chosen = theme.choose(app, theme.theme_file())
     status = app.run(mouse=mouse) or app.return_code or 0
     if app.theme != chosen:

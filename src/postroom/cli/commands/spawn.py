@@ -202,12 +202,10 @@ def _ensure_running(template: Template, key: Choice) -> None:
     try:
         locate(state)
     except NotRunning:
-        from postroom.cli.detach import ensure
+        from postroom.cli.detach import begin
 
         _check_credentials(template, state, key)
-        click.echo(f"no post room is running: starting one on {state} ...", err=True)
-        server = ensure(state)
-        click.echo(f"post room is up at {server.url} (end it with: postroom down)", err=True)
+        begin(state)
 
 
 def _check_credentials(template: Template, state: Path, key: Choice) -> None:

@@ -16,10 +16,15 @@ from postroom_a2a.text import one_line
 
 
 class Head(Static):
-    """One line, also while a pane covers the others."""
+    """One line, also while a pane covers the others.
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (as Textual calls it)
+    Args:
+        start: the command that starts the post room where the key `u` does, "" where it does not.
+    """
+
+    def __init__(self, start: str = "", *, id: str | None = None) -> None:  # noqa: A002 (as Textual calls it)
         super().__init__("postroom", id=id, markup=False)
+        self._way = f"u starts it ({start})" if start else "waiting for it"
         self._state: Room | None = None
         self._away = ""
 
@@ -32,7 +37,7 @@ class Head(Static):
         """It has gone, or is back."""
         since = time.strftime("%H:%M:%S")
         # What has no way back says why.
-        gone = one_line(event.why, 200) or f"the post room is down since {since}; waiting for it"
+        gone = one_line(event.why, 200) or f"the post room is down since {since}; {self._way}"
         self._away = gone if event.away else ""
         self.set_class(event.away, "-away")
         self._show()

@@ -36,6 +36,7 @@ PLACES: tuple[tuple[str, Keys], ...] = (
             ("ctrl-p", "all commands by name"),
             ("ctrl-l", "what was said, again"),
             ("?", "this help"),
+            ("u", "start the post room of this machine, while it is down"),
             ("q ctrl-q", "leave, all goes on; ctrl-q while you type, too"),
             ("ctrl-z", "to the shell; fg comes back"),
         ),
