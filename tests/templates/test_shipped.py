@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from postroom.errors import NotFound
+from postroom.errors import InvalidInput, NotFound
 from postroom.protocol.egress import AllowList
 from postroom.protocol.template import TURN_ADAPTERS, parse_template
 from postroom.protocol.template_needs import CREDENTIAL, MOUNTS, PROGRAM, SEARCH, needs
 from postroom.templates.shipped import Shipped, listed, names, shipped
+from postroom.templates.spawning import needs_here
 from tests.agents.programs import CLAUDE, CODEX
 
 ALL = listed()
@@ -57,6 +58,30 @@ def test_a_template_opens_the_models_host_and_no_other(template: Shipped):
     other = parse_template(template.text, {**FOUND, "host": "localhost:99", "scheme": "http"})
     assert other.egress == ("http://localhost:99",)
     assert not AllowList.parse(other.egress).reaches("https", url.removeprefix("https://"), 443)
+
+
+@pytest.mark.parametrize(
+    "name, said, egress",
+    [
+        ("claude-code", "https://llm.example/anthropic/", "https://llm.example/anthropic"),
+        ("codex", "http://127.0.0.1:81/v1", "http://127.0.0.1:81"),
+        ("gemini", "https://llm.example:8443", "https://llm.example:8443"),
+    ],
+)
+def test_the_place_of_the_model_is_where_the_programs_own_variable_says(
+    name: str, said: str, egress: str
+):
+    text = shipped(name).text
+    base = needs(text).base
+    values: dict[str, str] = {}
+    needed = needs_here(text, values, {base: said})
+    assert {key.url for key in needed.keys} == {egress}
+    assert parse_template(text, {**FOUND, **values}).egress == (egress,)
+    chosen = {"host": "mine.example"}
+    needs_here(text, chosen, {base: said})
+    assert chosen == {"host": "mine.example"}
+    with pytest.raises(InvalidInput, match=base):
+        needs_here(text, {}, {base: "llm.example?key=1"})
 
 
 @pytest.mark.parametrize("template", ALL, ids=lambda t: t.name)

@@ -177,6 +177,11 @@ def test_a_key_of_the_environment_is_not_asked_for_where_another_is_named(
     assert answer["key"] == "kept-outside"
     assert outside.requests[-1][1]["x-api-key"] == "k"
 
+    words = ("--set", f"host={host}", "--set", "credential=mine", "--name", "tasked")
+    spawned = room.json("spawn", file, *words, "--task", "look at it")
+    assert (spawned["nick"], spawned["given"]["text"]) == ("tasked", "look at it")
+    assert "kept-outside" in room.run("task", "watch", spawned["given"]["id"])
+
 
 def test_a_word_is_a_template_that_postroom_brings_or_a_file(room: PostRoom):
     room.run("spawn", "claude-cod", status=4)

@@ -61,13 +61,16 @@ def typed(*names: str) -> bool:
     return any(ctx.get_parameter_source(name) not in default for name in names)
 
 
-def open_screen(start: str = "", *, needs: bool = False, new: bool = False, said: str = "") -> int:
+def open_screen(
+    start: str = "", *, needs: bool = False, new: bool = False, alone: bool = False, said: str = ""
+) -> int:
     """Open the screen until the person leaves; returns the exit status.
 
     Args:
         start: `#project` or `@nick` that is shown first, "" for what the screen chooses.
         needs: open what waits for the person at once.
         new: the project need not exist yet.
+        alone: `postroom` was typed and nothing else, so a worker is offered where none works yet.
         said: what there is to say as it opens.
 
     Raises:
@@ -79,7 +82,9 @@ def open_screen(start: str = "", *, needs: bool = False, new: bool = False, said
         from postroom.tui.running import run
 
         mouse, notify = not without_mouse(), _notify()
-        return run(client, start=target, needs=needs, mouse=mouse, notify=notify, here=_here(said))
+        return run(
+            client, start=target, needs=needs, mouse=mouse, notify=notify, here=_here(alone, said)
+        )
 
 
 def open_alone() -> int:
@@ -97,7 +102,7 @@ def open_alone() -> int:
         return 2
     said = _started() if chosen_login() is None else ""
     if not lines:
-        return open_screen(said=said)
+        return open_screen(alone=True, said=said)
     from postroom.cli.commands.status import command as status
 
     click.get_current_context().invoke(status)
@@ -123,7 +128,7 @@ def _started() -> str:
     return ""
 
 
-def _here(said: str) -> Here | None:
+def _here(alone: bool, said: str) -> Here | None:
     """The post room of this machine that commands go to; None where it is one of another machine."""
     if chosen_login() is not None:
         return None
@@ -132,7 +137,7 @@ def _here(said: str) -> Here | None:
     from postroom.tui.here import Here
 
     state = state_folder()
-    return Here(lambda: ensure(state), command(state, "up --detach"), said)
+    return Here(state, lambda: ensure(state), command(state, "up --detach"), said, alone)
 
 
 def _notify() -> str:

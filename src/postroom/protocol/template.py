@@ -121,7 +121,7 @@ _SHAPE: dict[str, dict[str, type] | None] = {
         "budget_tokens": int,
         "budget_usd": str,
     },
-    "program": {"name": str, "install": str, "tested": str},
+    "program": {"name": str, "install": str, "tested": str, "base": str},
     "keys": None,
     "overrides": None,
 }

@@ -1,6 +1,6 @@
 """What a template needs of the machine and of the person who spawns it: a program, and a key for its model.
 
-[program]      name, install, tested
+[program]      name, install, tested, base
 [keys.NAME]    url, header, variable, obtain, set
 
 `postroom spawn` finds the program and fills the parameters `PROGRAM`, `SEARCH` and `MOUNTS` with its place; it fills
@@ -58,6 +58,7 @@ class Needs:
         tested: the version that Postroom's tests run, "" for none.
         keys: the first that there is, is taken; () for an agent without one.
         parameters: all that the template declares, filled.
+        base: the environment variable by which people give the program another place of its model, "" for none.
     """
 
     program: str = ""
@@ -65,6 +66,7 @@ class Needs:
     tested: str = ""
     keys: tuple[KeyForm, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
+    base: str = ""
 
 
 def needs(text: str, values: Mapping[str, str] | None = None) -> Needs:
@@ -87,6 +89,7 @@ def needs(text: str, values: Mapping[str, str] | None = None) -> Needs:
         program.get("tested", ""),
         tuple(_key(name, table) for name, table in filled.get("keys", {}).items()),
         parameters,
+        program.get("base", ""),
     )
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from postroom.errors import InvalidInput, NameTaken
+from postroom.errors import InvalidInput, NameTaken, PostroomError
+from postroom.protocol.egress import EgressRule
 from postroom.protocol.template import parse_template
 from postroom.protocol.template_needs import PROGRAM, Needs, needs
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
-    from postroom.protocol.shapes import Worker
+    from postroom.protocol.shapes import Task, Worker
     from postroom.templates.reading import Bundle
 
 MOST_OF_ONE = 50
@@ -48,6 +50,46 @@ def program_of(
     return found
 
 
+def needs_here(text: str, values: dict[str, str], env: Mapping[str, str] | None = None) -> Needs:
+    """The needs of a template with the model that the environment names, whose place is put into `values`.
+
+    Raises:
+        InvalidInput: it names none that can be let out to.
+    """
+    values |= model_of(needs(text, values), values, env)
+    return needs(text, values)
+
+
+def model_of(
+    needed: Needs, values: Mapping[str, str], env: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The values for the place of a template's model, where the program's own variable names another than the usual.
+
+    Without them a key that is for that place would be sent to the usual one.
+
+    Args:
+        values: that a person has given; with a place of theirs the variable does not count.
+
+    Raises:
+        InvalidInput: the variable has no URL that can be let out to.
+    """
+    named = (os.environ if env is None else env).get(needed.base, "").strip()
+    places = {"scheme", "host", "path"} & set(needed.parameters)
+    if not named or not {"scheme", "host"} <= places or {"scheme", "host"} & set(values):
+        return {}
+    try:
+        rule = EgressRule.parse(named)
+    except PostroomError as error:
+        raise InvalidInput(
+            f"{needed.base} names no place that a rule can let a worker out to",
+            remedy=f"a plain URL, such as https://llm.example/v1; or: unset {needed.base}",
+        ) from error
+    path = rule.path.rstrip("/")
+    place = str(EgressRule(rule.scheme, rule.host, rule.port)).rpartition("://")[2].rstrip("/")
+    found = {"scheme": rule.scheme, "host": place if "path" in places else f"{place}{path}"}
+    return found | ({"path": path} if "path" in places else {})
+
+
 def folder_of(workspace: str, mode: str | None, *, remote: bool) -> str:
     """The absolute path of the folder to work on, "" for none; refused where the post room could not see it.
 
@@ -71,6 +113,13 @@ def folder_of(workspace: str, mode: str | None, *, remote: bool) -> str:
             f"{folder} is not a folder", remedy="name one that exists: --workspace DIR"
         )
     return str(folder)
+
+
+def give(client: Client, worker: Worker, task: str) -> Task | None:
+    """Give a worker that was just started its first task; None for no text, or for a worker that has ended."""
+    if not task.strip() or worker.get("started", True) is False:
+        return None
+    return client.delegate(task, to=worker["uid"])
 
 
 def spawn(client: Client, bundle: Bundle, name: str, **said: Any) -> Worker:

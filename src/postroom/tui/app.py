@@ -249,7 +249,11 @@ class PostroomApp(App[int]):
 
     def on_snapshot(self, event: Snapshot) -> None:
         """Keep the newest state, and call the person where it needs them."""
-        self.room = event.room
+        first, self.room = self.room is None, event.room
+        if first and self.here is not None and self.here.offers and not event.room.hidden:
+            from postroom.tui.here import offer
+
+            self.run_worker(offer(self, self.here, event.room), group="offer")
         self.notices.see(event.room)
 
     def on_away(self, _: Away) -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ async def home(tmp_path: Path) -> AsyncGenerator[Path]:
         await asyncio.to_thread(until, lambda: gone(pid))
 
 
-def surroundings(home: Path, **more: str) -> dict[str, str]:
+def surroundings(home: Path, **more: str) -> dict[str, Any]:
     state = {"POSTROOM_STATE": str(home / "state")}
     return {"HOME": str(home), "CI": "", "SSH_CONNECTION": "", **state, **PORTS, **more}
 

@@ -58,7 +58,6 @@ def test_spawn_takes_its_options_anywhere_and_paths_in_quotes() -> None:
         ("/answer", "what id?"),
         ("/answer ab12", "what text?"),
         ("/msg @coder", "what text?"),
-        ("/spawn", "what template?"),
         ("/spawn x --as me", "--as is one of worktree, copy, direct"),
         ("/spawn x --what y", "there is no option --what"),
         ("/spawn x --name", "--name needs a value"),

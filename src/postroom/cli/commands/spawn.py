@@ -80,6 +80,7 @@ def _templates(_ctx: click.Context, _parameter: click.Parameter, incomplete: str
     is_flag=True,
     help="Keep the model's key of the environment as a credential, without asking.",
 )
+@click.option("--task", metavar="TEXT", default="", help="Its first task, given once it is there.")
 @pin_file_option
 @click.option("--detach", "-d", is_flag=True, help="Do not wait until its agent has started.")
 @click.option(
@@ -91,6 +92,7 @@ def command(
     template: str,
     project: str,
     name: str,
+    task: str,
     settings: tuple[str, ...],
     sandbox: str,
     isolation: str | None,
@@ -117,12 +119,15 @@ def command(
 
     With --workspace DIR the worker works on a folder, and `postroom diff` shows what it changed: by default on a
     branch postroom/NICK of the git repository, or on a copy of any other folder.
+
+    With --task TEXT it has that task at once. JSON has it as `given`.
     """
     from postroom.cli.model_key import keep
     from postroom.cli.starting import report
     from postroom.lines.starting import WAIT, spawned
+    from postroom.lines.tasks import accepted_line, short
     from postroom.templates.reading import check, located, overrides, read
-    from postroom.templates.spawning import folder_of, spawn
+    from postroom.templates.spawning import folder_of, give, spawn
 
     folder = folder_of(workspace, mode, remote=chosen_login() is not None)
     path = located(template, lambda said: click.echo(said, err=True))
@@ -149,11 +154,14 @@ def command(
                 pin=known,
             )
         )
+        if not as_json:
+            click.echo(spawned(worker))
+        given = give(client, worker, task)
     if as_json:
-        print_json(worker)
-    else:
-        click.echo(spawned(worker))
+        print_json({**worker, "given": given} if task else worker)
     report(worker)
+    if given is not None and not as_json:
+        click.echo(f"{accepted_line(given)}: postroom task watch {short(given['id'])}")
 
 
 def _fill(text: str, values: dict[str, str], sandbox: str, *, store: bool) -> Choice:
@@ -165,10 +173,9 @@ def _fill(text: str, values: dict[str, str], sandbox: str, *, store: bool) -> Ch
     """
     from postroom.cli.credentials import known
     from postroom.cli.model_key import choose
-    from postroom.protocol.template_needs import needs
-    from postroom.templates.spawning import program_of
+    from postroom.templates.spawning import needs_here, program_of
 
-    needed = needs(text, values)
+    needed = needs_here(text, values)
     values |= program_of(needed, values, sandbox, remote=chosen_login() is not None)
     return choose(needed, values, known(), store=store) if needed.keys else _no_key()
 

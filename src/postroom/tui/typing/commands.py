@@ -106,9 +106,9 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         "spawn",
-        "TEMPLATE [--workspace DIR] [--as MODE] [--name NICK] [--project P] [--set KEY=VALUE]...",
-        "Start a worker from a template: a name such as claude-code, or a file.",
-        (Slot("template", Kind.TEMPLATE),),
+        "[TEMPLATE] [--workspace DIR] [--as MODE] [--name NICK] [--project P] [--task TEXT] [--set KEY=VALUE]...",
+        "Start a worker from a template: a name such as claude-code, or a file; without one, see what is offered.",
+        (Slot("template", Kind.TEMPLATE, needed=False),),
         (
             Option("--workspace", "workspace", Kind.FOLDER),
             Option("-w", "workspace", Kind.FOLDER),
@@ -117,6 +117,7 @@ VERBS: tuple[Verb, ...] = (
             Option("-n", "name", Kind.FREE),
             Option("--project", "project", Kind.PROJECT),
             Option("-p", "project", Kind.PROJECT),
+            Option("--task", "task", Kind.FREE),
             Option("--sandbox", "sandbox", Kind.FREE),
             Option("--isolation", "isolation", Kind.FREE),
             Option("--set", "set", Kind.FREE, many=True),

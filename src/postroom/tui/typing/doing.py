@@ -10,7 +10,7 @@ from postroom.errors import InvalidInput, PinRequired, PinWrong, PostroomError
 from postroom.lines.tasks import short
 from postroom.lines.words import address
 from postroom.tui.news import Chosen, NeedChosen, Said, Target, trouble
-from postroom.tui.typing.commands import Command, Plain, help_lines, parse
+from postroom.tui.typing.commands import BY_NAME, Command, Plain, help_lines, parse
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -209,6 +209,9 @@ class Doing:
         from postroom.tui.needs.pin import with_pin
         from postroom.tui.typing.spawning import spawn
 
+        if not command["template"]:
+            await self._offer()
+            return
         self._say(f"starting {one_line(command['template'], 60)} ...")
         here = self._app.target
         project = here.name if here is not None and here.is_project else ""
@@ -216,7 +219,17 @@ class Doing:
             self._app, lambda pin: spawn(self._app.client, command, project, pin)
         )
         self._say(said, bad=bad)
-        self._app.post_message(Chosen(target))
+        self._app.on_chosen(Chosen(target))
+        if command["task"]:
+            self._app.look("worker")  # where it is seen at it
+
+    async def _offer(self) -> None:
+        from postroom.tui.here import offer
+
+        app = self._app
+        if app.here is None or app.room is None:
+            raise InvalidInput("/spawn: what template?", remedy=BY_NAME["spawn"].line)
+        await offer(app, app.here, app.room, asked=True)
 
     # ── tasks ────────────────────────────────────────────────────────────────────────────────────
 

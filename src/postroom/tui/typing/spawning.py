@@ -28,7 +28,7 @@ def spawn(
         PostroomError: as `postroom spawn`.
     """
     from postroom.lines.starting import WAIT, ended, notes, spawned
-    from postroom.protocol.template_needs import needs
+    from postroom.lines.tasks import accepted_line
     from postroom.templates import choosing, reading, spawning
 
     remote = not client.server.pid
@@ -37,7 +37,7 @@ def spawn(
     path = reading.located(_home(command["template"]), said.append)
     bundle = reading.read(path)
     values = reading.overrides(command.many.get("set", ()), bundle.text)
-    needed = needs(bundle.text, values)
+    needed = spawning.needs_here(bundle.text, values)
     values |= spawning.program_of(needed, values, command["sandbox"], remote=remote)
     if needed.keys:
         choice = choosing.choose(
@@ -62,6 +62,14 @@ def spawn(
     )
     said += [spawned(worker), *notes(worker)]
     error = ended(worker)
+    if error is None and command["task"]:
+        try:
+            given = spawning.give(client, worker, command["task"])
+            said += [accepted_line(given)] if given else []
+        except (
+            PostroomError
+        ) as refused:  # the worker is there, so the line is not to be typed again
+            error = refused
     if error is not None:
         said += _lines(error)
     text = "\n".join(click.unstyle(line) for line in said if line)
