@@ -12,6 +12,7 @@ import struct
 import subprocess
 import termios
 import time
+from pathlib import Path
 from typing import Self
 
 from tests.cli.conftest import LIMIT, command, environment
@@ -24,6 +25,7 @@ class Terminal:
 
     Args:
         screen: let the screen open; else it is the line mode.
+        folder: in which it runs; None for that of the tests.
         more: variables of its environment.
     """
 
@@ -33,6 +35,7 @@ class Terminal:
         columns: int = 80,
         lines: int = 30,
         screen: bool = False,
+        folder: Path | None = None,
         **more: str,
     ) -> None:
         self._fd, far = pty.openpty()
@@ -50,6 +53,7 @@ class Terminal:
             stdout=far,
             stderr=far,
             env=env,
+            cwd=folder,
             start_new_session=True,
         )
         os.close(far)

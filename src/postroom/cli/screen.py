@@ -103,6 +103,17 @@ def open_alone() -> int:
     said = _started() if chosen_login() is None else ""
     if not lines:
         return open_screen(alone=True, said=said)
+    return _in_lines()
+
+
+def _in_lines() -> int:
+    """What stands in the place of the screen: the questions of its first dialog, else the status."""
+    if chosen_login() is None:
+        from postroom.cli.questions import spawned
+
+        done = spawned()
+        if done is not None:
+            return done
     from postroom.cli.commands.status import command as status
 
     click.get_current_context().invoke(status)

@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests.cli.terminal import Terminal
 from tests.e2e.conftest import gone, until
+from tests.templates.machine import executable
 from tests.tui.real.console import in_pyte, left, shows
+from tests.workspaces.bench import repository
 
 pytestmark = pytest.mark.anyio
 
@@ -65,3 +68,28 @@ async def test_the_screen_says_how_a_post_room_that_went_down_is_started_and_doe
         await shows(console, "nothing needs you")
         console.type("q")
         await left(console)
+
+
+@pytest.mark.requirement("one-word-offers")
+async def test_without_the_screen_the_same_is_asked_in_lines(home: Path, tmp_path: Path):
+    folder = repository(tmp_path / "app")
+    executable(tmp_path / "bin" / "goose")
+    env = surroundings(home, PATH=f"{tmp_path}/bin:/usr/bin:/bin", OPENROUTER_API_KEY="sk-hidden")
+    with Terminal("--no-tui", screen=True, folder=folder, **env) as terminal:
+        terminal.read_until("Start one? [Y/n]")
+        assert "end it with: postroom" in terminal.plain
+        assert "OPENROUTER_API_KEY of this shell" in terminal.plain
+        terminal.type("\n")
+        terminal.read_until("works on [")
+        terminal.type("/no\n")
+        terminal.read_until("/no is not a folder")
+        terminal.type("\n")
+        terminal.read_until("first task")
+        terminal.type("\n")
+        terminal.ended()
+        assert "OPENROUTER_API_KEY is kept as the credential 'openrouter'" in terminal.plain
+        assert f"postroom/goose of {folder}" in terminal.plain
+        assert "sk-hidden" not in terminal.plain
+    with Terminal("--no-tui", screen=True, folder=folder, **env) as terminal:
+        assert terminal.ended() == 0
+        assert "@goose" in terminal.plain

@@ -81,6 +81,7 @@ def _templates(_ctx: click.Context, _parameter: click.Parameter, incomplete: str
     help="Keep the model's key of the environment as a credential, without asking.",
 )
 @click.option("--task", metavar="TEXT", default="", help="Its first task, given once it is there.")
+@click.option("--wait", is_flag=True, help="With --task: show how it goes, then its result.")
 @pin_file_option
 @click.option("--detach", "-d", is_flag=True, help="Do not wait until its agent has started.")
 @click.option(
@@ -93,6 +94,7 @@ def command(
     project: str,
     name: str,
     task: str,
+    wait: bool,
     settings: tuple[str, ...],
     sandbox: str,
     isolation: str | None,
@@ -103,7 +105,7 @@ def command(
     detach: bool,
     verbose: bool,
     as_json: bool,
-) -> None:
+) -> int:
     """Start a worker from a template; starts a post room if none is running.
 
     NAME-OR-FILE is a template that Postroom brings, such as claude-code (`postroom templates`), or a file: a
@@ -120,10 +122,14 @@ def command(
     With --workspace DIR the worker works on a folder, and `postroom diff` shows what it changed: by default on a
     branch postroom/NICK of the git repository, or on a copy of any other folder.
 
-    With --task TEXT it has that task at once. JSON has it as `given`.
+    With --task TEXT it has that task at once; JSON has it as `given`. With --wait it is followed to its end, as by
+    `postroom delegate --wait`.
     """
+    if wait and (as_json or not task.strip()):
+        raise click.UsageError("--wait needs --task, and shows it as lines")
     from postroom.cli.model_key import keep
     from postroom.cli.starting import report
+    from postroom.cli.tasks.following import follow
     from postroom.lines.starting import WAIT, spawned
     from postroom.lines.tasks import accepted_line, short
     from postroom.templates.reading import check, located, overrides, read
@@ -157,11 +163,14 @@ def command(
         if not as_json:
             click.echo(spawned(worker))
         given = give(client, worker, task)
-    if as_json:
-        print_json({**worker, "given": given} if task else worker)
-    report(worker)
+        if as_json:
+            print_json({**worker, "given": given} if task else worker)
+        report(worker)
+        if given is not None and wait:
+            return follow(client, given, timeout=None, as_json=False)
     if given is not None and not as_json:
         click.echo(f"{accepted_line(given)}: postroom task watch {short(given['id'])}")
+    return 0
 
 
 def _fill(text: str, values: dict[str, str], sandbox: str, *, store: bool) -> Choice:
