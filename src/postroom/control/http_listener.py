@@ -67,7 +67,7 @@ def bind(host: str, port: int | None, *, usual: int, tls: bool = False) -> socke
             return bind(host, 0, usual=usual, tls=tls)
         raise PortTaken(
             f"cannot listen on {host}, port {port}: {error.strerror}",
-            remedy="choose another, or 0 for any free one",
+            remedy=f"choose another: {'--listen ADDR:PORT' if tls else '--port N'}, or 0 for any free one",
         ) from error
     return listener
 

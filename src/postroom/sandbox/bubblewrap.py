@@ -59,7 +59,10 @@ class BubblewrapProvider:
             return self._none("bubblewrap runs on Linux only", "choose another provider")
         if not self._candidates:
             where = f" at {self._configured}" if self._configured else ""
-            return self._none(f"there is no bwrap program{where}", bubblewrap_errors.INSTALL)
+            instead = "postroom config unset sandbox.bwrap; or " if self._configured else ""
+            return self._none(
+                f"there is no bwrap program{where}", f"{instead}{bubblewrap_errors.INSTALL}"
+            )
         refused: list[Capability] = []
         for candidate in self._candidates:
             self._binary = candidate

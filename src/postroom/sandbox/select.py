@@ -6,6 +6,7 @@ again the next time, since a person may have followed its remedy.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +35,10 @@ _MAKERS: dict[str, tuple[_Maker, Level]] = {
     opensandbox.NAME: (lambda _, remote: opensandbox.OpenSandboxProvider(remote), Level.ENFORCED),
     plain.NAME: (lambda *_: plain.PlainProvider(), Level.NONE),
 }
-_STRONGEST_FIRST = (bubblewrap.NAME, landlock.NAME, seatbelt.NAME)
-"""The order of `auto`. An address (`netns`) and another machine (`opensandbox`) come only by name."""
+_STRONGEST_FIRST = (
+    (seatbelt.NAME,) if sys.platform == "darwin" else (bubblewrap.NAME, landlock.NAME)
+)
+"""The order of `auto` on this system. An address (`netns`) and another machine (`opensandbox`) come only by name."""
 
 CHOICES = (AUTO, *_MAKERS)
 
@@ -117,7 +120,7 @@ async def _strongest(binary: Path | None, at_least: Level) -> Chosen:
     instead = f"spawn --isolation {best.level}" if best else "spawn --sandbox none"
     details = [f"{c.provider} ({c.level}): {c.detail}" for c in refused]
     details += [f"{TO_HAVE}{c.provider}: {c.remedy}" for c in refused if c.remedy]
-    log.warning("no sandbox: %s", "; ".join(details))
+    log.info("no sandbox: %s", "; ".join(details))
     wanted = "sandbox" if at_least is Level.NONE else f"{at_least} sandbox"
     raise SandboxUnavailable(
         f"this machine has no {wanted}",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from postroom.bus.space import check_room
@@ -37,6 +37,7 @@ class Finding:
         state: `ok`, `note` or `missing`.
         detail: what was found.
         remedy: the command or step that mends it, "" for nothing to mend.
+        more: all that is known, for who asks.
     """
 
     about: str
@@ -44,6 +45,7 @@ class Finding:
     state: str
     detail: str
     remedy: str = ""
+    more: tuple[str, ...] = ()
 
 
 def machine_findings(settings: Settings) -> list[Finding]:
@@ -58,15 +60,32 @@ def machine_findings(settings: Settings) -> list[Finding]:
 
 
 def template_findings(
-    name: str, needed: Needs, known: Sequence[Credential], machine: Machine
+    name: str,
+    needed: Needs,
+    known: Sequence[Credential],
+    machine: Machine,
+    *,
+    wanted: bool = True,
 ) -> list[Finding]:
     """A template: its program and its key.
 
     Args:
         known: the credentials that the post room keeps.
+        wanted: the person has named it; else what it lacks is worth knowing, and a program that is not there is all
+            that there is to say.
     """
     found = [_program(name, needed, machine)] if needed.program else []
-    return [*found, _key(name, needed, known, machine.env)] if needed.keys else found
+    if needed.keys and (wanted or not found or found[0].state == OK):
+        found.append(_key(name, needed, known, machine.env))
+    return found if wanted else [_of_many(each) for each in found]
+
+
+def _of_many(finding: Finding) -> Finding:
+    """One of a template that nobody has named."""
+    if finding.state != MISSING:
+        return finding
+    detail = "not installed" if finding.what == "program" else finding.detail
+    return replace(finding, state=NOTE, detail=detail)
 
 
 def _sandbox(settings: Settings) -> Finding:
@@ -79,7 +98,7 @@ def _sandbox(settings: Settings) -> Finding:
         detail = f"{chosen.provider.name}: {level}"
         if level is Level.ENFORCED:
             return Finding("machine", "sandbox", OK, detail)
-        return Finding("machine", "sandbox", NOTE, f"{detail}; {chosen.capability.detail}")
+        return Finding("machine", "sandbox", NOTE, detail, more=(chosen.capability.detail,))
 
     try:
         return asyncio.run(probed())
@@ -89,10 +108,31 @@ def _sandbox(settings: Settings) -> Finding:
             "machine", "sandbox", MISSING, said, "postroom doctor, when there is less to do"
         )
     except PostroomError as error:
-        said = "; ".join([error.message, *error.details])
-        # The error's own remedy leads here.
-        ways = [line for line in error.details if line.startswith(TO_HAVE)]
-        return Finding("machine", "sandbox", MISSING, said, "; ".join(ways) or error.remedy)
+        return Finding(
+            "machine",
+            "sandbox",
+            MISSING,
+            "; ".join([error.message, *_why(error)]),
+            # The error's own remedy leads here.
+            next(iter(_ways(error)), error.remedy),
+            tuple(error.details),
+        )
+
+
+def _why(error: PostroomError) -> Iterator[str]:
+    """Why the strongest sandbox does not hold, and which command takes a weaker one."""
+    reasons = [line for line in error.details if not line.startswith(TO_HAVE)]
+    if reasons:
+        yield reasons[0]
+    if (instead := error.remedy.rpartition("; ")[2]).startswith("spawn "):
+        yield instead
+
+
+def _ways(error: PostroomError) -> Iterator[str]:
+    """How to have a sandbox, the strongest first."""
+    for line in error.details:
+        if line.startswith(TO_HAVE):
+            yield line.partition(": ")[2]
 
 
 def _checked(what: str, check: Callable[[], str]) -> Finding:
@@ -114,7 +154,7 @@ def _post_room(state: Path) -> Finding:
         return Finding("machine", "post room", OK, f"runs at {locate(state).url}")
     except NotRunning:
         return Finding(
-            "machine", "post room", NOTE, "none runs; spawn starts one", "postroom up -d"
+            "machine", "post room", NOTE, "none runs; `postroom` and spawn start one", "postroom"
         )
     except PostroomError as error:
         return Finding("machine", "post room", MISSING, error.message, error.remedy)

@@ -12,7 +12,7 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
@@ -66,7 +66,16 @@ async def left(console: Console) -> None:
 class PyteConsole:
     """A pseudo terminal; `raw` is every byte that the program has written to it."""
 
-    def __init__(self, words: list[str], columns: int, lines: int, **more: str) -> None:
+    def __init__(
+        self,
+        words: list[str],
+        columns: int,
+        lines: int,
+        *,
+        folder: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        **more: str,
+    ) -> None:
         self.screen = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self.screen)
         self.raw = b""
@@ -77,7 +86,8 @@ class PyteConsole:
             stdin=far,
             stdout=far,
             stderr=far,
-            env=_environment() | {"TERM": "xterm-256color"} | more,
+            env=_environment() | {"TERM": "xterm-256color"} | more | dict(env or {}),
+            cwd=folder,
             start_new_session=True,
         )
         os.close(far)
@@ -183,10 +193,15 @@ def _environment() -> dict[str, str]:
 
 @asynccontextmanager
 async def in_pyte(
-    *words: str, columns: int = 80, lines: int = 24, **more: str
+    *words: str,
+    columns: int = 80,
+    lines: int = 24,
+    folder: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    **more: str,
 ) -> AsyncGenerator[PyteConsole]:
-    """`postroom` with `words` in a pseudo terminal."""
-    console = PyteConsole(list(words), columns, lines, **more)
+    """`postroom` with `words` in a pseudo terminal, in `folder`."""
+    console = PyteConsole(list(words), columns, lines, folder=folder, env=env, **more)
     try:
         yield console
     finally:

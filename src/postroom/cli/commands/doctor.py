@@ -20,34 +20,35 @@ COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
 
 @click.command("doctor")
 @click.argument("template", default="", metavar="[TEMPLATE]")
+@click.option("--verbose", "-v", is_flag=True, help="Say all that is known of each finding.")
 @json_option
 @state_option()
 @click.pass_context
-def command(ctx: click.Context, template: str, as_json: bool) -> None:
+def command(ctx: click.Context, template: str, verbose: bool, as_json: bool) -> None:
     """Say what is missing on this machine, and what mends it; needs no post room.
 
     With a TEMPLATE, a name or a file, it looks at that one; else at all that Postroom brings. It exits with 10 if the
-    machine lacks something, or the template does, or of all templates none is ready.
+    machine lacks something, or the template that was named does.
     """
     found = _findings(template)
-    well = _well(found, named=bool(template))
+    well = all(finding.state != "missing" for finding in found)
     if as_json:
         print_json({"ok": well, "findings": [asdict(finding) for finding in found]})
     else:
         for finding in found:
-            _print(finding)
+            _print(finding, verbose=verbose)
     if not well:
         ctx.exit(exit_code(EnvironmentFault("")))
 
 
 def _findings(template: str) -> list[Finding]:
     from postroom.cli.credentials import known
-    from postroom.protocol.template_needs import needs
     from postroom.settings.sources import load
     from postroom.templates.doctor import machine_findings, template_findings
     from postroom.templates.programs import Machine
     from postroom.templates.reading import located, read
     from postroom.templates.shipped import listed
+    from postroom.templates.spawning import needs_here
 
     texts = {} if template else {each.name: each.text for each in listed()}
     if template:
@@ -56,21 +57,17 @@ def _findings(template: str) -> list[Finding]:
     credentials = known()
     found = [] if chosen_login() is not None else machine_findings(load(state_folder()))
     for name, text in texts.items():
-        found += template_findings(name, needs(text), credentials, here)
+        found += template_findings(
+            name, needs_here(text, {}, here.env), credentials, here, wanted=bool(template)
+        )
     return found
 
 
-def _well(found: list[Finding], *, named: bool) -> bool:
-    lacking = {finding.about for finding in found if finding.state == "missing"}
-    if "machine" in lacking:
-        return False
-    templates = {finding.about for finding in found} - {"machine"}
-    return not lacking if named else not templates or bool(templates - lacking)
-
-
-def _print(finding: Finding) -> None:
+def _print(finding: Finding, *, verbose: bool) -> None:
     state = click.style(finding.state.ljust(8), fg=COLOURS[finding.state])
     what = f"{finding.about}: {finding.what}" if finding.about != "machine" else finding.what
     click.echo(f"{state}{one_line(what)}: {one_line(finding.detail)}")
     if finding.remedy and finding.state != "ok":
         click.echo(f"        try: {one_line(finding.remedy)}")
+    for line in finding.more if verbose else ():
+        click.echo(f"        {one_line(line)}")

@@ -9,6 +9,7 @@ import click
 from postroom.cli.approvals.deciding import pin_file_option, pin_of
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
+from postroom.cli.starting import verbose_option
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -21,17 +22,20 @@ if TYPE_CHECKING:
 @click.option("--same", is_flag=True, help="With the template and files that it has.")
 @pin_file_option
 @click.option("--detach", "-d", is_flag=True, help="Do not wait until its agent has started.")
+@verbose_option
 @json_option
 @state_option()
-def command(nick: str, same: bool, pin_file: str | None, detach: bool, as_json: bool) -> None:
+def command(
+    nick: str, same: bool, pin_file: str | None, detach: bool, verbose: bool, as_json: bool
+) -> None:
     """Stop the worker NICK if it runs, and start it with its template as it is now.
 
     The template and its files are read where `spawn` read them. Its address, its inbox and its open tasks stay.
     """
-    from postroom.cli.starting import report
+    from postroom.cli.starting import details, report
     from postroom.lines.starting import WAIT, sandbox_text
 
-    with connect() as client:
+    with connect() as client, details(verbose):
         path = "" if same else client.worker(nick).get("template", "")
         bundle = _read(nick, path) if path else None
         worker = pin_of(pin_file).used(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +17,9 @@ from postroom.cli.options import (
     state_option,
 )
 from postroom.cli.output import print_json
+from postroom.cli.starting import verbose_option
 from postroom.protocol.modes import MODES
 from postroom.protocol.template import LEVELS
-from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.cli.model_key import Choice
@@ -84,9 +82,7 @@ def _templates(_ctx: click.Context, _parameter: click.Parameter, incomplete: str
 @click.option("--wait", is_flag=True, help="With --task: show how it goes, then its result.")
 @pin_file_option
 @click.option("--detach", "-d", is_flag=True, help="Do not wait until its agent has started.")
-@click.option(
-    "--verbose", "-v", is_flag=True, help="Say all that is known of a sandbox that cannot be had."
-)
+@verbose_option
 @json_option
 @state_option()
 def command(
@@ -128,7 +124,7 @@ def command(
     if wait and (as_json or not task.strip()):
         raise click.UsageError("--wait needs --task, and shows it as lines")
     from postroom.cli.model_key import keep
-    from postroom.cli.starting import report
+    from postroom.cli.starting import details, report
     from postroom.cli.tasks.following import follow
     from postroom.lines.starting import WAIT, spawned
     from postroom.lines.tasks import accepted_line, short
@@ -142,7 +138,7 @@ def command(
     key = _fill(bundle.text, values, sandbox, store=store_key)
     values |= key.values
     _ensure_running(check(bundle, values, sandbox), key)
-    with connect() as client, _details(verbose):
+    with connect() as client, details(verbose):
         keep(client, key)
         worker = pin_of(pin_file).used(
             lambda known: spawn(
@@ -193,19 +189,6 @@ def _no_key() -> Choice:
     from postroom.cli.model_key import Choice
 
     return Choice()
-
-
-@contextmanager
-def _details(verbose: bool) -> Generator[None]:
-    """With `verbose`, show the cause of an error."""
-    from postroom.errors import SandboxUnavailable
-
-    try:
-        yield
-    except SandboxUnavailable as error:
-        for line in error.details if verbose else ():
-            click.echo(one_line(line), err=True)
-        raise
 
 
 def _ensure_running(template: Template, key: Choice) -> None:
