@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 GUARD = 0.4
 """Seconds for which Enter does not count: the dialog opens by itself."""
 
+KEYS = "enter start · esc not now · ↑ ↓ move · ← → choose"
+
 
 class Choice(Static, can_focus=True):
     """One of several, chosen by left and right."""
@@ -99,7 +101,7 @@ class Beginning(ModalScreen[str]):
     Beginning .about { height: auto; padding-left: 10; color: $text-muted; }
     Beginning.-narrow .about { padding-left: 2; }
     Beginning #begin-said { height: auto; color: $text-error; }
-    Beginning #begin-first, Beginning #begin-keys { height: auto; color: $text-muted; }
+    Beginning #begin-first { height: auto; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "not now"),
@@ -111,12 +113,13 @@ class Beginning(ModalScreen[str]):
     def __init__(self, offered: Offer, said: str = "") -> None:
         super().__init__()
         self._offered, self._first = offered, said
-        self._guarded_until = float("inf")  # until it is seen
+        self.guarded_until = float("inf")  # until it is seen
 
     def compose(self) -> ComposeResult:
         """A row for each choice."""
         with Vertical(id="begin-box") as box:
             box.border_title = "an agent for this repository"
+            box.border_subtitle = KEYS
             yield Static(self._first, id="begin-first", markup=False)
             with Horizontal(classes="row"):
                 yield Static("agent", classes="name")
@@ -137,11 +140,6 @@ class Beginning(ModalScreen[str]):
                     compact=True,
                 )
             yield Static(id="begin-said", markup=False)
-            yield Static(
-                "enter: start it   up, down: move   left, right: choose   esc: not now",
-                id="begin-keys",
-                markup=False,
-            )
 
     def on_mount(self) -> None:
         """The task is what a person types first."""
@@ -154,7 +152,7 @@ class Beginning(ModalScreen[str]):
         self.call_after_refresh(self._seen)
 
     def _seen(self) -> None:
-        self._guarded_until = time.monotonic() + GUARD
+        self.guarded_until = time.monotonic() + GUARD
 
     @property
     def _agent(self) -> Agent:
@@ -181,7 +179,7 @@ class Beginning(ModalScreen[str]):
 
     def action_begin(self) -> None:
         """Start it, unless something is missing."""
-        if time.monotonic() < self._guarded_until:
+        if time.monotonic() < self.guarded_until:
             return
         agent, folder = self._agent, self.query_one("#begin-folder", Input).value.strip()
         place = Path(folder).expanduser() if folder.startswith("~") else Path(folder)

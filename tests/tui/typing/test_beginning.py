@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from postroom.tui.app import PostroomApp
-from postroom.tui.beginning import GUARD, Beginning
+from postroom.tui.beginning import Beginning
 from postroom.tui.here import Here
 from postroom.tui.news import Typed
 from tests.control.taskroom import TaskRoom, emptied
@@ -81,9 +81,10 @@ class Lines:
 
 async def opened(pilot: Pilot[Any]) -> str:
     """Wait for the dialog until its keys count; what it shows."""
-    await until(pilot, lambda: isinstance(pilot.app.screen, Beginning))
     await until(pilot, lambda: NOT_NOW in screen_text(pilot.app))
-    await asyncio.sleep(GUARD + 0.1)
+    dialog = pilot.app.screen
+    assert isinstance(dialog, Beginning)
+    await until(pilot, lambda: time.monotonic() > dialog.guarded_until)
     return screen_text(pilot.app)
 
 
