@@ -89,9 +89,9 @@ def test_the_file_is_private_and_a_link_to_it_stays(postroom: Run, user: Path, t
 @pytest.mark.parametrize(
     "words, message, remedy",
     [
-        (("set", "http.prot", "1"), "no setting 'http.prot'", "http.port, http.listen"),
-        (("get", "http"), "no setting 'http'", "http.port, http.listen"),
-        (("unset", "x"), "no setting 'x'", "http.port, http.listen"),
+        (("set", "http.prot", "1"), "no setting 'http.prot'", "did you mean http.port"),
+        (("get", "http"), "no setting 'http'", "http.port"),
+        (("unset", "x"), "no setting 'x'", "postroom config list"),
         (("set", "http.port", "x"), "http.port is 'x'", "a port, 0 to 65535"),
         (("set", "sandbox.provider", "x"), "sandbox.provider is 'x'", "auto, bubblewrap"),
         (("set", "http.port"), "http.port needs a value", "config set http.port VALUE"),

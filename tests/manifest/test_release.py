@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from postroom.build import COMMIT_FILE, of_checkout
 from tests.manifest.test_dependencies import ROOT, imported_modules
 from tools import release
 from tools.release import NotReady, check, tag_version, versions
@@ -112,7 +113,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Release:
     copy = tmp_path_factory.mktemp("release")
     for name in ("src", "tools", "a2a"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", ".gitignore"):
+    for name in (
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        ".gitignore",
+        "hatch_build.py",
+    ):
         shutil.copy(ROOT / name, copy)
     heading = f"## [{Release.version}]"
     for log in (copy / "CHANGELOG.md", copy / "a2a" / "CHANGELOG.md"):
@@ -145,7 +153,21 @@ def test_a_release_builds_both_distributions(made: Release) -> None:
     assert f"postroom-{made.version}-py3-none-any.whl" in files
     with tarfile.open(files[f"postroom_a2a-{made.version}.tar.gz"]) as sdist:
         assert f"postroom_a2a-{made.version}/src/postroom_a2a/__init__.py" in sdist.getnames()
-    assert f"postroom-{made.version}.tar.gz" in files
+    with tarfile.open(files[f"postroom-{made.version}.tar.gz"]) as sdist:
+        written = sdist.extractfile(f"postroom-{made.version}/src/postroom/{COMMIT_FILE}")
+        assert written is not None
+        assert written.read().decode().strip() == of_checkout(made.folder.parent)
+
+
+@pytest.mark.requirement("version-names-commit")
+def test_what_is_installed_from_a_release_names_the_commit(
+    environment: Environment, made: Release
+) -> None:
+    environment.install("--no-deps", "--find-links", str(made.folder), "postroom", "postroom-a2a")
+    said = environment.run("from postroom.build import version; print(version())")
+    commit = of_checkout(made.folder.parent)
+    assert commit
+    assert said == f"{made.version} ({commit[:10]})"
 
 
 # ── installations, without an index for our own names ───────────────────────────────────────────────

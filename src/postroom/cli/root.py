@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 
 import click
 
-from postroom import __version__, inherited
+from postroom import inherited
 from postroom.cli.options import org_option, screen_options, state_option
-from postroom.errors import EnvironmentFault, PostroomError, exit_code
+from postroom.errors import EnvironmentFault, PostroomError, UnknownRecipient, exit_code
 from postroom_a2a.text import one_line
 
 
@@ -23,12 +23,24 @@ class LazyGroup(click.Group):
 
     Args:
         summaries: for each command its line in the help; the order is that of the help.
+        groups: headings of the help, each by the first command below it.
+        other_names: further names of commands, which no list has.
     """
 
-    def __init__(self, *, package: str, summaries: Mapping[str, str], **attributes: Any) -> None:
+    def __init__(
+        self,
+        *,
+        package: str,
+        summaries: Mapping[str, str],
+        groups: Mapping[str, str],
+        other_names: Mapping[str, str],
+        **attributes: Any,
+    ) -> None:
         super().__init__(**attributes)
         self._package = package
         self._summaries = summaries
+        self._groups = groups
+        self._other_names = other_names
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature)
         """The names, in the order of the help."""
@@ -36,9 +48,10 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import the command of that name."""
-        if cmd_name not in self._summaries:
+        name = self._other_names.get(cmd_name, cmd_name)
+        if name not in self._summaries:
             return None
-        return import_module(f"{self._package}.{cmd_name}").command
+        return import_module(f"{self._package}.{name}").command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -47,17 +60,30 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from difflib import get_close_matches
+            from postroom.protocol.similar import did_you_mean
 
-            close = get_close_matches(args[0], list(self._summaries), n=1)
-            if not close:
+            meant = did_you_mean(args[0], self._summaries, form=repr)
+            if not meant:
                 raise
-            raise click.UsageError(f"{error.message} Did you mean {close[0]!r}?", ctx) from error
+            raise click.UsageError(f"{error.message} {meant.capitalize()}", ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the list of commands without importing any."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(self._summaries.items()))
+        """Write the list of commands in its groups, without importing any."""
+        width = max(map(len, self._summaries))
+        rows: list[tuple[str, str]] = []
+        heading = ""
+        for name, summary in self._summaries.items():
+            if name in self._groups:
+                _write_group(formatter, heading, rows)
+                heading, rows = self._groups[name], []
+            rows.append((name.ljust(width), summary))
+        _write_group(formatter, heading, rows)
+
+
+def _write_group(formatter: click.HelpFormatter, heading: str, rows: list[tuple[str, str]]) -> None:
+    if rows:
+        with formatter.section(heading):
+            formatter.write_dl(rows)
 
 
 SUMMARIES = {
@@ -65,45 +91,47 @@ SUMMARIES = {
     "down": "End the post room and all its workers.",
     "status": "Show what needs you, and what each worker does.",
     "watch": "Show everything that happens, as it happens.",
-    "attach": "Show what the agent of a worker does, and answer it; or get a shell there.",
-    "agents": "List who has an address; add agents that Postroom does not run.",
+    "doctor": "Say what is missing on this machine, and what mends it.",
+    "help": "Show the help of a command.",
+    "version": "Print the version.",
     "spawn": "Start a worker from a template.",
     "templates": "List and show the templates of coding agents.",
-    "doctor": "Say what is missing on this machine, and what mends it.",
-    "stop": "Stop a worker; its inbox keeps what comes.",
-    "restart": "Stop a worker and start it with its template as it is now.",
-    "login": "Keep a key for the post room of another machine, and use it from now on.",
-    "logout": "Forget that key.",
-    "people": "Add, list and remove people.",
-    "keys": "Make, list, replace and end keys.",
-    "revoke": "Cancel a worker's credentials and disconnect it at once.",
-    "remove": "Stop a worker for good; its nick is free again.",
-    "prune": "Delete what you do not keep, and what removed workers have left.",
-    "send": "Send a message and, if asked, wait for its receipt or answer.",
-    "delegate": "Give an agent a task and, if asked, wait for its result.",
+    "attach": "Show what the agent of a worker does, and answer it; or get a shell there.",
     "diff": "Show what a worker changed in the folder that it works on.",
-    "task": "List, watch, answer, cancel and retry tasks.",
+    "logs": "Show or follow what a worker printed.",
+    "stop": "Stop workers; their inboxes keep what comes.",
+    "restart": "Stop workers and start them with their templates as they are now.",
+    "interrupt": "End the turn of a worker's agent.",
+    "revoke": "Cancel a worker's credentials and disconnect it at once.",
+    "remove": "Stop workers for good; their nicks are free again.",
+    "prune": "Delete what you do not keep, and what removed workers have left.",
     "approvals": "Show what agents ask before they act, and who decided what.",
     "approve": "Allow what an agent asks, as it is or edited.",
     "deny": "Refuse what an agent asks.",
     "policy": "Show and change what an agent may do without asking you.",
-    "interrupt": "End the turn of a worker's agent.",
     "pin": "Have your decisions demand a PIN.",
+    "alerts": "Show what went wrong, and clear what you have seen.",
+    "delegate": "Give an agent a task and, if asked, wait for its result.",
+    "task": "List, watch, answer, cancel and retry tasks.",
+    "send": "Send a message and, if asked, wait for its receipt or answer.",
     "receipt": "Show how far a message has come, or wait for it.",
     "inbox": "Show the messages to you.",
     "search": "Find messages by words, thread or agent.",
+    "chat": "Talk in a project or with one agent, line by line.",
     "announce": "Announce something to everybody.",
     "outbox": "Show or follow what an agent has announced.",
-    "chat": "Talk in a project or with one agent, line by line.",
     "blob": "Store and fetch content that is too large for a message.",
-    "a2a": "Call any A2A server: its card, its tasks.",
-    "credential": "Keep keys that workers use without ever seeing them.",
-    "org": "Make, list and remove organisations.",
-    "alerts": "Show what went wrong, and clear what you have seen.",
     "deadletters": "Messages that could not be delivered: show, send again, drop.",
-    "audit": "Show what passed the gateway, and what it refused.",
-    "logs": "Show or follow what a worker printed.",
+    "agents": "List who has an address; add agents that Postroom does not run.",
+    "people": "Add, list and remove people.",
+    "keys": "Make, list, replace and end keys.",
+    "login": "Keep a key for the post room of another machine, and use it from now on.",
+    "logout": "Forget that key.",
+    "org": "Make, list and remove organisations.",
+    "a2a": "Call any A2A server: its card, its tasks.",
     "webhooks": "Show what verifies the push notifications of tasks.",
+    "credential": "Keep keys that workers use without ever seeing them.",
+    "audit": "Show what passed the gateway, and what it refused.",
     "config": "Show and change settings.",
     "tls": "Make, renew and show certificates.",
     "nats": "Run on a NATS of your own.",
@@ -112,8 +140,24 @@ SUMMARIES = {
     "admin": "Repair what belongs to a post room that is down.",
 }
 
+GROUPS = {
+    "up": "The post room",
+    "spawn": "Workers",
+    "approvals": "What needs you",
+    "delegate": "Tasks and messages",
+    "agents": "Agents, people and other machines",
+    "credential": "What passes the walls",
+    "config": "Settings and upkeep",
+}
+"""Headings of the help, each above the command that its group begins with."""
+
+OTHER_NAMES = {"ps": "status", "ls": "agents"}
+"""What people type out of habit, and the command that it is."""
+
 EPILOG = """In a terminal `postroom` alone starts a post room if none runs, and opens a screen of all that happens;
 chat, attach, approvals and watch open it, too. Elsewhere, and with --no-tui, there are lines.
+
+`postroom ps` is `status`, `ls` is `agents`.
 
 \b
 Exit status:
@@ -159,6 +203,11 @@ class Root(LazyGroup):
             if sys.stdout is not None:
                 sys.stdout.flush()
             return result
+        except UnknownRecipient as error:
+            from postroom.cli.nearest import name_nearest
+
+            name_nearest(error)
+            raise
         except BrokenPipeError as error:
             raise PipeClosedError from error
         except OSError as error:
@@ -178,9 +227,19 @@ def _configure(ctx: click.Context, **_: object) -> int | None:
     return open_alone()
 
 
+def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        from postroom.build import version
+
+        click.echo(f"postroom {version()}")
+        ctx.exit()
+
+
 root = Root(
     package="postroom.cli.commands",
     summaries=SUMMARIES,
+    groups=GROUPS,
+    other_names=OTHER_NAMES,
     name="postroom",
     callback=click.pass_context(_configure),
     invoke_without_command=True,
@@ -189,7 +248,15 @@ root = Root(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _option in (
-    click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s"),
+    click.option(
+        "-V",
+        "--version",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_version,
+        help="Show the version, with its commit where that is known, and exit.",
+    ),
     org_option(envvar="POSTROOM_ORG"),
     state_option(envvar="POSTROOM_STATE", urlvar="POSTROOM_URL", org=False),
     screen_options,

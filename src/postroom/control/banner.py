@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from postroom import __version__
+from postroom.build import version
 from postroom.bus.host import BusHost
 from postroom.bus.space import check_room
 from postroom.client.locate import command
@@ -35,7 +35,7 @@ def banner(
 ) -> Iterator[str]:
     """The lines; `urls` are the API's, this machine's first, and the bus's."""
     api = ", ".join(url for url in urls if url.startswith("http"))
-    yield f"Postroom {__version__}"
+    yield f"Postroom {version()}"
     yield f"  API    {api}"
     yield f"  bus    {', '.join(host.address.servers)} (nats-server {host.version}{_whose(host)})"
     yield f"  state  {'in memory, gone at the end' if settings.memory else settings.state}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from postroom.build import NUMBER, commit, named, version
 from postroom.lines.approvals import what
 from postroom.lines.tasks import answer_hint, colour_of, is_question, run_time, short
 from postroom.lines.usage import NOTHING, usage_cell
@@ -42,14 +43,18 @@ HEAD = ("NICK", "STATE", "TASK", "TIME", "LAST")
 PLUMBING = ("PROJECT", "OPEN", "UNREAD", "SEEN")
 
 
-def status_lines(status: Status, now: float, *, width: int | None, wide: bool = False) -> list[str]:
+def status_lines(
+    status: Status, now: float, *, width: int | None, wide: bool = False, reached: str = ""
+) -> list[str]:
     """The screen from top to bottom: first the needs for a person, then the workers.
 
     Args:
         status: the post room's answer.
         width: columns of a line, None for no limit.
+        reached: the URL of a post room of another machine, by which it was asked.
     """
-    lines = [fitted(_room(status, wide=wide), width)]
+    lines = [fitted(_room(status, reached, wide=wide), width)]
+    lines += _wrapped(other, "      ", width) if (other := _other_build(status, reached)) else []
     lines += _needed(status, width)
     for name, trouble in (("bus", status.get("bus")), ("audit", status.get("audit"))):
         if trouble:
@@ -69,13 +74,25 @@ def status_lines(status: Status, now: float, *, width: int | None, wide: bool = 
     return lines + _workers(status, now, width, wide=wide)
 
 
-def _room(status: Status, *, wide: bool) -> str:
+def _room(status: Status, reached: str, *, wide: bool) -> str:
     server, me, org = status["server"], status["me"], status["org"]
     pid = f" (pid {server['pid']})" if wide and "pid" in server else ""
     where = f", org {org}" if wide or org != DEFAULT_ORG else ""
     if server.get("database"):
         where += f", data in {server['database']}"
-    return f"post room {status['version']} at {server['url']}{pid}{where}, you are @{me.get('nick', '?')}"
+    made = named(status["version"], one_line(status.get("commit", "")))
+    at = reached or server["url"]
+    return f"post room {made} at {at}{pid}{where}, you are @{me.get('nick', '?')}"
+
+
+def _other_build(status: Status, reached: str) -> str:
+    """That command and post room differ, "" where they do not, as far as that is known."""
+    theirs, ours = one_line(status.get("commit", ""), 64), commit()
+    same_commit = theirs == ours or not (theirs and ours)
+    if status["version"] == NUMBER and same_commit:
+        return ""
+    there = "" if reached else "; its next start brings them together: postroom down, postroom up"
+    return f"this command is {version()}, the post room {named(one_line(status['version'], 64), theirs)}{there}"
 
 
 def _labelled(label: str, text: str, width: int | None) -> str:

@@ -12,12 +12,12 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from urllib.parse import unquote_to_bytes
 
 from postroom.errors import InvalidInput, InvalidTemplate
 from postroom.protocol.hosts import authority, is_address, split_authority
 from postroom.protocol.limits import MAX_RULES
+from postroom.protocol.similar import did_you_mean
 
 PORTS = {"https": 443, "http": 80}
 """Supported schemes with their ports."""
@@ -153,8 +153,7 @@ class EgressRule:
         if not found:
             scheme = "https"
         if scheme not in PORTS:
-            close = get_close_matches(scheme.lower(), PORTS, n=1)
-            remedy = f"did you mean {close[0]!r}?" if close else "https or http"
+            remedy = did_you_mean(scheme.lower(), PORTS, form=repr) or "https or http"
             raise InvalidInput(f"the scheme {scheme!r} is not supported", remedy=remedy)
         place, slash, path = rest.partition("/")
         if "?" in rest or "#" in rest:

@@ -691,13 +691,15 @@ class Failing(TypedDict):
 class Status(TypedDict):
     """The status of the whole post room.
 
-    `inbox` counts the caller's unread messages. `approvals` are the first 20 that are pending, `alerts` the first 10
-    that stand, `attention` the tasks that wait for an answer, the oldest first. `audit` says why the audit log cannot
-    be written, `bus` that NATS does not answer; "" for no trouble. `background` is the work of the organisation that
-    fails now, for the default one also that of the whole post room.
+    `commit` is that of its source, "" where it is not known. `inbox` counts the caller's unread messages.
+    `approvals` are the first 20 that are pending, `alerts` the first 10 that stand, `attention` the tasks that wait
+    for an answer, the oldest first. `audit` says why the audit log cannot be written, `bus` that NATS does not
+    answer; "" for no trouble. `background` is the work of the organisation that fails now, for the default one also
+    that of the whole post room.
     """
 
     version: str
+    commit: NotRequired[str]
     server: Server
     org: str
     me: Me

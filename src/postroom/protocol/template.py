@@ -24,7 +24,6 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -38,6 +37,7 @@ from postroom.protocol.limits import (
     MAX_TEMPLATE_BYTES,
     MAX_WINDOW,
 )
+from postroom.protocol.similar import did_you_mean
 
 LINE_ADAPTERS = ("jsonl", "text")
 TURN_ADAPTERS = ("acp", "claude", "codex", "codex-exec", "gemini", "goose", "opencode")
@@ -279,7 +279,7 @@ def template_adapter(text: str) -> str:
 def _check_shape(document: dict[str, Any]) -> None:
     for table, content in document.items():
         if table not in _SHAPE:
-            raise InvalidTemplate(f"unknown table [{table}]", remedy=_did_you_mean(table, _SHAPE))
+            raise InvalidTemplate(f"unknown table [{table}]", remedy=_nearest(table, _SHAPE))
         if not isinstance(content, dict):
             raise InvalidTemplate(f"{table} must be a table: [{table}]")
         if table == "keys":
@@ -302,9 +302,7 @@ def _check_keys(tables: dict[str, Any]) -> None:
 def _check_table(table: dict[str, Any], shape: Mapping[str, type], where: str) -> None:
     for key, value in table.items():
         if key not in shape:
-            raise InvalidTemplate(
-                f"unknown key {key!r} in [{where}]", remedy=_did_you_mean(key, shape)
-            )
+            raise InvalidTemplate(f"unknown key {key!r} in [{where}]", remedy=_nearest(key, shape))
         _expect(value, shape[key], f"{where}.{key}")
 
 
@@ -344,9 +342,8 @@ def _as_list(text: str, where: str) -> str:
     return f"{where.rpartition('.')[2]} = {json.dumps(words, ensure_ascii=False)}"
 
 
-def _did_you_mean(word: str, known: Mapping[str, object]) -> str:
-    close = get_close_matches(word, list(known), n=1)
-    return f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(sorted(known))
+def _nearest(word: str, known: Mapping[str, object]) -> str:
+    return did_you_mean(word, known, form=repr) or "known: " + ", ".join(sorted(known))
 
 
 def _parameters(document: dict[str, Any], values: Mapping[str, str]) -> dict[str, str]:

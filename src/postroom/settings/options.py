@@ -12,6 +12,7 @@ from types import MappingProxyType
 from postroom.errors import InvalidInput
 from postroom.protocol.origins import origin_of
 from postroom.protocol.proxies import parse_network
+from postroom.protocol.similar import did_you_mean
 from postroom.protocol.template import LEVELS
 from postroom.settings.keeping import parse_age, parse_keep, parse_project
 from postroom.settings.option import Option, ValueKind
@@ -451,5 +452,8 @@ INSIDE = MappingProxyType(
 def option(key: str) -> Option:
     """The setting of that name."""
     if key not in BY_KEY:
-        raise InvalidInput(f"there is no setting {key!r}", remedy=f"one of: {', '.join(BY_KEY)}")
+        raise InvalidInput(
+            f"there is no setting {key!r}",
+            remedy=did_you_mean(key, BY_KEY, most=3) or "postroom config list",
+        )
     return BY_KEY[key]

@@ -9,11 +9,11 @@ import stat
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from postroom.errors import InvalidInput, InvalidTemplate, NotFound
 from postroom.protocol.limits import MAX_FILES_BYTES, MAX_TEMPLATE_BYTES
+from postroom.protocol.similar import did_you_mean
 from postroom.protocol.template import PARAMETER, Template, parse_template
 
 WALLS = ("", "auto", "bubblewrap", "netns", "landlock", "none")
@@ -49,10 +49,9 @@ def located(word: str, note: Callable[[str], object] = lambda _: None) -> Path:
             )
         return shipped(word).path
     if not path.exists():
-        close = get_close_matches(word, names(), n=1)
         raise NotFound(
             f"there is no template {word!r}, and no file of that name",
-            remedy=f"did you mean {close[0]}?" if close else "postroom templates lists them",
+            remedy=did_you_mean(word, names()) or "postroom templates lists them",
         )
     return path
 

@@ -121,9 +121,11 @@ def _recipient(words: tuple[str, ...], skill: str) -> tuple[str, tuple[str, ...]
     With a skill the first word is the recipient only if it is one `@nick`: otherwise the text begins with it.
     """
     if words and (not skill or _ADDRESS.fullmatch(words[0])):
+        if any(mark.isspace() for mark in words[0]):
+            raise click.UsageError("To whom? @NICK or --skill S goes in front of the text.")
         return words[0], words[1:]
     if not skill:
-        raise click.UsageError("Say who shall do it: @NICK or --skill S.")
+        raise click.UsageError("To whom? @NICK or --skill S.")
     return "", words
 
 

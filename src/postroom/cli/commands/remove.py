@@ -7,38 +7,41 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import print_json
+from postroom.cli.several import each, nicks_argument
 from postroom.protocol.modes import DIRECT
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.protocol.shapes import Workspace
+    from postroom.protocol.shapes import Removed, Workspace
 
 
 @click.command("remove")
-@click.argument("nick")
+@nicks_argument
 @click.option("--purge", is_flag=True, help="Delete its workspace and log, too.")
 @click.option("--yes", is_flag=True, help="Do not ask, also if it has open tasks.")
 @json_option
 @state_option()
-def command(nick: str, purge: bool, yes: bool, as_json: bool) -> None:
-    """Stop the worker NICK and give up its address: what waits for it is dead, its nick is free.
+def command(nicks: tuple[str, ...], purge: bool, yes: bool, as_json: bool) -> int:
+    """Stop each worker NICK and give up its address: what waits for it is dead, its nick is free.
 
     Its workspace stays on disk, until `postroom prune`.
     """
     with connect() as client:
-        if not yes:
-            worker = client.worker(nick)
-            _ask(nick, worker.get("open_tasks", 0), purge=purge)
-            if purge:
-                _ask_of_work(nick, worker.get("workspace"))
-        removed = client.remove(nick, purge=purge)
-    if as_json:
-        print_json(removed)
-    elif purge:
-        click.echo(f"removed @{one_line(removed['nick'])} with its files")
-    else:
-        click.echo(f"removed @{one_line(removed['nick'])}; its files stay until: postroom prune")
+
+        def end(nick: str) -> Removed:
+            if not yes:
+                worker = client.worker(nick)
+                _ask(nick, worker.get("open_tasks", 0), purge=purge)
+                if purge:
+                    _ask_of_work(nick, worker.get("workspace"))
+            return client.remove(nick, purge=purge)
+
+        return each(nicks, end, lambda gone: _line(gone, purge=purge), as_json=as_json)
+
+
+def _line(removed: Removed, *, purge: bool) -> str:
+    said = f"removed @{one_line(removed['nick'])}"
+    return f"{said} with its files" if purge else f"{said}; its files stay until: postroom prune"
 
 
 def _ask_of_work(nick: str, workspace: Workspace | None) -> None:

@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.approvals.deciding import pin_file_option, pin_of
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import print_json
+from postroom.cli.several import each, nicks_argument
 from postroom.cli.starting import verbose_option
 from postroom_a2a.text import one_line
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("restart")
-@click.argument("nick")
+@nicks_argument
 @click.option("--same", is_flag=True, help="With the template and files that it has.")
 @pin_file_option
 @click.option("--detach", "-d", is_flag=True, help="Do not wait until its agent has started.")
@@ -26,34 +26,46 @@ if TYPE_CHECKING:
 @json_option
 @state_option()
 def command(
-    nick: str, same: bool, pin_file: str | None, detach: bool, verbose: bool, as_json: bool
-) -> None:
-    """Stop the worker NICK if it runs, and start it with its template as it is now.
+    nicks: tuple[str, ...],
+    same: bool,
+    pin_file: str | None,
+    detach: bool,
+    verbose: bool,
+    as_json: bool,
+) -> int:
+    """Stop each worker NICK if it runs, and start it with its template as it is now.
 
     The template and its files are read where `spawn` read them. Its address, its inbox and its open tasks stay.
     """
     from postroom.cli.starting import details, report
     from postroom.lines.starting import WAIT, sandbox_text
 
-    with connect() as client, details(verbose):
-        path = "" if same else client.worker(nick).get("template", "")
-        bundle = _read(nick, path) if path else None
-        worker = pin_of(pin_file).used(
-            lambda known: client.restart(
-                nick,
-                bundle.text if bundle else "",
-                files=bundle.files if bundle else None,
-                wait=0.0 if detach else WAIT,
-                pin=known,
-            )
-        )
-    if as_json:
-        print_json(worker)
-    else:
-        click.echo(
-            f"restarted @{one_line(worker['nick'])}, {sandbox_text(worker)}{_news(worker, path)}"
-        )
-    report(worker)
+    pin = pin_of(pin_file)
+    paths: dict[str, str] = {}
+
+    with connect() as client:
+
+        def start(nick: str) -> Worker:
+            path = "" if same else client.worker(nick).get("template", "")
+            bundle = _read(nick, path) if path else None
+            with details(verbose):
+                worker: Worker = pin.used(
+                    lambda known: client.restart(
+                        nick,
+                        bundle.text if bundle else "",
+                        files=bundle.files if bundle else None,
+                        wait=0.0 if detach else WAIT,
+                        pin=known,
+                    )
+                )
+            paths[worker["uid"]] = path
+            return worker
+
+        def line(worker: Worker) -> str:
+            news = _news(worker, paths[worker["uid"]])
+            return f"restarted @{one_line(worker['nick'])}, {sandbox_text(worker)}{news}"
+
+        return each(nicks, start, line, as_json=as_json, then=report)
 
 
 def _read(nick: str, path: str) -> Bundle:

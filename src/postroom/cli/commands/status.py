@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.options import chosen_login, connect, json_option, state_option
 from postroom.cli.output import print_json, terminal_width
 from postroom.errors import EnvironmentFault, PeerError, PostroomError
 
@@ -34,6 +34,8 @@ def command(wide: bool, watch: bool, as_json: bool) -> None:
     The exit status is 3 if no post room is running. With --watch it goes on until Ctrl-C, also while the post room is
     down; in a pipe each picture is printed behind the one before.
     """
+    login = chosen_login()
+    reached = login.url if login is not None else ""
     with connect() as client:
         from postroom.lines.status import status_lines
 
@@ -41,7 +43,8 @@ def command(wide: bool, watch: bool, as_json: bool) -> None:
             status = client.status()
             if as_json:
                 return [json.dumps(status, ensure_ascii=True)]  # a line each
-            return status_lines(status, time.time(), width=terminal_width(), wide=wide)
+            width = terminal_width()
+            return status_lines(status, time.time(), width=width, wide=wide, reached=reached)
 
         if watch:
             redraw(client, picture)

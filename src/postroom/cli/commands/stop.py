@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import click
 
+from postroom.cli.completion import agents
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import print_json
+from postroom.cli.several import each
 from postroom_a2a.text import one_line
 
 
 @click.command("stop")
-@click.argument("nick")
+@click.argument("nicks", metavar="NICK...", nargs=-1, shell_complete=agents)
+@click.option("--all", "everyone", is_flag=True, help="Every worker that runs.")
 @json_option
 @state_option()
-def command(nick: str, as_json: bool) -> None:
-    """Stop the worker NICK; its inbox keeps what comes until it is started again."""
+def command(nicks: tuple[str, ...], everyone: bool, as_json: bool) -> int:
+    """Stop each worker NICK; its inbox keeps what comes until it is started again."""
+    if everyone == bool(nicks):
+        raise click.UsageError("Name workers, or say --all.")
     with connect() as client:
-        worker = client.stop(nick)
-    if as_json:
-        print_json(worker)
-    else:
-        click.echo(f"stopped @{one_line(worker['nick'])}")
+        if everyone:
+            nicks = tuple(w["nick"] for w in client.workers() if w["desired"] == "running")
+            if not (nicks or as_json):
+                click.echo("no worker runs")
+        return each(
+            nicks,
+            client.stop,
+            lambda worker: f"stopped @{one_line(worker['nick'])}",
+            as_json=as_json,
+            listed=everyone,
+        )

@@ -218,6 +218,7 @@ VALUES: dict[str, Any] = {
     "Server.state": "/home/maria/.local/state/postroom",
     "Credential.url": "https://api.github.com/",
     "version": "0.1.0",
+    "commit": "4c9f2e81aa4c9f2e81aa4c9f2e81aa4c9f2e81aa",
     "Cleared.cleared": 2,
     "cut": [],
     "steps": [],

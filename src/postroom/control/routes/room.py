@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from postroom import __version__
+from postroom.build import commit
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, for_installation, needs
 from postroom.control.routing import Routes
@@ -21,6 +22,7 @@ APPROVALS_SHOWN = 20
 def router(parts: Parts, announcement: Callable[[], Announcement]) -> Routes:
     """The routes; `announcement` returns the present content of `server.json`."""
     routes = Routes()
+    made_from = commit()
 
     @routes.get("/status")
     @needs(Scope.READ)
@@ -34,6 +36,7 @@ def router(parts: Parts, announcement: Callable[[], Announcement]) -> Routes:
         standing = await parts.alerts.standing(ALERTS_SHOWN) if everything else []
         return {
             "version": __version__,
+            "commit": made_from,
             "server": announcement().as_json() if everything else announcement().for_all(),
             "org": me.org,
             "me": {"uid": me.uid, "nick": me.nick},
