@@ -551,6 +551,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "workspace-lends-objects-alone": "A worker is lent nothing of a repository but its objects, of folders that hold nothing else; what lies elsewhere is told.",
         "workspace-objects-checked": "Objects that no git would make do not come back to a person's repository, with any git.",
         "workspace-kept": "What a worker has not committed is on its branch or in its folder when it is removed.",
+        "workspace-sync": "A worker is brought up to the newest commit of the branch that it began from with all its work, also what it has not committed; on a conflict it is as it was.",
+        "workspace-sync-whole": "A kill while a worker is brought up to date leaves it as before or as after.",
         "workspace-plants-nothing": "No git command of Postroom runs what a worker planted in its folder.",
     },
 }

@@ -60,6 +60,34 @@ def test_the_command_to_merge_goes_to_standard_output_alone(postroom: Run, stand
     assert "nothing to merge" in postroom("task", "apply", "c" * 8).err
 
 
+def test_files_that_conflict_are_named_and_the_exit_status_says_so(postroom: Run, standin: Standin):
+    workspace = {"path": "/src/app", "mode": "worktree", "branch": "postroom/coder", "onto": "main"}
+    answer = {
+        "worker": "coder",
+        "workspace": workspace,
+        "onto": "c" * 40,
+        "commit": "d" * 40,
+        "taken": 2,
+        "conflicts": [],
+        "task": "",
+        "left": [],
+    }
+    standin.answer("POST /v1/workers/coder/sync", answer)
+    assert postroom("task", "sync", "@coder", "--rebase").out == (
+        "@coder has 2 commits more of main: cccccccccccc\n"
+    )
+    asked = standin.requests[-1].body
+    assert asked == {"rebase": True, "resolve": False, "timeout": 300.0}
+    standin.answer("POST /v1/workers/ann/sync", answer | {"conflicts": ["a\x1b[2J.txt"]})
+    said = postroom("task", "sync", "@ann")
+    assert said.status == 5
+    assert "conflict: a.txt" in said.err
+    asked = answer | {"conflicts": ["a.txt"], "task": "e" * 32}
+    standin.answer("POST /v1/workers/eve/sync", asked)
+    said = postroom("task", "sync", "@eve", "--let-it-resolve")
+    assert (said.status, said.out) == (0, "@coder joins both: postroom task watch eeeeeeee\n")
+
+
 def test_a_folder_with_work_is_purged_only_when_a_person_says_so(postroom: Run, standin: Standin):
     workspace = {"path": "/src/app", "mode": "worktree", "branch": "postroom/bob", "notes": []}
     standin.answer("GET /v1/workers/bob", worker(workspace=workspace))

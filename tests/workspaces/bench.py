@@ -14,6 +14,7 @@ from postroom.settings import Settings
 from postroom.workers.reach import Reach
 from postroom.workers.workspaces.records import Held
 from postroom.workers.workspaces.service import Placed, Workspaces
+from postroom.workers.workspaces.syncing import Synced
 
 FREE = Reach("default", free=True)
 """The operator's."""
@@ -70,7 +71,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.state = self.folder / "state"
-        self.state.mkdir(parents=True)
+        self.state.mkdir(parents=True, exist_ok=True)
         self.settings = Settings(state=self.state)
         self.spaces = Workspaces(self.settings)
 
@@ -89,6 +90,9 @@ class Bench:
 
     async def bring(self, who: Who | None = None) -> Held:
         return await self.spaces.bring(who or Who(), self.provider, FREE)
+
+    async def sync(self, *, rebase: bool = False, who: Who | None = None) -> Synced:
+        return await self.spaces.sync(who or Who(), self.provider, FREE, rebase=rebase)
 
     async def work(self, placed: Placed, script: str, code: int = 0) -> str:
         """Run a shell script as the worker; returns what it prints."""

@@ -57,6 +57,37 @@ def test_a_task_comes_back_as_a_branch_that_a_person_looks_at_and_merges(
     assert (shown["mode"], shown["branch"]) == ("worktree", "postroom/coder")
 
 
+@pytest.mark.requirement("workspace-sync")
+def test_a_worker_gets_a_persons_newer_commits_and_a_conflict_becomes_its_task(
+    room: PostRoom, tmp_path: Path
+):
+    app = repository(tmp_path / "app")
+    spawn(room, "syncer", "--workspace", str(app))
+    task(room, "syncer", "echo mine > b.txt; git add .; git commit -qm mine; echo draft > d.txt")
+    (app / "c.txt").write_text("theirs\n")
+    git(app, "add", ".")
+    git(app, "commit", "-qm", "theirs")
+    assert "has 1 commit more of main" in room.run("task", "sync", "@syncer")
+    assert "c.txt" not in room.run("diff", "@syncer")
+    shown = room.worker("syncer")["workspace"]
+    assert (shown["onto"], shown["behind"], shown["doing"]) == ("main", 0, "")
+    task(
+        room,
+        "syncer",
+        "cat c.txt d.txt && test -z \"$(git status --porcelain d.txt | grep -v '??')\"",
+    )
+    (app / "b.txt").write_text("theirs\n")
+    git(app, "add", ".")
+    git(app, "commit", "-qm", "theirs, too")
+    room.run("task", "sync", "syncer", status=5)
+    assert "conflict: b.txt" in room.stderr
+    said = json.loads(room.run("task", "sync", "syncer", "--let-it-resolve", "--json"))
+    assert said["conflicts"] == ["b.txt"]
+    until(lambda: json.loads(room.run("task", "show", said["task"], "--json"))["final"])
+    assert said["onto"] in room.run("task", "show", said["task"])
+    assert room.worker("syncer")["workspace"]["behind"] == 1
+
+
 @pytest.mark.requirement("workspace-kept")
 def test_what_was_not_committed_is_on_the_branch_when_the_worker_is_removed_with_its_files(
     room: PostRoom, tmp_path: Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from postroom.client.calls import Calls, name_of, task_ref
 
 if TYPE_CHECKING:
-    from postroom.protocol.shapes import Applied, Difference
+    from postroom.protocol.shapes import Applied, Difference, Synced
 
 SLOW = 300.0
 """Seconds that git may take for a large repository."""
@@ -35,3 +35,21 @@ class WorkspaceCalls(Calls):
         """
         body: dict[str, Any] = {"merge": merge}
         return self._post(f"/v1/tasks/{task_ref(ref)}/apply", body, extra_time=SLOW)
+
+    def sync(
+        self, ref: str, *, rebase: bool = False, resolve: bool = False, timeout: float = SLOW
+    ) -> Synced:
+        """Bring a worker up to the newest commit of the branch that it began from.
+
+        Args:
+            rebase: its commits are made anew on top, in place of a merge.
+            resolve: give its agent a task to join what conflicts.
+            timeout: seconds for the end of its turn.
+
+        Raises:
+            NotFound: it works on no folder.
+            Conflict: its turn goes on, or it is in the middle of a merge of its own.
+        """
+        body = {"rebase": rebase, "resolve": resolve, "timeout": timeout}
+        path = f"/v1/workers/{name_of(ref)}/sync"
+        return self._post(path, body, extra_time=timeout + SLOW)

@@ -103,6 +103,14 @@ class ApplyBody(Body):
     merge: bool = False
 
 
+class SyncBody(Body):
+    """`POST /v1/workers/{ref}/sync`; `resolve` gives conflicts to its agent; `timeout` bounds the wait for its turn."""
+
+    rebase: bool = False
+    resolve: bool = False
+    timeout: Annotated[float, Field(ge=0, le=3600)] = 300.0
+
+
 class RotateBody(Body):
     """`POST /v1/trust/rotate`."""
 

@@ -33,9 +33,19 @@ def changed(found: Difference) -> str:
     """How much was changed, in a few words."""
     if not found["files"]:
         return "nothing changed"
-    files = "1 file" if found["files"] == 1 else f"{found['files']} files"
-    commits = "1 commit" if found["commits"] == 1 else f"{found['commits']} commits"
-    return f"{files} changed, {commits}"
+    return f"{counted(found['files'], 'file')} changed, {counted(found['commits'], 'commit')}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: `1 file`, `3 files`."""
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def apart(workspace: Workspace) -> str:
+    """How far a worker and the branch that it began from are apart, such as `3 behind main, 2 ahead`; "" for not."""
+    behind, ahead = workspace.get("behind", 0), workspace.get("ahead", 0)
+    said = [f"{behind} behind {one_line(workspace.get('onto', ''), 60)}"] if behind else []
+    return ", ".join([*said, *([f"{ahead} ahead"] if ahead else [])])
 
 
 def diff_style(line: str) -> Style:

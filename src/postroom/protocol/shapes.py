@@ -426,13 +426,18 @@ class Workspace(TypedDict):
     """The folder that a worker works on.
 
     `mode` is `worktree`, `copy` or `direct`; `branch` its branch in that repository, or ""; `notes` are sentences for
-    people about what it has not got.
+    people about what it has not got; `onto` the person's branch that it began from, or ""; `behind` and `ahead` count
+    the commits that only that one has, or only the worker; `doing` is what is being done about it now, or "".
     """
 
     path: str
     mode: str
     branch: str
     notes: NotRequired[list[str]]
+    onto: NotRequired[str]
+    behind: NotRequired[int]
+    ahead: NotRequired[int]
+    doing: NotRequired[str]
 
 
 class Usage(TypedDict):
@@ -501,6 +506,23 @@ class Applied(TypedDict):
     branch: str
     command: str
     merged: str
+    left: list[str]
+
+
+class Synced(TypedDict):
+    """A worker brought up to the newest commit of the person's branch that it began from.
+
+    `taken` counts the commits that it had not; `commit` is its newest one now. `conflicts` are files that only somebody
+    who understands both can join: then it is as it was, and `task` is the one that its agent was given for it, or "".
+    """
+
+    worker: str
+    workspace: Workspace
+    onto: str
+    commit: str
+    taken: int
+    conflicts: list[str]
+    task: str
     left: list[str]
 
 

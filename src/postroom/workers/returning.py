@@ -6,6 +6,7 @@ import asyncio
 
 from postroom.errors import DatabaseAway, PostroomError
 from postroom.observe import get_logger
+from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert
 from postroom.protocol.modes import DIRECT
 from postroom.store.agents import Agent
@@ -15,6 +16,8 @@ from postroom.workers.preparing import Preparing
 from postroom.workers.workspaces.git import Git
 from postroom.workers.workspaces.records import Held
 from postroom.workers.workspaces.service import Workspaces
+from postroom.workers.workspaces.syncing import Synced
+from postroom.workers.workspaces.tracking import Standing
 
 log = get_logger(__name__)
 
@@ -65,6 +68,43 @@ class Returning:
             await self._name_made(agent)  # whatever a worker prevents
         await self._alerts.end("its work was brought back", kind=ALERT, who=agent.uid)
         return held
+
+    async def sync(self, agent: Agent, record: WorkerRecord, *, rebase: bool) -> Synced:
+        """Bring a worker up to the newest commit of its person's branch; see `Workspaces.sync`."""
+        await self._name_lending(agent)
+        prepared = await self._preparing.again(record)
+        try:
+            found = await self.spaces.sync(
+                agent, prepared.chosen.provider, prepared.reach, rebase=rebase
+            )
+        finally:
+            await self._name_made(agent)
+        await self._alerts.end("its work was brought back", kind=ALERT, who=agent.uid)
+        return found
+
+    def shown(self, uid: str, *, left: bool = True) -> shapes.Workspace | None:
+        """The workspace of worker `uid` for people, None for an empty folder of its own; runs no git.
+
+        Args:
+            left: its notes name what was not brought back.
+        """
+        held = self.held(uid)
+        if held is None:
+            return None
+        said = [*held.notes, *held.warnings]
+        if left:
+            said += [f"not brought back: {name}" for name in held.left]
+        standing = self.spaces.standing.get(uid, Standing())
+        return {
+            "path": held.path,
+            "mode": held.mode,
+            "branch": held.branch,
+            "notes": said,
+            "onto": held.origin or "",
+            "behind": standing.behind,
+            "ahead": standing.ahead,
+            "doing": self.spaces.doing.get(uid, ""),
+        }
 
     async def _name_made(self, agent: Agent) -> None:
         held = self.held(agent.uid)

@@ -25,7 +25,6 @@ from postroom.tasks.service import OrgTaskService
 from postroom.tasks.views import TaskView
 from postroom.workers.lifecycle import Workers
 from postroom.workers.runs import Run
-from postroom.workers.workspaces.records import Held
 from postroom_a2a.text import one_line
 from postroom_a2a.times import format_time
 
@@ -170,6 +169,15 @@ class WorkerViews:
         said = self._presence.of(uid)
         return False if said is not None and said.stderr else None
 
+    async def rests(self, uid: str, timeout: float) -> bool:
+        """Whether the agent of worker `uid` is in no turn, at the latest after `timeout` seconds."""
+        busy = (WorkerState.WORKING, WorkerState.STALLED)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while self._states.of(uid)[0] in busy:
+                    await self._changed.wait()
+        return self._states.of(uid)[0] not in busy
+
     async def _load(self) -> Load:
         broke = await self._alerts.standing(kinds=(CUT_OFF, VIOLATION))
         broken = {alert.row.who: _broken(alert) for alert in reversed(broke)}  # the newest counts
@@ -194,7 +202,7 @@ class WorkerViews:
             "detail": "; ".join(filter(None, (detail, load.broken.get(agent.uid)))),
             "stderr": list(said.stderr) if said and said.state is state else [],
             "sandbox": {"provider": record.sandbox, "level": level},
-            "workspace": _workspace(self._workers.work.held(agent.uid)),
+            "workspace": self._workers.work.shown(agent.uid),
             "unenforced": list(run.unenforced) if run is not None and running else [],
             "last_seen": format_time(said.at) if said else None,
             "unread": await self._unread(agent.uid, end),
@@ -211,13 +219,6 @@ class WorkerViews:
                 return sum(await self._admin.pending("INBOX", uid))
         except (NotFound, BusDisconnected, PeerError, TimeoutError):
             return None
-
-
-def _workspace(held: Held | None) -> shapes.Workspace | None:
-    if held is None:
-        return None
-    said = [*held.notes, *held.warnings, *(f"not brought back: {name}" for name in held.left)]
-    return {"path": held.path, "mode": held.mode, "branch": held.branch, "notes": said}
 
 
 def _broken(alert: AlertView) -> str:

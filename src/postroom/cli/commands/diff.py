@@ -10,8 +10,7 @@ import click
 from postroom.cli.completion import agents
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
-from postroom.cli.waiting import said_if_slow
-from postroom.cli.workspaces import tell_left
+from postroom.cli.workspaces import steps_told, tell_left
 from postroom.lines.rows import styled
 from postroom.lines.starting import place
 from postroom.lines.workspaces import MORE, changed, diff_style
@@ -34,7 +33,7 @@ def command(nick: str, paths: tuple[str, ...], stat: bool, as_json: bool) -> Non
     It brings the worker's branch up to date first, with what is not committed as one more commit. PATHs are files
     and folders of the repository.
     """
-    with connect() as client, said_if_slow("asking for its work ..."):
+    with connect() as client, steps_told(lambda _: nick):
         found = client.diff(nick, paths, stat=stat)
     if as_json:
         print_json(found)

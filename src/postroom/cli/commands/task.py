@@ -14,9 +14,10 @@ from postroom.cli.content import Given, content_options, said, upload_parts
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
 from postroom.cli.saving import Saver, force_option, out_option
+from postroom.cli.tasks import syncing
 from postroom.cli.tasks.following import events_option, follow, timeout_option
 from postroom.cli.waiting import said_if_slow
-from postroom.cli.workspaces import tell_left
+from postroom.cli.workspaces import steps_told, tell_left
 from postroom.errors import RequestTimeout
 from postroom.lines.pushes import PUSH_HEAD, chosen, push_row, reason_lines
 from postroom.lines.rows import painted
@@ -310,7 +311,7 @@ def apply(ref: str, merge: bool, as_json: bool) -> None:
     The branch has all that the worker did since it began. With --merge it is merged into the branch that you are on,
     without your hooks; with uncommitted changes or on a conflict nothing is merged.
     """
-    with connect() as client, said_if_slow("asking for its work ..."):
+    with connect() as client, steps_told(lambda other: other.task(ref)["worker"]["uid"]):
         found = client.apply_task(ref, merge=merge)
     if as_json:
         print_json(found)
@@ -329,6 +330,9 @@ def apply(ref: str, merge: bool, as_json: bool) -> None:
         click.echo(
             f"nothing to merge: {done} (postroom diff {one_line(found['worker'])})", err=True
         )
+
+
+command.add_command(syncing.command)
 
 
 def _events(client: Client, task_id: str) -> Iterator[TaskEvent]:

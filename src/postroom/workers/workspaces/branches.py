@@ -2,6 +2,8 @@
 
 refs/postroom/<uid>/base   what its work is compared with, kept from being collected as garbage
 refs/postroom/<uid>/work   its newest commit that was brought back
+refs/postroom/<uid>/next   where its files are being put
+refs/postroom/<uid>/saved  its files after a kill in mid-way, if they were neither as before nor as after
 refs/heads/postroom/<nick> the same for people, once there is any work
 """
 
@@ -31,6 +33,16 @@ def base_ref(uid: str) -> str:
 def work_ref(uid: str) -> str:
     """The ref of the newest work of `uid`."""
     return f"refs/postroom/{uid}/work"
+
+
+def next_ref(uid: str) -> str:
+    """The ref of the commit at which the files of `uid` are being put."""
+    return f"refs/postroom/{uid}/next"
+
+
+def saved_ref(uid: str) -> str:
+    """The ref of the files of `uid` that a kill left, where they were neither as before nor as after."""
+    return f"refs/postroom/{uid}/saved"
 
 
 async def free_name(git: Git, nick: str) -> str:
@@ -87,7 +99,7 @@ async def contains(git: Git, newer: str, older: str) -> bool:
 async def forget(place: Path, uid: str) -> None:
     """Delete the refs of a removed worker; its branch stays."""
     git = Git(place)
-    for ref in (base_ref(uid), work_ref(uid)):
+    for ref in (base_ref(uid), work_ref(uid), next_ref(uid), saved_ref(uid)):
         await git.drop(ref)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ class Worker:
         state: the state folder.
         provider: of its sandbox.
         reach: what of the machine it may have.
+        say: is told what is being done now.
     """
 
     uid: str
@@ -48,6 +49,7 @@ class Worker:
     provider: SandboxProvider
     monitor: LimitMonitor
     reach: Reach
+    say: Callable[[str], None] = lambda _: None
 
     @property
     def own_store(self) -> Path:
@@ -83,7 +85,10 @@ async def begin(worker: Worker, planned: Plan, limit: int | None) -> Held:
             own=planned.mode != DIRECT,
         )
         if planned.mode != DIRECT:
-            held = held.after(branch=await branches.free_name(repository.git, worker.nick))
+            held = held.after(
+                branch=await branches.free_name(repository.git, worker.nick),
+                origin=await origin_of(repository.git),
+            )
         if planned.mode == WORKTREE:
             said = await notes(repository, folder)
     else:
@@ -98,7 +103,14 @@ async def begin(worker: Worker, planned: Plan, limit: int | None) -> Held:
     desk = await desk_of(worker, held)
     base = await (_own(worker, held, desk) if held.own else _first(worker, held, desk))
     inside = seen(desk, worker.root) if held.own else ()
-    return held.after(base=base, brought=base, objects=inside, begun=True).save(worker.root)
+    held = held.after(base=base, began=base, brought=base, objects=inside, begun=True)
+    return held.save(worker.root)
+
+
+async def origin_of(git: Git) -> str:
+    """The branch that the person is on, "" for none."""
+    ref = (await git.repo()).layout.head().removeprefix("ref: ")
+    return ref.removeprefix("refs/heads/") if ref.startswith("refs/heads/") else ""
 
 
 def _said_of_direct(repository: Repository | None) -> list[str]:
@@ -112,18 +124,18 @@ async def _own(worker: Worker, held: Held, desk: Desk) -> str:
     """Make the worker's repository; returns the commit to compare with."""
     async with Job(desk, worker.monitor) as job:
         order = {"do": "begin", "copied": held.mode == COPY, "message": AS_IT_WAS}
-        answer = await job.run(_order(worker, held) | order)
-        base = _hash(answer, "base", held.format)
-        await _take(worker, held, job, base, branches.base_ref(worker.uid))
+        answer = await job.run(order_of(worker, held) | order)
+        base = hash_in(answer, "base", held.format)
+        await take(worker, held, job, base, branches.base_ref(worker.uid))
     return base
 
 
 async def _first(worker: Worker, held: Held, desk: Desk) -> str:
     """Note the state of a folder without a repository of the worker's own."""
     async with Job(desk, worker.monitor) as job:
-        answer = await job.run(_order(worker, held) | {"do": "bring", "message": AS_IT_WAS})
-        base = _hash(answer, "top", held.format)
-        await _take(worker, held, job, base, branches.base_ref(worker.uid))
+        answer = await job.run(order_of(worker, held) | {"do": "bring", "message": AS_IT_WAS})
+        base = hash_in(answer, "top", held.format)
+        await take(worker, held, job, base, branches.base_ref(worker.uid))
     return base
 
 
@@ -132,7 +144,7 @@ async def relink(worker: Worker, held: Held, desk: Desk) -> None:
     where = seen(desk, worker.root)
     if where != held.objects:
         async with Job(desk, worker.monitor) as job:
-            await job.run(_order(worker, held) | {"do": "relink"})
+            await job.run(order_of(worker, held) | {"do": "relink"})
         held.after(objects=where).save(worker.root)
 
 
@@ -147,19 +159,51 @@ async def bring(worker: Worker, held: Held) -> Held:
     if held.mode == DIRECT:  # first, since a worker can prevent what comes behind
         found = await _found(held)
         held = held.after(left=found[:MOST_NAMES], made=found[:MOST_NAMES]).save(worker.root)
+    worker.say("reads its files")
     async with Job(desk, worker.monitor) as job:
-        message = f"uncommitted work of @{worker.nick}"
-        answer = await job.run(_order(worker, held) | {"do": "bring", "message": message})
-        top = _hash(answer, "top", held.format)
-        await _take(worker, held, job, top, branches.work_ref(worker.uid))
+        message = uncommitted(worker)
+        answer = await job.run(order_of(worker, held) | {"do": "bring", "message": message})
+        top = hash_in(answer, "top", held.format)
+        await take(worker, held, job, top, branches.work_ref(worker.uid))
     git = store_of(worker.root, held)
-    made = found if held.mode == DIRECT else await _brought(git, held, top)
-    left = (*found, *_texts(answer, "left"), *_texts(answer, "notes"))[:MOST_NAMES]
-    held = held.after(brought=top, left=left, made=made[:MOST_NAMES]).save(worker.root)
-    if not held.branch or top == held.base:
+    left = (*found, *texts_in(answer, "left"), *texts_in(answer, "notes"))[:MOST_NAMES]
+    return await settle(worker, held.after(left=left), git, top)
+
+
+async def settle(worker: Worker, held: Held, git: Git, top: str) -> Held:
+    """Note that the worker's newest work is `top`, which is in the repository, and give its branch that value.
+
+    Raises:
+        Conflict: a person is on its branch.
+    """
+    base = await compared(git, held, top)
+    if base != held.base:
+        await git.set(branches.base_ref(worker.uid), base)
+    held = held.after(base=base, brought=top)
+    if held.mode != DIRECT:
+        held = held.after(made=(await _brought(git, held, top))[:MOST_NAMES])
+    held = held.save(worker.root)
+    if not held.branch or top in (held.base, held.began):
         return held
     name, value = await branches.place(git, held.branch, top, held.placed, worker.nick)
     return held.after(branch=name, placed=value).save(worker.root)
+
+
+async def compared(git: Git, held: Held, top: str) -> str:
+    """What the work up to `top` is compared with: the newest commit of the person's branch that it has."""
+    began = held.base if held.began is None else held.began
+    if not (held.own and held.origin and top):
+        return began
+    newest = await git.value(f"refs/heads/{held.origin}")
+    common = await git.line("merge-base", newest, top) if newest else ""
+    if common and (not began or await branches.contains(git, common, began)):
+        return common
+    return began
+
+
+def uncommitted(worker: Worker) -> str:
+    """The subject of a commit of what the worker has not committed."""
+    return f"uncommitted work of @{worker.nick}"
 
 
 async def _found(held: Held) -> tuple[str, ...]:
@@ -177,26 +221,29 @@ async def _brought(git: Git, held: Held, top: str) -> tuple[str, ...]:
     return tuple(one_line(name, LONGEST_NAME) for name in names)
 
 
-def _texts(answer: Mapping[str, Any], key: str) -> list[str]:
+def texts_in(answer: Mapping[str, Any], key: str) -> list[str]:
+    """The texts in a list of an answer, as they can be shown."""
     found = answer.get(key)
     if not isinstance(found, list):
         return []
     return [one_line(text, LONGEST_NAME) for text in found if isinstance(text, str)]
 
 
-async def _take(worker: Worker, held: Held, job: Job, commit: str, ref: str) -> None:
+async def take(worker: Worker, held: Held, job: Job, commit: str, ref: str) -> None:
     """Take a commit from the bundle of `job`, or find it where it is already, and name it by `ref`."""
     git = store_of(worker.root, held)
     if not commit:
         return
     if await asyncio.to_thread(job.fetched):
+        worker.say("checks what comes back")
         await git.take(job.bundle, commit)
     if await git.line("cat-file", "-t", commit) != "commit":
         raise JobFailed("what the worker is at did not come back")
     await git.set(ref, commit)
 
 
-def _order(worker: Worker, held: Held) -> dict[str, Any]:
+def order_of(worker: Worker, held: Held) -> dict[str, Any]:
+    """What every order about a workspace has."""
     return {
         "own": held.own,
         "branch": held.branch,
@@ -210,7 +257,8 @@ def _order(worker: Worker, held: Held) -> dict[str, Any]:
     }
 
 
-def _hash(answer: Mapping[str, Any], key: str, kind: str) -> str:
+def hash_in(answer: Mapping[str, Any], key: str, kind: str) -> str:
+    """The commit that an answer names, "" for none; raises JobFailed if it cannot be one."""
     found = answer.get(key)
     if found == "" and isinstance(found, str):
         return ""

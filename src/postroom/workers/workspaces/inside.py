@@ -21,6 +21,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,17 @@ class Broken(Exception):
 
 def git(*words: str, env: dict[str, str] | None = None, stdin: str | None = None) -> str:
     """Run git and return what it prints; raises Broken."""
-    done = subprocess.run(
+    done = tried(*words, env=env, stdin=stdin)
+    if done.returncode != 0:
+        raise Broken(f"git {words[0]}: {done.stderr.strip()[-1000:] or done.returncode}")
+    return done.stdout.strip("\n")
+
+
+def tried(
+    *words: str, env: dict[str, str] | None = None, stdin: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run git, whatever comes of it."""
+    return subprocess.run(
         ["git", *QUIET, *BOUNDED, *words],
         input=stdin,
         capture_output=True,
@@ -63,9 +74,6 @@ def git(*words: str, env: dict[str, str] | None = None, stdin: str | None = None
         env=os.environ | ENVIRONMENT | (env or {}),
         check=False,
     )
-    if done.returncode != 0:
-        raise Broken(f"git {words[0]}: {done.stderr.strip()[-1000:] or done.returncode}")
-    return done.stdout.strip("\n")
 
 
 def who(order: dict[str, Any]) -> dict[str, str]:
@@ -101,7 +109,7 @@ def begin(order: dict[str, Any]) -> dict[str, Any]:
     base, _ = _committed(order, place, head, order["message"])
     if base != head:
         git("update-ref", "HEAD", base, env=place)
-        _bundle(order, place, base)
+        bundle(order, place, base)
     return {"base": base, "top": base}
 
 
@@ -118,23 +126,23 @@ def bring(order: dict[str, Any]) -> dict[str, Any]:
     """Put what the worker did into a bundle; it has none if there is nothing that the other side lacks."""
     workspace, notes = Path(order["workspace"]), []
     own = workspace / ".git"
-    has_own = order["own"] and _is_folder(own) and _is_folder(own / "objects")
+    has_own = order["own"] and is_folder(own) and is_folder(own / "objects")
     if order["own"] and not has_own:
         notes.append("its .git is gone: what it had committed since is lost, its files are here")
-    if has_own and _has_special(own):
+    if has_own and has_special(own):
         has_own = False
         notes.append("its .git has pipes or devices in it: its files are here, its commits are not")
-    place = _fresh(order, own if has_own else None)
-    tip = _tip(own, order, notes) if has_own else order["base"]
-    if not (_is_folder(own) and _take_index(own, place)):
+    place = fresh(order, own if has_own else None)
+    tip = tip_of(own, order, notes) if has_own else order["base"]
+    if not (is_folder(own) and take_index(own, place)):
         git("read-tree", *([tip] if tip else ["--empty"]), env=place)
     top, left = _committed(order, place, tip, order["message"])
     if top not in order["known"] and top:
-        _bundle(order, place, top)
+        bundle(order, place, top)
     return {"tip": tip, "top": top, "left": left, "notes": notes}
 
 
-def _fresh(order: dict[str, Any], own: Path | None) -> dict[str, str]:
+def fresh(order: dict[str, Any], own: Path | None) -> dict[str, str]:
     """A repository of this script that sees the worker's objects; returns the environment for it."""
     repository = Path(order["out"], "repository.git")
     git(
@@ -150,7 +158,7 @@ def _fresh(order: dict[str, Any], own: Path | None) -> dict[str, str]:
     return {"GIT_DIR": str(repository), "GIT_WORK_TREE": order["workspace"]}
 
 
-def _tip(own: Path, order: dict[str, Any], notes: list[str]) -> str:
+def tip_of(own: Path, order: dict[str, Any], notes: list[str]) -> str:
     """The commit that the worker is at, else that of its branch, else the one that it began with."""
     for name in ("HEAD", f"refs/heads/{order['branch']}"):
         try:
@@ -162,7 +170,7 @@ def _tip(own: Path, order: dict[str, Any], notes: list[str]) -> str:
     return order["base"]
 
 
-def _take_index(own: Path, place: dict[str, str]) -> bool:
+def take_index(own: Path, place: dict[str, str]) -> bool:
     """Copy the worker's index, which spares reading every file again; data only, and checked when it is used."""
     try:
         found = (own / "index").lstat()
@@ -182,20 +190,25 @@ def _committed(
     order: dict[str, Any], place: dict[str, str], parent: str, message: str
 ) -> tuple[str, list[str]]:
     """A commit of the files as they are on top of `parent`, or `parent` if nothing differs; and what it lacks."""
-    try:
-        tree = _written(place)
-    except Broken:
-        # An index that git does not take, such as one in parts: from the parent's files instead.
-        Path(place["GIT_DIR"], "index").unlink(missing_ok=True)
-        git("read-tree", *([parent] if parent else ["--empty"]), env=place)
-        tree = _written(place)
-    before = git("rev-parse", f"{parent}^{{tree}}", env=place) if parent else _empty(place)
+    tree = snapshot(place, parent)
+    before = git("rev-parse", f"{parent}^{{tree}}", env=place) if parent else empty(place)
     left = _left_out(place, before, tree)
     if tree == before:
         return parent, left
     parents = ("-p", parent) if parent else ()
     words = ("commit-tree", tree, *parents, "-m", message)
     return git(*words, env=place | who(order)), left
+
+
+def snapshot(place: dict[str, str], parent: str) -> str:
+    """The tree of the files as they are; the index has the same then."""
+    try:
+        return _written(place)
+    except Broken:
+        # An index that git does not take, such as one in parts: from the parent's files instead.
+        Path(place["GIT_DIR"], "index").unlink(missing_ok=True)
+        git("read-tree", *([parent] if parent else ["--empty"]), env=place)
+        return _written(place)
 
 
 def _written(place: dict[str, str]) -> str:
@@ -215,7 +228,8 @@ def _written(place: dict[str, str]) -> str:
     return git("write-tree", env=place)
 
 
-def _empty(place: dict[str, str]) -> str:
+def empty(place: dict[str, str]) -> str:
+    """The tree without files."""
     return git("hash-object", "-w", "-t", "tree", "--stdin", env=place, stdin="")
 
 
@@ -232,7 +246,8 @@ def _left_out(place: dict[str, str], before: str, tree: str) -> list[str]:
     return [name for name in (*links, *others) if name][:MAX_NOTED]
 
 
-def _bundle(order: dict[str, Any], place: dict[str, str], top: str) -> None:
+def bundle(order: dict[str, Any], place: dict[str, str], top: str) -> None:
+    """Put a commit into a bundle, with all before it that `known` has not."""
     git("update-ref", BROUGHT, top, env=place)
     known = [name for name in order["known"] if _has(name, place)]
     excluded = "".join(f"^{name}\n" for name in known)
@@ -249,7 +264,7 @@ def _has(name: str, place: dict[str, str]) -> bool:
     return True
 
 
-def _has_special(own: Path) -> bool:
+def has_special(own: Path) -> bool:
     """Whether there is anything that is no file, folder or link to one: git would wait for a pipe for ever."""
     for place, folders, files in os.walk(own):
         for name in (*folders, *files):
@@ -263,22 +278,25 @@ def _has_special(own: Path) -> bool:
     return False
 
 
-def _is_folder(path: Path) -> bool:
+def is_folder(path: Path) -> bool:
+    """Whether it is a folder, and no link to one."""
     return stat.S_ISDIR(path.lstat().st_mode) if os.path.lexists(path) else False
 
 
 ORDERS = {"begin": begin, "relink": relink, "bring": bring}
 
 
-def main(words: list[str]) -> None:
+def main(
+    words: list[str], orders: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]
+) -> None:
     """Read the order, do it, write the answer."""
     order = json.loads(Path(words[0]).read_text(encoding="utf-8"))
     try:
-        answer = ORDERS[order["do"]](order)
+        answer = orders[order["do"]](order)
     except (Broken, OSError) as error:
         answer = {"error": str(error)}
     Path(words[1]).write_text(json.dumps(answer), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[1:], ORDERS)

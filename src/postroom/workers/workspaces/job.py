@@ -1,4 +1,4 @@
-"""One order of `inside.py`, done in a sandbox of the worker's kind that has no way out."""
+"""One order of `inside.py` or `merging.py`, done in a sandbox of the worker's kind that has no way out."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ class Job:
         """Where `fetched` has the bundle."""
         return self._folder / "bundle"
 
-    async def run(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        """Do `order` and return the answer, which the worker may have forged.
+    async def run(self, order: Mapping[str, Any], script: str = inside.__file__) -> dict[str, Any]:
+        """Do `order` by `script` and return the answer, which the worker may have forged.
 
         Raises:
             JobFailed: it could not be done; the text says why.
@@ -156,7 +156,7 @@ class Job:
         }
         (self._folder / "order" / "order.json").write_text(json.dumps(whole), encoding="utf-8")
         argv = (
-            *(paths.python, *SCRIPT[1:], inside.__file__),
+            *(paths.python, *SCRIPT[1:], script),
             *(f"{paths.mounts[ORDER]}/order.json", f"{paths.state}/answer.json"),
         )
         env = {"PATH": search_path(paths.python), "HOME": paths.home, "TMPDIR": paths.tmp}

@@ -37,6 +37,9 @@ class Held:
         notes: what the worker has not got, for people.
         left: what was not brought back, by its name in the workspace.
         made: git directories that it has made, on its branch or in a folder that it writes itself.
+        origin: the person's branch that it began from, "" for none; None in a record from before there was one.
+        began: the commit that its work was compared with at first; `base` is a later one of `origin`, once it has that.
+        moving: where its files, index and branch are being put: see `syncing.Move`; empty for nowhere.
     """
 
     path: str
@@ -57,6 +60,9 @@ class Held:
     notes: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
+    origin: str | None = None
+    began: str | None = None
+    moving: tuple[str, ...] = ()
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:

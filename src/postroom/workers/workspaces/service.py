@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -34,6 +35,8 @@ from postroom.workers.workspaces.job import EMPTY, Desk, borrowed
 from postroom.workers.workspaces.layout import refuse_bare
 from postroom.workers.workspaces.plan import Plan, plan, refuse_never
 from postroom.workers.workspaces.records import FILE, Held
+from postroom.workers.workspaces.syncing import Synced, resumed, sync
+from postroom.workers.workspaces.tracking import Standing, standing
 from postroom_a2a.text import one_line
 
 log = get_logger(__name__)
@@ -78,6 +81,10 @@ class Workspaces:
         self._monitor = LimitMonitor()
         self._locks: dict[str, asyncio.Lock] = {}
         self._known: dict[str, Held | None] = {}
+        self.doing: dict[str, str] = {}
+        """By uid: what is being done about a workspace now, for people."""
+        self.standing: dict[str, Standing] = {}
+        """By uid: how far a worker and the branch that it began from are apart, as of the last look."""
 
     def _root(self, uid: str) -> Path:
         return self._settings.workers / uid
@@ -96,6 +103,7 @@ class Workspaces:
                 yield
             finally:
                 self._known.pop(uid, None)
+                self.doing.pop(uid, None)
 
     async def plan(
         self, path: str, mode: str, provider: SandboxProvider, reach: Reach
@@ -141,7 +149,8 @@ class Workspaces:
                 await asyncio.to_thread(_clear, root)  # of a start that was killed
                 await begin(worker, planned, limit)
         async with self._alone(owner.uid):
-            return await self._placed(worker, Held.load(worker.root) or Held(path, mode))
+            held = Held.load(worker.root) or Held(path, mode)
+            return await self._placed(worker, await resumed(worker, held))
 
     async def refuse_beyond(self, uid: str, reach: Reach) -> None:
         """Raise Forbidden if the folder that a worker works on, or its repository, is beyond `reach`."""
@@ -178,17 +187,56 @@ class Workspaces:
             JobFailed, GitFailed: it cannot be brought back as it is.
         """
         async with self._alone(owner.uid):
-            held = self.held(owner.uid)
-            if held is None or not held.begun:
-                raise NotFound(
-                    f"@{owner.nick} works on no folder of yours",
-                    remedy="spawn it with one: postroom spawn TEMPLATE --workspace DIR",
-                )
-            return await bring(self._worker(owner, provider, reach), held)
+            worker, held = self._worker(owner, provider, reach), self._begun(owner)
+            try:
+                return await bring(worker, await resumed(worker, held))
+            finally:
+                await self._look(worker)
+
+    async def sync(
+        self, owner: Owner, provider: SandboxProvider, reach: Reach, *, rebase: bool
+    ) -> Synced:
+        """Bring back what the worker has done, and the worker to its person's newest commit (`syncing.sync`).
+
+        Raises:
+            NotFound: the person's folder has gone, or the worker works on none.
+        """
+        async with self._alone(owner.uid):
+            worker, held = self._worker(owner, provider, reach), self._begun(owner)
+            try:
+                return await sync(worker, held, rebase=rebase)
+            finally:
+                await self._look(worker)
+
+    async def _look(self, worker: Worker) -> None:
+        """Note how far a worker and the branch that it began from are apart."""
+        held = Held.load(worker.root)
+        with suppress(PostroomError):  # a repository that is gone is told by what needs it
+            if held is not None and held.own and held.top:
+                self.standing[worker.uid] = await standing(store_of(worker.root, held), held)
+
+    @contextmanager
+    def saying(self, uid: str, what: str) -> Generator[None]:
+        """Tell people in the block what is being done about a workspace."""
+        self.doing[uid] = what
+        try:
+            yield
+        finally:
+            self.doing.pop(uid, None)
+
+    def _begun(self, owner: Owner) -> Held:
+        held = self.held(owner.uid)
+        if held is None or not held.begun:
+            raise NotFound(
+                f"@{owner.nick} works on no folder of yours",
+                remedy="spawn it with one: postroom spawn TEMPLATE --workspace DIR",
+            )
+        return held
 
     def _worker(self, owner: Owner, provider: SandboxProvider, reach: Reach) -> Worker:
         root, state = self._root(owner.uid), self._settings.state
-        return Worker(owner.uid, owner.nick, root, state, provider, self._monitor, reach)
+        say = partial(self.doing.__setitem__, owner.uid)
+        return Worker(owner.uid, owner.nick, root, state, provider, self._monitor, reach, say)
 
     def store(self, uid: str, held: Held) -> Git:
         """Git on the repository that gets the work."""
@@ -224,6 +272,7 @@ class Workspaces:
                 log.warning("the refs of %s stay in %s: %s", uid, held.top, error)
             (self._root(uid) / FILE).unlink(missing_ok=True)
         self._locks.pop(uid, None)
+        self.standing.pop(uid, None)
 
 
 def _note_covered(held: Held, desk: Desk, root: Path) -> None:

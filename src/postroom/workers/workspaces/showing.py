@@ -60,7 +60,8 @@ async def difference(
     literal = ("--literal-pathspecs", "diff", *words, "--dst-prefix=b/")
     text = await git.run(*literal, *form, *named, stranger=True, most=MOST_TEXT + 1)
     names = await git.run(*literal, "--name-only", "-z", *named, stranger=True)
-    counted = f"{held.head}..{held.brought}" if held.head else held.brought
+    since = held.base if held.began not in (None, held.base) else held.head
+    counted = f"{since}..{held.brought}" if since else held.brought
     commits = await git.line("rev-list", "--count", counted) if held.brought else "0"
     shown = text[:MOST_TEXT].decode(errors="replace")
     return Difference(shown, len(text) > MOST_TEXT, names.count(b"\0"), int(commits or 0))

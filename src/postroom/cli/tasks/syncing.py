@@ -1,0 +1,72 @@
+"""`postroom task sync`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.cli.completion import agents
+from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.output import print_json
+from postroom.cli.workspaces import steps_told, tell_left
+from postroom.errors import Conflict
+from postroom.lines.tasks import short
+from postroom.lines.workspaces import counted
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import Synced
+
+
+@click.command("sync", short_help="Bring a worker up to your newest commit.")
+@click.argument("nick", metavar="@NICK", shell_complete=agents)
+@click.option("--rebase", is_flag=True, help="Make its commits anew on top, in place of a merge.")
+@click.option(
+    "--let-it-resolve",
+    "resolve",
+    is_flag=True,
+    help="On a conflict give its agent a task to join both.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, 3600),
+    default=300.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds to wait for the end of its turn.",
+)
+@json_option
+@state_option()
+def command(nick: str, rebase: bool, resolve: bool, timeout: float, as_json: bool) -> None:
+    """Bring the worker NICK up to the newest commit of the branch that it began from.
+
+    It waits for the end of the agent's turn. What the worker has not committed stays so. On a conflict the worker is
+    as it was, and the files are named; the exit status is 5 then. Your own files and branch are not touched.
+    """
+    with connect() as client, steps_told(lambda _: nick):
+        found = client.sync(nick, rebase=rebase, resolve=resolve, timeout=timeout)
+    if as_json:
+        print_json(found)
+    else:
+        _tell(found)
+    if found["conflicts"] and not found["task"]:
+        raise Conflict(
+            f"nothing was changed: {counted(len(found['conflicts']), 'file')} conflict with the work of {nick}",
+            remedy=f"postroom task sync {nick} --let-it-resolve; or merge its branch by hand",
+        )
+
+
+def _tell(found: Synced) -> None:
+    tell_left(found["left"])
+    who, branch = f"@{one_line(found['worker'])}", one_line(found["workspace"].get("onto", ""))
+    for name in found["conflicts"]:
+        click.echo(f"conflict: {one_line(name, 300)}", err=True)
+    if found["task"]:
+        task = short(found["task"])
+        click.echo(f"{who} joins both: postroom task watch {task}")
+        click.echo(f"then look at the merge: postroom diff {who} --merge", err=True)
+    elif not found["conflicts"]:
+        new = counted(found["taken"], "commit")
+        done = f"has {new} more of {branch}" if found["taken"] else f"has all of {branch} already"
+        click.echo(f"{who} {done}: {one_line(found['onto'])[:12]}")
