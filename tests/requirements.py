@@ -553,6 +553,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "workspace-kept": "What a worker has not committed is on its branch or in its folder when it is removed.",
         "workspace-sync": "A worker is brought up to the newest commit of the branch that it began from with all its work, also what it has not committed; on a conflict it is as it was.",
         "workspace-sync-whole": "A kill while a worker is brought up to date leaves it as before or as after.",
+        "workspace-newer-commits": "A worker sees the branch that it began from, and the one that this follows, as they are now, read-only; status says how far both are apart.",
         "workspace-plants-nothing": "No git command of Postroom runs what a worker planted in its folder.",
     },
 }

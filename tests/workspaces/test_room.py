@@ -57,6 +57,25 @@ def test_a_task_comes_back_as_a_branch_that_a_person_looks_at_and_merges(
     assert (shown["mode"], shown["branch"]) == ("worktree", "postroom/coder")
 
 
+@pytest.mark.requirement("workspace-newer-commits")
+def test_status_and_diff_say_how_far_a_worker_is_behind_and_it_sees_the_commits_itself(
+    room: PostRoom, tmp_path: Path
+):
+    app = repository(tmp_path / "app")
+    spawn(room, "later", "--workspace", str(app))
+    task(room, "later", "git commit -q --allow-empty -m mine")
+    (app / "c.txt").write_text("theirs\n")
+    git(app, "add", ".")
+    git(app, "commit", "-qm", "theirs")
+    until(lambda: room.worker("later")["workspace"]["behind"] == 1)
+    until(lambda: "postroom/later (1 behind main, 1 ahead)" in room.run("status", "--wide"))
+    room.run("diff", "later")
+    assert "1 behind main, 1 ahead" in room.stderr
+    task(room, "later", "git merge -q person/main && cat c.txt")
+    until(lambda: room.worker("later")["workspace"]["behind"] == 0)
+    assert "c.txt" not in room.run("diff", "later", "--stat")
+
+
 @pytest.mark.requirement("workspace-sync")
 def test_a_worker_gets_a_persons_newer_commits_and_a_conflict_becomes_its_task(
     room: PostRoom, tmp_path: Path

@@ -73,7 +73,7 @@ from postroom.tasks.retries import TaskRetries
 from postroom.tasks.service import OrgTaskService
 from postroom.tasks.silence import SilentTasks
 from postroom.webhooks.signing import WebhookKey
-from postroom.workers.following import WorkFollower
+from postroom.workers.following import BranchFollower, WorkFollower
 from postroom.workers.issuer import Issuer
 from postroom.workers.lifecycle import Workers
 from postroom.workers.parts import WorkerParts
@@ -222,6 +222,7 @@ async def _open_parts(
     supervise("silent-tasks", silent.look, every=silent.every)
     workers.on_limit(partial(_fail_at_work, base, tasks))
     supervise("workspaces", WorkFollower(workers, base.changes).run)
+    supervise("branches", BranchFollower(workers, base.changes).run)
     in_flight = installation.in_flight
     iam = LocalIAM(
         base.database, base.directory, key, base.owner, cut=in_flight.cut, rotated=rotated

@@ -12,6 +12,7 @@ from postroom.lines.approvals import what
 from postroom.lines.tasks import answer_hint, colour_of, is_question, run_time, short
 from postroom.lines.usage import NOTHING, usage_cell
 from postroom.lines.words import Cell, address, ago, clock, columns, fitted, table
+from postroom.lines.workspaces import apart
 from postroom.protocol.modes import DIRECT
 from postroom.settings import DEFAULT_ORG
 from postroom_a2a.text import one_line
@@ -279,6 +280,8 @@ def _place(worker: Worker) -> Cell:
         return Cell("-", dim=True)
     direct = workspace["mode"] == DIRECT
     text = workspace["branch"] or f"{workspace['mode']} {workspace['path']}"
+    if said := apart(workspace):
+        text = f"{text} ({said})"
     return Cell(text, "red" if direct else None, bold=direct)
 
 

@@ -24,9 +24,10 @@ def place(workspace: Workspace) -> tuple[str, Style]:
     if workspace["mode"] == DIRECT:
         return f"in {path} itself", Style.BAD
     copied = "on a copy" if workspace["mode"] == COPY else ""
+    far = f" ({said})" if (said := apart(workspace)) else ""
     if not branch:
-        return f"{copied or 'on a branch'} of {path}", Style.PLAIN
-    return f"{copied}{', ' if copied else ''}on branch {branch} of {path}", Style.PLAIN
+        return f"{copied or 'on a branch'} of {path}{far}", Style.PLAIN
+    return f"{copied}{', ' if copied else ''}on branch {branch} of {path}{far}", Style.PLAIN
 
 
 def changed(found: Difference) -> str:

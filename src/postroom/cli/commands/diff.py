@@ -13,7 +13,7 @@ from postroom.cli.output import print_json
 from postroom.cli.workspaces import steps_told, tell_left
 from postroom.lines.rows import styled
 from postroom.lines.starting import place
-from postroom.lines.workspaces import MORE, changed, diff_style
+from postroom.lines.workspaces import MORE, apart, changed, diff_style
 from postroom.protocol.modes import BRINGS
 from postroom_a2a.text import one_line, printable
 
@@ -54,4 +54,5 @@ def command(nick: str, paths: tuple[str, ...], stat: bool, as_json: bool) -> Non
 
 
 def _summary(found: Difference) -> str:
-    return f"@{one_line(found['worker'])} {place(found['workspace'])}: {changed(found)}"
+    said = ", ".join(filter(None, (changed(found), apart(found["workspace"]))))
+    return f"@{one_line(found['worker'])} {place(found['workspace'])}: {said}"

@@ -65,9 +65,9 @@ def router(parts: Parts) -> Routes:
     async def sync(ref: AgentRef, body: SyncBody, me: Caller) -> shapes.Synced:
         """Bring a worker up to the newest commit of the branch that it began from.
 
-        It is merged, or with `rebase` rebased. It waits for the end of the agent's turn, at most `timeout` seconds. On `conflicts` the worker stays as it was;
-        with `resolve` its agent gets a task to join both, and `task` is its id. 409 if the turn goes on, or the worker
-        is in the middle of a merge of its own.
+        It is merged, or with `rebase` rebased. It waits for the end of the agent's turn, at most `timeout` seconds. On
+        `conflicts` the worker stays as it was; with `resolve` its agent gets a task to join both, and `task` is its id.
+        409 if the turn goes on, or the worker is in the middle of a merge of its own.
         """
         if body.resolve:
             me.require(Scope.TASK)

@@ -12,9 +12,9 @@ from typing import Any
 from postroom.errors import Conflict, NotFound
 from postroom.protocol.modes import COPY, DIRECT, WORKTREE
 from postroom.sandbox.limit_monitor import LimitMonitor
-from postroom.sandbox.port import SandboxProvider
+from postroom.sandbox.port import SandboxProvider, SandboxSpec
 from postroom.workers.reach import Reach
-from postroom.workers.workspaces import branches, covers
+from postroom.workers.workspaces import branches, covers, tracking
 from postroom.workers.workspaces.copying import copy
 from postroom.workers.workspaces.git import Git
 from postroom.workers.workspaces.job import Desk, Job, JobFailed, seen
@@ -102,8 +102,9 @@ async def begin(worker: Worker, planned: Plan, limit: int | None) -> Held:
     held = held.after(notes=tuple(said)).save(worker.root)
     desk = await desk_of(worker, held)
     base = await (_own(worker, held, desk) if held.own else _first(worker, held, desk))
-    inside = seen(desk, worker.root) if held.own else ()
-    held = held.after(base=base, began=base, brought=base, objects=inside, begun=True)
+    if held.own:
+        held = held.after(objects=seen(desk, worker.root), person=person_of(desk, worker))
+    held = held.after(base=base, began=base, brought=base, begun=True)
     return held.save(worker.root)
 
 
@@ -123,7 +124,8 @@ def _said_of_direct(repository: Repository | None) -> list[str]:
 async def _own(worker: Worker, held: Held, desk: Desk) -> str:
     """Make the worker's repository; returns the commit to compare with."""
     async with Job(desk, worker.monitor) as job:
-        order = {"do": "begin", "copied": held.mode == COPY, "message": AS_IT_WAS}
+        person = person_of(desk, worker)
+        order = {"do": "begin", "copied": held.mode == COPY, "message": AS_IT_WAS, "person": person}
         answer = await job.run(order_of(worker, held) | order)
         base = hash_in(answer, "base", held.format)
         await take(worker, held, job, base, branches.base_ref(worker.uid))
@@ -141,11 +143,20 @@ async def _first(worker: Worker, held: Held, desk: Desk) -> str:
 
 async def relink(worker: Worker, held: Held, desk: Desk) -> None:
     """Tell the worker's repository where the objects are, if its next sandbox has them elsewhere."""
-    where = seen(desk, worker.root)
-    if where != held.objects:
+    where, person = seen(desk, worker.root), person_of(desk, worker)
+    if (where, person) != (held.objects, held.person):
         async with Job(desk, worker.monitor) as job:
-            await job.run(order_of(worker, held) | {"do": "relink"})
-        held.after(objects=where).save(worker.root)
+            await job.run(order_of(worker, held) | {"do": "relink", "person": person})
+        if held.origin is None:
+            held = held.after(origin=await origin_of(store_of(worker.root, held)))
+        held.after(objects=where, person=person).save(worker.root)
+
+
+def person_of(desk: Desk, worker: Worker) -> str:
+    """Where the worker's sandbox shows the branches of its person."""
+    shown = tracking.mount(worker.root)
+    spec = SandboxSpec((), {}, "/", desk.workspace, None, worker.root / "log", read_only=(shown,))
+    return f"{desk.provider.paths(spec).mounts[shown.target]}/{tracking.REFS}"
 
 
 async def bring(worker: Worker, held: Held) -> Held:

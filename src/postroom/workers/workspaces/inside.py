@@ -3,7 +3,7 @@
 ORDER is a JSON file, ANSWER the JSON file to write. `do` of an order is one of:
 
     begin   make a repository in the workspace, on its branch, at `head`
-    relink  write anew where the objects are that it borrows
+    relink  write anew where the objects are that it borrows, and the branches of its person
     bring   put the commits of the workspace, and what is not committed as one more, into a bundle
 
 The worker's own git configuration is read by nothing but `rev-parse`: all else happens in a repository that this
@@ -27,6 +27,8 @@ from typing import Any
 
 BROUGHT = "refs/heads/brought"
 """The one ref of a bundle."""
+PERSON = "person"
+"""The remote whose branches are those of the person; a link leads to them."""
 LARGEST_INDEX = 256 * 1024 * 1024
 MAX_NOTED = 20
 """Folders that an answer names at most."""
@@ -119,6 +121,13 @@ def relink(order: dict[str, Any]) -> dict[str, Any]:
     info.mkdir(parents=True, exist_ok=True)
     text = "".join(f"{folder}\n" for folder in order["objects"])
     (info / "alternates").write_text(text, encoding="utf-8", errors="surrogateescape")
+    link = info.parents[1] / "refs" / "remotes" / PERSON
+    if link.is_symlink() or not os.path.lexists(link):  # otherwise it has made such refs itself
+        link.unlink(missing_ok=True)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(order["person"])
+        # A collection of garbage would else pack refs that it cannot delete, and keep what they were.
+        git("config", "--file", str(info.parents[1] / "config"), "gc.packRefs", "false")
     return {}
 
 

@@ -39,6 +39,8 @@ class Held:
         made: git directories that it has made, on its branch or in a folder that it writes itself.
         origin: the person's branch that it began from, "" for none; None in a record from before there was one.
         began: the commit that its work was compared with at first; `base` is a later one of `origin`, once it has that.
+        patterns: of further branches of the person that it sees.
+        person: the place, inside, of those that it sees.
         moving: where its files, index and branch are being put: see `syncing.Move`; empty for nowhere.
     """
 
@@ -63,6 +65,8 @@ class Held:
     origin: str | None = None
     began: str | None = None
     moving: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    person: str = ""
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:

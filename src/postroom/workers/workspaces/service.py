@@ -18,7 +18,7 @@ from postroom.sandbox.port import Mount, SandboxProvider
 from postroom.settings import Settings
 from postroom.workers.leftovers import delete
 from postroom.workers.reach import Reach
-from postroom.workers.workspaces import branches, covers
+from postroom.workers.workspaces import branches, covers, tracking
 from postroom.workers.workspaces.bringing import (
     LONGEST_NAME,
     MOST_NAMES,
@@ -36,7 +36,6 @@ from postroom.workers.workspaces.layout import refuse_bare
 from postroom.workers.workspaces.plan import Plan, plan, refuse_never
 from postroom.workers.workspaces.records import FILE, Held
 from postroom.workers.workspaces.syncing import Synced, resumed, sync
-from postroom.workers.workspaces.tracking import Standing, standing
 from postroom_a2a.text import one_line
 
 log = get_logger(__name__)
@@ -83,7 +82,7 @@ class Workspaces:
         self._known: dict[str, Held | None] = {}
         self.doing: dict[str, str] = {}
         """By uid: what is being done about a workspace now, for people."""
-        self.standing: dict[str, Standing] = {}
+        self.standing: dict[str, tracking.Standing] = {}
         """By uid: how far a worker and the branch that it began from are apart, as of the last look."""
 
     def _root(self, uid: str) -> Path:
@@ -175,7 +174,11 @@ class Workspaces:
             return Placed(desk.workspace, judged=direct, covered=(*desk.covered, *lent))
         await relink(worker, held, desk)
         (root / EMPTY).touch()
-        return Placed(desk.workspace, borrowed(desk.objects, root / EMPTY, desk.workspace))
+        mounts = borrowed(desk.objects, root / EMPTY, desk.workspace)
+        if not held.top:
+            return Placed(desk.workspace, mounts)
+        await self.track(worker.uid)
+        return Placed(desk.workspace, (*mounts, tracking.mount(root)))
 
     async def bring(self, owner: Owner, provider: SandboxProvider, reach: Reach) -> Held:
         """Bring back what the worker has done up to now; its branch in the person's repository has it then.
@@ -191,7 +194,8 @@ class Workspaces:
             try:
                 return await bring(worker, await resumed(worker, held))
             finally:
-                await self._look(worker)
+                with suppress(PostroomError):  # a repository that is gone is told by what needs it
+                    await self.track(owner.uid)
 
     async def sync(
         self, owner: Owner, provider: SandboxProvider, reach: Reach, *, rebase: bool
@@ -206,14 +210,28 @@ class Workspaces:
             try:
                 return await sync(worker, held, rebase=rebase)
             finally:
-                await self._look(worker)
+                with suppress(PostroomError):  # a repository that is gone is told by what needs it
+                    await self.track(owner.uid)
 
-    async def _look(self, worker: Worker) -> None:
-        """Note how far a worker and the branch that it began from are apart."""
-        held = Held.load(worker.root)
-        with suppress(PostroomError):  # a repository that is gone is told by what needs it
-            if held is not None and held.own and held.top:
-                self.standing[worker.uid] = await standing(store_of(worker.root, held), held)
+    async def track(self, uid: str) -> None:
+        """Have a worker see the branches of its person as they are now, and note how far both are apart.
+
+        Raises:
+            GitFailed, InvalidInput: the repository cannot be read.
+        """
+        held = Held.load(self._root(uid))
+        if held is not None and _tracked(held):
+            git = store_of(self._root(uid), held)
+            self.standing[uid] = await tracking.track(self._root(uid), git, held)
+
+    def tracked(self) -> dict[str, tuple[str, ...]]:
+        """By repository of a person: the uids of the workers with branches of their own in it."""
+        found: dict[str, tuple[str, ...]] = {}
+        for uid in sorted(path.parent.name for path in self._settings.workers.glob(f"*/{FILE}")):
+            held = Held.load(self._root(uid))
+            if held is not None and _tracked(held):
+                found[held.top] = (*found.get(held.top, ()), uid)
+        return found
 
     @contextmanager
     def saying(self, uid: str, what: str) -> Generator[None]:
@@ -273,6 +291,10 @@ class Workspaces:
             (self._root(uid) / FILE).unlink(missing_ok=True)
         self._locks.pop(uid, None)
         self.standing.pop(uid, None)
+
+
+def _tracked(held: Held) -> bool:
+    return held.begun and held.own and bool(held.top)
 
 
 def _note_covered(held: Held, desk: Desk, root: Path) -> None:
