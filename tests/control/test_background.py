@@ -51,6 +51,7 @@ WORK: dict[str, tuple[str, ...]] = {
     "audit-copy": (BUS, DISK),
     "audit-streams": (DISK,),  # a read that is under way waits for the bus
     "blobs": (DATABASE,),
+    "branches": (),  # a repository that cannot be read is looked at again
     "callers": (DATABASE, DISK),
     "dead-letters": (DATABASE,),
     "expiry": (DATABASE,),
