@@ -65,7 +65,7 @@ def _tell(found: Synced) -> None:
     if found["task"]:
         task = short(found["task"])
         click.echo(f"{who} joins both: postroom task watch {task}")
-        click.echo(f"then look at the merge: postroom diff {who} --merge", err=True)
+        click.echo(f"then look at the merge: postroom diff {who}", err=True)
     elif not found["conflicts"]:
         new = counted(found["taken"], "commit")
         done = f"has {new} more of {branch}" if found["taken"] else f"has all of {branch} already"

@@ -117,7 +117,7 @@ def _refuse_without(worker: Worker, held: Held) -> None:
     if not held.origin:
         raise InvalidInput(
             f"@{worker.nick} began from no branch, but from a commit",
-            remedy="switch to a branch, then: postroom restart NICK"
+            remedy=f"switch to a branch, then: postroom restart {worker.nick}"
             if held.origin is None
             else "spawn another worker while you are on a branch",
         )
