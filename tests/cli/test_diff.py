@@ -19,6 +19,10 @@ APPLIED: dict[str, Any] = {
     "branch": "postroom/coder",
     "command": "git merge postroom/coder",
     "merged": "",
+    "onto": "main",
+    "back": "d" * 40,
+    "notes": ["none of your hooks runs", "the commit is not signed"],
+    "hinders": "",
     "left": [],
 }
 
@@ -50,12 +54,18 @@ def test_the_command_to_merge_goes_to_standard_output_alone(postroom: Run, stand
     standin.answer(f"POST /v1/tasks/{'a' * 8}/apply", APPLIED)
     said = postroom("task", "apply", "a" * 8)
     assert said.out == "git merge postroom/coder\n"
-    assert "postroom/coder is up to date in /src/app" in said.err
+    assert said.err.splitlines() == [
+        "postroom/coder is up to date in /src/app, and would be merged into main, now at dddddddddddd",
+        "none of your hooks runs",
+        "the commit is not signed",
+    ]
     standin.answer(f"POST /v1/tasks/{'b' * 8}/apply", APPLIED | {"merged": "b" * 40})
-    assert postroom("task", "apply", "b" * 8, "--merge").out == (
-        "merged postroom/coder in /src/app: bbbbbbbbbbbb\n"
+    said = postroom("task", "apply", "b" * 8, "--merge")
+    assert said.out == (
+        "merged postroom/coder into main of /src/app: bbbbbbbbbbbb; it was at dddddddddddd\n"
     )
-    assert standin.requests[-1].body == {"merge": True}
+    assert said.err == "to go back: postroom task apply @coder --undo\n"
+    assert standin.requests[-1].body == {"merge": True, "undo": False}
     standin.answer(f"POST /v1/tasks/{'c' * 8}/apply", APPLIED | {"command": "", "branch": ""})
     assert "nothing to merge" in postroom("task", "apply", "c" * 8).err
 
@@ -86,6 +96,17 @@ def test_files_that_conflict_are_named_and_the_exit_status_says_so(postroom: Run
     standin.answer("POST /v1/workers/eve/sync", asked)
     said = postroom("task", "sync", "@eve", "--let-it-resolve")
     assert (said.status, said.out) == (0, "@coder joins both: postroom task watch eeeeeeee\n")
+
+
+def test_a_merge_is_undone_and_what_hinders_one_is_said(postroom: Run, standin: Standin):
+    standin.answer("POST /v1/workers/coder/apply", APPLIED)
+    said = postroom("task", "apply", "@coder", "--undo")
+    assert said.out == "main of /src/app is at dddddddddddd again\n"
+    assert standin.requests[-1].body == {"merge": False, "undo": True}
+    standin.answer("POST /v1/workers/other/apply", APPLIED | {"hinders": "it is\x1b[31m dirty"})
+    said = postroom("task", "apply", "@other")
+    assert said.err.splitlines()[1:] == ["it cannot be merged now: it is dirty"]
+    assert postroom("task", "apply", "@coder", "--undo", "--merge").status == 2
 
 
 def test_a_folder_with_work_is_purged_only_when_a_person_says_so(postroom: Run, standin: Standin):

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import Conflict, InvalidInput, PostroomError
-from postroom.workers.workspaces.showing import difference, merge
+from postroom.workers.workspaces.showing import difference
+from postroom.workers.workspaces.taking import merge
 from tests.workspaces.bench import FREE, QUIET, Bench, Who, git, repository
 
 pytestmark = pytest.mark.anyio

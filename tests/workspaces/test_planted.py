@@ -10,7 +10,8 @@ import pytest
 
 from postroom.errors import PostroomError
 from postroom.workers.workspaces import branches
-from postroom.workers.workspaces.showing import difference, merge
+from postroom.workers.workspaces.showing import difference
+from postroom.workers.workspaces.taking import merge
 from tests.workspaces.bench import Bench, Who, repository
 from tests.workspaces.planting import (
     COMMANDS,

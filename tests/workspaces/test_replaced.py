@@ -17,7 +17,8 @@ from postroom.workers.workspaces.git import Git
 from postroom.workers.workspaces.layout import NotLent
 from postroom.workers.workspaces.program import GitFailed
 from postroom.workers.workspaces.service import Workspaces
-from postroom.workers.workspaces.showing import difference, merge
+from postroom.workers.workspaces.showing import difference
+from postroom.workers.workspaces.taking import merge
 from tests.workspaces.bench import Bench, Who, git, repository
 from tests.workspaces.planting import Plant
 

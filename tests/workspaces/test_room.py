@@ -53,6 +53,13 @@ def test_a_task_comes_back_as_a_branch_that_a_person_looks_at_and_merges(
     room.run("task", "apply", done, "--merge")
     assert (app / "a.txt").read_text() == "one\ntwo\n"
     assert (app / "b.txt").read_text() == "new\n"
+    room.run("task", "apply", "@coder", "--undo")
+    assert (app / "a.txt").read_text() == "one\n"
+    assert git(app, "status", "--porcelain") == "?? draft"
+    room.run("task", "apply", "coder", "--undo", status=2)  # no id of a task
+    room.run("task", "apply", "@coder", "--undo", status=2)
+    room.run("task", "apply", "@coder", "--merge")
+    assert (app / "b.txt").read_text() == "new\n"
     shown = room.worker("coder")["workspace"]
     assert (shown["mode"], shown["branch"]) == ("worktree", "postroom/coder")
 

@@ -8,7 +8,8 @@ import pytest
 
 from postroom.errors import Conflict, PostroomError
 from postroom.workers.workspaces import showing
-from postroom.workers.workspaces.showing import difference, merge
+from postroom.workers.workspaces.showing import difference
+from postroom.workers.workspaces.taking import merge
 from tests.workspaces.bench import FREE, Bench, Who, git, repository
 
 pytestmark = pytest.mark.anyio
@@ -132,7 +133,7 @@ async def test_a_merge_of_two_sides_is_the_persons_and_runs_and_signs_nothing(
     assert not (app / "a.txt").read_text().endswith("two\n")
     with own.open("a") as file:
         file.write("[user]\n\tname = Ann Other\n\temail = other@example.org\n")
-    made = await merge(store, held)
+    made = (await merge(store, held)).after
     assert git(app, "rev-parse", "HEAD") == made
     assert git(app, "log", "-1", "--format=%an %ce|%p|%s", "HEAD").startswith(
         "Ann Other other@example.org|"
@@ -143,7 +144,7 @@ async def test_a_merge_of_two_sides_is_the_persons_and_runs_and_signs_nothing(
     assert "merge postroom/coder" in git(app, "reflog", "-1")
     await bench.spaces.forget(Who().uid)
     assert git(app, "for-each-ref", "refs/postroom") == ""
-    assert await merge(store, held) == made
+    assert (await merge(store, held)).after == made
     assert not canary.exists()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from postroom.client.calls import Calls, name_of, task_ref
 
@@ -27,14 +27,18 @@ class WorkspaceCalls(Calls):
         path = f"/v1/workers/{name_of(ref)}/diff"
         return self._post(path, body, repeatable=True, extra_time=SLOW)
 
-    def apply_task(self, ref: str, *, merge: bool = False) -> Applied:
-        """Bring the branch of a task's worker up to date; with `merge` also merge it, if that needs nobody.
+    def apply(self, ref: str, *, merge: bool = False, undo: bool = False) -> Applied:
+        """Bring the branch of a worker up to date, and say how it can be merged; or merge it, or undo the last merge.
+
+        Args:
+            ref: `@NICK` or `@UID` of a worker, else the id of a task of it.
 
         Raises:
             Conflict: a person has to do something first.
         """
-        body: dict[str, Any] = {"merge": merge}
-        return self._post(f"/v1/tasks/{task_ref(ref)}/apply", body, extra_time=SLOW)
+        body = {"merge": merge, "undo": undo}
+        whose = f"workers/{name_of(ref)}" if ref.startswith("@") else f"tasks/{task_ref(ref)}"
+        return self._post(f"/v1/{whose}/apply", body, extra_time=SLOW)
 
     def sync(
         self, ref: str, *, rebase: bool = False, resolve: bool = False, timeout: float = SLOW

@@ -98,9 +98,10 @@ class DiffBody(Body):
 
 
 class ApplyBody(Body):
-    """`POST /v1/tasks/{ref}/apply`."""
+    """`POST /v1/workers/{ref}/apply`, `POST /v1/tasks/{ref}/apply`."""
 
     merge: bool = False
+    undo: bool = False
 
 
 class SyncBody(Body):

@@ -9,10 +9,13 @@ from postroom.protocol.modes import COPY, DIRECT
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.protocol.shapes import Difference, Workspace
+    from postroom.protocol.shapes import Applied, Difference, Workspace
 
 MORE = "... there is more: name a PATH, or look at the branch with git"
 """What stands below a diff that is cut."""
+
+SHORT = 12
+"""Digits of a commit that are shown."""
 
 _HEADS = ("diff --git ", "--- ", "+++ ")
 _STYLES = (("@@", Style.TOOL), ("+", Style.ADDED), ("-", Style.REMOVED))
@@ -47,6 +50,38 @@ def apart(workspace: Workspace) -> str:
     behind, ahead = workspace.get("behind", 0), workspace.get("ahead", 0)
     said = [f"{behind} behind {one_line(workspace.get('onto', ''), 60)}"] if behind else []
     return ", ".join([*said, *([f"{ahead} ahead"] if ahead else [])])
+
+
+def offered(found: Applied) -> list[str]:
+    """What a merge would do, or why there can be none now."""
+    branch, path = one_line(found["branch"]), one_line(found["path"])
+    if found["hinders"]:
+        return [
+            f"{branch} is up to date in {path}",
+            f"it cannot be merged now: {one_line(found['hinders'])}",
+        ]
+    at = f", now at {_commit(found['back'])}" if found["back"] else ""
+    into = (
+        f"{branch} is up to date in {path}, and would be merged into {one_line(found['onto'])}{at}"
+    )
+    return [into, *(one_line(note) for note in found["notes"])]
+
+
+def merged(found: Applied) -> str:
+    """That a branch was merged, and where to."""
+    branch, path, onto = one_line(found["branch"]), one_line(found["path"]), one_line(found["onto"])
+    before = f"; it was at {_commit(found['back'])}" if found["back"] else ""
+    return f"merged {branch} into {onto} of {path}: {_commit(found['merged'])}{before}"
+
+
+def undone(found: Applied) -> str:
+    """That a merge was taken back."""
+    onto, path = one_line(found["onto"]), one_line(found["path"])
+    return f"{onto} of {path} is at {_commit(found['back']) or 'no commit'} again"
+
+
+def _commit(name: str) -> str:
+    return one_line(name)[:SHORT]
 
 
 def diff_style(line: str) -> Style:

@@ -497,7 +497,10 @@ class Difference(TypedDict):
 
 
 class Applied(TypedDict):
-    """The branch of a task's worker, up to date; `merged` is the new commit, "" if nothing was merged."""
+    """The branch of a worker, up to date; `merged` is the new commit, "" if nothing was merged.
+
+    `onto` is the branch that the person is on, and `back` the commit to go back to, "" for none yet.
+    """
 
     task: str
     worker: str
@@ -506,6 +509,10 @@ class Applied(TypedDict):
     branch: str
     command: str
     merged: str
+    onto: str
+    back: str
+    notes: list[str]
+    hinders: str
     left: list[str]
 
 

@@ -24,6 +24,7 @@ from postroom.lines.rows import painted
 from postroom.lines.task_rows import message_rows, whole_rows
 from postroom.lines.tasks import HEAD, accepted_line, row, short
 from postroom.lines.words import address
+from postroom.lines.workspaces import merged, offered, undone
 from postroom.protocol.limits import MAX_PAGE
 from postroom.protocol.modes import DIRECT
 from postroom.protocol.tasks import Door
@@ -300,28 +301,39 @@ def pushes(ref: str, push: str | None, as_json: bool) -> None:
         click.echo("no pushes: no client has a push notification config for this task", err=True)
 
 
-@command.command("apply", short_help="Get the branch with what a task's worker did.")
-@task_argument
+@command.command("apply", short_help="Merge what a worker did, or undo that.")
+@click.argument("ref", metavar="@NICK|ID", shell_complete=agents)
 @click.option("--merge", is_flag=True, help="Merge it, if no change of yours stands in the way.")
+@click.option("--undo", is_flag=True, help="Take back the last merge.")
 @json_option
 @state_option()
-def apply(ref: str, merge: bool, as_json: bool) -> None:
-    """Bring the branch of a task's worker up to date, and say how to merge it.
+def apply(ref: str, merge: bool, undo: bool, as_json: bool) -> None:
+    """Bring the branch of the worker NICK, or of the worker of a task, up to date, and say what a merge would do.
 
     The branch has all that the worker did since it began. With --merge it is merged into the branch that you are on,
-    without your hooks; with uncommitted changes or on a conflict nothing is merged.
+    without your hooks and unsigned; with uncommitted changes or on a conflict nothing is merged. With --undo that
+    branch is put back to where it was before, unless it has moved since or you have uncommitted changes.
     """
-    with connect() as client, steps_told(lambda other: other.task(ref)["worker"]["uid"]):
-        found = client.apply_task(ref, merge=merge)
+    if merge and undo:
+        raise click.UsageError("either --merge or --undo")
+
+    def worker(other: Client) -> str:
+        return ref if ref.startswith("@") else other.task(ref)["worker"]["uid"]
+
+    with connect() as client, steps_told(worker):
+        found = client.apply(ref, merge=merge, undo=undo)
     if as_json:
         print_json(found)
         return
     tell_left(found["left"])
-    path, branch = one_line(found["path"]), one_line(found["branch"])
-    if found["merged"]:
-        click.echo(f"merged {branch} in {path}: {one_line(found['merged'])[:12]}")
+    if merge:
+        click.echo(merged(found))
+        click.echo(f"to go back: postroom task apply @{one_line(found['worker'])} --undo", err=True)
+    elif undo:
+        click.echo(undone(found))
     elif found["command"]:
-        click.echo(f"{branch} is up to date in {path}; to take it over:", err=True)
+        for line in offered(found):
+            click.echo(line, err=True)
         click.echo(one_line(found["command"]))
     else:
         done = (

@@ -9,13 +9,14 @@ from postroom.control.parameters import AgentRef, TaskRef
 from postroom.control.parts import Parts
 from postroom.control.principals import Caller, needs
 from postroom.control.routing import Routes
-from postroom.errors import Conflict, NotFound
+from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound
 from postroom.protocol import shapes
 from postroom.protocol.principal import Scope
 from postroom.store.agents import Agent
 from postroom.workers.workspaces.records import Held
-from postroom.workers.workspaces.showing import command, difference, merge
+from postroom.workers.workspaces.showing import command, difference
 from postroom.workers.workspaces.syncing import to_resolve
+from postroom.workers.workspaces.taking import Offer
 
 WAITS = "waits for the end of its turn"
 
@@ -99,31 +100,71 @@ def router(parts: Parts) -> Routes:
             "left": list(held.left),
         }
 
-    @routes.post("/tasks/{ref}/apply")
-    @needs(Scope.OPERATE)
-    @fails(NotFound, Conflict)
-    async def apply(ref: TaskRef, body: ApplyBody, me: Caller) -> shapes.Applied:
-        """Bring the branch of a task's worker up to date, or merge it.
-
-        With `merge` it is merged into what is checked out, if that needs nobody.
-        `command` is the command that merges it, "" if there is nothing to merge. 409 if the repository has uncommitted
-        changes, or if the branches conflict; nothing is merged then.
-        """
-        task = await parts.tasks.find(ref)
-        acted_on(task=task.id)
-        if body.merge:
-            await workers.refuse_beyond(task.worker, me.by)
-        agent, held = await brought(task.worker)
-        merged = await merge(workers.work.store(agent.uid, held), held) if body.merge else ""
+    async def applied(ref: str, body: ApplyBody, by: str, task: str = "") -> shapes.Applied:
+        agent, record = await workers.record(ref)
+        acted_on(worker=agent.uid)
+        if body.merge and body.undo:
+            raise InvalidInput("either merge or undo")
+        if body.merge or body.undo:
+            await workers.refuse_beyond(agent.uid, by)
+        if not body.undo:
+            await workers.work.bring(agent, record)
+        spaces, merged = workers.work.spaces, ""
+        if body.undo:
+            done = await spaces.undo(agent.uid)
+            offer = Offer(done.onto, done.after)
+        elif body.merge:
+            done = await spaces.merge(agent.uid)
+            offer, merged = Offer(done.onto, done.before), done.after
+        else:
+            offer = await offered(agent, by)
+        held = workers.work.held(agent.uid)
+        if held is None:
+            raise NotFound(f"@{agent.nick} works on no folder of yours any more")
         return {
-            "task": task.id,
+            "task": task,
             "worker": agent.nick,
             "path": held.top or held.path,
             "mode": held.mode,
             "branch": held.branch,
             "command": command(held),
             "merged": merged,
+            "onto": offer.onto,
+            "back": offer.back,
+            "notes": list(offer.notes),
+            "hinders": offer.hinders,
             "left": list(held.left),
         }
+
+    async def offered(agent: Agent, by: str) -> Offer:
+        try:
+            await workers.refuse_beyond(agent.uid, by)
+        except Forbidden as error:
+            return Offer(hinders=error.message)
+        return await workers.work.spaces.offer(agent.uid)
+
+    @routes.post("/workers/{ref}/apply")
+    @needs(Scope.OPERATE)
+    @fails(NotFound, Conflict)
+    async def apply(ref: AgentRef, body: ApplyBody, me: Caller) -> shapes.Applied:
+        """Bring a worker's branch up to date, and say what a merge would do.
+
+        With `merge` it is merged into what is checked out, `onto`, if that needs nobody; none of the person's hooks
+        runs, and nothing is signed. `back` is the commit that `onto` was at before.
+        With `undo` the last merge is taken back, and `back` is where `onto` is then.
+        Without both, `notes` say what a merge leaves out of what git would do, and `hinders` why there can be none now.
+        `command` is the command that merges it, "" if there is nothing to merge. 409 if the repository has uncommitted
+        changes, if the branches conflict, or if the branch has moved since the merge; nothing is changed then.
+        """
+        return await applied(ref, body, me.by)
+
+    @routes.post("/tasks/{ref}/apply")
+    @needs(Scope.OPERATE)
+    @fails(NotFound, Conflict)
+    async def apply_task(ref: TaskRef, body: ApplyBody, me: Caller) -> shapes.Applied:
+        """Do what `POST /v1/workers/{ref}/apply` does for the worker of a task."""
+        task = await parts.tasks.find(ref)
+        acted_on(task=task.id)
+        return await applied(task.worker, body, me.by, task.id)
 
     return routes

@@ -42,6 +42,7 @@ class Held:
         patterns: of further branches of the person that it sees.
         person: the place, inside, of those that it sees.
         moving: where its files, index and branch are being put: see `syncing.Move`; empty for nowhere.
+        merged: the last merge of its branch into the person's, as long as it can be undone: see `taking.Taken`.
     """
 
     path: str
@@ -67,6 +68,7 @@ class Held:
     moving: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     person: str = ""
+    merged: tuple[str, ...] = ()
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:

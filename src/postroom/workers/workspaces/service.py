@@ -36,6 +36,7 @@ from postroom.workers.workspaces.layout import refuse_bare
 from postroom.workers.workspaces.plan import Plan, plan, refuse_never
 from postroom.workers.workspaces.records import FILE, Held
 from postroom.workers.workspaces.syncing import Synced, resumed, sync
+from postroom.workers.workspaces.taking import Offer, Taken, merge, offer, undo
 from postroom_a2a.text import one_line
 
 log = get_logger(__name__)
@@ -259,6 +260,36 @@ class Workspaces:
     def store(self, uid: str, held: Held) -> Git:
         """Git on the repository that gets the work."""
         return store_of(self._root(uid), held)
+
+    async def merge(self, uid: str) -> Taken:
+        """Merge a worker's branch into what the person is on (`taking.merge`); the record keeps how to go back."""
+        async with self._merging(uid) as held:
+            done = await merge(self.store(uid, held), held)
+            if done.before != done.after:
+                held.after(merged=(done.onto, done.before, done.after)).save(self._root(uid))
+            return done
+
+    async def offer(self, uid: str) -> Offer:
+        """What a merge of a worker's branch would do now (`taking.offer`)."""
+        async with self._merging(uid) as held:
+            return await offer(self.store(uid, held), held)
+
+    async def undo(self, uid: str) -> Taken:
+        """Take back the last merge of a worker's branch (`taking.undo`)."""
+        async with self._merging(uid) as held:
+            done = await undo(self.store(uid, held), held)
+            held.after(merged=()).save(self._root(uid))
+            return done
+
+    @asynccontextmanager
+    async def _merging(self, uid: str) -> AsyncGenerator[Held]:
+        """One merge at a time into a repository."""
+        async with self._alone(uid):
+            held = self.held(uid)
+            if held is None or not held.begun:
+                raise NotFound("it works on no folder of yours any more")
+            async with self._alone(held.top):
+                yield held
 
     async def lending(self, uid: str) -> tuple[str, ...]:
         """The files in a worker's workspace that lend their owner's account, as they can be shown."""
