@@ -185,6 +185,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "websockets-bounded": "A WebSocket takes the checks, bounds and errors of every request, and costs no memory when nobody reads.",
     },
     ("Coding agents", "docs/architecture.md#adapters-and-turns"): {
+        "failing-last-word": "The newest error of an agent, and what it prints that cannot be read, is its last word in `status`, on the screen and in `task show`, with the time of its next try where it says that.",
         "coding-turns": "A coding agent takes messages, posts and tasks as turns, one after the other in one session; its last words are the answer, and a message counts as seen only by its turn's result.",
         "coding-session-survives-sigkill": "After SIGKILL of the agent or of its sidecar in mid-turn the same work goes on in the same session.",
         "coding-bounds-hold": "A turn over its limit is ended, by force if need be, and an agent without a sign of life counts as stalled until it goes on.",
@@ -290,6 +291,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "egress-address-guarded": "The gateway connects to public addresses and to what the operator opened, and to no other by any spelling.",
         "egress-refused-told": "A request to a host that the template names leaves over verified TLS; a refusal names the missing rule.",
         "egress-credential-bound": "A credential is added where it is bound and named, and nowhere else.",
+        "failing-refused-key": "A credential that its host refuses is one alert with the command that mends it, until it is accepted again.",
         "egress-key-outside": "A worker uses a key that is nowhere in its sandbox, nor in any answer, log, record or listing.",
         "egress-headers-cleaned": "A request is written anew, without framing that two could read differently; a tunnel carries its host's TLS alone.",
     },

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -115,6 +117,53 @@ def test_a_failed_model_fails_the_task_with_its_reason(room: AgentsRoom, nick: s
     assert "scripted failure" in json.dumps(done)
     [result] = room.events_at_end(task, "result")
     assert result["status"] == "failed"
+
+
+@pytest.mark.requirement("failing-refused-key")
+@pytest.mark.requirement("failing-last-word")
+@both
+def test_a_key_that_the_models_host_refuses_is_an_alert_with_the_command_that_mends_it(
+    room: AgentsRoom, nick: str
+):
+    name = {"ann": "anthropic", "cody": "openai"}[nick]
+
+    def refused() -> list[dict[str, Any]]:
+        alerts = room.json("status")["alerts"]
+        return [one for one in alerts if f"the credential {name!r}" in one["text"]]
+
+    task = room.delegate(nick, "FAIL:[401]")
+    [alert] = awaited(refused)
+    assert f"postroom credential add {name} --host http://127.0.0.1:" in alert["text"]
+    assert "--replace" in alert["text"]
+    assert awaited(lambda: "401" in room.worker(nick)["trouble"])
+    rows = room.run("status").splitlines()
+    assert any(row.startswith(f"@{nick} ") and "401" in row for row in rows)
+    settle(room, nick, task)
+
+    hello = room.await_task(room.delegate(nick, "say hello"), "completed", "failed")
+    assert hello["state"] == "completed"
+    assert until(lambda: not refused())
+    assert until(lambda: not room.worker(nick)["trouble"])
+
+
+@pytest.mark.requirement("failing-last-word")
+@pytest.mark.parametrize("status", [429, 529])
+def test_a_model_that_is_busy_is_the_agents_last_word_with_the_time_of_its_next_try(
+    room: AgentsRoom, status: int
+):
+    task = room.delegate("ann", f"FAIL:[{status}|20]")
+    trouble = awaited(lambda: room.worker("ann")["trouble"])
+    assert re.search(rf"{status}\); it tries again \(1 of \d+\), at \d\d:\d\d:\d\d$", trouble)
+    assert room.get(f"/v1/tasks/{task}")["detail"] == f"@ann: {trouble}"
+    settle(room, "ann", task)
+
+
+def settle(room: AgentsRoom, nick: str, task: str) -> None:
+    """End a task that an agent would try again for long."""
+    if not room.get(f"/v1/tasks/{task}")["final"]:
+        room.run("task", "cancel", task)
+    room.await_task(task, "canceled", "failed")
+    room.await_state(nick, "idle")
 
 
 @pytest.mark.requirement("agents-real")

@@ -19,6 +19,7 @@ from postroom.gateway.http.control import ControlProxy
 from postroom.gateway.http.egress import EgressProxy
 from postroom.gateway.nats.proxy import NatsProxy
 from postroom.gateway.port import DoorDeadlines, DoorSpec, Rates
+from postroom.gateway.refusals import Refusals
 from postroom.gateway.server import Gateway
 from postroom.gateway.stream_proxy import StreamProxy
 from postroom.http.outbound import OutboundPolicy, client_context
@@ -176,6 +177,7 @@ async def open_target(
             policy or OutboundPolicy((), _nowhere),
             Credentials(folder / "no-credentials"),
             client_context,
+            Refusals(note),
         )
         proxies = {
             "nats": NatsProxy(lambda: BusAddress((rig.url,)), rig.trust.proxy_key.sign, deadlines),

@@ -100,6 +100,22 @@ def test_status_shows_what_each_worker_is_at_since_when_and_what_it_said_last(
     assert emil.split() == ["@emil", "working", "ab12cd34", '"review', '/srv/www"']
 
 
+@pytest.mark.requirement("failing-last-word")
+def test_the_newest_error_of_an_agent_is_its_last_word(postroom: Run, standin: Standin):
+    failing = "the model failed (rate_limit, 429); it tries again (1 of 10), at 12:00:00"
+    task = at_work(status_text="step 8 of 20")
+    answered(
+        standin,
+        worker("bob", state="working", task=task, trouble=failing),
+        worker("carl", task=None, trouble=NASTY),
+        worker("dora", state="working", task=at_work(), detail="Bash: make test"),
+    )
+    _, _, bob, carl, dora = postroom("status").out.splitlines()
+    assert bob.endswith(failing)
+    assert carl.endswith("red reversed bob 12:00 forged")
+    assert dora.endswith("Bash: make test")
+
+
 def test_the_plumbing_is_shown_when_it_is_asked_for(postroom: Run, standin: Standin):
     ago = (None, "unknown"), ("9999-12-31T23:59:59Z", "0 s ago"), ("1970-01-01T00:00:00Z", " d ago")
     answered(standin, *(worker(f"w{n}", last_seen=at, unread=5) for n, (at, _) in enumerate(ago)))

@@ -94,6 +94,8 @@ async def test_the_detail_says_how_a_task_stands(shared: TaskRoom):
         assert await detail(one) == "no idea"
         room.blocked[alice.uid] = "has failed (exit code 1)"
         assert await detail(two) == "@alice has failed (exit code 1): it waits"
+        room.blocked[alice.uid] = ": the model failed (429)"
+        assert await detail(two) == "@alice: the model failed (429)"
         alice.end()
         assert await detail(two) == "@alice is offline: it waits"
 

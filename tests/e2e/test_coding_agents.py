@@ -75,6 +75,25 @@ def in_order(found: list[dict[str, Any]]) -> list[str]:
     return [event["type"] for event in found if event["type"] not in {"text", "wall"}]
 
 
+@pytest.mark.requirement("failing-last-word")
+def test_a_program_that_prints_no_json_is_said_where_people_look(shared: PostRoom):
+    text = '[worker]\nname = "mumbler"\n[workstation]\ncommand = ["sh", "-c", "{}"]\n'
+    shared.run("spawn", shared.template(text.format("while read -r line; do echo Hi; done"), "m"))
+    with shared.client() as client:
+        told = client.follow_task(delegate(shared, "mumbler", "hi"))
+        trouble = next(
+            event.data for event in told if event.kind == "trouble" and event.data["text"]
+        )
+    task = shared.json("task", "list")["tasks"][0]["id"]
+    said = "no JSON; last: Hi"
+
+    assert said in trouble["text"]
+    assert said in shared.worker("mumbler")["trouble"]
+    assert said in shared.run("status", "--wide")
+    assert said in shared.run("task", "show", task)
+    shared.run("task", "cancel", task)
+
+
 @pytest.mark.requirement("coding-approval-asked-once")
 def test_people_see_and_answer_what_a_coding_agent_behind_the_wall_asks(shared: PostRoom):
     coder(shared, "asker")

@@ -32,6 +32,7 @@ from postroom.gateway.http.egress import EgressProxy
 from postroom.gateway.listener import RETRY, TlsListener, bind_listener
 from postroom.gateway.nats.proxy import NatsProxy
 from postroom.gateway.port import DoorSpec, GatewayProvider, GatewayStatistics
+from postroom.gateway.refusals import Refusals
 from postroom.gateway.server import Gateway, Proxy
 from postroom.gateway.stream_proxy import StreamProxy
 from postroom.http.outbound import OutboundPolicy, client_context
@@ -115,7 +116,7 @@ async def open_installation(
         if org in alerts:  # otherwise the organisation is closing, and the alert is in the log
             await alerts[org](alert)
 
-    egress = StreamProxy(open_egress(settings, credentials))
+    egress = StreamProxy(open_egress(settings, credentials, Refusals(raise_alert)))
     folder = stack.enter_context(
         tempfile.TemporaryDirectory(
             prefix="postroom-", dir=folder_for_sockets(), ignore_cleanup_errors=True
@@ -167,14 +168,14 @@ async def open_installation(
     )
 
 
-def open_egress(settings: Settings, credentials: Credentials) -> EgressProxy:
+def open_egress(settings: Settings, credentials: Credentials, refusals: Refusals) -> EgressProxy:
     """The proxy for workers' requests to the outside, as the operator has set it up."""
     policy = OutboundPolicy.parse(settings.egress_private)
     # The system's certificates take a moment to load, and most post rooms need none.
     tls = cache(partial(client_context, settings.egress_ca))
     if settings.egress_ca is not None:
         tls()
-    return EgressProxy(policy, credentials, tls)
+    return EgressProxy(policy, credentials, tls, refusals)
 
 
 def open_sender(settings: Settings) -> Sender:

@@ -24,7 +24,7 @@ class PresenceBoard:
     Args:
         bus: connection to core, where every worker's status arrives.
         admin: reads the status messages from before this process started.
-        changed: called after each message that reports another state than the one before.
+        changed: called after each message that reports another state or trouble than the one before.
     """
 
     def __init__(
@@ -84,4 +84,9 @@ class PresenceBoard:
 
 
 def _differs(said: Presence, before: Presence) -> bool:
-    return said.state is not before.state or said.started_at != before.started_at
+    return (said.state, said.started_at, said.trouble, said.until) != (
+        before.state,
+        before.started_at,
+        before.trouble,
+        before.until,
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -183,10 +183,14 @@ class Credentials:
         return sorted((c for c in self._known.values() if c.org == org), key=lambda c: c.name)
 
     def headers(self, spec: DoorSpec, target: Target) -> dict[bytes, tuple[bytes, bytes]]:
-        """The headers to add to a request, by lower-case name; the longest matching path decides."""
+        """The headers to add to a request, by lower-case name."""
+        return headers_of(self.used(spec, target))
+
+    def used(self, spec: DoorSpec, target: Target) -> list[BoundCredential]:
+        """Those that are added to a request: for each header the one with the longest matching path."""
         found = (c for c in self._known.values() if c.serves(spec, target))
-        lines = (c.line for c in sorted(found, key=lambda c: len(c.path)))
-        return {name.lower(): (name, value) for name, value in lines}
+        by_header = {c.header.lower(): c for c in sorted(found, key=lambda c: len(c.path))}
+        return list(by_header.values())
 
     def for_url(self, org: str, name: str, url: str, uid: str = "") -> dict[str, str]:
         """The headers of one credential for a request to `url`, names in small letters; none if it is not for that.
@@ -208,6 +212,12 @@ class Credentials:
         except OSError as error:
             raise StateUnwritable(f"cannot write {self._path}: {error.strerror}") from error
         self._known = known
+
+
+def headers_of(used: Iterable[BoundCredential]) -> dict[bytes, tuple[bytes, bytes]]:
+    """The headers of credentials, by lower-case name."""
+    lines = (credential.line for credential in used)
+    return {name.lower(): (name, value) for name, value in lines}
 
 
 def check_credentials(template: Template, known: Sequence[BoundCredential]) -> None:

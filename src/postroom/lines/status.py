@@ -235,10 +235,12 @@ def asking(approvals: Iterable[Approval]) -> frozenset[str]:
 def last_word(worker: Worker) -> str:
     """What it said last, or what it is at: "" for one without a task that has nothing to tell."""
     detail, task = one_line(worker["detail"] or "", 300), worker.get("task")
+    if trouble := one_line(worker.get("trouble", ""), 300):
+        return trouble
     if task is None or (broken(worker) and detail):
         return detail
     again = f"attempt {task['attempt']}: " if task["attempt"] > 1 else ""
-    said = one_line(task.get("status_text", "")) or f'"{one_line(task["text"])}"'
+    said = one_line(task.get("status_text", "")) or detail or f'"{one_line(task["text"])}"'
     return again + said
 
 
@@ -249,15 +251,16 @@ def _row(worker: Worker, now: float, asks: Container[str]) -> list[Cell]:
         Cell(f"@{worker['nick']}"),
         Cell(state, colour, bold=broken(worker) or state == "asks", dim=state == "stopped"),
     ]
+    last = Cell(last_word(worker), "red" if worker.get("trouble") else None)
     more = worker.get("open_tasks", 0) - (1 if task else 0)
     waiting = f"+{more}" if more > 0 else ""
     if task is None:
-        return [*shown, Cell(waiting or "-", dim=not waiting), Cell(""), Cell(last_word(worker))]
+        return [*shown, Cell(waiting or "-", dim=not waiting), Cell(""), last]
     return [
         *shown,
         Cell(f"{short(task['id'])} {waiting}".rstrip(), colour_of(task["state"])),
         Cell(run_time(task, now)),
-        Cell(last_word(worker)),
+        last,
     ]
 
 

@@ -8,7 +8,7 @@ An event is a JSON object. Its `type` is one of `EventKind`; the other fields de
     tool_result      call, status (`ok`, `error`, `denied`, `interrupted`), output, exit_code?
     usage            input_tokens, output_tokens, cached_tokens?, reasoning_tokens?, cost? (USD); since the event before
     result           status (`completed`, `failed`, `interrupted`), text, reason?
-    error            text, code?, fatal?
+    error            text, code?, fatal?, retry_in? (seconds until the agent tries again)
     control_request  request, kind (`tool`, `question`), tool, title, input {}, call?, reason?, default, expires_at?
     control_response request, decision, by {}, channel, input? {}, reason?
     interrupt        by {}, channel, reason?

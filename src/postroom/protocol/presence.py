@@ -53,6 +53,8 @@ class Presence:
         waiting: delivered messages that the agent has not confirmed.
         at: instant of the report.
         stderr: the last lines of the agent's standard error before it ended; none while it runs.
+        trouble: the agent's newest error, or what it printed that cannot be read, while nothing better followed.
+        until: instant until which the agent waits before it tries again; 0 where it does not say.
     """
 
     state: WorkerState
@@ -62,6 +64,8 @@ class Presence:
     sandbox: str = ""
     waiting: int = 0
     stderr: tuple[str, ...] = ()
+    trouble: str = ""
+    until: float = 0.0
 
     def encode(self) -> bytes:
         """The payload."""
@@ -83,6 +87,8 @@ class Presence:
                 sandbox=one_line(str(record.get("sandbox", "")), 20),
                 waiting=waiting,
                 stderr=_lines(record.get("stderr")),
+                trouble=one_line(str(record.get("trouble", "")), MAX_STATUS),
+                until=instant(record, "until") if record.get("until") else 0.0,
             )
         except (ValueError, KeyError, RecursionError) as error:
             raise ProtocolViolation(f"not a presence record: {error}") from error

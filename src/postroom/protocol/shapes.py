@@ -454,7 +454,8 @@ class Worker(TypedDict):
     `state` is `starting`, `idle`, `working`, `stalled`, `failed`, `exited`, `stopped` or `unknown`. `template` is the
     path that it was spawned from, or ""; `stderr` the last lines that its agent printed there before it ended;
     `unread` null while the bus does not tell; `task` what it works on, else what waits for an answer; `unenforced` the
-    limits of its template that nothing keeps on this machine; `workspace` null for an empty folder of its own.
+    limits of its template that nothing keeps on this machine; `workspace` null for an empty folder of its own;
+    `trouble` the newest error that its agent has met, "" once it goes on.
     """
 
     uid: str
@@ -473,6 +474,7 @@ class Worker(TypedDict):
     open_tasks: NotRequired[int]
     unenforced: NotRequired[list[str]]
     stderr: NotRequired[list[str]]
+    trouble: NotRequired[str]
     workspace: NotRequired[Workspace | None]
     usage: NotRequired[Usage]
     started: NotRequired[bool | None]

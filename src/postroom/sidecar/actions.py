@@ -335,6 +335,7 @@ class Actions:
             return
         if isinstance(said, MalformedLine):
             raise InvalidInput(said.detail)
+        self._status.readable()
         if owner.fault is not None:
             raise owner.fault
         line = {"type": said.verb.answer, "ref": _ref(said)}

@@ -62,6 +62,7 @@ class StatusReporter:
         self._said = WorkerState.IDLE
         self._stalled = ""
         self._unreadable, self._strange = 0, ""
+        self._trouble, self._until = "", 0.0
         self._changed = asyncio.Event()
         self._level = 0.0
         self.sandbox = ""
@@ -76,6 +77,7 @@ class StatusReporter:
         """The agent does not run: `state` says why, `stderr` has its last lines."""
         self._stalled, self._stderr = "", last_words(stderr)
         self._unreadable, self._strange = 0, ""
+        self._trouble, self._until = "", 0.0
         self._set(state, detail)
 
     def said(self, state: str, detail: str) -> None:
@@ -95,8 +97,26 @@ class StatusReporter:
         self._unreadable += 1
         lines = "1 line that is" if self._unreadable == 1 else f"{self._unreadable} lines that are"
         self._strange = f"printed {lines} {why}; last: {one_line(line, STRANGE_LIMIT)}"
+        self._trouble = self._strange
         if self._unreadable.bit_count() == 1:
             self.touch()  # the next regular record counts the others: a program may print thousands
+
+    def readable(self) -> None:
+        """The agent printed a line that its adapter can read: what it could not is no longer its last word."""
+        if self._trouble == self._strange:
+            self._trouble = ""
+
+    def troubled(self, text: str, wait: float = 0.0) -> None:
+        """The agent met an error; "" once it goes on.
+
+        Args:
+            wait: seconds until it tries again, 0 where it does not say.
+        """
+        until = self._now() + wait if wait else 0.0
+        said = one_line(text, MAX_STATUS), until
+        if said != (self._trouble, self._until):
+            self._trouble, self._until = said
+            self.touch()
 
     def touch(self) -> None:
         """Publish the record soon: something in it has changed."""
@@ -112,6 +132,8 @@ class StatusReporter:
             sandbox=self.sandbox,
             waiting=self._waiting(),
             stderr=self._stderr,
+            trouble=self._trouble,
+            until=self._until,
         )
 
     async def run(self) -> None:

@@ -363,8 +363,9 @@ def _detail(
 
 
 def blocked(nick: str, why: str) -> str:
-    """The line for a task whose worker does nothing for it now."""
-    return one_line(f"@{nick} {why}: it waits", MAX_DETAIL)
+    """The line for a task whose worker does nothing for it now; of what it tries again, `why` begins with a colon."""
+    said = f"@{nick}{why}" if why.startswith(":") else f"@{nick} {why}: it waits"
+    return one_line(said, MAX_DETAIL)
 
 
 def event(row: TaskEventRow, task: TaskHead) -> TaskEvent:

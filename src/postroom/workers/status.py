@@ -31,6 +31,9 @@ from postroom_a2a.times import format_time
 START_UP = 20.0
 """Seconds until a worker's first status message; after that its state is `unknown`, no longer `starting`."""
 
+SHORT_WAIT = 3.0
+"""Seconds of an agent's wait before it tries again up to which nobody is told its end."""
+
 COUNTING = 2.0
 """Seconds to count the unread messages of all inboxes; while the bus is away a view has no count."""
 
@@ -83,7 +86,16 @@ class WorkerStates:
 
     def blocker(self, uid: str) -> str:
         """Why worker `uid` does not work on its tasks; "" if it does, or that is not known."""
-        return blocker(*self.of(uid))
+        return blocker(*self.of(uid)) or (f": {said}" if (said := self.trouble(uid)) else "")
+
+    def trouble(self, uid: str) -> str:
+        """The newest error that the agent of worker `uid`, which runs, has met; "" once it goes on."""
+        said = self._presence.of(uid)
+        if said is None or not said.trouble or not self.there(uid):
+            return ""
+        if said.until - self._now() < SHORT_WAIT:
+            return said.trouble
+        return f"{said.trouble}, at {time.strftime('%H:%M:%S', time.localtime(said.until))}"
 
     def begun(self, uid: str) -> bool | None:
         """Whether the agent of worker `uid` has started, None if that is not known yet."""
@@ -147,7 +159,9 @@ class WorkerViews:
                 "uid": agent.uid,
                 "nick": agent.nick,
                 "state": state.value,
-                "detail": detail if state is WorkerState.FAILED else "",
+                "detail": detail
+                if state is WorkerState.FAILED
+                else self._states.trouble(agent.uid),
             }
         return found
 
@@ -200,6 +214,7 @@ class WorkerViews:
             "desired": record.desired,
             "state": state.value,
             "detail": "; ".join(filter(None, (detail, load.broken.get(agent.uid)))),
+            "trouble": self._states.trouble(agent.uid),
             "stderr": list(said.stderr) if said and said.state is state else [],
             "sandbox": {"provider": record.sandbox, "level": level},
             "workspace": self._workers.work.shown(agent.uid),

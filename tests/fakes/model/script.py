@@ -6,7 +6,7 @@
     THINK:[text]           thoughts before the next step
     SAY:[text]             a text; the turn ends with the last one
     SLOW                   the next step waits until the test lets it go (`FakeModel.go`)
-    FAIL  FAIL:[401]       HTTP 500, or that status, each time
+    FAIL  FAIL:[429|30]    HTTP 500, or that status, each time; with `Retry-After: 30`
 
 Several are done in their order: each waits for the result of the tool call before it. A text without one of them is
 answered `Hello from the fake model.`, and a turn of steps ends with `All done. <result of its last call>`.
@@ -77,6 +77,7 @@ class Fail:
     """The service fails with an HTTP status."""
 
     status: int
+    retry_after: str = ""
 
 
 Deed = Say | Run | Edit | Ask | Fail
@@ -136,7 +137,8 @@ def _deed(word: re.Match[str]) -> Deed:
     if word["word"] == "RUN":
         return Run(of)
     if word["word"] == "FAIL":
-        return Fail(int(of))
+        status, _, after = of.partition("|")
+        return Fail(int(status), after)
     if word["word"] == "SAY":
         return Say(of)
     question, *options = of.split("|")

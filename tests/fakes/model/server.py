@@ -125,7 +125,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, dialect: Dialect, step: Step, path: str, body: Mapping[str, Any]) -> None:
         if isinstance(step.deed, Fail):
             self._wait(step)
-            self._document(step.deed.status, dialect.failure(step.deed.status))
+            deed = step.deed
+            self._document(deed.status, dialect.failure(deed.status), deed.retry_after)
         elif (document := dialect.whole(step, path, body)) is not None:
             self._wait(step)
             self._document(200, document)
@@ -153,9 +154,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._model.others.append(f"{self.command} {self.path}")
         self._document(404, {"error": {"type": "not_found_error", "message": "not here"}})
 
-    def _document(self, status: int, document: Mapping[str, Any]) -> None:
+    def _document(self, status: int, document: Mapping[str, Any], retry_after: str = "") -> None:
         payload = json.dumps(document).encode()
         self.send_response(status)
+        if retry_after:
+            self.send_header("retry-after", retry_after)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(payload)))
         self.end_headers()

@@ -23,9 +23,11 @@ from postroom.gateway.http.egress import EgressProxy
 from postroom.gateway.http.exchange import Timeouts
 from postroom.gateway.port import DoorSpec
 from postroom.gateway.rate_limit import RateLimit
+from postroom.gateway.refusals import Refusals
 from postroom.gateway.stream_proxy import StreamServer
 from postroom.http.outbound import OutboundPolicy, PrivateAccess, Resolve
 from postroom.identity.tokens import digest
+from postroom.protocol.alerts import Alert
 from postroom.protocol.audit import AuditRecord
 
 DEADLINE = 20.0
@@ -212,6 +214,8 @@ class Way:
         self.cause = Cause()
         self.offences: list[str] = []
         self.warnings: list[str] = []
+        self.alerts: list[Alert] = []
+        self.refusals = Refusals(self._raised)
         self.credentials = Credentials(folder / "keys" / "credentials.json")
         self.private: list[PrivateAccess] = []
         self.names: dict[str, list[str]] = {}
@@ -220,6 +224,10 @@ class Way:
         self.spec = DoorSpec(UID, "default", digest(TOKEN))
         self.failures: list[BaseException] = []
         self._nears: list[Near] = []
+
+    async def _raised(self, org: str, alert: Alert) -> None:
+        assert org == self.spec.org
+        self.alerts.append(alert)
 
     def allow(
         self, *rules: str, credentials: tuple[str, ...] = (), projects: tuple[str, ...] = ()
@@ -249,7 +257,7 @@ class Way:
         context = ssl.create_default_context()
         self.authority.configure_trust(context)
         policy = OutboundPolicy(tuple(self.private), self.resolve)
-        return EgressProxy(policy, self.credentials, lambda: context, self.timeouts)
+        return EgressProxy(policy, self.credentials, lambda: context, self.refusals, self.timeouts)
 
     def conn(self, protocol: str = "egress") -> GatewayConnection:
         rate_limit = RateLimit(self.spec.rates)

@@ -11,7 +11,10 @@ from typing import Any
 import h11
 import pytest
 
+from postroom.gateway.credentials import BoundCredential
 from postroom.gateway.http.exchange import Timeouts
+from postroom.gateway.refusals import QUIET, REFUSED, Refusals
+from postroom.protocol.alerts import Alert
 from tests.gateway.http.rig import (
     HOST,
     SECRET,
@@ -46,6 +49,57 @@ async def test_a_connection_serves_one_request_after_another(site: Site):
 
     assert [reply.status for reply in replies] == [200, 200, 200]
     assert [call.target for call in site.outside.calls] == ["/0", "/1", "/2"]
+
+
+@pytest.mark.requirement("failing-refused-key")
+async def test_a_refused_credential_is_one_alert_until_it_is_accepted_again(site: Site):
+    site.way.allow(site.rule, credentials=("key",))
+    site.way.keep(site.rule, path="/v1", header="x-api-key: {secret}")
+    answers = iter([200, 401, 401, 403, 429, 500, 200, 200])
+
+    async def status(call: Call) -> None:
+        await call.read_body()
+        await call.say(b"HTTP/1.1 %d Said\r\nContent-Length: 2\r\n\r\nno" % next(answers))
+
+    site.outside.answer = status
+    async with site.way.open() as enter:
+        near = await enter()
+        for _ in range(8):
+            await near.ask(f"{site.base}/v1/messages")
+
+    host = site.rule
+    command = (
+        f"postroom credential add key --host {host} --path /v1 "
+        "--header 'x-api-key: {secret}' --replace"
+    )
+    text = f"{host} refuses the credential 'key' (401): {command}"
+    over = Alert(
+        REFUSED, "", about="key"
+    )  # also the first one: one from before a restart may stand
+    assert site.way.alerts == [over, Alert(REFUSED, text, about="key"), over]
+    assert SECRET not in text
+
+
+@pytest.mark.requirement("failing-refused-key")
+async def test_a_worker_that_has_some_requests_refused_and_others_not_raises_one_alert_a_minute(
+    site: Site,
+):
+    now, told = [0.0], []
+
+    async def raised(_org: str, alert: Alert) -> None:
+        told.append(bool(alert.text))
+
+    refusals = Refusals(raised, lambda: now[0])
+    key = BoundCredential.bind("key", "default", "api.example.com", secret="one")
+    for status in [403, 200] * 10:
+        await refusals.answered([key], status)
+    assert told == [True, False]
+    now[0] += QUIET
+    await refusals.answered([key], 403)
+    assert told == [True, False, True]
+    other = BoundCredential.bind("key", "default", "api.example.com", secret="two")
+    await refusals.answered([other], 401)  # the new one is refused, too
+    assert told == [True, False, True, True]
 
 
 @pytest.mark.requirement("egress-refused-told")

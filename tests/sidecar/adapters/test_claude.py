@@ -81,6 +81,8 @@ def test_a_failed_model_is_a_failed_turn_though_it_says_success():
     [again, failed] = fields("model_401", EventKind.ERROR)
     assert again["code"] == failed["code"] == "401"
     assert not again.get("fatal")
+    assert again["text"] == "the model failed (authentication_failed, 401); it tries again (1 of 1)"
+    assert again["retry_in"] == 0.61
     assert failed["fatal"]
     [end] = fields("model_401", EventKind.RESULT)
     assert end["status"] == "failed"

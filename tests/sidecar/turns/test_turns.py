@@ -32,11 +32,17 @@ async def test_a_task_is_a_turn_and_its_last_text_the_result(home: WorkerRig):
     assert [artifact["text"] for artifact in artifacts_of(record.task)] == ["ran: done"]
 
 
-async def test_a_turn_that_fails_is_a_failed_task_with_the_agents_reason(home: WorkerRig):
+@pytest.mark.requirement("failing-last-word")
+async def test_a_turn_that_fails_is_a_failed_task_with_the_agents_reason_its_last_word_until_it_goes_on(
+    home: WorkerRig,
+):
     async with coding(home):
         failed = await home.task(await home.request("FAIL"), TaskState.FAILED)
 
-    assert "API Error: 500" in status_text(failed.task)
+        assert "API Error: 500" in status_text(failed.task)
+        await home.tap.until(lambda: "API Error: 500" in home.presence().trouble)
+        await home.task(await home.request("hello"), TaskState.COMPLETED)
+        await home.tap.until(lambda: home.presence().trouble == "")
 
 
 @pytest.mark.requirement("coding-turns")

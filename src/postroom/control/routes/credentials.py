@@ -10,6 +10,7 @@ from postroom.control.principals import needs
 from postroom.control.routing import Routes
 from postroom.errors import Conflict, NotFound, Refused
 from postroom.gateway.credentials import DEFAULT_HEADER, BoundCredential
+from postroom.gateway.refusals import REFUSED
 from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Scope
 
@@ -39,6 +40,7 @@ def router(parts: Parts) -> Routes:
             workers=tuple(workers),
         )
         credentials.add(credential, replacing=body.replace)
+        await parts.alerts.end("it was replaced", REFUSED, about=credential.name)
         return await shown(credential)
 
     @routes.get("")
@@ -57,6 +59,7 @@ def router(parts: Parts) -> Routes:
         The next request goes without it.
         """
         credentials.remove(org, name)
+        await parts.alerts.end("it was removed", REFUSED, about=name)
 
     async def shown(credential: BoundCredential) -> shapes.Credential:
         nicks = {agent.uid: agent.nick for agent in await parts.directory.all()}

@@ -17,12 +17,13 @@ import h11
 
 from postroom.errors import AddressRefused, Forbidden, InvalidInput, PostroomError
 from postroom.gateway.connection import GatewayConnection
-from postroom.gateway.credentials import Credentials
+from postroom.gateway.credentials import Credentials, headers_of
 from postroom.gateway.http.exchange import DEFAULT_TIMEOUTS, Exchange, Timeouts
 from postroom.gateway.http.headers import Headers, onward
 from postroom.gateway.http.request_record import RequestRecord, without_user
 from postroom.gateway.http.session import HttpSession
 from postroom.gateway.http.tunnel import Tunnel
+from postroom.gateway.refusals import Refusals
 from postroom.http.connection import HttpConnection
 from postroom.http.outbound import FairLookups, OutboundPolicy, check_address, connect
 from postroom.identity.tokens import matches
@@ -65,12 +66,14 @@ class EgressProxy:
         policy: OutboundPolicy,
         credentials: Credentials,
         tls: Callable[[], ssl.SSLContext],
+        refusals: Refusals,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
     ) -> None:
         self._policy = policy
         self._lookups = FairLookups(policy.resolve)
         self._credentials = credentials
         self._tls = tls
+        self._refusals = refusals
         self._timeouts = timeouts
 
     async def __call__(
@@ -124,11 +127,15 @@ class EgressProxy:
         tls = self._tls() if target.scheme == "https" else None
         reader, writer = await self._open(conn, target, tls, record)
         far = HttpConnection(h11.CLIENT, reader, writer)
-        added = self._credentials.headers(conn.spec, target)
-        headers = onward(_without_token(request, conn.spec.token_sha256), target.authority, added)
+        used = self._credentials.used(conn.spec, target)
+        kept = _without_token(request, conn.spec.token_sha256)
+        headers = onward(kept, target.authority, headers_of(used))
         query = f"?{target.query}" if target.query or request.target.endswith(b"?") else ""
         exchange = Exchange(near, far, self._timeouts)
-        await exchange.recorded(record, request.method, (target.path + query).encode(), headers)
+        try:
+            await exchange.recorded(record, request.method, (target.path + query).encode(), headers)
+        finally:
+            await self._refusals.answered(used, exchange.status)
 
     async def _open(
         self,

@@ -153,10 +153,7 @@ class Claude(TurnLines):
         if subtype == "init":
             return self._started(record, raw)
         if subtype == "api_retry":
-            status = count_in(record, "error_status")
-            text = f"the model failed ({text_in(record, 'error') or status}); it tries again"
-            code = str(status) if status else text_in(record, "error")
-            return [Event(EventKind.ERROR, {"text": text, "code": code}, raw)]
+            return [_retry(record, raw)]
         return []
 
     def _started(self, record: Record, raw: str) -> list[TurnSaid]:
@@ -294,6 +291,19 @@ def _call(block: Record) -> dict[str, Any]:
     tool, given = text_in(block, "name"), object_in(block, "input")
     title = title_of(tool, given)
     return {"call": text_in(block, "id"), "tool": tool, "title": title, "input": given}
+
+
+def _retry(record: Record, raw: str) -> Event:
+    status, error = count_in(record, "error_status"), text_in(record, "error")
+    why = ", ".join(filter(None, (error, str(status or ""))))
+    tries, most = count_in(record, "attempt"), count_in(record, "max_retries")
+    which = f" ({tries} of {most})" if tries and most else ""
+    fields = {
+        "text": f"the model failed ({why}); it tries again{which}",
+        "code": str(status) if status else error,
+        "retry_in": number_in(record, "retry_delay_ms") / 1000,
+    }
+    return Event(EventKind.ERROR, fields, raw)
 
 
 def _api_error(record: Record, raw: str) -> Event:

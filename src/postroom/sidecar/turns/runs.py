@@ -19,7 +19,7 @@ from postroom.sidecar.session import Handed, nothing
 from postroom.sidecar.turns.lane import first
 from postroom.sidecar.turns.prompts import prompt_of, question_text
 from postroom.sidecar.turns.running import Running
-from postroom.sidecar.turns.turn import COMPLETED, Result, Turn, conclude
+from postroom.sidecar.turns.turn import COMPLETED, Result, Turn, conclude, trouble_in
 from postroom.sidecar.turns.watch import Watch
 from postroom_a2a.text import one_line
 
@@ -215,6 +215,7 @@ class TurnRun:
                 await running.ended.wait()
             raise AgentGone
         turn.began = turn.last = asyncio.get_running_loop().time()
+        self._desk.status.troubled("")
         self._floor.current = (running, self)
         running.write(running.adapter.turn(prompt))
         if not processes.resident:
@@ -295,6 +296,8 @@ class TurnRun:
 
     def _event(self, turn: Turn, running: Running, event: Event) -> None:
         self._report(event.kind, event.fields, event.raw)
+        if (trouble := trouble_in(event)) is not None:
+            self._desk.status.troubled(*trouble)
         match event.kind:
             case EventKind.TOOL_CALL:
                 tool, title = event.fields.get("tool"), event.fields.get("title")

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from postroom.protocol.events import EventKind
 from postroom.protocol.limits import MAX_TEXT_ANSWER
 from postroom.protocol.verbs import Reply, Seen
 from postroom.sidecar.adapters.adapter import Incoming, IncomingTask, Said
+from postroom.sidecar.adapters.turns import Event
 from postroom.sidecar.adapters.wording import Request, answered, failed, is_post, wants_answer
 from postroom_a2a.text import printable
 
@@ -37,6 +39,26 @@ class Result:
         known = status if status in {COMPLETED, FAILED, INTERRUPTED} else FAILED
         text, reason = str(fields.get("text") or ""), str(fields.get("reason") or "")
         return cls(str(known), text, reason, at_end)
+
+
+_GOES_ON = frozenset(
+    {EventKind.TEXT, EventKind.THINKING, EventKind.TOOL_CALL, EventKind.TOOL_RESULT}
+)
+"""Events that say that what failed before works again."""
+
+_HARMLESS = frozenset({"warning", "control", "session-lost"})
+"""Codes of errors after which the agent goes on as if nothing had happened."""
+
+
+def trouble_in(event: Event) -> tuple[str, float] | None:
+    """The error in an event, and seconds until the agent tries again; "" once it goes on, None for neither."""
+    fields = event.fields
+    if event.kind is EventKind.RESULT:
+        failed = fields.get("status") == FAILED
+        return str(fields.get("reason") or "the turn failed") if failed else "", 0.0
+    if event.kind is EventKind.ERROR and fields.get("code") not in _HARMLESS:
+        return str(fields.get("text") or "an error"), float(fields.get("retry_in") or 0.0)
+    return ("", 0.0) if event.kind in _GOES_ON else None
 
 
 @dataclass(slots=True, eq=False)

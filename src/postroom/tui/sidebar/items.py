@@ -186,7 +186,8 @@ class _Maker:
         most = 20 if self._width >= ROOMY else max(6, self._width - STATE_COLUMNS - 7)
         nick = shortened(nick, most)
         padded = nick + " " * (most - columns(nick)) if self._width >= ROOMY else nick
-        said = last_word(worker) if task or broken(worker) else ""
+        tells = task or broken(worker) or worker.get("trouble")
+        said = last_word(worker) if tells else ""
         left = (
             Span(f" {self._mark(uid)}"),
             Span(f"{padded} ", who=uid),

@@ -65,7 +65,10 @@ def _worker_rows(worker: Worker, now: float) -> list[Row]:
             )
         )
     ]
-    if worker["detail"]:
+    trouble = one_line(worker.get("trouble", ""), 300)
+    if trouble:
+        rows.append(Row.of(trouble, Style.BAD))
+    if worker["detail"] and not (trouble and trouble in worker["detail"]):
         style = Style.BAD if broken(worker) else Style.DIM
         rows.append(Row.of(one_line(worker["detail"], 300), style))
     if task:
