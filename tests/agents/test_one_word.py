@@ -1,4 +1,4 @@
-"""From a clone of a person's own project to a merged change: real Claude Code or Codex, 80x24, by keys alone."""
+"""From a clone of a person's own project to the diff of a change: real Claude Code or Codex, 80x24, by keys alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(900)]
 
 TASK = "EDIT:[{place}added.txt]=[written by an agent]"
 MOST_KEYS = 12
-"""Keys of a person from the clone to the merged change, without the words `postroom` and the task's."""
+"""Keys of a person from the clone to the diff, without the words `postroom` and the task's."""
 
 
 class Person:
@@ -55,7 +55,7 @@ async def home(tmp_path: Path) -> AsyncGenerator[Path]:
         await asyncio.to_thread(until, lambda: gone(pid))
 
 
-@pytest.mark.requirement("one-word-to-a-merge")
+@pytest.mark.requirement("one-word-to-a-diff")
 @pytest.mark.parametrize(
     "agent, program, key, base, place",
     [
@@ -64,7 +64,7 @@ async def home(tmp_path: Path) -> AsyncGenerator[Path]:
     ],
     ids=["claude", "codex"],
 )
-async def test_from_a_clone_to_a_merged_change_by_keys_alone(
+async def test_from_a_clone_to_the_diff_of_a_change_by_keys_alone(
     home: Path, agent: Agent, program: str, key: str, base: str, place: str
 ):
     link(home / "bin" / program, installed(agent))
@@ -94,9 +94,9 @@ async def test_from_a_clone_to_a_merged_change_by_keys_alone(
             await person.sees("■ completed")
             person.press("d")
             await person.sees("+written by an agent", "git merge postroom/")
-            console.type("\x1b")
+            person.press("\x1b")
             await shows(console, lambda text: "git merge" not in text)
-            console.type("q")
+            person.press("q")
             await left(console)
         git(app, "merge", "-q", *git(app, "branch", "--list", "--format=%(refname)").split()[-1:])
         assert (app / "added.txt").read_text().strip() == "written by an agent"
