@@ -495,9 +495,15 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Approvals", "docs/coding-agents.md#always-for-this-tool"): {
         "policy-added-at-once": "A pattern that a person adds for one worker counts at once and over restarts and a changed template, never above what the template denies, until it is removed; who added it is shown.",
+        "policy-answers-waiting": "What waits when a rule is added or autonomy is set, and is allowed by it, is answered then, in the name of that person; what the template denies is not.",
         "policy-path-plain": "A pattern for a folder allows no path or URL that leaves it by `..`, `//` or another spelling, and takes one that stays however it is written.",
         "policy-one-field": "An input with several fields by which a tool may go is allowed by no pattern with an argument, and denied by each that fits one of them.",
         "policy-added-narrow": "A pattern that would allow every tool or every command of a shell cannot be added; the one that is proposed for a command allows that command alone.",
+    },
+    ("Approvals", "docs/coding-agents.md#let-it-work"): {
+        "autonomy-set": "Who may approve sets how much a worker does unasked (`ask`, `edits`, `all`), at its spawn too; it is kept, told to the agent's sidecar, and shown with who has set it.",
+        "autonomy-until-task-ends": "What is set until a task ends counts in the turns for that task alone, over restarts and SIGKILL, and what the template denies stays denied.",
+        "autonomy-edits-in-folder": "Autonomy for edits allows tools that change files in the worker's folder, and none of a path that leaves it or begins with a dot.",
     },
     ("Approvals", "docs/security.md#approvals-and-pins"): {
         "policy-pin-demanded": "Once a person has set a PIN, no worker is spawned, given another template or more of the machine in their name without it, and no key is made that could.",

@@ -14,7 +14,7 @@ from postroom.identity import pins as pins_module
 from postroom.protocol.limits import MAX_PATTERNS
 from postroom.protocol.principal import Scope
 from postroom.store.store import Store
-from tests.approvals.asking import Sidecar, shown, sidecar_of
+from tests.approvals.asking import Sidecar, sidecar_of
 from tests.control.taskroom import TaskRoom, emptied, task_room
 from tests.control.test_keys import person
 
@@ -121,13 +121,6 @@ async def test_two_people_at_once_lose_nothing_of_each_others(shared: TaskRoom):
         heard = await changes(alice)
         assert len(heard) == 17
         assert sorted(heard[-1]["rules"]) == sorted([*mine, *hers, TEST])
-
-
-async def test_what_waits_already_waits_for_its_answer(shared: TaskRoom):
-    async with emptied(shared) as room, sidecar_of(room) as alice:
-        asked = await alice.ask(input={"command": "npm test"})
-        await allow(room.api, TEST)
-        assert (await shown(room, asked))["state"] == "pending"
 
 
 @pytest.mark.requirement("policy-added-narrow")

@@ -36,6 +36,7 @@ def policy(*added: str, **more: Any) -> dict[str, Any]:
         "autonomous": False,
         "auto_deny": ["Bash(*git push*)"],
         "auto_approve": ["Read"],
+        "autonomy": [],
         "added": [{"pattern": pattern, "by": MARIA, "at": at} for pattern in added],
     }
     return shown | more

@@ -138,6 +138,56 @@ def test_what_a_person_allows_always_is_not_asked_again_also_after_a_restart_wit
     assert ended(shared, task)["artifacts"][0]["text"].startswith("denied")
 
 
+@pytest.mark.requirement("autonomy-until-task-ends")
+@pytest.mark.requirement("coding-policy-no-shell-tricks")
+def test_all_is_allowed_until_its_task_ends_over_sigkill_and_restart_and_then_it_asks_again(
+    shared: PostRoom,
+):
+    coder(shared, "free", 'auto_deny = ["Bash(*secret*)"]')
+    workspace = Path(shared.state / "workers" / shared.worker("free")["uid"] / "workspace")
+    task = delegate(
+        shared, "free", "RUN:[touch begun] WAIT:[go] RUN:[echo a > f; cat f] RUN:[echo secret]"
+    )
+    pending(shared)
+    said = shared.run("autonomy", "@free", "all", "--until-task-ends")
+    assert f"all until task {task[:8]} ends (set by @" in said
+    until((workspace / "begun").exists)  # what waited is answered
+    assert shared.worker("free")["autonomy"] == "all"
+    agent_of(shared, "free").kill()
+    shared.run("restart", "@free")
+    (workspace / "go").touch()
+    text = ended(shared, task)["artifacts"][0]["text"]
+    assert text.endswith("ran: a; denied: denied by Bash(*secret*)")
+
+    assert shared.worker("free")["autonomy"] == "ask"
+    assert "until task" not in shared.run("autonomy", "@free")
+    again = delegate(shared, "free", "RUN:[cd sub && ls 2>&1 | tail -1; cat f > g]")
+    asked = pending(shared)
+    assert "not by a rule: it has a redirection to g" in shared.run("approvals", asked["id"])
+    decide(shared, asked, "denied")
+    ended(shared, again)
+
+
+@pytest.mark.requirement("autonomy-set")
+def test_a_worker_that_is_spawned_autonomous_asks_for_nothing_until_that_is_taken_back(
+    shared: PostRoom,
+):
+    text = TEMPLATE.format(name="loose") + 'auto_deny = ["Bash(*secret*)"]'
+    made = shared.template(text, "loose", coder=CODER.read_text())
+    shared.run("spawn", made, "--autonomous")
+    done = ended(shared, delegate(shared, "loose", "RUN:[echo a > f; cat f] RUN:[echo secret]"))
+    assert done["artifacts"][0]["text"] == "ran: a; denied: denied by Bash(*secret*)"
+    assert "UNASKED" in shared.run("status")
+    (said,) = [e for e in events(shared, "loose") if e["type"] == "policy"]
+    assert (said["autonomy"], bool(said["by"]["nick"])) == ("all", True)
+    assert "set by @" in shared.run("policy", "@loose")
+
+    shared.run("autonomy", "@loose", "ask")
+    task = delegate(shared, "loose", "RUN:[echo b]")
+    decide(shared, pending(shared), "denied")
+    ended(shared, task)
+
+
 @pytest.mark.requirement("coding-session-survives-sigkill")
 def test_the_same_session_goes_on_after_sigkill_of_the_agent_and_of_the_sidecar_in_mid_turn(
     shared: PostRoom,

@@ -109,6 +109,7 @@ SUMMARIES = {
     "approve": "Allow what an agent asks, as it is or edited.",
     "deny": "Refuse what an agent asks.",
     "policy": "Show and change what an agent may do without asking you.",
+    "autonomy": "Show and set how much an agent does without asking you.",
     "pin": "Have your decisions demand a PIN.",
     "alerts": "Show what went wrong, and clear what you have seen.",
     "delegate": "Give an agent a task and, if asked, wait for its result.",

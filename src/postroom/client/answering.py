@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from postroom.errors import PinRequired, PinWrong, PostroomError
+from postroom.errors import InvalidInput, PinRequired, PinWrong, PostroomError
 from postroom.lines.event_parts import request_rows
 from postroom.lines.tasks import short
 from postroom.lines.words import address
@@ -127,6 +127,27 @@ class Answering:
         """
         done = self.settle(asked["worker"]["uid"], asked["id"], decision, reason, given, pin)
         return f"{one_line(done['state'])} {short(asked['id'])}"
+
+    def free(self, worker: str, task: str | None, pin: str = "") -> str:
+        """Allow all that is asked in a task until it ends, this too; returns what is to be said of it.
+
+        Raises:
+            InvalidInput: it was asked for no task.
+            Conflict: the task has ended.
+            PinRequired, PinWrong, PinPaused: as `decide`.
+        """
+        if not task:
+            raise InvalidInput("it was not asked in a task", remedy=f"postroom autonomy {worker}")
+
+        def send(pin: str) -> None:
+            self._client.set_autonomy(worker, "all", task=task, channel=self._channel, pin=pin)
+
+        if self.ask is None:
+            send(pin)
+        else:
+            remedy = f"postroom autonomy {worker} all --until-task-ends"
+            Pin(ask=self.ask, remedy=remedy, report=self._report).used(send)
+        return f"allowed until task {short(task)} ends"
 
     def settle(
         self,

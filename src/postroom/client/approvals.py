@@ -99,7 +99,25 @@ class ApprovalCalls(Calls):
             Conflict: too many are added, or the worker asks nobody.
             PinRequired, PinWrong, PinPaused: the PIN is missing, or wrong.
         """
-        return self._policy("POST", worker, pattern, pin)
+        return self._policy("POST", worker, {"pattern": pattern}, pin)
+
+    def set_autonomy(
+        self, worker: str, autonomy: str, *, task: str = "", channel: str = "api", pin: str = ""
+    ) -> Policy:
+        """Set how much a worker's agent does unasked: `ask`, `edits` or `all`; what waits is answered by that.
+
+        Args:
+            task: only in the turns for that task, until it ends.
+            channel: as `control` has it.
+            pin: of the caller, if they have set one.
+
+        Raises:
+            NotFound: the worker has no such task.
+            Conflict: the task has ended, or the worker asks nobody.
+            PinRequired, PinWrong, PinPaused: the PIN is missing, or wrong.
+        """
+        body = {"autonomy": autonomy, "channel": channel} | given(task=task)
+        return self._policy("POST", worker, body, pin)
 
     def forget_rule(self, worker: str, pattern: str, pin: str = "") -> Policy:
         """Have a worker's agent ask again for what an added pattern names; without effect where it is not added.
@@ -107,10 +125,10 @@ class ApprovalCalls(Calls):
         Raises:
             PinRequired, PinWrong, PinPaused: as `allow_always`.
         """
-        return self._policy("DELETE", worker, pattern, pin)
+        return self._policy("DELETE", worker, {"pattern": pattern}, pin)
 
-    def _policy(self, method: str, worker: str, pattern: str, pin: str) -> Policy:
-        body = {"pattern": pattern} | given(pin=pin)
+    def _policy(self, method: str, worker: str, body: dict[str, str], pin: str) -> Policy:
+        body |= given(pin=pin)
         path = f"/v1/workers/{name_of(worker)}/policy"
         # A repeated try of a wrong PIN would count twice.
         return self.transport.call(method, path, json=body, repeatable=not pin)

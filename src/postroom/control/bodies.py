@@ -77,6 +77,7 @@ class SpawnBody(Body):
     path: Annotated[str, Field(max_length=MAX_PATH)] = ""
     workspace: Annotated[str, Field(max_length=MAX_PATH)] = ""
     mode: Literal["", "worktree", "copy", "direct"] = ""
+    autonomous: bool = False
     wait: Wait = 0.0
     pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
 
@@ -271,9 +272,16 @@ class ControlBody(Body):
 
 
 class PolicyBody(Body):
-    """`POST` and `DELETE /v1/workers/{ref}/policy`: a pattern as templates have them."""
+    """`POST` and `DELETE /v1/workers/{ref}/policy`: a pattern as templates have them.
 
-    pattern: Annotated[str, Field(min_length=1, max_length=4 * MAX_PATTERN)]
+    Or, with `POST` alone, how much is done unasked, with `task` in the turns for that task. `channel` is how what waits
+    already is answered.
+    """
+
+    pattern: Annotated[str, Field(max_length=4 * MAX_PATTERN)] = ""
+    autonomy: Literal["", "ask", "edits", "all"] = ""
+    task: Annotated[str, Field(max_length=64)] = ""
+    channel: Literal["cli", "attach", "chat", "screen", "api"] = "api"
     pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")
 
 

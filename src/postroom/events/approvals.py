@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -193,6 +194,15 @@ class Approvals:
 
         return await self._database.read(find)
 
+    async def settle(
+        self, worker: str, judge: Callable[[ApprovalView], bool], answer: Answer
+    ) -> None:
+        """Give what waits of a worker an answer, where `judge` says so; what somebody settles meanwhile stays so."""
+        for view in await self.listed(worker=worker):
+            if view.row.request.get("kind") != "question" and judge(view):
+                with suppress(Conflict, NotFound):
+                    await self.answer(worker, view.row.id, answer)
+
     async def interrupt(
         self, worker: Party, by: Party, channel: str, reason: str = ""
     ) -> shapes.Interrupt:
@@ -255,15 +265,13 @@ def control_response(
     return said | {key: value for key, value in more.items() if value}
 
 
-def record(row: SaidRow, rules: Sequence[str] | None = None) -> shapes.ControlRecord:
+def record(row: SaidRow, policy: Mapping[str, Any] | None = None) -> shapes.ControlRecord:
     """What a sidecar is given; shape of the API.
 
     Args:
-        rules: the patterns that people have added, for the last record of the policy.
+        policy: what people have added (`Policies.told`), for the last record of the policy.
     """
-    said = json.loads(row.event)
-    if rules is not None:
-        said["rules"] = list(rules)
+    said = json.loads(row.event) | (policy or {})
     return said | {"id": row.id, "at": format_time(row.at), "type": row.kind}
 
 

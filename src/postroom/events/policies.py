@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 from weakref import WeakValueDictionary
 
 from postroom.errors import Conflict, NotFound
+from postroom.events.approval_views import ApprovalView
 from postroom.events.service import EventLog
 from postroom.protocol import shapes
+from postroom.protocol.autonomy import MAX_TASKS, Autonomy, word_of
 from postroom.protocol.events import EventKind
 from postroom.protocol.limits import MAX_PATTERNS
-from postroom.protocol.patterns import added
+from postroom.protocol.patterns import added, approving, denies
 from postroom.protocol.template import parse_template
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.parties import Party
-from postroom.store.workers import AddedRule, WorkerRecord
+from postroom.store.workers import AddedRule, WorkerRecord, autonomy_of, patterns_of
 from postroom_a2a.times import format_time
 
-ADDED, REMOVED = "added", "removed"
+ADDED, REMOVED, AUTONOMY = "added", "removed", "autonomy"
 
 
 class Policies:
@@ -46,14 +49,18 @@ class Policies:
             NotFound: it is no worker.
             InvalidTemplate: its template is of another version.
         """
-        return _shown(agent, await self._record(agent))
+        record = await self._record(agent)
+        named = set(autonomy_of(record.rules)) - {""}
+        over = await self._database.read(lambda store: _over(store, named)) if named else set()
+        return _shown(agent, record, over)
 
-    async def patterns(self, uid: str) -> list[str]:
-        """What people have added for a worker, the oldest first; [] for none that is known."""
+    async def told(self, uid: str) -> Mapping[str, Any]:
+        """What the sidecar of a worker is told of what people have added: `rules`, and `autonomy` by task."""
 
-        def find(store: Store) -> list[str]:
+        def find(store: Store) -> Mapping[str, Any]:
             record = store.workers.worker_by_uid(uid)
-            return [rule["pattern"] for rule in record.rules] if record else []
+            rules = record.rules if record else []
+            return {"rules": patterns_of(rules), "autonomy": autonomy_of(rules)}
 
         return await self._database.read(find)
 
@@ -66,13 +73,7 @@ class Policies:
             PostroomError: it could not be stored; nothing was changed.
         """
         kept = added(pattern)
-        rule: AddedRule = {
-            "pattern": kept,
-            "uid": by.uid,
-            "nick": by.nick,
-            "kind": by.kind,
-            "at": self._clock(),
-        }
+        rule = _rule(kept, by, self._clock())
 
         def change(rules: Sequence[AddedRule]) -> list[AddedRule]:
             if any(each["pattern"] == kept for each in rules):
@@ -84,7 +85,33 @@ class Policies:
                 )
             return [*rules, rule]
 
-        return await self._change(agent, change, (ADDED, kept), by)
+        return await self._change(agent, change, {"change": ADDED, "pattern": kept}, by)
+
+    async def let(
+        self, agent: Agent, autonomy: Autonomy, by: Party, task: str = ""
+    ) -> shapes.Policy:
+        """Set how much a worker does unasked, from now on or in the turns for a task.
+
+        What is set without a task ends what was set for some.
+
+        Raises:
+            NotFound: the worker has no such task.
+            Conflict: the task has ended.
+            PostroomError: it could not be stored; nothing was changed.
+        """
+        over = await self._database.read(lambda store: _checked(store, agent, task))
+        rule = autonomy_rule(autonomy, by, self._clock(), task)
+
+        def change(rules: Sequence[AddedRule]) -> list[AddedRule]:
+            before = [each for each in rules if "autonomy" in each]
+            same = [each for each in before if (each["autonomy"], each["task"]) == (autonomy, task)]
+            if same and (task or same == before):
+                return list(rules)
+            stays = [each for each in before if task and each["task"] not in {task, *over}]
+            patterns = [each for each in rules if "autonomy" not in each]
+            return [*patterns, *stays[-MAX_TASKS:], rule]
+
+        return await self._change(agent, change, autonomy_said(autonomy, task), by)
 
     async def forget(self, agent: Agent, pattern: str, by: Party) -> shapes.Policy:
         """Have a worker ask again for what an added pattern names; without effect where it is not added.
@@ -95,15 +122,15 @@ class Policies:
         gone = pattern.strip(" ")
 
         def change(rules: Sequence[AddedRule]) -> list[AddedRule]:
-            return [each for each in rules if each["pattern"] != gone]
+            return [each for each in rules if not gone or each["pattern"] != gone]
 
-        return await self._change(agent, change, (REMOVED, gone), by)
+        return await self._change(agent, change, {"change": REMOVED, "pattern": gone}, by)
 
     async def _change(
         self,
         agent: Agent,
         change: Callable[[Sequence[AddedRule]], list[AddedRule]],
-        what: tuple[str, str],
+        what: Mapping[str, str],
         by: Party,
     ) -> shapes.Policy:
         lock = self._locks.setdefault(agent.uid, asyncio.Lock())
@@ -113,20 +140,23 @@ class Policies:
             if after != before.rules:
                 await self._keep(agent, after)
                 try:
-                    await self._tell(agent, what, by)
+                    await self.tell(agent, what, by)
                 except BaseException:
                     # Else a repeated call would find nothing to do, and the running agent would never hear of it.
                     await asyncio.shield(self._keep(agent, before.rules))
                     raise
-        return _shown(agent, await self._record(agent))
+        return await self.show(agent)
 
-    async def _tell(self, agent: Agent, what: tuple[str, str], by: Party) -> None:
-        made, pattern = what
+    async def tell(self, agent: Agent, what: Mapping[str, str], by: Party) -> None:
+        """Have the sidecar of a worker, and who watches, hear of a change.
+
+        Raises:
+            PostroomError: it could not be stored.
+        """
         event = {
             "type": EventKind.POLICY.value,
             "by": {"uid": by.uid, "nick": by.nick},
-            "change": made,
-            "pattern": pattern,
+            **what,
         }
         await self._log.append(agent.uid, [event])
 
@@ -140,7 +170,57 @@ class Policies:
         return record
 
 
-def _shown(agent: Agent, record: WorkerRecord) -> shapes.Policy:
+def allows(policy: shapes.Policy, view: ApprovalView) -> bool:
+    """Whether what waits is allowed by now: its sidecar has judged it by the policy of before.
+
+    Which files lie in the worker's folder only the sidecar knows: an edit waits for its answer.
+    """
+    asked = view.row.request
+    tool, given = str(asked.get("tool") or ""), asked.get("input")
+    given = given if isinstance(given, dict) else {}
+    if any(denies(rule, tool, given) for rule in policy["auto_deny"]):
+        return False
+    kept = {each["task"] or "": each["autonomy"] for each in policy["autonomy"]}
+    word = word_of(kept, autonomous=policy["autonomous"], task=view.row.task)
+    patterns = [*policy["auto_approve"], *(each["pattern"] for each in policy["added"])]
+    return word is Autonomy.ALL or bool(approving(patterns, tool, given))
+
+
+def autonomy_rule(autonomy: Autonomy, by: Party, at: float, task: str = "") -> AddedRule:
+    """What a person has set, as it is kept."""
+    return {**_rule("", by, at), "autonomy": autonomy.value, "task": task}
+
+
+def autonomy_said(autonomy: Autonomy, task: str = "") -> dict[str, str]:
+    """The event that says so, without who."""
+    said = {"change": AUTONOMY, "autonomy": autonomy.value}
+    return said | ({"task": task} if task else {})
+
+
+def _rule(pattern: str, by: Party, at: float) -> AddedRule:
+    return {"pattern": pattern, "uid": by.uid, "nick": by.nick, "kind": by.kind, "at": at}
+
+
+def _checked(store: Store, agent: Agent, task: str) -> set[str]:
+    """Of the tasks for which autonomy is set, those that are over; raises NotFound or Conflict for another `task`."""
+    record = store.workers.worker_by_uid(agent.uid)
+    over = _over(store, autonomy_of(record.rules if record else []))
+    if task:
+        head = next(iter(store.tasks.heads_by_ids([task])), None)
+        if head is None or head.worker != agent.uid:
+            raise NotFound(f"@{agent.nick} has no task {task!r}")
+        if head.final:
+            raise Conflict("the task has ended: there is nothing to be asked in it any more")
+    return over
+
+
+def _over(store: Store, tasks: Iterable[str]) -> set[str]:
+    """Those of `tasks` in which nothing is asked any more."""
+    named = {task for task in tasks if task}
+    return named - {head.id for head in store.tasks.heads_by_ids(named) if not head.final}
+
+
+def _shown(agent: Agent, record: WorkerRecord, over: Collection[str]) -> shapes.Policy:
     template = parse_template(record.template, record.overrides)
     return {
         "worker": agent.party.as_json(),
@@ -155,5 +235,16 @@ def _shown(agent: Agent, record: WorkerRecord) -> shapes.Policy:
                 "at": format_time(rule["at"]),
             }
             for rule in record.rules
+            if "autonomy" not in rule
+        ],
+        "autonomy": [
+            {
+                "autonomy": rule["autonomy"],
+                "task": rule.get("task") or None,
+                "by": Party(rule["uid"], rule["nick"], rule["kind"]).as_json(),
+                "at": format_time(rule["at"]),
+            }
+            for rule in record.rules
+            if "autonomy" in rule and rule.get("task") not in over
         ],
     }

@@ -57,7 +57,8 @@ def hint_of(record: Activity) -> str:
         return f"    /answer {short(record['task'])} TEXT"
     if record["what"] == "approval" and record["approval"]:
         request = short(record["approval"])
-        return f"    /approve {request}, or /deny {request} REASON"
+        until = f", or /all {request} until its task ends" if record["task"] else ""
+        return f"    /approve {request}, or /deny {request} REASON{until}"
     return ""
 
 

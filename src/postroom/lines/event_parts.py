@@ -169,6 +169,10 @@ def request_rows(name: str, event: Mapping[str, Any]) -> list[Row]:
     return rows + list(input_rows(fields(event.get("input"))))
 
 
+_CHANGED = {"removed": "asked again", "autonomy": "autonomy set"}
+"""What a change of the policy is called."""
+
+
 def response_row(event: Mapping[str, Any]) -> Row:
     """How a request of an agent was decided: by whom, over which channel, and why."""
     decision = string(event.get("decision"))
@@ -217,10 +221,10 @@ def other_rows(kind: str, event: Mapping[str, Any]) -> Iterator[Row]:
             reason = string(event.get("reason"))
             yield Row.of(f"── interrupted{_by(event)}{f': {reason}' if reason else ''}", Style.ASKS)
         case EventKind.POLICY:
-            removed = event.get("change") == "removed"
-            said = "asked again" if removed else "allowed from now on"
-            pattern = visible(string(event.get("pattern")))
-            yield Row.of(f"── {said}{_by(event)}: {pattern}", Style.DIM, wraps=True)
+            what = visible(string(event.get("autonomy") or event.get("pattern")))
+            said = _CHANGED.get(string(event.get("change")), "allowed from now on")
+            until = " until this task ends" if event.get("autonomy") and event.get("task") else ""
+            yield Row.of(f"── {said}{_by(event)}: {what}{until}", Style.DIM, wraps=True)
         case EventKind.TERMINAL:
             yield Row.of(
                 f"── terminal {string(event.get('state')) or 'opened'}{_by(event)}", Style.DIM

@@ -6,11 +6,13 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from postroom.lines.inputs import visible
+from postroom.lines.tasks import short
 from postroom.lines.words import Cell, address, ago
+from postroom.protocol.autonomy import Autonomy
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.protocol.shapes import Policy
+    from postroom.protocol.shapes import Policy, SetAutonomy
 
 POLICY_HEAD = ("RULE", "PATTERN", "FROM")
 
@@ -30,8 +32,48 @@ def policy_rows(policy: Policy, now: float) -> list[list[Cell]]:
         ]
         for each in policy["added"]
     ]
-    last = Cell("allow", "green") if policy["autonomous"] else Cell("ask", "yellow")
-    return [*rows, [last, Cell("everything else", dim=True), template]]
+    for each in policy["autonomy"]:
+        if each["task"]:
+            what = f"{_DONE[each['autonomy']]} in task {short(each['task'])}, until it ends"
+            rows.append([_verb(each["autonomy"]), Cell(what), _set(each, now)])
+    word, kept = autonomy_of(policy)
+    source = template if kept is None else _set(kept, now)
+    if word == Autonomy.EDITS:
+        rows.append([_verb(word), Cell(_DONE[word]), source])
+    last = _verb(word if word == Autonomy.ALL else Autonomy.ASK)
+    return [*rows, [last, Cell("everything else", dim=True), source]]
+
+
+_DONE = {"all": "everything", "edits": "edits of files in its folder", "ask": "everything"}
+
+
+def autonomy_of(policy: Policy) -> tuple[str, SetAutonomy | None]:
+    """How much is done unasked in all turns, and who has set that; None where the template says it."""
+    kept = next((each for each in policy["autonomy"] if not each["task"]), None)
+    if kept is not None:
+        return kept["autonomy"], kept
+    return (Autonomy.ALL if policy["autonomous"] else Autonomy.ASK), None
+
+
+def autonomy_lines(policy: Policy, now: float) -> list[str]:
+    """How much it does unasked, and who has set that."""
+    word, kept = autonomy_of(policy)
+    by = origin(policy) if kept is None else _set(kept, now).text
+    name = address(policy["worker"])
+    lines = [f"{name}: {word} ({by})"]
+    return lines + [
+        f"{name}: {each['autonomy']} until task {short(each['task'])} ends ({_set(each, now).text})"
+        for each in policy["autonomy"]
+        if each["task"]
+    ]
+
+
+def _verb(word: str) -> Cell:
+    return Cell("ask", "yellow") if word == Autonomy.ASK else Cell("allow", "green")
+
+
+def _set(kept: SetAutonomy, now: float) -> Cell:
+    return Cell(f"set by {address(kept['by'])} {ago(kept['at'], now)}")
 
 
 def origin(policy: Policy) -> str:

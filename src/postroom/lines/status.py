@@ -13,6 +13,7 @@ from postroom.lines.tasks import answer_hint, colour_of, is_question, run_time, 
 from postroom.lines.usage import NOTHING, usage_cell
 from postroom.lines.words import Cell, address, ago, clock, columns, fitted, table
 from postroom.lines.workspaces import apart
+from postroom.protocol.autonomy import Autonomy
 from postroom.protocol.modes import DIRECT
 from postroom.settings import DEFAULT_ORG
 from postroom_a2a.text import one_line
@@ -29,6 +30,7 @@ COLOURS = {
     "working": "green",
     "idle": "green",
 }
+ASK = Autonomy.ASK.value
 WEAK = frozenset({"partial", "none"})
 """Levels of a wall that only a person may choose."""
 
@@ -187,6 +189,8 @@ def _workers(status: Status, now: float, width: int | None, *, wide: bool) -> li
     workers, asks = status["workers"], asking(status.get("approvals", []))
     weak = any(worker["sandbox"].get("level") in WEAK for worker in workers)
     walls = ("SANDBOX",) if wide or weak else ()
+    free = any(worker.get("autonomy", ASK) not in ("", ASK) for worker in workers)
+    unasked = ("UNASKED",) if free else ()
     direct = any(_mode(worker) == DIRECT for worker in workers)
     places = ("WORKS ON",) if direct or (wide and any(map(_mode, workers))) else ()
     used = (
@@ -198,6 +202,7 @@ def _workers(status: Status, now: float, width: int | None, *, wide: bool) -> li
     rows = [
         [
             *_row(worker, now, asks),
+            *([_unasked(worker)] if unasked else []),
             *([_wall(worker, wide=wide)] if walls else []),
             *([_place(worker)] if places else []),
             *(_plumbing(worker, now) if wide else []),
@@ -205,7 +210,7 @@ def _workers(status: Status, now: float, width: int | None, *, wide: bool) -> li
         ]
         for worker in ordered
     ]
-    head = (*HEAD, *walls, *places, *(PLUMBING if wide else ()), *used)
+    head = (*HEAD, *unasked, *walls, *places, *(PLUMBING if wide else ()), *used)
     return table(head, rows, cut=("LAST", *walls, *places, "NICK"), width=width)
 
 
@@ -262,6 +267,15 @@ def _row(worker: Worker, now: float, asks: Container[str]) -> list[Cell]:
         Cell(run_time(task, now)),
         last,
     ]
+
+
+def _unasked(worker: Worker) -> Cell:
+    """What its agent does without asking; red where that is everything and the wall is none that holds."""
+    word = worker.get("autonomy", "")
+    if word in ("", ASK):
+        return Cell("-", dim=True)
+    weak = worker["sandbox"].get("level") in WEAK
+    return Cell(word, "red" if weak else "yellow", bold=weak)
 
 
 def _wall(worker: Worker, *, wide: bool) -> Cell:

@@ -12,7 +12,8 @@ An event is a JSON object. Its `type` is one of `EventKind`; the other fields de
     control_request  request, kind (`tool`, `question`), tool, title, input {}, call?, reason?, default, expires_at?
     control_response request, decision, by {}, channel, input? {}, reason?
     interrupt        by {}, channel, reason?
-    policy           by {}, change (`added`, `removed`), pattern: what the agent may do without asking from now on
+    policy           by {}, change (`added`, `removed`, `autonomy`), pattern or autonomy, task?: what the agent may do
+                     without asking from now on, with `task` until that ends
     stalled          seconds; 0: it goes on
     wall             report, level
     raw              the line is in `raw`

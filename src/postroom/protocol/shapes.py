@@ -456,6 +456,7 @@ class Worker(TypedDict):
     `unread` null while the bus does not tell; `task` what it works on, else what waits for an answer; `unenforced` the
     limits of its template that nothing keeps on this machine; `workspace` null for an empty folder of its own;
     `trouble` the newest error that its agent has met, "" once it goes on.
+    `autonomy` is what a coding agent does unasked now: `ask` (nothing), `edits` or `all`; "" for another agent.
     """
 
     uid: str
@@ -471,6 +472,7 @@ class Worker(TypedDict):
     pid: int | None
     created_at: Time
     task: NotRequired[Current | None]
+    autonomy: NotRequired[str]
     open_tasks: NotRequired[int]
     unenforced: NotRequired[list[str]]
     stderr: NotRequired[list[str]]
@@ -628,8 +630,8 @@ ControlRecord = dict[str, Any]
 """What a worker's sidecar is told: `id` of the event, `at`, and by `type` the rest.
 
 `control_response` has `request` (the approval's id), `decision`, `by`, `channel`, and perhaps `input` and `reason`;
-`interrupt` has `by`, `channel` and `reason`; `policy` has `by`, `change` and `pattern`, and the last one of an answer
-has `rules`: all patterns that people have added, as they are when this is read.
+`interrupt` has `by`, `channel` and `reason`; `policy` has `by`, `change` and `pattern` or `autonomy`, and the last one
+of an answer has `rules`, all patterns that people have added, and `autonomy` by task, as they are when this is read.
 """
 
 
@@ -652,11 +654,21 @@ class AddedPattern(TypedDict):
     at: Time
 
 
+class SetAutonomy(TypedDict):
+    """How much a worker does unasked, as a person has set it: `ask`, `edits` or `all`; `task` null for all turns."""
+
+    autonomy: str
+    task: str | None
+    by: Party
+    at: Time
+
+
 class Policy(TypedDict):
     """What the agent of a worker may do, or may not do, without asking a person.
 
     They count in this order: `auto_deny`, then `auto_approve`, both of the template that was read at `template` (""
-    where that is not known), then `added`, which the post room keeps. `autonomous`: what nothing names is not asked.
+    where that is not known), then `added` and `autonomy`, which the post room keeps. `autonomous`: of its template,
+    what nothing names is not asked.
     """
 
     worker: Party
@@ -665,6 +677,7 @@ class Policy(TypedDict):
     auto_deny: list[str]
     auto_approve: list[str]
     added: list[AddedPattern]
+    autonomy: list[SetAutonomy]
 
 
 class Pin(TypedDict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from sqlalchemy import bindparam, delete, insert, select, update
 
@@ -18,13 +18,29 @@ REVOKED = "revoked"
 
 
 class AddedRule(TypedDict):
-    """A pattern (`protocol.patterns`) that a person has added; `at` in epoch seconds."""
+    """A pattern (`protocol.patterns`) that a person has added; `at` in epoch seconds.
+
+    With `autonomy` (`protocol.autonomy`) it is no pattern, which is "" then: how much is done unasked, in all turns or
+    in those for `task`.
+    """
 
     pattern: str
     uid: str
     nick: str
     kind: str
     at: float
+    autonomy: NotRequired[str]
+    task: NotRequired[str]
+
+
+def patterns_of(rules: Sequence[AddedRule]) -> list[str]:
+    """The patterns among what people have added."""
+    return [rule["pattern"] for rule in rules if "autonomy" not in rule]
+
+
+def autonomy_of(rules: Sequence[AddedRule]) -> dict[str, str]:
+    """The autonomy that people have set, by task; "" for all turns."""
+    return {rule.get("task", ""): rule["autonomy"] for rule in rules if "autonomy" in rule}
 
 
 @dataclass(frozen=True, slots=True)

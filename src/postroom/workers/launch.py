@@ -8,7 +8,7 @@ import errno
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from postroom.sandbox.selftest import Canaries
 from postroom.sandbox.template_check import AGENT_FOLDER, search_path
 from postroom.settings import Settings
 from postroom.store.agents import Agent
-from postroom.store.workers import WorkerRecord
+from postroom.store.workers import AddedRule, WorkerRecord
 from postroom.workers.reach import BY, Reach
 from postroom.workers.workspaces.service import Placed
 
@@ -42,6 +42,7 @@ class SpawnRequest:
         workspace: the folder of this machine to work on, "" for an empty one.
         mode: how: `worktree`, `copy` or `direct`; "" for `worktree` in a git repository, else `copy`.
         by: who asks: `operator` for the operator's key, else a uid (`workers.reach`).
+        rules: what they allow its agent to do without asking them.
     """
 
     template: str
@@ -55,6 +56,7 @@ class SpawnRequest:
     workspace: str = ""
     mode: str = ""
     by: str = ""
+    rules: Sequence[AddedRule] = ()
 
     @property
     def origin(self) -> dict[str, str]:
@@ -159,6 +161,7 @@ class WorkerIdentity:
     Attributes:
         level: of the wall, as proven.
         rules: patterns that people have added to the policy of its template.
+        autonomy: what people have set, by task (`protocol.autonomy`).
     """
 
     uid: str
@@ -173,6 +176,7 @@ class WorkerIdentity:
     card: Card
     run: str
     rules: tuple[str, ...] = ()
+    autonomy: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 def card_of(agent: Agent, record: WorkerRecord, template: Template) -> Card:
@@ -335,7 +339,8 @@ def sidecar_config(
             "window": template.window,
             "feed": template.feed,
             "restart_limit": template.restart_limit,
-            "turns": _turns(template, identity.rules)
+            "turns": _turns(template)
+            | {"rules": list(identity.rules), "autonomy": dict(identity.autonomy)}
             if template.adapter not in LINE_ADAPTERS
             else {},
         },
@@ -344,14 +349,13 @@ def sidecar_config(
     }
 
 
-def _turns(template: Template, rules: Sequence[str]) -> dict[str, Any]:
+def _turns(template: Template) -> dict[str, Any]:
     """What the sidecar is told of the turns of a coding agent (`sidecar.turns.config`)."""
     return {
         "servers": [asdict(server) for server in template.servers],
         "instructions": template.instructions,
         "auto_approve": list(template.auto_approve),
         "auto_deny": list(template.auto_deny),
-        "rules": list(rules),
         "autonomous": template.autonomous,
         "approval_timeout": template.approval_timeout,
         "approval_default": template.approval_default,

@@ -15,6 +15,7 @@ from postroom.errors import (
     AlreadyRunning,
     Conflict,
     Forbidden,
+    InvalidInput,
     InvalidTemplate,
     NotFound,
     SandboxUnavailable,
@@ -162,6 +163,7 @@ class Workers:
 
         Raises:
             InvalidTemplate, InvalidName: the template, a value or a name is not valid.
+            InvalidInput: its agent asks nobody, and is to be allowed something.
             NameTaken: another agent has the nick.
             Forbidden: only the template asks for a weaker wall than is demanded, or it is beyond the reach of who asks.
             SandboxUnavailable: this machine has no such wall; nothing was made.
@@ -178,6 +180,8 @@ class Workers:
             isolation=request.isolation,
         )
         template, chosen = prepared.template, prepared.chosen
+        if request.rules and not template.interactive:
+            raise InvalidInput("its agent asks nobody", remedy="leave --autonomous out")
         planned = await self.work.spaces.plan(
             request.workspace, request.mode, chosen.provider, reach
         )
@@ -200,6 +204,7 @@ class Workers:
                 overrides=dict(request.values),
                 begun_at=time.time(),
                 origin=request.origin,
+                rules=list(request.rules),
             )
 
         # One transaction: an agent without its record would have a name and mail, and could never be started.

@@ -14,7 +14,7 @@ from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
 from postroom.sandbox.limit_monitor import LimitMonitor
 from postroom.sandbox.port import Level
 from postroom.store.agents import Agent
-from postroom.store.workers import WorkerRecord
+from postroom.store.workers import WorkerRecord, autonomy_of, patterns_of
 from postroom.workers.launch import WorkerFolders, WorkerIdentity, card_of, compose, unwritable
 from postroom.workers.parts import WorkerParts
 from postroom.workers.preparing import Prepared
@@ -117,5 +117,6 @@ class Starter:
             level.value,
             card,
             secrets.token_hex(16),
-            tuple(rule["pattern"] for rule in kept.rules),
+            tuple(patterns_of(kept.rules)),
+            autonomy_of(kept.rules),
         )

@@ -7,20 +7,23 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 
 from postroom.bus.port import BusAdmin
 from postroom.directory.cards import Card
 from postroom.directory.presence import FRESH, PresenceBoard
-from postroom.errors import BusDisconnected, NotFound, PeerError
+from postroom.errors import BusDisconnected, InvalidTemplate, NotFound, PeerError
 from postroom.events.service import EventLog
 from postroom.gateway.violations import CUT_OFF, VIOLATION
 from postroom.mail.alerts import AlertService, AlertView
 from postroom.protocol import shapes
+from postroom.protocol.autonomy import word_of
 from postroom.protocol.limits import MAX_STATUS
 from postroom.protocol.presence import ONLINE, OVER, Presence, WorkerState
+from postroom.protocol.template import LINE_ADAPTERS, parse_template
 from postroom.store.agents import Agent
 from postroom.store.events import Usage
-from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
+from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord, autonomy_of
 from postroom.tasks.service import OrgTaskService
 from postroom.tasks.views import TaskView
 from postroom.workers.lifecycle import Workers
@@ -222,6 +225,7 @@ class WorkerViews:
             "last_seen": format_time(said.at) if said else None,
             "unread": await self._unread(agent.uid, end),
             "task": _at_work(load.current.get(agent.uid)),
+            "autonomy": _autonomy(record, load.current.get(agent.uid)),
             "usage": load.usage.get(agent.uid, Usage()).as_json(),
             "open_tasks": load.counts.get(agent.uid, 0),
             "pid": run.handle.pid if run is not None and running else None,
@@ -234,6 +238,25 @@ class WorkerViews:
                 return sum(await self._admin.pending("INBOX", uid))
         except (NotFound, BusDisconnected, PeerError, TimeoutError):
             return None
+
+
+def _autonomy(record: WorkerRecord, task: TaskView | None) -> str:
+    known = _by_template(record.template, tuple(sorted(record.overrides.items())))
+    if known is None:
+        return ""
+    kept = autonomy_of(record.rules)
+    return word_of(kept, autonomous=known, task=task.id if task else "").value
+
+
+@lru_cache(maxsize=256)
+def _by_template(text: str, overrides: tuple[tuple[str, str], ...]) -> bool | None:
+    """Whether a template has its coding agent ask for nothing, None where it has none."""
+    try:
+        template = parse_template(text, dict(overrides))
+    except InvalidTemplate:  # of another version
+        return None
+    asks = template.interactive and template.adapter not in LINE_ADAPTERS
+    return template.autonomous if asks else None
 
 
 def _broken(alert: AlertView) -> str:

@@ -26,6 +26,8 @@ class Control:
     lose: int = 0
     """So many answers to reports that it took are lost on their way."""
     said: list[dict[str, Any]] = field(default_factory=list)
+    taken: int = 0
+    """The id up to which the sidecar has taken what was said."""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     @property
@@ -107,6 +109,8 @@ class Control:
             return [record for record in self.said if record["id"] > after]
 
         async with self.changed:
+            self.taken = after
+            self.changed.notify_all()
             try:
                 async with asyncio.timeout(wait):
                     await self.changed.wait_for(found)

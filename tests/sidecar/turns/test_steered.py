@@ -126,6 +126,45 @@ async def test_a_pattern_that_is_added_or_removed_counts_for_the_next_thing_the_
     assert ("allowed", {"rule": "Bash"}) in decided
 
 
+@pytest.mark.requirement("autonomy-until-task-ends")
+async def test_what_is_set_for_a_task_counts_in_its_turns_alone_and_denials_stay(
+    home: WorkerRig, control: Control
+):
+    rules = {"auto_deny": ["Bash(*secret*)"], "autonomy": {"0" * 32: "all"}}
+    async with coding(home, **asking(control, **rules)):
+        first = await home.request("RUN:[echo one] RUN:[echo two > f; cat f] RUN:[echo secret]")
+        asked = await control.request()
+        await control.say(type="policy", change="autonomy", rules=[], autonomy={first: "all"})
+        await control.decide(asked["request"], "allowed")
+        assert await result(home, first) == [
+            "ran: one; ran: two; denied: denied by Bash(*secret*)",
+        ]
+        other = await home.request("RUN:[echo other]")
+        asked = await control.request(3)
+        assert asked["task"] == other
+        await control.decide(asked["request"], "denied", reason="it asks again")
+        assert await result(home, other) == ["denied: it asks again"]
+
+    by = [e["by"] for e in control.of("control_response")]
+    assert {"rule": "autonomy all"} in by
+
+
+@pytest.mark.requirement("autonomy-set")
+async def test_an_agent_that_was_started_to_ask_for_nothing_asks_from_its_next_turn_on(
+    home: WorkerRig, control: Control
+):
+    async with coding(home, **asking(control, autonomous=True)):
+        assert await result(home, await home.request("RUN:[echo free]")) == ["ran: free"]
+        assert control.of("control_request") == []
+        await control.say(type="policy", change="autonomy", rules=[], autonomy={"": "ask"})
+        await control.until(lambda: control.taken == 1)
+        task = await home.request("RUN:[echo asked]")
+        asked = await control.request()
+        await control.decide(asked["request"], "allowed")
+        assert await result(home, task) == ["ran: asked"]
+    assert len(sessions(home)) == 1
+
+
 async def test_an_answer_that_came_while_the_agent_was_away_is_used_once_when_it_asks_again(
     home: WorkerRig, control: Control
 ):

@@ -313,6 +313,41 @@ async def test_always_says_what_it_will_allow_writes_the_rule_and_says_where(
         assert await state_of(coder, OTHER) == "pending"
 
 
+@pytest.mark.requirement("autonomy-until-task-ends")
+@pytest.mark.requirement("approval-pin-demanded")
+async def test_one_key_and_enter_allow_all_until_the_task_ends_and_the_pin_is_asked_for(
+    shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(pins._COST, "n", 2)
+    async with opened(shared, tmp_path) as (coder, pilot):
+        assert pilot.app.screen.query_one("#key-all").disabled  # it was asked in no task
+        await pilot.press("A", "enter")
+        assert await state_of(coder) == "pending"
+        task = (await coder.room.delegate("@coder", "fix it"))["id"]
+        await coder.hand.take(task)
+        await pilot.press("escape")
+        await closed(pilot)
+        await coder.asks(OTHER, task=task)
+        app_of(pilot).post_message(NeedChosen(OTHER))
+        await dialog_of(pilot, OTHER)
+        assert (await coder.room.api.put("/v1/pin", json={"pin": PIN})).status_code == 200
+        try:
+            await pilot.press("A")
+            await until(pilot, lambda: shows(pilot, "Until this task ends it asks for nothing"))
+            await pilot.press("y", "escape", "A", "enter")
+            await until(pilot, lambda: isinstance(pilot.app.screen, PinDialog))
+            assert await state_of(coder, OTHER) == "pending"
+            await pilot.press(*PIN, "enter")
+            answer = (await coder.decided(OTHER))["answer"]
+            assert (answer["decision"], answer["channel"]) == ("allowed", "screen")
+        finally:
+            cleared = await coder.room.api.put("/v1/pin", json={"pin": "", "old": PIN})
+            assert cleared.status_code == 200
+        rules = (await coder.room.api.get(f"/v1/workers/{coder.uid}/policy")).json()
+        assert [(each["autonomy"], each["task"]) for each in rules["autonomy"]] == [("all", task)]
+        assert await state_of(coder) == "pending"  # it is not of that task
+
+
 async def test_the_screen_for_approvals_opens_the_first_or_says_that_nothing_waits(
     shared: TaskRoom, tmp_path: Path
 ):

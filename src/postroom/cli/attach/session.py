@@ -50,7 +50,7 @@ QUIET = 1.0
 OPEN = 32
 """Requests that may wait for an answer here."""
 
-HINT = "  y: allow   n [reason]: deny   e: edit   (other lines are messages)"
+HINT = "  y: allow   n [reason]: deny   e: edit   A: allow all until this task ends   (other lines are messages)"
 QUESTION_HINT = "  type the answer"
 
 
@@ -270,6 +270,8 @@ class Session:
             self._answering.decide(asked, Decision.ALLOWED.value)
         elif word in ("n", "no"):
             self._answering.decide(asked, Decision.DENIED.value, rest.strip())
+        elif text == "A":
+            self._view.say(f"  {self._answering.free(self._worker['uid'], asked['task'])}")
         elif text == "e":
             return True
         else:

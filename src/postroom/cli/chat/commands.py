@@ -1,4 +1,4 @@
-"""What a person may type into a chat to answer what a worker asks: `/approve`, `/deny`, `/answer`.
+"""What a person may type into a chat to answer what a worker asks: `/approve`, `/deny`, `/all`, `/answer`.
 
 Only in a terminal: from a pipe each line is a message, so that a program that writes there cannot approve anything.
 """
@@ -65,6 +65,9 @@ class Commands:
                 asked = self._client.approval(ref, worker=self._worker_of(ref))
                 decision = "allowed" if word == "/approve" else "denied"
                 say(f"    {self._answering.decide(asked, decision, reason.strip())}")
+            case "/all":
+                asked = self._client.approval(rest.strip(), worker=self._worker_of(rest.strip()))
+                say(f"    {self._answering.free(asked['worker']['uid'], asked['task'])}")
             case "/answer":
                 ref, _, answer = rest.strip().partition(" ")
                 if not ref or not answer.strip():

@@ -74,6 +74,11 @@ def _templates(_ctx: click.Context, _parameter: click.Parameter, incomplete: str
     help="How: on a branch of its own (the default in a git repository), on a copy, or in DIR itself.",
 )
 @click.option(
+    "--autonomous",
+    is_flag=True,
+    help="Have its agent ask for nothing but what the template denies; the sandbox is the wall.",
+)
+@click.option(
     "--store-key",
     is_flag=True,
     help="Keep the model's key of the environment as a credential, without asking.",
@@ -96,6 +101,7 @@ def command(
     isolation: str | None,
     workspace: str,
     mode: str | None,
+    autonomous: bool,
     store_key: bool,
     pin_file: str | None,
     detach: bool,
@@ -152,6 +158,7 @@ def command(
                 path=str(path.absolute()),
                 workspace=folder,
                 mode=mode or "",
+                autonomous=autonomous,
                 wait=0.0 if detach else WAIT,
                 pin=known,
             )

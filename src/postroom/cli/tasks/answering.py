@@ -6,6 +6,8 @@ import os
 import selectors
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from postroom.cli.unseen import unseen
@@ -14,6 +16,7 @@ from postroom.lines.tasks import short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
+    from postroom.client.answering import Answering
     from postroom.client.http import Client
 
 LONGEST = 4096
@@ -70,8 +73,11 @@ class Answers:
             if not line:
                 return  # Ctrl-D: go on waiting for the task without answering
             task, text = self._asking, line.decode(errors="replace").strip()
-            if self._requests and (found := _DECISIONS.get(text.partition(" ")[0].lower())):
-                self._decide(found, text.partition(" ")[2].strip())
+            if self._requests and text == "A":
+                self._act(self._free)
+            elif self._requests and (found := _DECISIONS.get(text.partition(" ")[0].lower())):
+                reason = text.partition(" ")[2].strip()
+                self._act(partial(self._decide, decision=found, reason=reason))
             elif task and text:
                 self._answer(task, text)
             elif self._requests and text:
@@ -83,10 +89,19 @@ class Answers:
 
         request = short(next(iter(self._requests)))
         said = f"{one_line(text, 20)} is no answer; nothing was decided"
-        remedy = f"y, n REASON, or elsewhere: postroom approve {request} --edit"
+        remedy = f"y, n REASON, A for all until the task ends, or elsewhere: postroom approve {request} --edit"
         report(InvalidInput(said, remedy=remedy))
 
-    def _decide(self, decision: str, reason: str) -> None:
+    @staticmethod
+    def _decide(
+        answering: Answering, worker: str, request: str, *, decision: str, reason: str
+    ) -> None:
+        answering.settle(worker, request, decision, reason)
+
+    def _free(self, answering: Answering, worker: str, request: str) -> None:
+        answering.free(worker, self._client.approval(request, worker=worker)["task"])
+
+    def _act(self, act: Callable[[Answering, str, str], None]) -> None:
         """Answer what was asked first."""
         from postroom.cli.root import report
         from postroom.client.answering import Answering
@@ -94,7 +109,7 @@ class Answers:
         answering = Answering(self._client, channel="cli", report=report, ask=self._unseen)
         request, worker = next(iter(self._requests.items()))
         try:
-            answering.settle(worker, request, decision, reason)
+            act(answering, worker, request)
         except PostroomError as error:
             report(error)
             if not isinstance(error, Conflict):

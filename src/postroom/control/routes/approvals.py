@@ -30,8 +30,10 @@ from postroom.errors import (
     NotFound,
 )
 from postroom.events.approvals import Answer, record
+from postroom.events.policies import allows
 from postroom.protocol import answers, shapes
 from postroom.protocol.approvals import Decision
+from postroom.protocol.autonomy import Autonomy
 from postroom.protocol.events import EventKind
 from postroom.protocol.limits import MAX_WAIT
 from postroom.protocol.patterns import added
@@ -116,23 +118,35 @@ def router(parts: Parts) -> Routes:
     @needs(Scope.OPERATE)
     @fails(NotFound, Conflict, *PIN, *STORING)
     async def allow(ref: AgentRef, body: PolicyBody, me: Caller) -> shapes.Policy:
-        """Have a worker's agent ask no more for what a pattern names.
+        """Have a worker's agent ask no more for what a pattern names, or set how much it does unasked.
 
-        It counts at once and over each restart. What the template denies stays denied, and what waits already waits for
-        its answer. 400 for a pattern that would allow every tool or every command. 409 for a worker that asks nobody,
-        or if too many are added. A second one like it changes nothing. With a PIN set, it is needed. 403
-        for a worker that has more of the machine than the caller could give it.
+It counts at once and over each restart, and answers what waits already. What the template denies stays denied.
+        `autonomy` is `ask`, `edits` (of files in its folder) or `all`, with `task` until that task ends. 400 for a
+        pattern that would allow every tool or every command. 409 for a worker that asks nobody, or if too many are
+        added. A second one like it changes nothing. With a PIN set, it is needed. 403 for a worker that has more of the
+        machine than the caller could give it.
         """
         agent, _ = await parts.workers.record(ref)
-        acted_on(worker=agent.uid)
+        acted_on(worker=agent.uid, about=body.task)
         await parts.workers.refuse_beyond(agent.uid, me.by)
         if not await parts.workers.interactive(agent.uid):
             raise Conflict(
                 f"@{agent.nick} asks nobody", remedy="give its template a [sidecar] table"
             )
-        pattern = added(body.pattern)
+        if bool(body.pattern) == bool(body.autonomy) or (body.task and body.pattern):
+            raise InvalidInput("a policy changes by a `pattern`, or by `autonomy`")
+        pattern = added(body.pattern) if body.pattern else ""
+        task = (await parts.tasks.find(body.task)).id if body.task else ""
         await pin_of(parts, me, body.pin)()
-        return await parts.policies.allow(agent, pattern, Party(me.uid, me.nick, me.kind))
+        by = Party(me.uid, me.nick, me.kind)
+        if pattern:
+            policy = await parts.policies.allow(agent, pattern, by)
+        else:
+            policy = await parts.policies.let(agent, Autonomy(body.autonomy), by, task)
+        why = f"rule {pattern}" if pattern else f"autonomy {body.autonomy}"
+        answer = Answer(Decision.ALLOWED, by, body.channel, why)
+        await parts.approvals.settle(agent.uid, lambda view: allows(policy, view), answer)
+        return policy
 
     @routes.delete("/workers/{ref}/policy")
     @needs(Scope.OPERATE)
@@ -144,6 +158,8 @@ def router(parts: Parts) -> Routes:
         """
         agent, _ = await parts.workers.record(ref)
         acted_on(worker=agent.uid)
+        if not body.pattern:
+            raise InvalidInput("it is a `pattern` that is removed")
         await pin_of(parts, me, body.pin)()
         return await parts.policies.forget(agent, body.pattern, Party(me.uid, me.nick, me.kind))
 
@@ -187,9 +203,9 @@ def door_router(parts: Parts) -> Routes:
         # As it is now, and not as each of the records left it: two people may have changed it at once.
         # With the last one alone: all of them together may be many.
         last = max((row.id for row in found if row.kind == EventKind.POLICY), default=0)
-        rules = await parts.policies.patterns(uid) if last else None
+        policy = await parts.policies.told(uid) if last else None
         return {
-            "records": [record(row, rules if row.id == last else None) for row in found],
+            "records": [record(row, policy if row.id == last else None) for row in found],
             "next": found[-1].id if found else after_id,
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 from fastapi import Query, Response
@@ -15,8 +16,11 @@ from postroom.control.pinned import PIN, pin_of
 from postroom.control.principals import Caller, needs
 from postroom.control.routing import Routes
 from postroom.errors import Conflict, NotFound, PeerError, Refused, RequestTimeout
+from postroom.events.policies import autonomy_rule, autonomy_said
 from postroom.protocol import answers, shapes
+from postroom.protocol.autonomy import Autonomy
 from postroom.protocol.principal import Scope
+from postroom.store.parties import Party
 from postroom.workers.launch import SpawnRequest
 from postroom.workers.leftovers import Leftover
 from postroom.workers.served_card import fetch_card, fetch_far_card
@@ -43,9 +47,11 @@ def router(parts: Parts) -> Routes:
         """Make a worker of a template and start it.
 
         `template` is TOML text, `files` name to base64, `path` where the caller has the template; `isolation` is the
-        least level of a wall that is accepted. With a PIN set, it is needed. With `wait`, up to 30 seconds, it answers
+        least level of a wall that is accepted; with `autonomous` its agent asks for nothing that the template does not
+        deny. With a PIN set, it is needed. With `wait`, up to 30 seconds, it answers
         when the agent has started or ended, with `started`: true, false, or null if that was not known in time.
         """
+        by = Party(me.uid, me.nick, me.kind)
         request = SpawnRequest(
             template=body.template,
             files=body.files,
@@ -58,9 +64,12 @@ def router(parts: Parts) -> Routes:
             workspace=body.workspace,
             mode=body.mode,
             by=me.by,
+            rules=[autonomy_rule(Autonomy.ALL, by, time.time())] if body.autonomous else [],
         )
-        permit = pin_of(parts, me, body.pin)
-        return await begun((await workers.spawn(request, permit)).uid, body.wait)
+        agent = await workers.spawn(request, pin_of(parts, me, body.pin))
+        if body.autonomous:
+            await parts.policies.tell(agent, autonomy_said(Autonomy.ALL), by)
+        return await begun(agent.uid, body.wait)
 
     @routes.get("")
     @needs(Scope.OPERATE)

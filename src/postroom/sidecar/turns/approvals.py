@@ -75,7 +75,9 @@ class Approvals:
         approval = self._steering.name(digest, self._equal(digest))
         expires = self._now() + self._rules.timeout if self._rules.timeout else 0.0
         request = self._request(asked, approval, expires)
-        verdict = None if asked.question else self._rules.policy.judge(asked.tool, asked.input)
+        verdict = (
+            None if asked.question else self._rules.policy.judge(asked.tool, asked.input, about)
+        )
         if verdict is not None:
             report(EventKind.CONTROL_REQUEST, request, asked.raw)
             decision = Decision.ALLOWED if verdict.allow else Decision.DENIED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from postroom.errors import InvalidInput
@@ -17,6 +17,7 @@ class TurnConfig:
 
     Attributes:
         rules: patterns that people have added to `auto_approve`.
+        autonomy: what people have set, by task (`protocol.autonomy`).
     """
 
     servers: tuple[McpServer, ...] = ()
@@ -25,6 +26,7 @@ class TurnConfig:
     auto_deny: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     autonomous: bool = False
+    autonomy: Mapping[str, str] = field(default_factory=dict, hash=False)
     approval_timeout: float = 0.0
     approval_default: str = DEFAULTS[0]
     stall_after: float = STALL_AFTER
@@ -49,6 +51,9 @@ class TurnConfig:
             auto_deny=tuple(map(str, record.get("auto_deny") or ())),
             rules=tuple(map(str, record.get("rules") or ())),
             autonomous=record.get("autonomous") is True,
+            autonomy={
+                str(task): str(word) for task, word in (record.get("autonomy") or {}).items()
+            },
             approval_timeout=float(record.get("approval_timeout") or 0),
             approval_default=default,
             stall_after=float(record.get("stall_after", STALL_AFTER)),

@@ -61,7 +61,14 @@ def turn_program(config: SidecarConfig, around: Surroundings) -> tuple[TurnProgr
     """
     agent, turns = config.agent, config.agent.turns
     steering = Steering(StateFile(config.state / STEERING))
-    policy = Policy(turns.auto_approve, turns.auto_deny, turns.autonomous, turns.rules)
+    policy = Policy(
+        turns.auto_approve,
+        turns.auto_deny,
+        turns.autonomous,
+        turns.rules,
+        turns.autonomy,
+        agent.cwd or config.workspace,
+    )
     steering.allowed = policy.allow
     rules = Rules(
         policy,
@@ -85,6 +92,7 @@ def turn_program(config: SidecarConfig, around: Surroundings) -> tuple[TurnProgr
         command=tuple(filled(word, around.env) for word in agent.command),
         servers=inside(turns.servers, around.env, around.outside),
         instructions=_told(around) if turns.instructions else None,
+        unasked=policy.unasked,
     )
     program = TurnProgram(agent, place, desk, status=around.status, raise_alert=around.raise_alert)
     return program, steering

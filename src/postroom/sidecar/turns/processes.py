@@ -39,6 +39,7 @@ class Place:
         state: the folder that keeps its session and its home.
         command, servers: of the template, with their variables filled in.
         instructions: what the agent is told of its colleagues, "" for nothing.
+        unasked: whether a program that is started now is to ask for nothing (`Policy.unasked`).
     """
 
     env: Mapping[str, str]
@@ -47,6 +48,7 @@ class Place:
     command: tuple[str, ...]
     servers: tuple[McpServer, ...] = ()
     instructions: Callable[[], Awaitable[str]] | None = None
+    unasked: Callable[..., bool] = lambda *, resident: False  # noqa: ARG005 (the default: it asks)
 
 
 class Processes:
@@ -76,12 +78,18 @@ class Processes:
         self._unheard = 0
         self._home = make_home(place.state)
         self._instructions = ""
+        self.resident = True
         self.resident = self._adapter().resident
 
     @property
     def session(self) -> str:
         """The session to go on with, "" for a new one."""
         return self._session
+
+    @property
+    def unasked(self) -> bool:
+        """Whether a process that is started now asks for nothing."""
+        return self._place.unasked(resident=self.resident)
 
     def missing(self) -> str:
         """What is wrong with the command, "" if its program can be started."""
@@ -95,13 +103,14 @@ class Processes:
         """Start a process; raises OSError, ValueError or StateUnwritable."""
         if self._place.instructions is not None:
             self._instructions = await self._place.instructions()
-        adapter = self._adapter()
+        unasked, adapter = self.unasked, self._adapter()
         home = self._config.env.get("HOME") or str(self._home)
         if home == str(self._home):
             write_files(self._home, adapter.files())
         whole = {**self._place.env, "HOME": home, **adapter.environment(), **(env or {})}
         process = await AgentProcess.start(adapter.command(prompt), whole, self._place.cwd)
         running = Running(process, adapter, self._hear_of)
+        running.unasked = unasked
         running.resumed = bool(self._session)
         running.write(adapter.begin())
         return running
@@ -137,7 +146,6 @@ class Processes:
             _log.warning("the session is not kept over a restart: %s", error)
 
     def _adapter(self) -> TurnAdapter:
-        turns = self._config.turns
         return self._make(
             Setup(
                 command=self._place.command,
@@ -146,8 +154,7 @@ class Processes:
                 session=self._session,
                 instructions=self._instructions,
                 mcps=self._place.servers,
-                # An agent that never asks could not be denied anything.
-                autonomous=turns.autonomous and not turns.auto_deny,
+                autonomous=self.unasked,
             )
         )
 

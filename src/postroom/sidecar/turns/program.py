@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -66,11 +67,17 @@ class Floor:
     async def resident(self) -> Running:
         """The process that runs all the time; waits for it. Raises AgentGone if none will come."""
         async with self.resident_changed:
-            while self._resident is None:
+            while (running := self._resident) is None or running.unasked is not (
+                self.processes.unasked
+            ):
                 if self.over or self.stop.is_set():
                     raise AgentGone
+                if running is not None:
+                    # People have taken back that it asks for nothing: only its start says so. It is between turns.
+                    self.spare = True
+                    running.send_signal(signal.SIGKILL)
                 await self.resident_changed.wait()
-            return self._resident
+            return running
 
     async def publish(self, running: Running | None, *, over: bool = False) -> None:
         """Say which process runs; with `over`, that no other follows."""

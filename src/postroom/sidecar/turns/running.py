@@ -29,6 +29,7 @@ class Running:
         begun: set when it has printed something.
         heard: it has begun its work: something other than errors was heard before its end.
         resumed: it was started to go on with a session.
+        unasked: it was started to ask for nothing.
         over: the process has ended; what is heard then is what its end implies.
         ended: set when all of its output was heard.
         how: its end, once there is one.
@@ -50,6 +51,7 @@ class Running:
         self.begun = asyncio.Event()
         self.heard = False
         self.resumed = False
+        self.unasked = False
         self.over = False
         self.ended = asyncio.Event()
         self.how = Exit(0)

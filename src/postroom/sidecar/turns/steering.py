@@ -31,7 +31,8 @@ class Steering:
     Args:
         answered: called for each answer to an approval.
         interrupted: called for each interrupt.
-        allowed: called with the patterns that people have added, when that changes.
+        allowed: called with the patterns that people have added and the autonomy that they have set by task, when
+            that changes.
 
     Attributes:
         terminal: called for each record of a terminal; None where there are none.
@@ -51,7 +52,7 @@ class Steering:
             if isinstance(about, str)
         }
         self.answered: Callable[[str, Record], None] = lambda _approval, _record: None
-        self.allowed: Callable[[Sequence[str]], None] = lambda _patterns: None
+        self.allowed: Callable[[Sequence[str], Mapping[str, str]], None] = lambda _rules, _set: None
         self.interrupted: Callable[[Record], None] = lambda _record: None
         self.terminal: Callable[[Record], Awaitable[None]] | None = None
 
@@ -64,7 +65,11 @@ class Steering:
                 case "interrupt":
                     self.interrupted(record)
                 case "policy" if isinstance(rules := record.get("rules"), list):
-                    self.allowed([rule for rule in rules if isinstance(rule, str)])
+                    kept = _table(record.get("autonomy"))
+                    self.allowed(
+                        [rule for rule in rules if isinstance(rule, str)],
+                        {task: word for task, word in kept.items() if isinstance(word, str)},
+                    )
                 case "terminal" if self.terminal is not None:
                     await self.terminal(record)
         if after > self.after:

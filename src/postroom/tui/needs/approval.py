@@ -41,10 +41,16 @@ _ASK = (
     Key("d", "deny", "deny"),
     Key("e", "edit", "edit"),
     Key("a", "always", "always"),
+    Key("A", "all in this task", "all"),
     Key("esc", "later", "back"),
     Key("]", "next", "following"),
     Key("[", "prev", "previous"),
 )
+
+
+_ALL = """\
+Until this task ends it asks for nothing that its template does not deny; then it asks again by itself.
+What it can reach is what its sandbox lets it reach."""
 
 
 class ApprovalDialog(NeedDialog):
@@ -59,10 +65,13 @@ class ApprovalDialog(NeedDialog):
         Binding("d", "deny", "deny"),
         Binding("e", "edit", "edit"),
         Binding("a", "always", "always"),
+        Binding("A", "all", "all until its task ends"),
+        Binding("enter", "send_all", "allow all", show=False),
         Binding("ctrl+s", "send_edited", "allow as edited"),
     ]
     PHASES: ClassVar[dict[str, frozenset[Phase]]] = NeedDialog.PHASES | {
-        **dict.fromkeys(("allow", "deny", "edit", "always"), frozenset({Phase.ASK})),
+        **dict.fromkeys(("allow", "deny", "edit", "always", "all"), frozenset({Phase.ASK})),
+        "send_all": frozenset({Phase.ALL}),
         "send_edited": frozenset({Phase.EDIT}),
         "send_line": frozenset({Phase.DENY, Phase.ALWAYS}),
     }
@@ -86,12 +95,14 @@ class ApprovalDialog(NeedDialog):
         yield TextArea(id="edited", classes="phase -edit", tab_behavior="focus", compact=True)
         yield Input(id="pattern", classes="phase -always", compact=True)
         yield Static(id="explained", classes="phase -always", markup=False)
+        yield Static(_ALL, classes="phase -all", markup=False)
         yield Keys(_ASK, classes="phase -ask")
         back = Key("esc", "back", "back")
         for phase, key in (
             (Phase.DENY, Key("enter", "deny", "send_line")),
             (Phase.EDIT, Key("ctrl-s", "allow this", "send_edited")),
             (Phase.ALWAYS, Key("enter", "allow always", "send_line")),
+            (Phase.ALL, Key("enter", "allow all", "send_all")),
         ):
             yield Keys((key, back), classes=f"phase {phase.value}")
 
@@ -136,6 +147,7 @@ class ApprovalDialog(NeedDialog):
             about = f"task {short(task['id'])} of {address(task['requester'])}: {task['text']}"
             rows.append(Row.of(about, Style.DIM, indent=2, wraps=True))
         self.query_one("#key-always").disabled = not suggest(asked)
+        self.query_one("#key-all").disabled = not asked["task"]
         self.show_rows(rows, lambda: expires_in(self.need, asked["default"]))
 
     # ── keys ──
@@ -167,6 +179,38 @@ class ApprovalDialog(NeedDialog):
         else:
             self.say(refused(self._asked), "bad")
 
+    def action_all(self) -> None:
+        """Say what that means, and wait for Enter: the key stands beside that of `always`."""
+        if self._asked is None:
+            return
+        if self._asked["task"]:
+            self.say("")
+            self.enter(Phase.ALL)
+        else:
+            self.say("not for a task: it was asked in the turn for a message", "bad")
+
+    @work(exclusive=True, group="answer")
+    async def action_send_all(self) -> None:
+        """Allow this, and all that is asked until its task ends."""
+        asked = self._asked
+        if asked is None:
+            return
+        self.enter(Phase.BUSY)
+        self.say("…")
+        client = self.post.client
+
+        def send(pin: str) -> str:
+            refuse_agents("autonomy")
+            answering = Answering(client, channel=CHANNEL)
+            return answering.free(asked["worker"]["uid"], asked["task"], pin)
+
+        try:
+            said = await with_pin(self.post, send)
+        except PostroomError as error:
+            self.back(whole(error))
+        else:
+            self.done(f"{said}: {address(asked['worker'])}")
+
     def _type(self, line: str, phase: Phase) -> None:
         self.say("")
         self.enter(phase)
@@ -174,7 +218,7 @@ class ApprovalDialog(NeedDialog):
 
     def action_back(self) -> None:
         """Back to the question, or leave it for later."""
-        if self.phase in (Phase.DENY, Phase.EDIT, Phase.ALWAYS):
+        if self.phase in (Phase.DENY, Phase.EDIT, Phase.ALWAYS, Phase.ALL):
             self.back()
         else:
             super().action_back()

@@ -58,6 +58,7 @@ class Phase(Enum):
     DENY = "-deny"
     EDIT = "-edit"
     ALWAYS = "-always"
+    ALL = "-all"
     BUSY = "-busy"
     OVER = "-over"
 

@@ -54,12 +54,14 @@ def _worker_rows(worker: Worker, now: float) -> list[Row]:
     workspace = worker.get("workspace")
     if workspace and workspace["mode"] == DIRECT:
         weak = f"{weak}  in your folder itself".strip()
+    free = one_line(worker.get("autonomy", ""))
     template = one_line(worker["template"].rpartition("/")[2])
     rows = [
         Row(
             (
                 Span(f"@{one_line(worker['nick'])} ", Style.STRONG),
                 Span(one_line(state), STATES.get(state, Style.PLAIN)),
+                Span(f"  unasked: {free}" if free not in ("", "ask") else "", Style.ASKS),
                 Span(f"  {weak}" if weak else "", Style.BAD),
                 Span(f"  {template}" if template else "", Style.DIM),
             )
