@@ -508,6 +508,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Approvals", "docs/security.md#approvals-and-pins"): {
         "policy-pin-demanded": "Once a person has set a PIN, no worker is spawned, given another template or more of the machine in their name without it, and no key is made that could.",
         "approval-pin-demanded": "Once a person has set a PIN, no decision in their name counts without it; wrong tries are few, also over restarts.",
+        "approval-edit-refused": "Where the protocol of an agent has no place for an edited input, none can be given on any door, nothing is shown as edited, and the key for it is not there.",
+        "approval-edit-plain": "What a person edits is the command or the new text of the file; with characters that do not show, or without one such text, it is JSON with escapes.",
         "approval-cli-refuses-agents": "The commands that decide refuse inside a worker or below a coding agent; that is a courtesy.",
     },
     ("Announcements", "docs/api.md#announcements"): {

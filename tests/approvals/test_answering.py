@@ -248,6 +248,22 @@ async def test_an_edited_input_reaches_the_sidecar_as_it_was_given(shared: TaskR
         assert (await alice.heard())["records"][0]["input"] == wish
 
 
+@pytest.mark.requirement("approval-edit-refused")
+async def test_an_edited_input_is_refused_where_the_agent_takes_none_and_words_are_an_answer(
+    shared: TaskRoom,
+):
+    async with emptied(shared) as room, sidecar_of(room) as alice:
+        asked = await alice.ask(fixed=True)
+        assert (await shown(room, asked))["editable"] is False
+        refused = await answer(room, "alice", asked, "edited", input={"command": "ls"})
+        assert (refused.status_code, "takes no edited input" in refused.text) == (422, True)
+        found = await shown(room, asked)
+        assert (found["state"], found["late"]) == ("pending", [])
+        question = await alice.ask(kind="question", fixed=True)
+        said = await answer(room, "alice", question, "edited", input={"text": "blue"})
+        assert said.status_code == 200
+
+
 async def test_an_interrupt_reaches_the_sidecar(shared: TaskRoom):
     async with emptied(shared) as room, sidecar_of(room) as alice:
         body = {"type": "interrupt", "reason": "wrong branch", "channel": "attach"}

@@ -135,9 +135,9 @@ async def test_who_watches_a_task_is_asked_for_the_pin_and_may_leave_it(
 @pytest.mark.requirement("attach-answers")
 async def test_in_attach_the_editor_changes_what_is_allowed(shared: TaskRoom, tmp_path: Path):
     script = tmp_path / "editor.py"
-    script.write_text("import sys\nopen(sys.argv[1], 'w').write('{\"command\": \"make test\"}')\n")
+    script.write_text("import sys\nopen(sys.argv[1], 'w').write('make test\\n')\n")
     async with working(shared, tmp_path) as coder:
-        await coder.asks()
+        await coder.asks(input={"command": "make deploy"})
         with coder.terminal(
             "attach", "@coder", EDITOR=f"{sys.executable} {script}", VISUAL=""
         ) as terminal:
@@ -149,6 +149,21 @@ async def test_in_attach_the_editor_changes_what_is_allowed(shared: TaskRoom, tm
             terminal.type("/interrupt it goes on\r")
             await leave(terminal, "interrupted by @maria: it goes on")
         assert (found["state"], found["answer"]["input"]) == ("edited", {"command": "make test"})
+
+
+@pytest.mark.requirement("approval-edit-refused")
+async def test_in_attach_nothing_is_edited_where_the_agent_takes_no_edited_input(
+    shared: TaskRoom, tmp_path: Path
+):
+    async with working(shared, tmp_path) as coder:
+        await coder.asks(fixed=True)
+        with coder.terminal("attach", "@coder") as terminal:
+            await away(lambda: terminal.read_until("y: allow"))
+            terminal.type("e\r")
+            await away(lambda: terminal.read_until("@coder takes no edited input"))
+            assert "e: edit" not in terminal.plain
+            await leave(terminal, "no edited input")
+        assert (await coder.approval())["state"] == "pending"
 
 
 @pytest.mark.requirement("attach-answers")

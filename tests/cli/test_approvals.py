@@ -17,9 +17,9 @@ import click
 import pytest
 
 from postroom.client import belonging
-from postroom.errors import Conflict, Forbidden, PinRequired, PinWrong, problem
+from postroom.errors import Conflict, Forbidden, InvalidInput, PinRequired, PinWrong, problem
 from postroom.lines.approvals import details
-from postroom.lines.inputs import exact_rows, input_rows, visible
+from postroom.lines.inputs import draft_of, exact_rows, input_rows, visible
 from postroom_a2a.times import format_time
 from tests.cli.conftest import Run
 from tests.cli.terminal import Terminal
@@ -159,8 +159,8 @@ def test_an_input_that_is_no_object_is_refused_and_nothing_is_decided(
 
 @pytest.mark.parametrize(
     "changed, status",
-    [('{"command": "make test"}', 0), ("{", 2), (None, 0)],
-    ids=["edited", "invalid", "unchanged"],
+    [("make test\n", 0), (None, 0)],
+    ids=["edited", "unchanged"],
 )
 def test_the_editor_changes_the_input(
     standin: Standin,
@@ -187,6 +187,60 @@ def test_the_editor_changes_the_input(
         assert posted == [("allowed", None)]
     else:
         assert posted == [("edited", {"command": "make test"})]
+
+
+@pytest.mark.requirement("approval-edit-plain")
+@pytest.mark.parametrize(
+    "given, key, text, suffix",
+    [
+        ({"command": "make\n", "description": "x"}, "command", "make\n", ".sh"),
+        ({"cmd": 'printf "a\\n"'}, "cmd", 'printf "a\\n"', ".sh"),
+        ({"file_path": "a.py", "old_string": "x", "new_string": ""}, "new_string", "", ".py"),
+        ({"path": "a/b", "content": "x\n\ty"}, "content", "x\n\ty", ".txt"),
+    ],
+)
+def test_what_is_edited_is_the_command_or_the_files_new_text(
+    given: dict[str, Any], key: str, text: str, suffix: str
+):
+    draft = draft_of(given)
+    assert (draft.key, draft.text, draft.suffix) == (key, text, suffix)
+    assert draft.into(given, "other") == {**given, key: "other"}
+
+
+@pytest.mark.requirement("approval-edit-plain")
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"command": "make \u202eprod"},
+        {"command": "make\r\nrm"},
+        {"command": "a\u200bb"},
+        {"command": ["make", "prod"]},
+        {"file_path": "a", "edits": [{"old": "a", "new": "b"}]},
+        {"content": "no file"},
+        {"query": "x"},
+    ],
+)
+def test_what_has_hidden_characters_or_no_one_text_is_edited_as_json_with_escapes(
+    given: dict[str, Any],
+):
+    draft = draft_of(given)
+    assert (draft.key, draft.suffix, draft.text.isascii()) == ("", ".json", True)
+    assert draft.into(given, draft.text) == given
+    with pytest.raises(InvalidInput):
+        draft.into(given, "[1]")
+
+
+@pytest.mark.requirement("approval-edit-refused")
+@pytest.mark.parametrize("words", [("--edit",), ("--input", '{"command": "ls"}')])
+def test_where_the_agent_takes_no_edited_input_it_is_refused_in_one_line(
+    standin: Standin, postroom: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+):
+    monkeypatch.setenv("EDITOR", "false")  # no editor is opened
+    answers(standin, approval(editable=False), said(settled("edited")))
+    done = postroom("approve", "7b1c", *words)
+    assert (done.status, sent(standin)) == (2, [])
+    assert "@coder takes no edited input" in done.err
+    assert "editor" not in done.err
 
 
 def test_without_a_terminal_the_pin_comes_from_a_file(

@@ -47,6 +47,7 @@ class ApprovalView:
             "tool": _text(asked, "tool"),
             "title": _text(asked, "title"),
             "input": _object(asked) or {},
+            "editable": asked.get("fixed") is not True,
             "reason": _text(asked, "reason"),
             "default": default_of(row),
             "asked_at": format_time(row.asked_at),

@@ -25,7 +25,7 @@ from postroom.events.service import EventLog
 from postroom.projection.changes import Change, Changes, of_worker_events
 from postroom.projection.fold import Fold
 from postroom.protocol import shapes
-from postroom.protocol.approvals import REQUEST_ID, Decision
+from postroom.protocol.approvals import REQUEST_ID, Decision, check_editable
 from postroom.protocol.events import EventKind
 from postroom.protocol.ids import ID_PREFIX, MAX_CANDIDATES, only_one
 from postroom.protocol.limits import MAX_EDITED_BYTES, MAX_PAGE, SHORT_ID
@@ -164,13 +164,15 @@ class Approvals:
         Raises:
             NotFound: the worker has no such approval.
             Conflict: it is settled: by whom, when and how is said.
-            InvalidInput, MessageTooLarge: it cannot be stored.
+            InvalidInput, MessageTooLarge: it cannot be stored, or the agent takes no edited input.
             StateUnwritable, StreamFull: there is no room; nothing was stored.
             RequestTimeout: perhaps stored, or stored and not known to be the first; look at the approval.
         """
         answer.check()
         view = await self.get(ref, worker)
         self._check_pending(view)
+        if answer.decision is Decision.EDITED:
+            check_editable(view.as_json())
         await permit()
         stored = await self._log.append(view.row.worker, [answer.event(view.row)])
         try:

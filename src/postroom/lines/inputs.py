@@ -36,6 +36,7 @@ _BLANK = re.compile(
 )
 """Letters and marks that show nothing all the same (the default ignorable ones of Unicode, and blank Braille)."""
 
+_SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,10}$")
 _PATH = ("filepath", "path", "file", "notebookpath", "abspath", "filename")
 _OLD = ("oldstring", "oldtext", "oldstr", "old")
 _NEW = ("newstring", "newtext", "newstr", "new", "newsource")
@@ -170,6 +171,40 @@ def _style_of(line: str) -> Style:
     if line.startswith("+"):
         return Style.ADDED
     return Style.REMOVED if line.startswith("-") else Style.DIM
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What of an input a person edits.
+
+    Attributes:
+        key: the field that it is: the command, or the new text of a file; "" for the whole input as JSON.
+        text: as it stands now.
+        suffix: of a file that has it, such as `.sh`.
+    """
+
+    key: str
+    text: str
+    suffix: str
+
+    def into(self, given: Mapping[str, Any], text: str) -> dict[str, Any]:
+        """The input with `text` in place of what stood there; raises InvalidInput where it is no JSON and has to be."""
+        return {**given, self.key: text} if self.key else read_input(text)
+
+
+def draft_of(given: Mapping[str, Any]) -> Draft:
+    """What a person edits; where a text has characters that do not show it is JSON, in which they are escapes."""
+    named, suffix = _find(given, _COMMAND), ".sh"
+    if not named:
+        path, old = _find(given, _PATH), _find(given, _OLD, empty=True)
+        new, content = _find(given, _NEW, empty=True), _find(given, _CONTENT, empty=True)
+        named = new if new and (path or old) else content if path else ""
+        found = _SUFFIX.search(_text_of(given, path))
+        suffix = found[0] if found else ".txt"
+    text = given.get(named) if named else None
+    if isinstance(text, str) and all(visible(line) == line for line in text.split("\n")):
+        return Draft(named, text, suffix)
+    return Draft("", json.dumps(given, indent=2, ensure_ascii=True), ".json")
 
 
 def read_input(text: str) -> dict[str, Any]:

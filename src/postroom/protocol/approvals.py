@@ -17,7 +17,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from postroom.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import Approval
 
 
 class Decision(StrEnum):
@@ -60,6 +65,15 @@ _OF_CONTROL_PLANE = {
     ROOM: frozenset({Decision.WITHDRAWN}),
 }
 _OF_SIDECAR = {POLICY: BY_PEOPLE, AGENT: frozenset({Decision.WITHDRAWN})}
+
+
+def check_editable(asked: Approval) -> None:
+    """Raise InvalidInput where the agent takes no input but its own; the answer to a question is none."""
+    if asked["kind"] != "question" and not asked.get("editable", True):
+        raise InvalidInput(
+            f"@{asked['worker']['nick']} takes no edited input: its agent's protocol has no place for one",
+            remedy="allow it as it is, or deny it and say in the reason what it may do",
+        )
 
 
 def request_of(event: Mapping[str, Any]) -> str:

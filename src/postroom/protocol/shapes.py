@@ -604,8 +604,9 @@ class Approval(TypedDict):
     """What an agent asks before it acts, and the answer; `answer` is null while it is pending.
 
     `state` is `pending`, `allowed`, `denied`, `edited`, `withdrawn` or `expired`; an expired one counts as `default`
-    says, `allow` or `deny`. `tool`, `title`, `input` and `reason` are the agent's words. `seq` is the id of the event
-    that asked. `late` are answers that came after the one that counted, and had no effect.
+    says, `allow` or `deny`. `tool`, `title`, `input` and `reason` are the agent's words; `editable` is false where it
+    takes no input but its own. `seq` is the id of the event that asked. `late` are answers that came after the one that
+    counted, and had no effect.
     """
 
     id: str
@@ -618,6 +619,7 @@ class Approval(TypedDict):
     tool: str
     title: str
     input: dict[str, Any]
+    editable: NotRequired[bool]
     reason: str
     default: str
     asked_at: Time

@@ -135,6 +135,9 @@ def test_a_question_is_answered_by_the_kind_of_an_option(allow: bool, option: st
 def test_an_edited_input_is_a_denial_that_is_said() -> None:
     agent = Agent().turn().opened()
     agent.ask()
+    asked = agent.driver.open_request("1")
+    assert asked is not None
+    assert asked.fixed
     answer = agent.answer("1", Answer(allow=True, input={"command": "ls -l"}))
     assert answer["result"]["outcome"]["optionId"] == "allow_once"  # of kind reject_once
     (error,) = [e for e in events(agent.update("plan", entries=[])) if e[0] == "error"]

@@ -170,6 +170,7 @@ def test_a_file_change_is_asked_with_its_changes():
     [asked] = adapter.feed(line(id="x", method=ask, params={"threadId": "th", "itemId": "c1"}))
     assert isinstance(asked, Asked)
     assert (asked.tool, asked.title, asked.call) == ("edit", "/src/a.txt", "c1")
+    assert asked.fixed
     assert asked.input["changes"] == changes
     assert json.loads(adapter.answer('"x"', Answer(allow=True))) == {
         "id": "x",

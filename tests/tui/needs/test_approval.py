@@ -348,6 +348,28 @@ async def test_one_key_and_enter_allow_all_until_the_task_ends_and_the_pin_is_as
         assert await state_of(coder) == "pending"  # it is not of that task
 
 
+@pytest.mark.requirement("approval-edit-plain")
+@pytest.mark.requirement("approval-edit-refused")
+async def test_a_command_is_edited_as_a_command_and_not_at_all_where_the_agent_takes_none(
+    shared: TaskRoom, tmp_path: Path
+):
+    async with opened(shared, tmp_path, input={"command": "a\nb", "n": 1}) as (coder, pilot):
+        await pilot.press("e")
+        area = pilot.app.screen.query_one(TextArea)
+        assert area.text == "a\nb"
+        area.load_text("c")
+        await pilot.press("ctrl+s")
+        answer = (await coder.decided())["answer"]
+        assert (answer["decision"], answer["input"]) == ("edited", {"command": "c", "n": 1})
+        await closed(pilot)
+        await coder.asks(OTHER, fixed=True)
+        app_of(pilot).post_message(NeedChosen(OTHER))
+        found = await dialog_of(pilot, OTHER)
+        assert not found.query_one("#key-edit").display
+        await pilot.press("e")
+        assert found.phase is Phase.ASK
+
+
 async def test_the_screen_for_approvals_opens_the_first_or_says_that_nothing_waits(
     shared: TaskRoom, tmp_path: Path
 ):

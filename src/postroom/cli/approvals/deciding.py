@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 import time
@@ -19,9 +18,10 @@ from postroom.client.answering import Pin
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, InvalidInput, PostroomError
 from postroom.lines.approvals import details, outcome, refused
-from postroom.lines.inputs import read_input
+from postroom.lines.inputs import draft_of
 from postroom.lines.tasks import short
 from postroom.lines.words import address
+from postroom.protocol.approvals import check_editable
 from postroom.protocol.patterns import added, suggest
 
 if TYPE_CHECKING:
@@ -164,17 +164,21 @@ def edited(approval: Approval) -> dict[str, Any] | None:
     """The input as the person has edited it; None where it is as it was.
 
     Raises:
-        InvalidInput: it is no JSON object, or there is no editor.
+        InvalidInput: the agent takes none, it is no JSON object, or there is no editor.
     """
-    before = json.dumps(approval["input"], indent=2, ensure_ascii=True) + "\n"
+    check_editable(approval)
+    draft = draft_of(approval["input"])
+    # An editor ends the last line where it has no end.
+    ended = draft.text.endswith("\n")
+    before = draft.text if ended else draft.text + "\n"
     try:
-        after = click.edit(before, extension=".json")
+        after = click.edit(before, extension=draft.suffix)
     except click.ClickException as error:
         said = f"the editor failed: {error.message}; nothing was decided"
         raise InvalidInput(said, remedy="EDITOR names another one") from error
     if after is None or after == before:
         return None
-    value = read_input(after)
+    value = draft.into(approval["input"], after if ended else after.removesuffix("\n"))
     return None if value == approval["input"] else value
 
 

@@ -34,7 +34,7 @@ from postroom.lines.events import EventRows
 from postroom.lines.rows import Row, Style, painted
 from postroom.lines.tasks import short
 from postroom.lines.words import address
-from postroom.protocol.approvals import Decision
+from postroom.protocol.approvals import Decision, check_editable
 from postroom.protocol.events import EventKind
 from postroom_a2a.text import one_line
 
@@ -50,7 +50,7 @@ QUIET = 1.0
 OPEN = 32
 """Requests that may wait for an answer here."""
 
-HINT = "  y: allow   n [reason]: deny   e: edit   A: allow all until this task ends   (other lines are messages)"
+HINT = "  y: allow   n [reason]: deny{edit}   A: allow all until this task ends   (other lines are messages)"
 QUESTION_HINT = "  type the answer"
 
 
@@ -222,7 +222,9 @@ class Session:
             if rows != request_rows(address(asked["worker"]), self._asking):
                 self._view.rows(rows)
             self._asking = {}
-            self._view.say(QUESTION_HINT if asked["kind"] == "question" else HINT)
+            edit = "   e: edit" if asked.get("editable", True) else ""
+            hint = HINT.format(edit=edit)
+            self._view.say(QUESTION_HINT if asked["kind"] == "question" else hint)
 
     def _asked(self) -> Approval | None:
         """The first request that is open, as the post room has it."""
@@ -273,6 +275,7 @@ class Session:
         elif text == "A":
             self._view.say(f"  {self._answering.free(self._worker['uid'], asked['task'])}")
         elif text == "e":
+            check_editable(asked)
             return True
         else:
             self._send(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from postroom.cli.approvals.deciding import Input, decide, edited, pin_file_option
@@ -9,6 +11,10 @@ from postroom.cli.completion import agents, approvals
 from postroom.cli.options import json_option, state_option
 from postroom.errors import InvalidInput
 from postroom.lines.inputs import read_input
+from postroom.protocol.approvals import check_editable
+
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import Approval
 
 EXAMPLES = """\b
 Examples:
@@ -22,7 +28,11 @@ Examples:
 
 @click.command("approve", epilog=EXAMPLES)
 @click.argument("refs", metavar="ID...", nargs=-1, required=True, shell_complete=approvals)
-@click.option("--edit", is_flag=True, help="Change the input in your editor (EDITOR) first.")
+@click.option(
+    "--edit",
+    is_flag=True,
+    help="Change the command or the file's text in your editor (EDITOR) first.",
+)
 @click.option("--input", "given", metavar="JSON", help="Allow this input in place of the agent's.")
 @click.option(
     "--always",
@@ -64,7 +74,8 @@ def command(
     if given is not None:
         value = read_input(given)
 
-        def chosen(_: object) -> dict[str, object]:
+        def chosen(approval: Approval) -> dict[str, object]:
+            check_editable(approval)
             return value
 
     decide(

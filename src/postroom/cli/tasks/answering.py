@@ -89,7 +89,9 @@ class Answers:
 
         request = short(next(iter(self._requests)))
         said = f"{one_line(text, 20)} is no answer; nothing was decided"
-        remedy = f"y, n REASON, A for all until the task ends, or elsewhere: postroom approve {request} --edit"
+        remedy = (
+            f"y, n REASON, A for all until the task ends, or elsewhere: postroom approve {request}"
+        )
         report(InvalidInput(said, remedy=remedy))
 
     @staticmethod

@@ -121,6 +121,7 @@ VALUES: dict[str, Any] = {
     "WebhookKeys.public": "whpk_MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=",
     "WebhookKeys.secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo=",
     "RoomChange.bus": True,
+    "Approval.editable": True,
     "SetAutonomy.autonomy": "edits",
     "Worker.autonomy": "ask",
     "Saved.orgs": ["acme", "default"],

@@ -118,9 +118,9 @@ def router(parts: Parts) -> Routes:
     @needs(Scope.OPERATE)
     @fails(NotFound, Conflict, *PIN, *STORING)
     async def allow(ref: AgentRef, body: PolicyBody, me: Caller) -> shapes.Policy:
-        """Have a worker's agent ask no more for what a pattern names, or set how much it does unasked.
+        """Have an agent ask no more for a pattern, or set how much it does unasked.
 
-It counts at once and over each restart, and answers what waits already. What the template denies stays denied.
+        It counts at once and over each restart, and answers what waits already. What the template denies stays denied.
         `autonomy` is `ask`, `edits` (of files in its folder) or `all`, with `task` until that task ends. 400 for a
         pattern that would allow every tool or every command. 409 for a worker that asks nobody, or if too many are
         added. A second one like it changes nothing. With a PIN set, it is needed. 403 for a worker that has more of the

@@ -151,7 +151,8 @@ class Updates:
         ident = text_in(said, "toolCallId") or f"request-{request}"
         call = self._calls.get(ident) or self._new(ident)
         call.learn(said)
-        asked = Asked(request, call.tool, call.title, call.input, call.reason, call.call, raw=raw)
+        about = (call.tool, call.title, call.input, call.reason, call.call)
+        asked = Asked(request, *about, fixed=True, raw=raw)
         return ([] if call.told else [call.event(raw)]), asked
 
     def denied(self, call: str) -> None:

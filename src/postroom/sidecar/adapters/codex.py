@@ -295,7 +295,7 @@ class Codex(TurnRpc):
                 return None
         reason = text_in(params, "reason", "message")
         title, call = title_of(tool, given, reason), text_in(params, "itemId")
-        return [Asked(request, tool, title, given, reason=reason, call=call, raw=raw)]
+        return [Asked(request, tool, title, given, reason, call, fixed=True, raw=raw)]
 
     def answered(self, asked: Asked, answer: Answer) -> bytes:
         """See `TurnLines`."""

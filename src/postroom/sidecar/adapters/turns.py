@@ -51,6 +51,7 @@ class Asked:
         question: the agent wants words, not a permission; `title` is the question.
         call: id of the tool call that it is about, "" if that is not known.
         options: for a question, the answers that the agent offers; may be empty.
+        fixed: the agent's protocol has no place for another input: it is allowed as it is, or denied.
     """
 
     request: str
@@ -61,6 +62,7 @@ class Asked:
     call: str = ""
     question: bool = False
     options: tuple[str, ...] = ()
+    fixed: bool = False
     raw: str = field(default="", compare=False)
 
 

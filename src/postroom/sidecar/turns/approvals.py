@@ -176,6 +176,7 @@ class Approvals:
             "call": asked.call,
             "reason": asked.reason,
             "options": list(asked.options),
+            "fixed": asked.fixed,
         }
         optional["expires_at"] = format_time(expires) if expires else ""
         return fields | {name: value for name, value in optional.items() if value}

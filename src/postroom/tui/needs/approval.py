@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +16,7 @@ from postroom.client.answering import Answering
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, InvalidInput, NotFound, PostroomError
 from postroom.lines.approvals import detail_rows, ending, explained, refused
-from postroom.lines.inputs import read_input
+from postroom.lines.inputs import draft_of
 from postroom.lines.rows import Row, Style
 from postroom.lines.tasks import short
 from postroom.lines.words import address
@@ -146,6 +145,7 @@ class ApprovalDialog(NeedDialog):
         if task is not None:
             about = f"task {short(task['id'])} of {address(task['requester'])}: {task['text']}"
             rows.append(Row.of(about, Style.DIM, indent=2, wraps=True))
+        self.query_one("#key-edit").display = asked.get("editable", True)
         self.query_one("#key-always").disabled = not suggest(asked)
         self.query_one("#key-all").disabled = not asked["task"]
         self.show_rows(rows, lambda: expires_in(self.need, asked["default"]))
@@ -161,11 +161,11 @@ class ApprovalDialog(NeedDialog):
         self._type("#reason", Phase.DENY)
 
     def action_edit(self) -> None:
-        """Have the input edited; characters that do not show are written as escapes."""
-        if self._asked is None:
+        """Have the command or the file's text edited (`lines.inputs.Draft`)."""
+        if self._asked is None or not self._asked.get("editable", True):
             return
         area = self.query_one(TextArea)
-        area.load_text(json.dumps(self._asked["input"], indent=2, ensure_ascii=True))
+        area.load_text(draft_of(self._asked["input"]).text)
         self.enter(Phase.EDIT)
         area.focus()
 
@@ -257,7 +257,8 @@ class ApprovalDialog(NeedDialog):
         if self._asked is None:
             return
         try:
-            given = read_input(self.query_one(TextArea).text)
+            draft = draft_of(self._asked["input"])
+            given = draft.into(self._asked["input"], self.query_one(TextArea).text)
         except InvalidInput as error:
             self.say(whole(error), "bad")
             return
