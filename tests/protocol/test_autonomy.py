@@ -74,6 +74,9 @@ def test_a_change_of_files_in_the_folder_is_an_edit(tool: str, given: dict[str, 
             )
         ),
         ("edit", {"path": "a", "changes": [{"path": "a"}, {"path": "/etc/x"}]}),
+        ("edit", {"path": "a", "changes": {"/etc/x": {"add": "b"}}}),
+        ("edit", {"path": "a", "target_file": "/etc/x"}),
+        ("edit", {"path": "a", "url": "https://a.example"}),
         ("edit", {"path": "a", "changes": [{"path": "a", "move_path": ".git/config"}]}),
     ],
 )

@@ -30,10 +30,18 @@ EDITORS = frozenset({
 """Tools that change files and do nothing else, in small letters."""
 
 _PATHS = frozenset({
-    *("path", "filepath", "file", "filename", "notebookpath", "absolutepath", "abspath"),
-    *("movepath", "oldpath", "newpath", "destination", "target"),
+    *("path", "paths", "filepath", "filepaths", "notebookpath", "absolutepath", "abspath"),
+    *("file", "files", "filename", "filenames", "targetfile", "target", "destination", "dest"),
+    *("movepath", "oldpath", "newpath"),
 })  # fmt: skip
-_COMMANDS = frozenset({"command", "cmd", "script"})
+_ELSE = frozenset({
+    *("command", "commands", "cmd", "script", "code", "args", "arguments", "argv"),
+    *("url", "urls", "uri", "uris"),
+})  # fmt: skip
+"""Fields by which a tool would do something else."""
+
+_BY_PATH = frozenset({"changes", "edits", "files"})
+"""Fields that may be a table by the path of a file."""
 
 
 def word_of(kept: Mapping[str, str], *, autonomous: bool, task: str = "") -> Autonomy:
@@ -58,7 +66,7 @@ def is_edit(tool: str, given: Mapping[str, Any], folder: str) -> bool:
     paths = [value for name, value in found if name in _PATHS]
     return (
         bool(paths)
-        and not any(name in _COMMANDS for name, _ in found)
+        and not any(name in _ELSE for name, _ in found)
         and all(_lies_open(path, folder) for path in paths)
     )
 
@@ -67,6 +75,8 @@ def _named(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Each value of an input that is no table, with the plain name of the field that it stands in."""
     if isinstance(value, Mapping):
         for key, one in value.items():
+            if name in _BY_PATH and isinstance(one, Mapping | str):
+                yield "path", key
             yield from _named(one, str(key).replace("_", "").replace("-", "").lower())
     elif isinstance(value, list):
         for one in value:

@@ -68,9 +68,9 @@ async def state_of(coder: Doing, request: str = REQUEST) -> str:
     return (await coder.approval(request))["state"]
 
 
-async def ask_another(coder: Doing, pilot: Pilot[Any]) -> None:
+async def ask_another(coder: Doing, pilot: Pilot[Any], **asked: Any) -> None:
     """A further request, opened by a key."""
-    await coder.asks(OTHER)
+    await coder.asks(OTHER, **asked)
     bar = pilot.app.query_one(NeedsBar)
     await until(pilot, lambda: bar.queue.find(OTHER))
     await pilot.press("ctrl+n")
@@ -319,33 +319,31 @@ async def test_one_key_and_enter_allow_all_until_the_task_ends_and_the_pin_is_as
     shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setitem(pins._COST, "n", 2)
-    async with opened(shared, tmp_path) as (coder, pilot):
-        assert pilot.app.screen.query_one("#key-all").disabled  # it was asked in no task
-        await pilot.press("A", "enter")
-        assert await state_of(coder) == "pending"
+    async with working(shared, tmp_path) as coder, app_on(coder, opens=True) as pilot:
         task = (await coder.room.delegate("@coder", "fix it"))["id"]
         await coder.hand.take(task)
-        await pilot.press("escape")
-        await closed(pilot)
-        await coder.asks(OTHER, task=task)
-        app_of(pilot).post_message(NeedChosen(OTHER))
-        await dialog_of(pilot, OTHER)
+        await coder.asks(task=task)
+        await dialog_of(pilot)
         assert (await coder.room.api.put("/v1/pin", json={"pin": PIN})).status_code == 200
         try:
             await pilot.press("A")
             await until(pilot, lambda: shows(pilot, "Until this task ends it asks for nothing"))
             await pilot.press("y", "escape", "A", "enter")
             await until(pilot, lambda: isinstance(pilot.app.screen, PinDialog))
-            assert await state_of(coder, OTHER) == "pending"
+            assert await state_of(coder) == "pending"
             await pilot.press(*PIN, "enter")
-            answer = (await coder.decided(OTHER))["answer"]
+            answer = (await coder.decided())["answer"]
             assert (answer["decision"], answer["channel"]) == ("allowed", "screen")
         finally:
             cleared = await coder.room.api.put("/v1/pin", json={"pin": "", "old": PIN})
             assert cleared.status_code == 200
         rules = (await coder.room.api.get(f"/v1/workers/{coder.uid}/policy")).json()
         assert [(each["autonomy"], each["task"]) for each in rules["autonomy"]] == [("all", task)]
-        assert await state_of(coder) == "pending"  # it is not of that task
+        await closed(pilot)
+        await ask_another(coder, pilot)  # in no task
+        assert pilot.app.screen.query_one("#key-all").disabled
+        await pilot.press("A", "enter")
+        assert await state_of(coder, OTHER) == "pending"
 
 
 @pytest.mark.requirement("approval-edit-plain")
@@ -362,8 +360,7 @@ async def test_a_command_is_edited_as_a_command_and_not_at_all_where_the_agent_t
         answer = (await coder.decided())["answer"]
         assert (answer["decision"], answer["input"]) == ("edited", {"command": "c", "n": 1})
         await closed(pilot)
-        await coder.asks(OTHER, fixed=True)
-        app_of(pilot).post_message(NeedChosen(OTHER))
+        await ask_another(coder, pilot, fixed=True)
         found = await dialog_of(pilot, OTHER)
         assert not found.query_one("#key-edit").display
         await pilot.press("e")

@@ -92,6 +92,7 @@ PLACES: tuple[tuple[str, Keys], ...] = (
             ("d", "deny, with a reason"),
             ("e", "edit, then allow"),
             ("a", "always for this tool"),
+            ("A Enter", "all in this task, until it ends"),
             ("ctrl-s", "allow what you have edited"),
             ("[ ]", "the others that wait"),
             ("Esc", "later"),
