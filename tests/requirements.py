@@ -229,6 +229,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Screen", "docs/terminal.md#answer"): {
         "screen-need-shown-exactly": "A dialog shows all that is to be allowed, with a name for each character that hides, at any size of the terminal.",
+        "needs-one-order": "What waits for an answer stands in one order wherever it is listed, what expires soon before what is older, and `n` opens what stands first.",
         "screen-need-guarded": "No dialog opens while one types, and no key that was meant for something else decides anything.",
         "screen-need-answered-elsewhere": "An open dialog says by whom its request was answered elsewhere, and an answer that came too late says so.",
     },

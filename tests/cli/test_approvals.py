@@ -112,8 +112,8 @@ def test_what_is_to_be_done_is_shown_before_it_is_allowed(standin: Standin, post
     assert done.status == 0, done.err
     assert done.out.splitlines() == [
         "7b1c5e2f @coder asks to use Bash",
-        "  deploy",
         "  $ make deploy",
+        "  deploy",
         "allowed 7b1c5e2f @coder",
     ]
     assert sent(standin) == [

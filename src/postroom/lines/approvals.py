@@ -165,18 +165,13 @@ def details(approval: Approval, now: float, width: int | None) -> Iterator[str]:
 
 def detail_rows(approval: Approval, now: float) -> Iterator[Row]:
     """The same as rows."""
-    from postroom.lines.inputs import input_rows
     from postroom.lines.rows import Row, Style
 
     task = f" for task {short(approval['task'])}" if approval["task"] else ""
     asks = "asks" if approval["kind"] == "question" else f"asks to use {visible(approval['tool'])}"
     head = f"{short(approval['id'])} {address(approval['worker'])} {asks}{task}"
     yield Row.of(head, Style.STRONG, wraps=True)
-    for line in approval["title"].splitlines():
-        yield Row.of(visible(line), indent=2, wraps=True)
-    yield from input_rows(approval["input"])
-    if approval["reason"]:
-        yield Row.of(f"why: {visible(approval['reason'])}", indent=2, wraps=True)
+    yield from asked_rows(approval)
     expires = approval["expires_at"]
     tells = approval["state"] == "pending" and approval["kind"] == "tool"
     if tells and (why := refused(approval)):
@@ -187,6 +182,26 @@ def detail_rows(approval: Approval, now: float) -> Iterator[Row]:
         left = span(parse_time(expires) - now)
         said = f"in {left} it expires, which counts as {one_line(approval['default'])}"
         yield Row.of(said, indent=2, wraps=True)
+
+
+def asked_rows(approval: Approval) -> Iterator[Row]:
+    """What is to be done, the command first, and why; what the agent says twice stands once."""
+    from postroom.lines.inputs import input_rows, texts_of
+    from postroom.lines.rows import Row, lines_of
+
+    given, title, reason = approval["input"], approval["title"], approval["reason"]
+    said = {" ".join(text.split()) for text in texts_of(given)}
+    asks = approval["kind"] == "question"
+    new = " ".join(title.split()) not in {"", *said}
+    titled = [Row.of(visible(line), indent=2, wraps=True) for line in lines_of(title)]
+    if asks:
+        yield from titled
+    if given or not title:
+        yield from input_rows(given)
+    if new and not asks:
+        yield from titled
+    if " ".join(reason.split()) not in {"", " ".join(title.split()), *said}:
+        yield Row.of(f"why: {visible(reason)}", indent=2, wraps=True)
 
 
 def _command(value: Any) -> str:

@@ -74,6 +74,11 @@ def command(given: Mapping[str, Any]) -> str:
     return _text_of(given, _find(given, _COMMAND))
 
 
+def texts_of(given: Mapping[str, Any]) -> list[str]:
+    """The command, and each text that a field of the input has whole."""
+    return [command(given), *(value for value in given.values() if isinstance(value, str))]
+
+
 def changes(given: Mapping[str, Any]) -> list[Change]:
     """The changes of files that a tool is to make, in order."""
     return [change for change in _split(given, "")[0] if change.whole]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from postroom.build import NUMBER, commit, named, version
 from postroom.lines.approvals import what
+from postroom.lines.needs import waiting
 from postroom.lines.tasks import answer_hint, colour_of, is_question, run_time, short
 from postroom.lines.usage import NOTHING, usage_cell
 from postroom.lines.words import Cell, address, ago, clock, columns, fitted, table
@@ -58,7 +59,7 @@ def status_lines(
     """
     lines = [fitted(_room(status, reached, wide=wide), width)]
     lines += _wrapped(other, "      ", width) if (other := _other_build(status, reached)) else []
-    lines += _needed(status, width)
+    lines += _needed(status, now, width)
     for name, trouble in (("bus", status.get("bus")), ("audit", status.get("audit"))):
         if trouble:
             lines.append(_labelled(name, trouble, width))
@@ -105,10 +106,10 @@ def _labelled(label: str, text: str, width: int | None) -> str:
     return click.style(head, fg="red") + line[len(head) :] if line.startswith(head) else line
 
 
-def _needed(status: Status, width: int | None) -> list[str]:
+def _needed(status: Status, now: float, width: int | None) -> list[str]:
     """Approvals, questions and failures, each with the command that goes on."""
-    entries = [_approval(approval) for approval in status.get("approvals", [])]
-    entries += [_question(task) for task in status.get("attention", [])]
+    asked = waiting(status.get("approvals", []), status.get("attention", []), now)
+    entries = [_asked(one) for one in asked]
     workers = sorted(status["workers"], key=lambda worker: worker["nick"])
     entries += [_failure(worker) for worker in workers if broken(worker)]
     if not entries:
@@ -120,6 +121,10 @@ def _needed(status: Status, width: int | None) -> list[str]:
             *_wrapped(f"    {command}", "      ", width),
         ]
     return lines
+
+
+def _asked(record: Any) -> tuple[str, str]:
+    return _approval(record) if "tool" in record else _question(record)
 
 
 def _approval(approval: Approval) -> tuple[str, str]:

@@ -62,6 +62,15 @@ def _palette() -> type[Provider]:
     return Palette
 
 
+def _behind_escape(event: events.Key) -> str:
+    """The letter of what may be Alt with a letter, or Esc and then the letter: terminals write both alike.
+
+    No key here needs Alt. A terminal that tells the two apart gives Alt with a letter no character.
+    """
+    letter = event.character or ""
+    return letter if event.key.startswith("alt+") and letter.isalnum() else ""
+
+
 class PostroomApp(App[int]):
     """The screen.
 
@@ -152,6 +161,7 @@ class PostroomApp(App[int]):
                 placeholder="a message, or / for commands",
                 known=self._known,
                 history=self._history,
+                left=lambda: self._focus(self.pane),
             )
         yield Static(f"postroom needs {LEAST[0]}x{LEAST[1]}", id="tiny", markup=False)
         yield KeyLine(compact=True)
@@ -201,11 +211,11 @@ class PostroomApp(App[int]):
     def _focus(self, pane: str) -> None:
         """Give the keys to a pane, or to the first of its widgets that takes them."""
         widget = self.screen_stack[0].query_one(f"#{pane}")
-        if widget.can_focus or isinstance(widget, Talk):  # it knows which of its logs is shown
+        if isinstance(widget, Talk):  # it knows which of its logs is shown
             widget.focus()
             return
-        inner = (each for each in widget.query("*") if each.focusable)
-        self.screen_stack[0].set_focus(next(inner, None))
+        able = (each for each in (widget, *widget.query("*")) if each.focusable)
+        self.screen_stack[0].set_focus(next(able, None))
 
     def action_look(self, pane: str) -> None:
         """The same by a key; from the list it is about the worker that is selected there."""
@@ -309,10 +319,6 @@ class PostroomApp(App[int]):
         line.focus()
         line.begin(text)
 
-    def on_typing_line_left(self, _: TypingLine.Left) -> None:
-        """Back to where the person was."""
-        self._focus(self.pane)
-
     def on_typed(self, event: Typed) -> None:
         """Do what was typed; what cannot be done stays in the line."""
         line = self.query_one(TypingLine)
@@ -353,6 +359,9 @@ class PostroomApp(App[int]):
         if isinstance(event, events.Paste):
             # Into a line of any dialog: those would write its control characters to the terminal.
             event.text = harmless(event.text)
+        if isinstance(event, events.Key) and (letter := _behind_escape(event)):
+            await self.on_event(events.Key("escape", "\x1b"))
+            event = events.Key(letter, letter)
         if isinstance(event, events.Key | events.Paste):
             self.pressed_at = time.monotonic()
         if isinstance(event, events.Key) and not event.is_forwarded:

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from postroom.errors import (
@@ -73,6 +74,7 @@ class Link:
         self._keeping: asyncio.Task[None] | None = None
         self._again: asyncio.TimerHandle | None = None
         self._retry: asyncio.TimerHandle | None = None
+        self._older: asyncio.TimerHandle | None = None
         self._agents: tuple[float, tuple[Listed, ...]] = (0.0, ())
 
     def start(self) -> None:
@@ -88,7 +90,7 @@ class Link:
             self._following.close()
         if self._keeping is not None:
             self._keeping.cancel()
-        for timer in (self._again, self._retry):
+        for timer in (self._again, self._retry, self._older):
             if timer is not None:
                 timer.cancel()
 
@@ -158,11 +160,20 @@ class Link:
             except PostroomError as error:
                 self._failed(error)
             else:
-                self._tell(lambda room=room: Snapshot(room))
+                self._show(room)
                 if not self._mended:
                     self._mended = True
                     self._went(False)
             await asyncio.sleep(PAUSE)
+
+    def _show(self, room: Room) -> None:
+        """Give the state to the parts; again when time alone has put another need first."""
+        self._tell(lambda: Snapshot(room))
+        if self._older is not None:
+            self._older.cancel()
+        if (left := room.until_another) is not None:
+            later = replace(room, at=room.at + left)
+            self._older = asyncio.get_running_loop().call_later(left, self._show, later)
 
     def _failed(self, error: PostroomError) -> None:
         # The stream notices a post room that has gone, and says when it is back.
@@ -183,6 +194,7 @@ class Link:
             self._elsewhere(),
             tuple(client.inbox(limit=MAX_PAGE)) if status.get("inbox") else (),
             client.server.url,
+            time.time(),
         )
 
     def _elsewhere(self) -> tuple[Listed, ...]:

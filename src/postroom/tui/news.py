@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from postroom.errors import PostroomError
     from postroom.tui.room import Room
 
+LOADING = "loading ..."
+"""Stands where nothing is yet."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:

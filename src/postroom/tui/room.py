@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from postroom.lines.approvals import what
+from postroom.lines.needs import expiry, since, until_another, waiting
 from postroom.lines.parts import gist
 from postroom.lines.status import FAILED, asking, broken, told_alerts, urgency
 from postroom_a2a.text import one_line
@@ -22,7 +23,7 @@ SAID = 300
 
 
 class NeedKind(Enum):
-    """Why a person is needed, in the order in which the needs are listed."""
+    """Why a person is needed; what no dialog answers is listed in this order."""
 
     APPROVAL = "approval"
     QUESTION = "question"
@@ -78,6 +79,7 @@ class Room:
         agents: those that have no worker: people, and agents that run elsewhere.
         unread: the oldest unread messages to this person.
         reached: the URL at which the post room was reached, which of another machine is not its own; "" for its own.
+        at: when it was taken, in seconds since the epoch; what expires soon then stands first.
     """
 
     status: Status
@@ -86,6 +88,7 @@ class Room:
     agents: tuple[Listed, ...] = ()
     unread: tuple[Mail, ...] = ()
     reached: str = ""
+    at: float = 0.0
 
     @property
     def me(self) -> Me:
@@ -119,9 +122,15 @@ class Room:
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:
-        """What needs a person: by kind, the oldest first."""
+        """What needs a person: what waits for an answer (`lines.needs`), then the rest by kind, the oldest first."""
         order = {kind: place for place, kind in enumerate(NeedKind)}
-        return tuple(sorted(_needs(self), key=lambda need: (order[need.kind], need.since)))
+        rest = sorted(_others(self), key=lambda need: (order[need.kind], need.since))
+        return (*map(_asked, waiting(self.approvals, self.questions, self.at)), *rest)
+
+    @property
+    def until_another(self) -> float | None:
+        """Seconds after `at` until another need stands first by time alone; None for never."""
+        return until_another(self.approvals, self.at)
 
     def workers_of(self, project: str) -> list[Worker]:
         """The workers of a project, in the order of `workers`; "" for those of none."""
@@ -168,9 +177,8 @@ def _only(records: Sequence[Any], ref: str) -> Any:
     return found[0] if len(found) == 1 else None
 
 
-def _needs(room: Room) -> Iterator[Need]:
-    yield from map(_approval, room.approvals)
-    yield from map(_question, room.questions)
+def _others(room: Room) -> Iterator[Need]:
+    """What no dialog answers."""
     yield from (_failure(worker) for worker in room.workers if broken(worker))
     yield from map(_alert, told_alerts(room.status))
     yield from _mails(room)
@@ -195,8 +203,12 @@ def _mails(room: Room) -> Iterator[Need]:
         yield Need(NeedKind.MAIL, "", "", "", f"{rest} {more}unread to you", at)
 
 
+def _asked(record: Any) -> Need:
+    return _approval(record) if "tool" in record else _question(record)
+
+
 def _approval(approval: Approval) -> Need:
-    who, expires = approval["worker"], approval["expires_at"]
+    who = approval["worker"]
     asks = one_line(approval["title"], SAID) if approval["kind"] == "question" else ""
     return Need(
         NeedKind.APPROVAL,
@@ -204,8 +216,8 @@ def _approval(approval: Approval) -> Need:
         who["uid"],
         who["nick"],
         asks or f"{one_line(approval['tool'], 80)}: {what(approval)}",
-        parse_time(approval["asked_at"]),
-        None if expires is None else parse_time(expires),
+        since(approval),
+        expiry(approval),
         approval,
     )
 
@@ -218,7 +230,7 @@ def _question(task: Task) -> Need:
         who["uid"],
         who["nick"],
         one_line(task["detail"] or task["status_text"] or task["state"], SAID),
-        parse_time(task["updated_at"]),
+        since(task),
         record=task,
     )
 

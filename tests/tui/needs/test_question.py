@@ -64,7 +64,7 @@ async def test_a_task_s_question_is_shown_first_and_answered_with_lines_of_text(
         await coder.hand.say(task, TaskState.WORKING, "I have read the grammar")
         await coder.hand.say(task, TaskState.INPUT_REQUIRED, "Which branch?\n- main\n- next")
         await question_of(pilot, task)
-        await until(pilot, lambda: shows(pilot, "write the parser"))
+        await until(pilot, lambda: "write the parser" in pilot.app.screen.query_one(RowsView).text)
         await until(
             pilot,
             lambda: shows(pilot, "@coder asks", "Which branch?", "1 main", "2 next", "enter send"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from postroom.lines.approvals import ending, explained
 from postroom.lines.questions import Choice, choices_in, choices_of
-from postroom.tui.needs.queue import SOON, Queue, answerable, key_of
+from postroom.tui.needs.queue import Queue, answerable, key_of
 from postroom.tui.room import Need, NeedKind
 
 NOW = 1_000_000.0
@@ -27,26 +27,12 @@ needs = st.lists(
         need,
         st.sampled_from("abcdefgh"),
         st.floats(0, NOW),
-        st.one_of(st.none(), st.floats(0, 4 * SOON)),
+        st.one_of(st.none(), st.floats(0, 240)),
         st.integers(1, 2),
     ),
     unique_by=key_of,
     max_size=8,
 )
-
-
-@given(needs)
-def test_what_expires_soon_is_first_and_then_the_oldest(given_needs: list[Need]):
-    queue = Queue()
-    queue.take(given_needs)
-    order = queue.order(NOW)
-    assert sorted(map(key_of, order)) == sorted(map(key_of, given_needs))
-    soon = [one.expires is not None and one.expires - NOW <= SOON for one in order]
-    assert soon == sorted(soon, reverse=True)
-    expiries = [one.expires for one, is_soon in zip(order, soon, strict=True) if is_soon]
-    assert expiries == sorted(expiries, key=lambda expires: expires or 0.0)
-    ages = [one.since for one, is_soon in zip(order, soon, strict=True) if not is_soon]
-    assert ages == sorted(ages)
 
 
 @given(st.lists(st.tuples(needs, st.integers(0, 7)), min_size=1, max_size=6))
@@ -58,11 +44,11 @@ def test_each_need_is_new_once_and_what_was_answered_waits_no_more(steps: list[t
         said = {key_of(one) for one in waiting}
         answered &= said  # the post room has said that it waits no more
         new = {key_of(one) for one in queue.take(waiting)}
-        here = {key_of(one) for one in queue.order(NOW)}
+        here = {key_of(one) for one in queue.order}
         assert here == said - answered
         assert new == here - before
         before = here | (before & said)
-        if order := queue.order(NOW):
+        if order := queue.order:
             done = order[place % len(order)]
             queue.answered(done)
             answered.add(key_of(done))
@@ -73,17 +59,17 @@ def test_each_need_is_new_once_and_what_was_answered_waits_no_more(steps: list[t
 def test_going_on_passes_each_once_and_comes_back(given_needs: list[Need], step: int):
     queue = Queue()
     queue.take(given_needs)
-    order = queue.order(NOW)
-    one = queue.beside(None, step, NOW)
+    order = queue.order
+    one = queue.beside(None, step)
     if not order:
         assert one is None
         return
     passed = []
     for _ in order:
         assert one is not None
-        assert order[queue.place(one, NOW)[0] - 1] == one
+        assert order[queue.place(one)[0] - 1] == one
         passed.append(key_of(one))
-        one = queue.beside(one, step, NOW)
+        one = queue.beside(one, step)
     assert sorted(passed) == sorted(map(key_of, order))
     assert one is not None
     assert key_of(one) == passed[0]
@@ -94,27 +80,18 @@ def test_after_an_answer_comes_what_was_not_put_off():
     first, second, third = need("a", 1.0), need("b", 2.0), need("c", 3.0)
     queue.take([first, second, third])
     queue.later(first)
-    assert queue.onward(second, NOW) == third
-    assert queue.onward(third, NOW) == second
+    assert queue.onward(second) == third
+    assert queue.onward(third) == second
     queue.answered(second)
-    assert queue.onward(third, NOW) is None
+    assert queue.onward(third) is None
     queue.take([third])
     queue.take([first, third])  # it was gone, and is asked anew
-    assert queue.onward(third, NOW) == first
+    assert queue.onward(third) == first
 
 
-def test_the_question_of_a_turn_for_a_task_is_the_task_s_and_alerts_are_no_dialogs():
-    task = Need(NeedKind.QUESTION, "t", "w", "coder", "Which?", record={"seq": 4, "kind": "task"})
-    turn = Need(
-        NeedKind.APPROVAL,
-        "a",
-        "w",
-        "coder",
-        "Which?",
-        record={"seq": 5, "kind": "question", "task": "t"},
-    )
+def test_what_no_dialog_answers_is_not_in_the_queue():
+    turn = need("a")
     alert = Need(NeedKind.ALERT, "9", "w", "coder", "look", record={})
-    assert answerable([turn, task, alert]) == [task]
     assert answerable([turn, alert]) == [turn]
 
 

@@ -77,7 +77,7 @@ def status(**more: Any) -> Any:
     } | more
 
 
-def test_needs_are_listed_by_kind_and_the_oldest_first():
+def test_what_waits_for_an_answer_stands_first_and_the_rest_by_kind():
     later = "2026-01-01T00:05:00.000Z"
     room = Room(
         status(
@@ -92,8 +92,8 @@ def test_needs_are_listed_by_kind_and_the_oldest_first():
     found = [(need.kind, need.id) for need in room.needs]
     assert found == [
         (NeedKind.APPROVAL, "aa11"),
-        (NeedKind.APPROVAL, "bb11"),
         (NeedKind.QUESTION, "cc11"),
+        (NeedKind.APPROVAL, "bb11"),
         (NeedKind.FAILED, "uid-bob"),
         (NeedKind.STALLED, "uid-eve"),
         (NeedKind.ALERT, "1"),

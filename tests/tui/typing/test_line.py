@@ -247,3 +247,19 @@ async def test_keys_that_come_all_at_once_are_taken_in_their_order(
         await until(pilot, lambda: "sent to @coder" in screen_text(pilot.app))
         chats = (await coder.room.api.get("/v1/chats/coder/messages")).json()["messages"]
         assert chats[-1]["text"] == "hello"
+
+
+@pytest.mark.parametrize("key, letter", [("alt+n", "n"), ("alt+shift+f", "F")])
+async def test_a_letter_right_behind_escape_is_a_key_and_no_text(
+    shared: TaskRoom, tmp_path: Path, key: str, letter: str
+):
+    async with working(shared, tmp_path) as coder, app_on(coder) as pilot:
+        line = line_of(pilot)
+        app_of(pilot).look("talk")
+        await pilot.press("i", "h")
+        # So Textual reads Esc and a letter that come together, which may be Alt with the letter, too.
+        pilot.app.post_message(events.Key(key, letter))
+        said = {"n": "nothing waits for you", "F": "search"}[letter]
+        await until(pilot, lambda: said in screen_text(pilot.app))
+        assert line.text == "h"
+        assert not line.has_focus

@@ -10,6 +10,7 @@ from postroom.cli.completion import agents, approvals
 from postroom.cli.options import connect, json_option, screen_options, state_option
 from postroom.cli.output import print_json, print_table, terminal_width
 from postroom.lines.approvals import HISTORY_HEAD, PENDING_HEAD, details, history_rows, pending_row
+from postroom.lines.needs import in_order
 from postroom.protocol.limits import MAX_PAGE
 
 EXAMPLES = """\b
@@ -57,7 +58,10 @@ def command(ref: str, history: bool, worker: str, limit: int, as_json: bool) -> 
                 click.echo("\n".join(details(one, now, terminal_width())))
             return 0
         state = "all" if history else "pending"
-        found = client.approvals(state=state, worker=worker, limit=limit)
+        # Of what waits the first counts, and the newest are what the post room has first.
+        most = limit if history else MAX_PAGE
+        found = client.approvals(state=state, worker=worker, limit=most)
+        found = found if history else in_order(found, now)[:limit]
     if as_json:
         print_json({"approvals": found})
     elif not found:

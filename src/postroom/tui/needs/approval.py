@@ -15,11 +15,10 @@ from textual.widgets import Input, Static, TextArea
 from postroom.client.answering import Answering
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, InvalidInput, NotFound, PostroomError
-from postroom.lines.approvals import detail_rows, ending, explained, refused
-from postroom.lines.inputs import draft_of
+from postroom.lines.approvals import asked_rows, ending, explained, outcome, refused
+from postroom.lines.inputs import draft_of, visible
 from postroom.lines.rows import Row, Style
-from postroom.lines.tasks import short
-from postroom.lines.words import address
+from postroom.lines.words import address, shortened
 from postroom.protocol.approvals import Decision
 from postroom.protocol.patterns import added, approves, suggest
 from postroom.tui.needs.dialog import Move, NeedDialog, Phase, expires_in
@@ -41,6 +40,7 @@ _ASK = (
     Key("e", "edit", "edit"),
     Key("a", "always", "always"),
     Key("A", "all in this task", "all"),
+    Key("t", "task", "task"),
     Key("esc", "later", "back"),
     Key("]", "next", "following"),
     Key("[", "prev", "previous"),
@@ -139,16 +139,18 @@ class ApprovalDialog(NeedDialog):
 
     def _show(self, asked: Approval, task: Task | None) -> None:
         self._asked = asked
-        # When it expires is said below, where it counts down.
-        shown: Any = {**asked, "expires_at": None}
-        rows = list(detail_rows(shown, time.time()))
-        if task is not None:
-            about = f"task {short(task['id'])} of {address(task['requester'])}: {task['text']}"
-            rows.append(Row.of(about, Style.DIM, indent=2, wraps=True))
+        rows = list(asked_rows(asked))
+        if asked["state"] != Decision.PENDING:
+            rows.append(Row.of(outcome(asked, time.time()), Style.DIM, indent=2, wraps=True))
         self.query_one("#key-edit").display = asked.get("editable", True)
         self.query_one("#key-always").disabled = not suggest(asked)
         self.query_one("#key-all").disabled = not asked["task"]
-        self.show_rows(rows, lambda: expires_in(self.need, asked["default"]))
+        self.show_rows(rows, lambda: expires_in(self.need, asked["default"]), task)
+
+    def who_asks(self) -> str:
+        """See `NeedDialog`."""
+        tool = visible(str(self.need.record["tool"])) if self.need.record else "a tool"
+        return f"{super().who_asks()} to use {shortened(tool, 40)}"
 
     # ── keys ──
 

@@ -12,6 +12,7 @@ from postroom.tui.needs.dialog import Move, NeedDialog
 from postroom.tui.needs.question import QuestionDialog
 from postroom.tui.needs.queue import Queue, answerable, is_question, key_of, line_of
 from postroom.tui.news import Said
+from postroom.tui.sidebar.pane import Sidebar
 
 if TYPE_CHECKING:
     from postroom.tui.app import PostroomApp
@@ -45,6 +46,8 @@ class NeedsBar(Static):
         self._at_once = at_once
         self._wanted = ""
         self._dialog: NeedDialog | None = None
+        self._fresh = True
+        self._began = time.time()
 
     @property
     def post(self) -> PostroomApp:
@@ -58,6 +61,10 @@ class NeedsBar(Static):
     def on_snapshot(self, event: Snapshot) -> None:
         """Show what waits now; what is new may open by itself."""
         new = self.queue.take(answerable(event.room.needs))
+        if self._fresh:
+            # What waited before the person came is seen on the left, and opens by a key.
+            self._fresh = False
+            new = [need for need in new if need.since >= self._began]
         self._say()
         dialog = self._dialog
         if dialog is not None:
@@ -73,8 +80,8 @@ class NeedsBar(Static):
             self.show_need()
         elif new and self._may_open():
             news = {key_of(need) for need in new}
-            order = self.queue.order(time.time())
-            self._open(next(need for need in order if key_of(need) in news), by_itself=True)
+            first = next(need for need in self.queue.order if key_of(need) in news)
+            self._open(first, by_itself=True)
 
     def _may_open(self) -> bool:
         """Whether the person does nothing that a dialog would disturb."""
@@ -91,14 +98,13 @@ class NeedsBar(Static):
 
     def show_need(self, id_: str = "") -> None:
         """Open the need with that id, or with an id that begins so; with "" the first, or the next one."""
-        now = time.time()
         if self._dialog is not None:
             if self._dialog.check_action("following", ()):
                 self._dialog.action_following()
             return
         if len(self.post.screen_stack) > 1:
             return
-        need = self.queue.find(id_) if id_ else self.queue.beside(None, 1, now)
+        need = self.queue.find(id_) if id_ else self.queue.beside(None, 1)
         if need is None and id_ and self._wanted != id_:
             # It may have come after the last state that the screen knows of.
             self._wanted = id_
@@ -107,9 +113,18 @@ class NeedsBar(Static):
             return
         self._wanted = ""
         if need is None:
+            self._without_dialog(id_)
+        self._open(need)
+
+    def _without_dialog(self, id_: str) -> None:
+        """Go to what stands first on the left and is answered in no dialog, or say that there is nothing."""
+        needs = self.post.room.needs if self.post.room is not None else ()
+        rest = [need for need in needs if not answerable([need])]
+        if rest and not id_:
+            self.post.screen_stack[0].query_one(Sidebar).open_need(rest[0])
+        else:
             said = "that waits for no answer any more" if id_ else "nothing waits for you"
             self.post.post_message(Said(said))
-        self._open(need)
 
     def on_click(self) -> None:
         """Open the first."""
@@ -119,32 +134,31 @@ class NeedsBar(Static):
         if need is None:
             return
         kind = QuestionDialog if is_question(need) else ApprovalDialog
-        dialog = kind(need, lambda: self.queue.place(need, time.time()), by_itself=by_itself)
+        dialog = kind(need, lambda: self.queue.place(need), by_itself=by_itself)
         self._dialog = dialog
         self.post.push_screen(dialog, lambda move: self._ended(need, move))
 
     def _ended(self, need: Need, move: Move | None) -> None:
         """Go on with the next one where the person answers, and leave them alone otherwise."""
         self._dialog = None
-        now = time.time()
         match move:
             case Move.DONE:
-                after = self.queue.onward(need, now)
+                after = self.queue.onward(need)
                 self.queue.answered(need)
                 self._open(after, by_itself=True)
             case Move.LATER:
                 self.queue.later(need)
             case Move.NEXT:
-                self._open(self.queue.beside(need, 1, now))
+                self._open(self.queue.beside(need, 1))
             case Move.BACK:
-                self._open(self.queue.beside(need, -1, now))
+                self._open(self.queue.beside(need, -1))
         self._say()
         if self.post.link is not None and move in (Move.DONE, Move.GONE):
             self.post.link.refresh()
 
     def _say(self) -> None:
         """Say what is first."""
-        first = self.queue.beside(None, 1, time.time())
+        first = self.queue.beside(None, 1)
         self.display = first is not None
         if first is not None:
             waiting = len(self.queue)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -16,13 +17,16 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from postroom.lines.words import span
+from postroom.lines.rows import Row, Style, lines_of
+from postroom.lines.tasks import short
+from postroom.lines.words import address, span
 from postroom.tui.needs.queue import line_of
 from postroom.tui.needs.rows import RowsView
 from postroom.tui.news import Said
+from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.lines.rows import Row
+    from postroom.protocol.shapes import Task
     from postroom.tui.app import PostroomApp
     from postroom.tui.room import Need
 
@@ -102,6 +106,7 @@ class NeedDialog(ModalScreen[Move]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "later"),
+        Binding("t,ctrl+t", "task", "task"),
         Binding("left,left_square_bracket", "previous", "previous"),
         Binding("right,right_square_bracket,n", "following", "next"),
     ]
@@ -124,6 +129,9 @@ class NeedDialog(ModalScreen[Move]):
         self._guarded_until = time.monotonic() + GUARD if by_itself else 0.0
         self._by_itself = by_itself
         self._left: Callable[[], str] = lambda: ""
+        self._rows: Sequence[Row] = ()
+        self._asked_for: Task | None = None
+        self._unfolded = False
         self._move = Move.GONE
         self._ends_typing = False
         self._pressed = self._pressed_before = 0.0
@@ -166,14 +174,20 @@ class NeedDialog(ModalScreen[Move]):
         for widget in self.query(".phase"):
             widget.display = widget.has_class(phase.value)
 
-    def show_rows(self, rows: Sequence[Row], left: Callable[[], str] = lambda: "") -> None:
+    def show_rows(
+        self,
+        rows: Sequence[Row],
+        left: Callable[[], str] = lambda: "",
+        task: Task | None = None,
+    ) -> None:
         """Show what is asked; keys count from now on, or a moment later.
 
         Args:
             left: says when it expires.
+            task: for which it is asked; it stands below on one line until a key unfolds it.
         """
-        self._left = left
-        self.query_one(RowsView).show(rows)
+        self._left, self._rows, self._asked_for = left, rows, task
+        self.query_one(RowsView).show([*rows, *task_rows(task, whole=self._unfolded)])
         self.say("")
         if self._by_itself or self.BY_LETTERS:
             self._guarded_until = time.monotonic() + GUARD
@@ -186,10 +200,23 @@ class NeedDialog(ModalScreen[Move]):
         """Say anew which one it is, and when it expires."""
         number, of = self._place()
         box = self.query_one("#box")
-        box.border_title = "needs you" + (f" · {number} of {of}" if number else "")
+        # Who asks is in sight however long that is which is asked.
+        box.border_title = Text(self.who_asks() + (f" · {number} of {of}" if number else ""))
         for key in self.query("#key-following, #key-previous"):
             key.display = of > 1
+        for key in self.query("#key-task"):
+            key.display = self._asked_for is not None
         self.tell_more()
+
+    def who_asks(self) -> str:
+        """`@coder asks to use Bash`, harmless."""
+        return f"{self.need.who} asks"
+
+    def action_task(self) -> None:
+        """Show the whole task, or its first line again."""
+        self._unfolded = not self._unfolded
+        rows = [*self._rows, *task_rows(self._asked_for, whole=self._unfolded)]
+        self.query_one(RowsView).show(rows, from_top=False)
 
     def tell_more(self) -> None:
         """Say how much stands below what is seen, and when it expires."""
@@ -227,6 +254,8 @@ class NeedDialog(ModalScreen[Move]):
         """Whether a key counts now."""
         if action in ("following", "previous") and self._place()[1] < 2:
             return False
+        if action == "task":
+            return self.phase is Phase.ASK and self._asked_for is not None
         if self.phase in (Phase.BUSY, Phase.OVER):
             return action not in self.PHASES and action != "back"
         if self.guarded and (action in self.PHASES or action == "back"):
@@ -302,6 +331,19 @@ class NeedDialog(ModalScreen[Move]):
     def _go(self, move: Move) -> None:
         if self.is_current:
             self.dismiss(move)
+
+
+def task_rows(task: Task | None, *, whole: bool) -> Iterator[Row]:
+    """For which task of whom it is asked: on one line that is cut, or all of it; nothing for none."""
+    if task is None:
+        return
+    head = f"for task {short(task['id'])} of {address(task['requester'])}: "
+    if not whole:
+        yield Row.of(head + one_line(task["text"]), Style.DIM, indent=2)
+        return
+    first, *rest = lines_of(task["text"])
+    yield Row.of(head + first, Style.DIM, indent=2, wraps=True)
+    yield from (Row.of(line, Style.DIM, indent=4, wraps=True) for line in rest)
 
 
 def expires_in(need: Need, default: str) -> str:

@@ -22,9 +22,9 @@ from postroom.errors import Conflict, NotFound, PostroomError
 from postroom.lines.approvals import ending
 from postroom.lines.inputs import visible
 from postroom.lines.questions import Choice, choices_in, choices_of
-from postroom.lines.rows import Row, Span, Style, lines_of
+from postroom.lines.rows import Row, Style, lines_of
 from postroom.lines.tasks import Updates, is_question, short
-from postroom.lines.words import address, clock
+from postroom.lines.words import clock
 from postroom.protocol.approvals import Decision
 from postroom.tui.needs.approval import CHANNEL, whole
 from postroom.tui.needs.dialog import NeedDialog, Phase, expires_in
@@ -47,6 +47,7 @@ PAGE, PAGES = 200, 5
 _KEYS = (
     Key("enter", "send", "send"),
     Key("ctrl-j", "new line", "new_line"),
+    Key("ctrl-t", "task", "task"),
     Key("esc", "later", "back"),
     Key("alt-→", "next", "following"),
 )
@@ -87,6 +88,7 @@ class _Question:
     seq: int
     default: str = ""
     asked: Approval | None = None
+    task: Task | None = None
 
 
 class QuestionDialog(NeedDialog, inherit_bindings=False):
@@ -101,6 +103,7 @@ class QuestionDialog(NeedDialog, inherit_bindings=False):
     # Letters and digits begin an answer, whatever has the focus.
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "later"),
+        Binding("ctrl+t", "task", "task"),
         Binding("alt+right,ctrl+right", "following", "next"),
         Binding("alt+left,ctrl+left", "previous", "previous"),
     ]
@@ -165,7 +168,7 @@ class QuestionDialog(NeedDialog, inherit_bindings=False):
             prompt = Text(f"{number} {one_line(visible(choice.label), 200)}")
             prompt.append(about, "dim")
             choices.add_option(Option(prompt))
-        self.show_rows(found.rows, lambda: expires_in(self.need, found.default))
+        self.show_rows(found.rows, lambda: expires_in(self.need, found.default), found.task)
         choices.display = bool(found.choices)
         if count := len(found.choices):
             numbers = "1" if count == 1 else f"1 to {min(count, 9)}"
@@ -173,6 +176,11 @@ class QuestionDialog(NeedDialog, inherit_bindings=False):
                 AnswerLine
             ).placeholder = f"{numbers} marks an answer, Enter sends it; or type your own"
         (choices if found.choices else self.query_one(AnswerLine)).focus()
+
+    def who_asks(self) -> str:
+        """See `NeedDialog`."""
+        to_be_let_in = self.need.record and self.need.record.get("state") == "auth-required"
+        return super().who_asks() + (" to be let in" if to_be_let_in else "")
 
     def _again(self, found: _Question) -> None:
         """It asks something else now: what was typed stays, and was not sent."""
@@ -277,7 +285,7 @@ def _read(client: Client, need: Need) -> _Question:
         return _of_task(task, _last_events(client, need.id), now)
     asked = client.approval(need.id, worker=need.worker)
     over = "" if asked["state"] == Decision.PENDING else ending(asked)
-    rows = [_asks(address(asked["worker"]), ""), *_text(asked["title"])]
+    rows = [*_text(asked["title"])]
     if asked["reason"]:
         rows.append(Row.of(f"why: {visible(asked['reason'])}", Style.DIM, indent=2, wraps=True))
     choices = choices_of(asked["input"])
@@ -286,15 +294,12 @@ def _read(client: Client, need: Need) -> _Question:
 
 def _of_task(task: Task, events: Sequence[TaskEvent], now: float) -> _Question:
     over = "" if is_question(task["state"]) else _over(task, events)
-    reason = " to be let in" if task["state"] == "auth-required" else ""
-    about = f"task {short(task['id'])} of {address(task['requester'])}: {task['text']}"
     choices = choices_in(task["status_text"])
     asked = lines_of(task["status_text"])
     text = "\n".join(asked[: len(asked) - len(choices)])
     # The question comes first: what stands below may be out of sight.
-    rows = [Row.of(about, Style.DIM, wraps=True), _asks(address(task["worker"]), reason)]
-    rows += [*_text(text), *_updates(task, events, now)]
-    return _Question(rows, choices, over, task["seq"])
+    rows = [*_text(text), *_updates(task, events, now)]
+    return _Question(rows, choices, over, task["seq"], task=task)
 
 
 def _over(task: Task, events: Sequence[TaskEvent]) -> str:
@@ -314,10 +319,6 @@ def _updates(task: Task, events: Sequence[TaskEvent], now: float) -> Iterator[Ro
         first = lines_of(text)[0] if text.strip() else ""
         line = f"{clock(event['at'], now)} {label}{f': {first}' if first else ''}"
         yield Row.of(line, Style.DIM, indent=2, wraps=True)
-
-
-def _asks(name: str, reason: str) -> Row:
-    return Row((Span(f"{name} asks{reason}:", Style.ASKS),), wraps=True)
 
 
 def _text(text: str) -> Iterator[Row]:

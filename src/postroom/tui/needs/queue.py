@@ -6,9 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from postroom.tui.room import Need, NeedKind
 
-SOON = 60.0
-"""Seconds before its expiry from which an approval goes before older ones."""
-
 Key = tuple[str, int]
 """Tells a need from every other one, also from the next question of the same task."""
 
@@ -29,19 +26,12 @@ def line_of(need: Need) -> str:
 
 
 def answerable(needs: Iterable[Need]) -> list[Need]:
-    """Those that a person answers in a dialog."""
-    found = [need for need in needs if need.kind in (NeedKind.APPROVAL, NeedKind.QUESTION)]
-    tasks = {need.id for need in found if need.kind is NeedKind.QUESTION}
-    # What a turn asks that does a task is the task's own question.
-    return [need for need in found if not (_asks_words(need) and need.record["task"] in tasks)]
-
-
-def _asks_words(need: Need) -> bool:
-    return need.kind is NeedKind.APPROVAL and need.record["kind"] == "question"
+    """Those that a person answers in a dialog, in the same order."""
+    return [need for need in needs if need.kind in (NeedKind.APPROVAL, NeedKind.QUESTION)]
 
 
 class Queue:
-    """What waits, without what was answered here; and what of it may still open by itself."""
+    """What waits, in the order in which it was given, without what was answered here; and what may open by itself."""
 
     def __init__(self) -> None:
         self._needs: dict[Key, Need] = {}
@@ -69,23 +59,19 @@ class Queue:
         """The person has put it off: it opens by a key alone."""
         self._later.add(key_of(need))
 
-    def onward(self, need: Need, now: float) -> Need | None:
+    def onward(self, need: Need) -> Need | None:
         """The one that comes after a need, without those that were put off."""
         one: Need | None = need
         for _ in self._needs:
-            one = self.beside(one, 1, now)
+            one = self.beside(one, 1)
             if one is not None and key_of(one) != key_of(need) and key_of(one) not in self._later:
                 return one
         return None
 
-    def order(self, now: float) -> list[Need]:
-        """All of it: first what expires soon, then the oldest."""
-
-        def place(need: Need) -> tuple[float, float, str]:
-            soon = need.expires is not None and need.expires - now <= SOON
-            return (0.0 if soon else 1.0, (need.expires or 0.0) if soon else need.since, need.id)
-
-        return sorted(self._needs.values(), key=place)
+    @property
+    def order(self) -> list[Need]:
+        """All of it."""
+        return list(self._needs.values())
 
     def __contains__(self, need: Need) -> bool:
         return key_of(need) in self._needs
@@ -97,22 +83,21 @@ class Queue:
         """The need with that id of an approval or a task, or with an id that begins so."""
         return next((need for need in self._needs.values() if need.id.startswith(id_)), None)
 
-    def place(self, need: Need, now: float) -> tuple[int, int]:
+    def place(self, need: Need) -> tuple[int, int]:
         """Which one it is, from 1, and of how many; (0, …) where it waits no more."""
-        order = [key_of(each) for each in self.order(now)]
+        order = list(self._needs)
         key = key_of(need)
         return (order.index(key) + 1 if key in order else 0, len(order))
 
-    def beside(self, need: Need | None, step: int, now: float) -> Need | None:
+    def beside(self, need: Need | None, step: int) -> Need | None:
         """The one `step` places after a need (before it, if negative), past the end the first again.
 
         Args:
             need: one that waits no more, or None, has no place: its next one is the first, the one before the last.
         """
-        order = self.order(now)
+        order, keys = self.order, list(self._needs)
         if not order:
             return None
-        keys = [key_of(each) for each in order]
         key = key_of(need) if need is not None else None
         if key not in keys:
             return order[0] if step > 0 else order[-1]

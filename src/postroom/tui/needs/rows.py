@@ -38,10 +38,11 @@ class RowsView(ScrollView, can_focus=True, inherit_bindings=False):
         self._lines: list[Line] = []
         self._width = 0
 
-    def show(self, rows: Sequence[Row]) -> None:
-        """Show these instead, from the first."""
+    def show(self, rows: Sequence[Row], *, from_top: bool = True) -> None:
+        """Show these instead, from the first one or from where one reads."""
         self._rows, self._width = rows, 0
-        self.scroll_to(y=0, animate=False)
+        if from_top:
+            self.scroll_to(y=0, animate=False)
         self.refresh(layout=True)
 
     @property

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.style import Style as RichStyle
 from textual.binding import Binding, BindingType
 
+from postroom.lines.rows import Span, Style
 from postroom.lines.tasks import short
-from postroom.tui.news import Chosen, Happened, NeedChosen, Said, Snapshot, Target
+from postroom.tui.news import LOADING, Chosen, Happened, NeedChosen, Said, Snapshot, Target
 from postroom.tui.room import Need, NeedKind, Room
 from postroom.tui.sidebar.drawn import ItemList
 from postroom.tui.sidebar.items import Item, items
@@ -57,6 +58,7 @@ class Sidebar(ItemList, can_focus=True):
 
     def on_mount(self) -> None:
         """Ages grow by themselves."""
+        self.put([Item("text/loading", (Span(LOADING, Style.DIM),))])
         self.set_interval(AGEING, self._make)
 
     def on_resize(self) -> None:
@@ -183,7 +185,7 @@ class Sidebar(ItemList, can_focus=True):
         """Look at what is selected, or answer it."""
         item, target = self.selected, self.target()
         if item is not None and item.need is not None:
-            self._open_need(item.need, target)
+            self.open_need(item.need)
         elif target is not None:
             self._choose(target)
 
@@ -192,12 +194,13 @@ class Sidebar(ItemList, can_focus=True):
         if self.screen.has_class("-narrow"):
             self.app.look("talk")
 
-    def _open_need(self, need: Need, target: Target | None) -> None:
+    def open_need(self, need: Need) -> None:
+        """Answer it, or look at whom it is about and say what can be done."""
         if need.kind in (NeedKind.APPROVAL, NeedKind.QUESTION):
             self.post_message(NeedChosen(need.id))
             return
-        if target is not None:
-            self._choose(target)
+        if need.worker:
+            self._choose(Target(need.nick, need.worker))
         if said := advice(need):
             self.post_message(Said(said))
 

@@ -21,7 +21,7 @@ from postroom.client.calls import Part
 from postroom.client.targets import ActivityTarget, AgentTarget
 from postroom.errors import PostroomError
 from postroom.tui.following import Following
-from postroom.tui.news import Away, NeedChosen, Said, Snapshot, Target
+from postroom.tui.news import LOADING, Away, NeedChosen, Said, Snapshot, Target
 from postroom.tui.room import NeedKind, Room
 from postroom.tui.rowlog.log import RowLog
 from postroom.tui.talk.feed import Feed, before
@@ -412,7 +412,8 @@ class View(Vertical):
         if not self._log.is_running:
             return
         what = "" if self.target.is_project else "conversation with "
-        state = " · the post room is away" if self._away else ""
+        loading = LOADING if self._feed is None else ""
+        state = " · the post room is away" if self._away else loading and f" · {loading}"
         self._head.update(f"{what}{one_line(str(self.target), 80)}{state}")
         source = self._source
         question = source.question if isinstance(source, AgentTarget) else ""

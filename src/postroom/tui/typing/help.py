@@ -94,6 +94,7 @@ PLACES: tuple[tuple[str, Keys], ...] = (
             ("a", "always for this tool"),
             ("A Enter", "all in this task, until it ends"),
             ("ctrl-s", "allow what you have edited"),
+            ("t ctrl-t", "the task for which it asks, whole; ctrl-t in a question"),
             ("[ ]", "the others that wait"),
             ("Esc", "later"),
         ),

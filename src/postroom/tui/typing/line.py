@@ -9,7 +9,6 @@ from rich.text import Text
 from textual import events
 from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
-from textual.message import Message
 from textual.widgets import Static, TextArea
 
 from postroom.errors import PostroomError
@@ -77,7 +76,8 @@ class TypingLine(TextArea):
         Binding("up", "older", "history", show=False),
         Binding("down", "newer", "newer", show=False),
         Binding("ctrl+r", "search", "search history", show=False),
-        Binding("escape", "leave", "back"),
+        # Before all others, so that a key right behind it is no text any more.
+        Binding("escape", "leave", "back", priority=True),
     ]
 
     def __init__(
@@ -87,6 +87,7 @@ class TypingLine(TextArea):
         placeholder: str = "",
         known: Callable[[bool], Known] = lambda _paths: Known(),
         history: History | None = None,
+        left: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(
             id=id,
@@ -99,6 +100,7 @@ class TypingLine(TextArea):
         self.cursor_blink = False  # an idle screen costs nothing
         self.typed = history or History()
         self._known = known
+        self._left = left
         self._cycle: Completion | None = None
         self._at = -1
         self._searched: tuple[str, int] | None = None
@@ -297,10 +299,7 @@ class TypingLine(TextArea):
             self._offer(None)
         else:
             self._offer(None)
-            self.post_message(self.Left())
-
-    class Left(Message):
-        """The person leaves the line."""
+            self._left()
 
 
 def harmless(text: str) -> str:

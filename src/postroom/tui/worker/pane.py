@@ -17,7 +17,7 @@ from textual.widgets import Static
 
 from postroom.errors import Forbidden, NotFound, PostroomError
 from postroom.lines.rows import Row, Style
-from postroom.tui.news import Away, Snapshot, Target, trouble
+from postroom.tui.news import LOADING, Away, Snapshot, Target, trouble
 from postroom.tui.rowlog.log import Block, RowLog
 from postroom.tui.worker import acts
 from postroom.tui.worker.feed import Feed
@@ -70,6 +70,7 @@ class WorkerPane(Vertical):
         self._resting: Timer | None = None
         self._agent: Listed | None = None
         self._gone = ""
+        self._waits = False
         self._loading = False
         self._unfolded = False
         self._known: tuple[Any, ...] = ()
@@ -114,6 +115,7 @@ class WorkerPane(Vertical):
             return
         self._drop()
         self._target, self._known, self._agent = target, (), None
+        self._waits = True
         self._log.clear()
         self._draw()
         self._resting = self.set_timer(PAUSE, self._begin)
@@ -149,12 +151,14 @@ class WorkerPane(Vertical):
         except PostroomError as error:
             # `on_away` begins anew once the post room is there.
             self._gone = error.message
-            self._draw()
         else:
             if feed.quiet:
                 await self._without_events(target)
             elif not self._log.row_count:
                 self._quiet("nothing so far; what it does comes here")
+        if target == self._target:
+            self._waits = False
+            self._draw()
 
     async def _without_events(self, target: Target, why: str = NO_EVENTS) -> None:
         """Its card and its tasks: it is no worker, or a worker that reports none, or one that is hidden."""
@@ -256,6 +260,7 @@ class WorkerPane(Vertical):
         most = 9 if self._unfolded else most
         rows = self._head(target, most)
         gone = [Row.of(self._gone, Style.ASKS)] if self._gone else []
+        gone += [Row.of(LOADING, Style.DIM)] if self._waits and not gone else []
         self._top.update(text_of([*rows[:most], *gone]))
 
     def _head(self, target: Target, most: int) -> list[Row]:
