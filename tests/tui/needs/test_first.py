@@ -189,7 +189,7 @@ async def test_a_dialog_says_the_command_first_each_thing_once_and_folds_the_tas
             f"  for task {task[:8]} of @maria: {' '.join(text.split())}",
         ]
         lines = screen_text(pilot.app).splitlines()
-        top = next(n for n, line in enumerate(lines) if "@coder asks to use Bash · 1 of 1" in line)
+        top = next(n for n, line in enumerate(lines) if "1 of 1 · @coder asks to use Bash" in line)
         assert "$ make deploy" in lines[top + 1]
         assert not shows(pilot, "Step 59")
         await pilot.press("t")

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 SIZES = [(40, 20), (80, 24), (160, 50)]
 OPEN = "\x1b[?1049h"
-DIALOG, BORDER = "needs you ·", "▕"
+DIALOG, BORDER = " of 1 · @coder asks", "▕"
 RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l", b"\x1b[?2004l")
 """The normal screen, the cursor, no mouse reports, no marked pastes."""
 
@@ -35,7 +35,9 @@ async def coder(shared: TaskRoom, tmp_path: Path) -> AsyncGenerator[Doing]:
 
 
 async def allows(coder: Doing, console: Console) -> None:
-    """A person sees what is asked, allows it, and leaves."""
+    """A person sees that something is asked, opens it, allows it, and leaves."""
+    await shows(console, lambda text: "ctrl-n: @coder asks" in text)
+    console.type("n")
     await shows(console, lambda text: "make deploy" in text and "allow" in text)
     await asyncio.sleep(0.6)  # what is pressed as a dialog opens is not for it
     console.type("y")
@@ -47,10 +49,8 @@ async def allows(coder: Doing, console: Console) -> None:
 
 
 async def leaves(console: Console) -> None:
-    """From the line back to the list, and away; a key right behind Esc would be one with Alt."""
-    console.type("\x1b")
-    await shows(console, lambda text: "esc back" not in text)
-    console.type("q")
+    """From the line back to the list, and away: a key right behind Esc is a key."""
+    console.type("\x1bq")
     await left(console)
 
 
@@ -131,7 +131,9 @@ async def test_no_text_of_an_agent_does_anything_to_the_terminal(coder: Doing):
     await coder.asks(tool=f"T{evil}", title=evil, input={"command": f"make deploy {evil}"})
     words = ("--state", str(coder.state), "attach", "@coder")
     async with in_pyte(*words, columns=160, lines=50) as console:
-        await shows(console, lambda text: "progress EVIL" in text and DIALOG in text)
+        await shows(console, lambda text: "progress EVIL" in text and "ctrl-n: @coder asks" in text)
+        console.type("\x0e")
+        await shows(console, lambda text: DIALOG in text)
         await asyncio.sleep(0.6)
         console.type("\x1b")
         await shows(console, lambda text: DIALOG not in text)

@@ -201,7 +201,7 @@ class NeedDialog(ModalScreen[Move]):
         number, of = self._place()
         box = self.query_one("#box")
         # Who asks is in sight however long that is which is asked.
-        box.border_title = Text(self.who_asks() + (f" · {number} of {of}" if number else ""))
+        box.border_title = Text((f"{number} of {of} · " if number else "") + self.who_asks())
         for key in self.query("#key-following, #key-previous"):
             key.display = of > 1
         for key in self.query("#key-task"):
