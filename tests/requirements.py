@@ -225,6 +225,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Screen", "docs/terminal.md#what-a-worker-does"): {
         "screen-worker-as-it-works": "The right pane shows what a worker does as it does it, whatever the width, and text of its agent can do nothing to the terminal.",
+        "screen-zoom": "Enter shows a pane over the whole width, and brings the others back.",
         "screen-task-tree": "From any task one sees who gave which task because of which, up to the first requester and down to all that came of it.",
     },
     ("Screen", "docs/terminal.md#answer"): {
@@ -238,10 +239,12 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Screen", "docs/terminal.md#reading"): {
         "screen-text-harmless": "Nothing in an agent's text acts on the terminal of the screen, opens a link unasked, or leaves its place.",
+        "screen-markdown": "Headings, lists, quotes, code, tables and bold text of agents are drawn, a link as its text with its address; nothing is hidden or loaded.",
         "screen-scrollback": "A log keeps 100,000 rows, follows its end, and stays where it is while one reads above; folding, search, copy and links work by key and mouse.",
     },
     ("Screen", "docs/terminal.md#feeds-and-conversations"): {
         "screen-said-once": "What one sends shows at once, with its state as that changes; it goes once, and a restart of the post room loses and doubles nothing.",
+        "screen-task-answers": "A conversation shows each task with what came of it below its request, a long answer folded.",
         "screen-seen": "A message counts as seen once it is before the eyes of the person, and not before.",
         "screen-search": "What was said long ago is found by its words, and opened in its place.",
     },

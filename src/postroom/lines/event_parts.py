@@ -79,12 +79,13 @@ class Used:
         return f" · {tokens[0]:,} tokens in, {tokens[1]:,} out{spent}"
 
 
-def said_row(kind: str, line: str, *, first: bool) -> Row:
+def said_row(kind: str, line: str | tuple[Span, ...], *, first: bool) -> Row:
     """A line of what the agent says or thinks, with a mark before the first one."""
     thinks = kind == EventKind.THINKING
     style = Style.DIM if thinks else Style.PLAIN
     mark = ("~ " if thinks else "● ") if first else "  "
-    spans = (Span(mark, style), Span(line, style)) if mark.strip() else (Span(line, style),)
+    said = (Span(line, style),) if isinstance(line, str) else line
+    spans = (Span(mark, style), *said) if mark.strip() else said
     return Row(spans, indent=0 if mark.strip() else 2, wraps=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from postroom.lines.markdown import drawn
 from postroom.lines.parts import body_lines, fetch_lines, part_lines
 from postroom.lines.rows import Row, Span, Style, lines_of
 from postroom.lines.tasks import Updates, answer_hint, colour_of, is_question, run_time, short
@@ -48,6 +49,35 @@ def whole_rows(task: Task, events: Iterable[TaskEvent], now: float) -> Iterator[
         yield from _artifact(artifact)
     if is_question(task["state"]):
         yield Row.of(f"answer it: {answer_hint(task['id'])}")
+
+
+MOST = 400
+"""Lines of the results of a task that stand beside its request; the task, shown whole, has all."""
+
+
+def answer_rows(task: Task, now: float) -> list[Row]:
+    """How a task ended, and its results, or why it has none; the first row says the most."""
+    took = run_time(task, now, task["updated_at"])
+    texts = [found["text"] for found in task.get("artifacts", ()) if found["text"].strip()]
+    text = "\n".join(texts) or task["status_text"] or task["detail"]
+    lines = lines_of(text.strip("\n")) if text.strip() else []
+    made = drawn(lines[:MOST])[0]
+    more = [Row(line, indent=6, wraps=True) for line in made] if len(made) > 1 else []
+    if len(lines) > MOST:
+        more.append(
+            Row.of(f"… {len(lines) - MOST} more lines; Enter shows all", Style.DIM, indent=6)
+        )
+    for found in task.get("artifacts", ()):
+        more += [Row.of(line, Style.TOOL, indent=6, wraps=True) for line in part_lines(found)]
+    gist = made[0] if len(made) == 1 else (Span(one_line(text, 60), Style.DIM),) if made else ()
+    head = (
+        Span(f"task {short(task['id'])} ", Style.DIM),
+        Span(one_line(task["state"]), state_style(task["state"])),
+        Span(f" {took}" if took else "", Style.DIM),
+        Span(": " if gist else "", Style.DIM),
+        *gist,
+    )
+    return [Row(head, indent=4, wraps=len(made) == 1), *more]
 
 
 _SENT = {"message": "sent to", "task": "gave a task to"}

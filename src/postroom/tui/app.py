@@ -204,9 +204,17 @@ class PostroomApp(App[int]):
         if pane != "sidebar":
             # Beside the left pane there is room for one: the last one that was looked at.
             base.set_class(pane == "worker", "-beside-worker")
+        if pane == "sidebar":
+            base.remove_class("-zoomed")
         self.pane = pane
         if focus:
             self._focus(pane)
+
+    def zoom(self, pane: str) -> None:
+        """Show that pane alone, over the whole width; where it is so, all that fit again."""
+        self.look(pane, focus=False)
+        if not self.screen_stack[0].has_class("-narrow"):  # there it is so anyway
+            self.screen_stack[0].toggle_class("-zoomed")
 
     def _focus(self, pane: str) -> None:
         """Give the keys to a pane, or to the first of its widgets that takes them."""

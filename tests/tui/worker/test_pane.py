@@ -49,12 +49,12 @@ async def test_what_a_worker_did_and_does_is_shown_with_its_task_above(
         await coder.report(said("I look at it"), *one_call())
         choose(pilot, coder)
         await until(pilot, lambda: "✓ Bash  make test" in screen_text(pilot.app))
-        await until(pilot, lambda: f"task {task[:8]}" in screen_text(pilot.app))
+        await until(pilot, lambda: "two of three done" in screen_text(pilot.app))
         shown = screen_text(pilot.app)
+        assert f"task {task[:8]}" in shown
         assert "● I look at it" in shown
         assert "│ 4 passed" in shown
         assert "mend the build" in shown
-        assert "two of three done" in shown
         await coder.report(said("Now I wri", delta=True))
         await until(pilot, lambda: "● Now I wri" in screen_text(pilot.app))
         await coder.report(said("te a test\nand", delta=True))

@@ -11,16 +11,22 @@ Only ours begins in the first column: further lines of a text are indented, so t
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from postroom.lines.activity import row_of
+from postroom.lines.markdown import drawn
 from postroom.lines.parts import gist, part_lines
 from postroom.lines.rows import Row, Span, Style, lines_of
+from postroom.lines.task_rows import answer_rows
+from postroom.lines.tasks import short
 from postroom.lines.words import shortened
 from postroom.protocol.receipts import State, is_final
 from postroom.tui.rowlog.log import Block
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
+
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import Task
 
 INDENT = 4
 """Columns before the further lines of a text."""
@@ -32,6 +38,9 @@ OPEN = frozenset({State.ACCEPTED, State.DELIVERED, State.SEEN})
 UNREAD = frozenset({State.ACCEPTED, State.DELIVERED})
 
 SENDING = "sending"
+
+LONG = 8
+"""Rows of an answer beyond which it is folded."""
 
 
 def at_of(record: Any) -> str:
@@ -106,18 +115,31 @@ def message_block(record: Any, key: str, *, me: str, quote: str = "") -> Block:
     subject = one_line(record.get("subject") or "")
     if subject:
         head.append(Span(f"{subject}: ", Style.STRONG))
-    first, *more = lines_of(record["text"])
-    if not first and not more and (others := part_lines(record)):
+    lines = lines_of(record["text"])
+    # One's own text stands as it was typed.
+    first, *more = [(Span(line),) for line in lines] if mine else drawn(lines)[0]
+    if lines == [""] and (others := part_lines(record)):
         head.append(Span(others[0], Style.TOOL))
         rest = others[1:]
     else:
-        head.append(Span(first))
+        head += first
         rest = part_lines(record)
     rows = [Row(tuple(head), wraps=True)]
-    rows += [Row.of(line, indent=INDENT, wraps=True) for line in more]
+    rows += [Row(line, indent=INDENT, wraps=True) for line in more]
     rows += [Row.of(line, Style.TOOL, indent=INDENT, wraps=True) for line in rest]
     rows[-1] = _with(rows[-1], _tail(record, mine=mine, me=me))
     return Block(rows, key)
+
+
+def task_block(task: str) -> Block:
+    """A task below its request, before its end is known."""
+    return Block([Row.of(f"task {short(task)}", Style.DIM, indent=INDENT)], f"task {task}")
+
+
+def answer_block(task: Task) -> Block:
+    """The same with its results; long ones are folded."""
+    rows = answer_rows(task, time.time())
+    return Block(rows, f"task {task['id']}", folds=len(rows) > 1, folded=len(rows) > LONG)
 
 
 def sending_block(text: str, parts: int, key: str, *, sender: Any) -> Block:

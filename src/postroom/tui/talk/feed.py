@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from postroom.lines.rows import Style
 from postroom.protocol.receipts import RANK, State
@@ -16,6 +16,7 @@ from postroom.tui.rowlog.log import Block
 from postroom.tui.talk.blocks import (
     UNREAD,
     activity_block,
+    answer_block,
     at_of,
     day_of,
     is_open,
@@ -26,10 +27,17 @@ from postroom.tui.talk.blocks import (
     quote_of,
     sending_block,
     settled,
+    task_block,
 )
 from postroom_a2a.times import format_time, parse_time
 
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import Task
+
 V = TypeVar("V")
+
+ENDED = frozenset({State.ANSWERED.value, State.DEAD.value})
+"""States of a request whose task has ended."""
 
 REMEMBERED = 5000
 """Messages whose first words are kept for replies to them, and that are known to be shown."""
@@ -51,6 +59,7 @@ class Feed:
         """block key to the id of what an activity asks about"""
         self._asking: OrderedDict[str, tuple[Any, bool]] = OrderedDict()
         self._quotes: OrderedDict[str, str] = OrderedDict()
+        self._ended: OrderedDict[str, bool] = OrderedDict()
         self._changing: OrderedDict[str, tuple[Any, str]] = OrderedDict()
         self._keys: OrderedDict[str, str] = OrderedDict()
         self._sending: dict[str, str] = {}
@@ -106,7 +115,7 @@ class Feed:
                 mark = self._mark(day)
                 blocks.append(mark)
                 first = first if first[0] else (day, mark.key)
-            blocks.append(self._made(record, before))
+            blocks += self._made(record, before)
             before = record.get("id", before)
         if blocks and self._top[0] == day:
             replaced.append(nothing(self._top[1]))
@@ -146,6 +155,18 @@ class Feed:
     def key_of(self, message_id: str) -> str:
         """The key of the block of a message."""
         return self._keys.get(message_id, message_id)
+
+    # ── answers ──
+
+    @property
+    def unanswered(self) -> str:
+        """Id of the newest task that has ended and whose results are not shown, "" for none."""
+        return next((task for task in reversed(self._ended) if not self._ended[task]), "")
+
+    def answer(self, id_: str, task: Task | None) -> list[Block]:
+        """A task that has ended, below its request; None for one that is not there any more."""
+        self._ended[id_] = True
+        return [answer_block(task)] if task is not None else []
 
     # ── one's own lines ──
 
@@ -193,27 +214,31 @@ class Feed:
 
     def _block(self, record: Any) -> list[Block]:
         before, self._before = self._before, record.get("id", "")
-        return [*self._answered(record), self._made(record, before)]
+        return [*self._answered(record), *self._made(record, before)]
 
-    def _made(self, record: Any, before: str) -> Block:
-        """A block of a record that is not shown yet; `before` is the message above it."""
+    def _made(self, record: Any, before: str) -> list[Block]:
+        """A record that is not shown yet, with the task that it requests; `before` is the message above it."""
         if "what" in record:
             key = self._next_key()
             if need := need_of(record):
                 _put(self.needs, key, need, CHANGING)
                 _put(self._asking, key, (record, True), CHANGING)
-            return activity_block(record, key)
+            return [activity_block(record, key)]
         _put(self._quotes, record["id"], quote_of(record), REMEMBERED)
         replied = record.get("reply_to") or ""
         quote = "" if replied in ("", before) else self._quotes.get(replied, "an earlier message")
         self._keep(record, quote)
-        return self._message(record, quote)
+        task = record.get("task")
+        return [self._message(record, quote), *([task_block(task)] if task else [])]
 
     def _message(self, record: Any, quote: str) -> Block:
         key = self._keys.get(record["id"], record["id"])
         return message_block(record, key, me=self.me["uid"], quote=quote)
 
     def _keep(self, record: Any, quote: str) -> None:
+        if (task := record.get("task")) and record["state"] in ENDED:
+            # Once its answer is shown, it stays so.
+            _put(self._ended, task, self._ended.get(task, False), CHANGING)
         if "state" not in record or settled(record):
             self._changing.pop(record["id"], None)
         else:

@@ -15,12 +15,12 @@ from textual.widgets import Static
 from postroom.client.calls import Part
 from postroom.errors import InvalidInput
 from postroom.tui.news import Chosen, Target
+from postroom.tui.rowlog.log import RowLog
 from postroom.tui.talk.view import View
 from postroom.tui.worker import acts
 
 if TYPE_CHECKING:
     from postroom.tui.app import PostroomApp
-    from postroom.tui.rowlog.log import RowLog
 
 KEPT = 5
 """Targets whose lines are kept; an older one is read anew."""
@@ -35,7 +35,12 @@ class Talk(Vertical):
     Talk .answers { height: auto; max-height: 2; color: $text-warning; display: none; }
     Talk .nothing { color: $text-muted; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [*acts.KEYS, Binding("F", "search", "search all")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *acts.KEYS,
+        Binding("F", "search", "search all"),
+        # Before the rows, which would fold.
+        Binding("enter", "zoom", "zoom", priority=True),
+    ]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (as Textual has it)
         super().__init__(id=id)
@@ -133,7 +138,14 @@ class Talk(Vertical):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """The keys of workers are there in the conversation with one."""
+        if action == "zoom":
+            return isinstance(self.app.focused, RowLog)
         return action != "act" or acts.able(cast("PostroomApp", self.app), self.target)
+
+    def action_zoom(self) -> None:
+        """Open what the entry under the cursor is about; else show this pane over the whole width, or go back."""
+        if self._shown is None or not self._shown.open_entry():
+            cast("PostroomApp", self.app).zoom("talk")
 
     def action_act(self, act: str) -> None:
         """Do something to the worker whom one talks to."""

@@ -24,8 +24,10 @@ from postroom.tui.following import Following
 from postroom.tui.news import LOADING, Away, NeedChosen, Said, Snapshot, Target
 from postroom.tui.room import NeedKind, Room
 from postroom.tui.rowlog.log import RowLog
+from postroom.tui.talk.answers import show_answers
 from postroom.tui.talk.feed import Feed, before
 from postroom.tui.talk.sending import Attempts
+from postroom.tui.worker import acts
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -193,6 +195,7 @@ class View(Vertical):
         if place is not None:
             await self._go_to(place, records)
         self._tell()
+        self._read_answers()
 
     async def _go_to(self, place: int | str, records: Sequence[Any]) -> None:
         """Show a record, after reading back to it."""
@@ -213,6 +216,7 @@ class View(Vertical):
         self._log.put([block for record in records for block in feed.changed(record)])
         for one in records:
             self._unseen.pop(one["id"], None) if not feed.is_unread(one) else None
+        self._read_answers()
 
     # ── what comes ──
 
@@ -238,6 +242,7 @@ class View(Vertical):
         self._log.put(blocks)
         self._hear(records)
         self._see()
+        self._read_answers()
 
     def _ended(self, error: PostroomError | None) -> None:
         if error is not None:
@@ -358,6 +363,7 @@ class View(Vertical):
         if not source.has_earlier:
             self._begin()
         self._see(at_end=False)  # the person reads up here
+        self._read_answers()
 
     def _begin(self) -> None:
         if self._at_beginning or self._feed is None:
@@ -369,11 +375,27 @@ class View(Vertical):
 
     # ── answers ──
 
-    @on(RowLog.Opened)
-    def _opened(self, event: RowLog.Opened) -> None:
-        if self._feed is not None and (need := self._feed.needs.get(event.key)):
-            event.stop()
+    def _read_answers(self) -> None:
+        feed = self._feed
+        if feed is not None and feed.unanswered and self.is_running:
+            shown = show_answers(self._app, feed, self._log)
+            self.run_worker(shown, exclusive=True, group="answers")
+
+    def open_entry(self, key: str = "") -> bool:
+        """Open what an entry is about , by default that under the cursor; False for nothing."""
+        key = key or self._log.current
+        kind, _, task = key.partition(" ")
+        need = self._feed.needs.get(key) if self._feed is not None else None
+        if kind == "task":
+            acts.open_task(self._app, task)
+        elif need:
             self.post_message(NeedChosen(need))
+        return kind == "task" or bool(need)
+
+    def on_row_log_opened(self, event: RowLog.Opened) -> None:
+        """The same by a double click."""
+        event.stop()
+        self.open_entry(event.key)
 
     async def send(self, text: str, parts: Sequence[Part] = ()) -> None:
         """Send a line; the same line again after an error is the same message.

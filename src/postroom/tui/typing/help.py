@@ -56,6 +56,7 @@ PLACES: tuple[tuple[str, Keys], ...] = (
         "Talk",
         (
             ("F", "search in everything that was said"),
+            ("Enter", "the pane over the whole width, and back"),
             ("s r x", "of the worker: stop, restart, interrupt"),
             ("d t", "of the worker: what it changed, its tasks"),
         ),
@@ -82,6 +83,7 @@ PLACES: tuple[tuple[str, Keys], ...] = (
             ("x", "interrupt its turn"),
             ("d", "what it changed"),
             ("t", "its tasks: who gave which because of which"),
+            ("Enter", "the pane over the whole width, and back"),
             ("h", "all rows of its head, also in a low terminal"),
         ),
     ),

@@ -26,7 +26,8 @@ from postroom.lines.event_parts import (
     said_row,
     string,
 )
-from postroom.lines.rows import Row, Style
+from postroom.lines.markdown import drawn
+from postroom.lines.rows import Row, Span, Style
 from postroom.protocol.events import EventKind
 from postroom.tui.rowlog.log import Block
 
@@ -56,29 +57,35 @@ class _Text:
     """A text that the agent says or thinks: the block at its end grows.
 
     Attributes:
-        rows: the whole lines of this block.
+        lines: the whole lines of this block.
         rest: the line that has no end yet.
         first: no block of it came before.
+        fence: of the Markdown code that is open before this block.
     """
 
     kind: str
     key: str
-    rows: list[Row] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     rest: str = ""
     first: bool = True
+    fence: str = ""
 
     def block(self) -> Block:
         """It as it is."""
-        rows = [*self.rows, self._row(self.rest)] if self.rest.strip() else list(self.rows)
-        thinks = self.kind == EventKind.THINKING and len(rows) > 1
-        return Block(rows, self.key, folds=thinks, folded=thinks)
+        lines = [*self.lines, self.rest] if self.rest.strip() else self.lines
+        if self.kind == EventKind.THINKING:
+            rows = [self._row(line, at) for at, line in enumerate(lines)]
+            return Block(rows, self.key, folds=len(rows) > 1, folded=len(rows) > 1)
+        made, _ = drawn(lines, self.fence)
+        return Block([self._row(line, at) for at, line in enumerate(made)], self.key)
 
-    def add(self, line: str) -> None:
-        """A whole line."""
-        self.rows.append(self._row(line))
+    def next(self, key: str) -> _Text:
+        """The block in which it goes on."""
+        fence = drawn(self.lines, self.fence)[1]
+        return _Text(self.kind, key, rest=self.rest, first=False, fence=fence)
 
-    def _row(self, line: str) -> Row:
-        return said_row(self.kind, line, first=self.first and not self.rows)
+    def _row(self, line: str | tuple[Span, ...], at: int) -> Row:
+        return said_row(self.kind, line, first=self.first and at == 0)
 
 
 @dataclass(slots=True)
@@ -170,17 +177,16 @@ class EventBlocks:
             line, text.rest = _broken(text.rest)
             whole.append(line)
         for line in whole:
-            if len(text.rows) >= PIECE:
+            if len(text.lines) >= PIECE:
                 text = self._next_piece(text)
-            text.add(line)
+            text.lines.append(line)
         if not delta:
             self._end_text()
 
     def _next_piece(self, text: _Text) -> _Text:
         """The text goes on in another block."""
-        rest, text.rest = text.rest, ""
+        self._text, text.rest = text.next(self._key()), ""
         self._put(text.block())
-        self._text = _Text(text.kind, self._key(), rest=rest, first=False)
         return self._text
 
     def _end_text(self) -> None:

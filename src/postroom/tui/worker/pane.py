@@ -58,6 +58,8 @@ class WorkerPane(Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [
         *acts.KEYS,
         Binding("h", "head", "head"),
+        # Before the rows, which would fold.
+        Binding("enter", "zoom", "zoom", priority=True),
     ]
 
     def __init__(self, **arguments: Any) -> None:
@@ -199,9 +201,13 @@ class WorkerPane(Vertical):
 
     def on_row_log_opened(self, event: RowLog.Opened) -> None:
         """Show a task of the list, whole."""
-        kind, _, task = event.key.partition(" ")
+        self._open(event.key)
+
+    def _open(self, key: str) -> bool:
+        kind, _, task = key.partition(" ")
         if kind == "task":
             acts.open_task(self.room_app, task)
+        return kind == "task"
 
     def on_row_log_at_top(self) -> None:
         """Put older events above; it comes again while they are fetched."""
@@ -280,7 +286,14 @@ class WorkerPane(Vertical):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """The keys of workers are there where a worker is shown."""
+        if action == "zoom":
+            return self.room_app.focused is self._log
         return action != "act" or acts.able(self.room_app, self._target)
+
+    def action_zoom(self) -> None:
+        """Open the task under the cursor; else show this pane over the whole width, or go back."""
+        if not self._open(self._log.current):
+            self.room_app.zoom("worker")
 
     def action_act(self, act: str) -> None:
         """Do something to the worker."""
