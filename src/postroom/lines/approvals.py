@@ -171,23 +171,18 @@ def detail_rows(approval: Approval, now: float) -> Iterator[Row]:
     asks = "asks" if approval["kind"] == "question" else f"asks to use {visible(approval['tool'])}"
     head = f"{short(approval['id'])} {address(approval['worker'])} {asks}{task}"
     yield Row.of(head, Style.STRONG, wraps=True)
-    yield from asked_rows(approval)
+    yield from asked_rows(approval, now)
     expires = approval["expires_at"]
-    tells = approval["state"] == "pending" and approval["kind"] == "tool"
-    if tells and (why := refused(approval)):
-        yield Row.of(why, Style.DIM, indent=2, wraps=True)
-    if approval["state"] != "pending":
-        yield Row.of(outcome(approval, now), indent=2, wraps=True)
-    elif expires is not None:
+    if approval["state"] == "pending" and expires is not None:
         left = span(parse_time(expires) - now)
         said = f"in {left} it expires, which counts as {one_line(approval['default'])}"
         yield Row.of(said, indent=2, wraps=True)
 
 
-def asked_rows(approval: Approval) -> Iterator[Row]:
-    """What is to be done, the command first, and why; what the agent says twice stands once."""
+def asked_rows(approval: Approval, now: float) -> Iterator[Row]:
+    """What is to be done, the command first, why, and how it stands; what the agent says twice stands once."""
     from postroom.lines.inputs import input_rows, texts_of
-    from postroom.lines.rows import Row, lines_of
+    from postroom.lines.rows import Row, Style, lines_of
 
     given, title, reason = approval["input"], approval["title"], approval["reason"]
     said = {" ".join(text.split()) for text in texts_of(given)}
@@ -202,6 +197,10 @@ def asked_rows(approval: Approval) -> Iterator[Row]:
         yield from titled
     if " ".join(reason.split()) not in {"", " ".join(title.split()), *said}:
         yield Row.of(f"why: {visible(reason)}", indent=2, wraps=True)
+    if approval["state"] != "pending":
+        yield Row.of(outcome(approval, now), indent=2, wraps=True)
+    elif not asks and (why := refused(approval)):
+        yield Row.of(why, Style.DIM, indent=2, wraps=True)
 
 
 def _command(value: Any) -> str:

@@ -276,7 +276,8 @@ class PostroomApp(App[int]):
 
     def on_away(self, _: Away) -> None:
         """The key that starts it comes or goes."""
-        self.refresh_bindings()
+        if self.screen_stack:  # else the screen closes
+            self.refresh_bindings()
 
     def action_up(self) -> None:
         """Start the post room again."""

@@ -151,17 +151,20 @@ async def test_what_waited_before_the_person_came_opens_no_dialog_by_itself(
 
 @pytest.mark.anyio
 async def test_n_goes_to_what_no_dialog_answers_where_nothing_else_waits(
-    shared: TaskRoom, tmp_path: Path
+    shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with working(shared, tmp_path) as coder, app_on(coder) as pilot:
         app = app_of(pilot)
         await until(pilot, lambda: app.room)
         room = app.room
         assert room is not None
+        # Of this state alone, whatever else the room knows.
+        monkeypatch.setattr(type(app), "on_snapshot", lambda *_: None)
+        calm: Any = room.status | {"workers": [], "alerts": [], "inbox": 0, "deadletters": 0}
+        app.room = replace(room, status=calm, unread=())
         await pilot.press("n")
         await until(pilot, lambda: shows(pilot, "nothing waits for you"))
-        dead: Any = room.status | {"deadletters": 2}
-        app.room = replace(room, status=dead)
+        app.room = replace(room, status=calm | {"deadletters": 2}, unread=())
         await pilot.press("n")
         await until(pilot, lambda: shows(pilot, "2 dead letters: postroom deadletters list"))
 

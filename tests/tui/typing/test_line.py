@@ -259,7 +259,8 @@ async def test_a_letter_right_behind_escape_is_a_key_and_no_text(
         await pilot.press("i", "h")
         # So Textual reads Esc and a letter that come together, which may be Alt with the letter, too.
         pilot.app.post_message(events.Key(key, letter))
-        said = {"n": "nothing waits for you", "F": "search"}[letter]
-        await until(pilot, lambda: said in screen_text(pilot.app))
+        await until(pilot, lambda: not line.has_focus)
+        if letter == "F":
+            await until(pilot, lambda: "search" in screen_text(pilot.app))
+        await pilot.pause()
         assert line.text == "h"
-        assert not line.has_focus

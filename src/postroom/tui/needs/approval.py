@@ -15,9 +15,8 @@ from textual.widgets import Input, Static, TextArea
 from postroom.client.answering import Answering
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, InvalidInput, NotFound, PostroomError
-from postroom.lines.approvals import asked_rows, ending, explained, outcome, refused
+from postroom.lines.approvals import asked_rows, ending, explained, refused
 from postroom.lines.inputs import draft_of, visible
-from postroom.lines.rows import Row, Style
 from postroom.lines.words import address, shortened
 from postroom.protocol.approvals import Decision
 from postroom.protocol.patterns import added, approves, suggest
@@ -139,9 +138,7 @@ class ApprovalDialog(NeedDialog):
 
     def _show(self, asked: Approval, task: Task | None) -> None:
         self._asked = asked
-        rows = list(asked_rows(asked))
-        if asked["state"] != Decision.PENDING:
-            rows.append(Row.of(outcome(asked, time.time()), Style.DIM, indent=2, wraps=True))
+        rows = list(asked_rows(asked, time.time()))
         self.query_one("#key-edit").display = asked.get("editable", True)
         self.query_one("#key-always").disabled = not suggest(asked)
         self.query_one("#key-all").disabled = not asked["task"]

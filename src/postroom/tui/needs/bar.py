@@ -77,7 +77,10 @@ class NeedsBar(Static):
             self.show_need(self._wanted)
         elif self._at_once:
             self._at_once = False
-            self.show_need()
+            if len(self.queue):
+                self.show_need()
+            else:
+                self.post.post_message(Said("nothing waits for you"))
         elif new and self._may_open():
             news = {key_of(need) for need in new}
             first = next(need for need in self.queue.order if key_of(need) in news)
