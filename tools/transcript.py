@@ -25,11 +25,12 @@ _TAKEN = 3
 
 
 def shorten(printed: str) -> str:
-    """The page's text: without the names of this machine's folders, without the many findings."""
+    """The page's text: without this machine's folders, this checkout's commit, and the many findings."""
     text = printed.replace(f"{ROOT}/", "").replace("\t", " ")
     for length in range(len(str(ROOT)), 3, -1):  # a column may have cut it off
         text = text.replace(f"{ROOT}"[:length] + "…", "src…")
     text = re.sub(r"\S*/postroom-demo-\w+", "/tmp/postroom-demo", text)  # noqa: S108 - words for a page
+    text = re.sub(r"^(post room \S+) \([0-9a-f]+\)", r"\1", text, flags=re.MULTILINE)
     lines: list[str] = []
     run = 0
     for line in text.splitlines():

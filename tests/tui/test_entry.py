@@ -40,7 +40,7 @@ async def test_postroom_alone_in_a_terminal_opens_the_screen_and_leaving_it_give
     coder: Doing,
 ):
     with screen(coder) as terminal:
-        await away(lambda: terminal.read_until("palette"))
+        await away(lambda: terminal.read_until("leave"))
         assert SWITCHED in terminal.text
         terminal.type("\x11")
         assert await away(terminal.ended) == 0
