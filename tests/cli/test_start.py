@@ -134,8 +134,8 @@ def completions(*words: str, state: str = "") -> list[str]:
 
 def test_the_shell_completes_commands():
     assert completions("s") == ["status", "spawn", "stop", "send", "search"]
-    tasks = ["answer", "apply", "cancel", "get", "list", "pushes", "retry", "show", "watch"]
-    assert completions("task", "") == tasks
+    tasks = ["answer", "apply", "cancel", "get", "list", "pushes", "retry", "show"]
+    assert completions("task", "") == [*tasks, "sync", "watch"]
     assert completions("config", "set", "http.") == [
         "http.port",
         "http.listen",

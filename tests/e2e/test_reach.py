@@ -123,7 +123,8 @@ OTHER = {
         "card",
         "public",
     ),
-    *("url", "credential", "deadline", "stat"),
+    *("url", "credential", "deadline", "stat", "autonomous", "undo", "rebase", "resolve", "task"),
+    "autonomy",
 }
 """Fields of bodies that name neither."""
 

@@ -180,6 +180,7 @@ KNOWN = {
     "remote/task.py RemoteTask": "one task of another's agent, guarded by `RemoteWork`",
     "remote/work.py RemoteWork": "one task each, guarded and begun again one by one",
     "webhooks/lanes.py Lanes": "one receiver each, guarded and tried again one by one",
+    "workers/following.py WorkFollower": "the parts of one work; what one of them meets ends it, and it begins again",
     "workers/runs.py Runs": "one sandbox each, from its start to its end",
     "workers/unwalled.py Unwalled": "ends when no worker waits for a wall; a start that fails is tried again",
 }

@@ -163,7 +163,13 @@ def filtered(words: Sequence[str], folder: Path) -> subprocess.CompletedProcess[
 
 
 def has(program: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(not shutil.which(program), reason=f"there is no {program}")
+    """Skip where it is not installed; rustup's `cargo` is a file that runs nothing without a toolchain."""
+    found = shutil.which(program)
+    runs = (
+        found
+        and not subprocess.run([found, "--version"], capture_output=True, check=False).returncode
+    )
+    return pytest.mark.skipif(not runs, reason=f"there is no {program}")
 
 
 def _archive(folder: Path) -> Path:

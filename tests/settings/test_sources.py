@@ -109,8 +109,8 @@ def test_a_path_in_a_file_is_relative_to_that_file(state: Path):
 @pytest.mark.parametrize(
     "text, message, remedy",
     [
-        ("[http]\nprot = 1\n", "no setting 'http.prot'", "http.port, "),
-        ("port = 1\n", "no setting 'port'", "http.port, "),
+        ("[http]\nprot = 1\n", "no setting 'http.prot'", "did you mean http.port or "),
+        ("port = 1\n", "no setting 'port'", "did you mean nats.port or http.port?"),
         ('[http]\nport = "x"\n', "http.port in ", "port, 0 to 65535"),
         ("[http\n", "is not TOML", ""),
         ("a = " + "[" * 20000, "is not TOML", ""),
