@@ -575,25 +575,25 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
 """Area and source to id to behaviour."""
 
 _MENDS: dict[str, dict[str, str]] = {
-    "CHANGELOG.md#added": {
-        "mend-waiting-action": "An action that waits no longer stops an agent's output.",
+    "CHANGELOG.md#fixed": {
+        "mend-git-settings": "Git on the host no longer takes a setting, hook or attribute of a repository, so nothing that was planted there runs at a spawn or when work comes back, and nothing but folders of git's objects is lent to a worker.",
     },
-    "CHANGELOG.md#changed": {
+    "CHANGELOG.md#2026-11-23": {
+        "mend-waiting-action": "An action that waits no longer stops an agent's output.",
         "mend-times-texts": "Times in every answer and in `--json` are RFC 3339 texts, no longer seconds.",
         "mend-logins-shown": "Folders of keys, logins and browsers' profiles (`~/.ssh`, `~/.aws`, `~/.claude`, …), and what has one in it, are no longer shown to a worker, whoever spawns it: neither by `compute.read_only` nor by `--workspace`.",
-    },
-    "CHANGELOG.md#fixed": {
         "mend-server-hears": "A peer that leaves a stream early, floods, stands still or sends a malformed frame no longer makes a server deaf: one that is given a connection of nats-py opens its own.",
-        "mend-disk-counted": "Folders without read permission and deep trees no longer hide from the disk limit.",
-        "mend-letters-shared": "Retention deletes all that is over in one run; one worker can no longer fill the dead letters for everybody.",
-        "mend-tls-log": "Connections over TLS no longer leave a line of asyncio each in up.log.",
         "mend-closed-repeated": "An agent of other people, or a proxy, that closes without an answer no longer fails a delegated task, nor `postroom a2a` and `A2AClient`: the call goes out again under the same id.",
         "mend-canaries-touched": "Another account of the machine that touches the canaries of the wall test no longer makes spawns and starts fail, nor gets you a weaker wall.",
         "mend-json-nested": "Nested JSON no longer holds up everybody: a message or a request's body has at most 10,000 values (413), counted by its bytes before anything is built of it.",
         "mend-bodies-wait": "One key's large messages no longer keep others waiting: a body has at most 2 MiB (8 MiB with a template) and counts for the key's rate by its bytes and its values, large bodies of one key wait for one another, and streams are opened at a bounded rate.",
         "mend-key-to-port": "After a crash local commands no longer send the operator's key to whatever process has the old process id and port: they ask the lock of the state folder, and speak to a unix socket in it (`control.sock`) whose peer they check.",
-        "mend-git-settings": "Git on the host no longer takes a setting, hook or attribute of a repository, so nothing that was planted there runs at a spawn or when work comes back, and nothing but folders of git's objects is lent to a worker.",
         "mend-used-id": "A used `messageId` no longer gets the answer of another question: with other content it is refused, and the error names the task.",
+    },
+    "CHANGELOG.md#2026-11-22": {
+        "mend-disk-counted": "Folders without read permission and deep trees no longer hide from the disk limit.",
+        "mend-letters-shared": "Retention deletes all that is over in one run; one worker can no longer fill the dead letters for everybody.",
+        "mend-tls-log": "Connections over TLS no longer leave a line of asyncio each in up.log.",
     },
     "a2a/CHANGELOG.md#fixed": {
         "mend-library-hears": "A malformed frame, or a peer that leaves early, floods or never reads, no longer makes a server deaf that was given a connection of nats-py.",
