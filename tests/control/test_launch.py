@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from postroom.protocol.template import parse_template
 from postroom.sandbox.port import SandboxPaths
 from postroom.sandbox.selftest import Canaries
 from postroom.workers.launch import AGENT_FOLDER, WorkerIdentity, sidecar_config
+from postroom.workers.workspaces.tracking import PERSON
 from tests.control.taskroom import card
 from tests.rig import new_uid
 
@@ -41,3 +43,7 @@ def test_a_sidecar_is_told_its_run_and_whether_it_reports_events(
     config = sidecar_config(parse_template(TEMPLATE + table), passport, paths, Canaries())
 
     assert (config["run"], config["interactive"]) == ("a" * 32, interactive)
+    assert config["standing"] == ""
+    shown = replace(paths, mounts={**paths.mounts, PERSON: "/host/person"})
+    config = sidecar_config(parse_template(TEMPLATE + table), passport, shown, Canaries())
+    assert config["standing"] == "/host/person/standing.json"

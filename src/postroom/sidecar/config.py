@@ -113,6 +113,7 @@ class SidecarConfig:
             another machine. Without socket and address the sidecar dials `nats_url` and `control_url` directly.
         a2a_port: a further loopback port of its A2A server; 0 for none.
         state, workspace: folders; `state` outlives restarts.
+        standing: the file that says where its person's branch stands, "" for none.
         owner: uid of the person it works for.
         canaries: the targets of the wall's self-test, {} for no self-test.
         sandbox_level: the level that the sandbox provider claims.
@@ -147,6 +148,7 @@ class SidecarConfig:
     nats_url: str = ""
     control_url: str = ""
     workspace: str = ""
+    standing: str = ""
     owner: str = ""
     canaries: Mapping[str, Any] = field(default_factory=dict)
     sandbox_level: str = ""
@@ -211,7 +213,7 @@ class SidecarConfig:
 
 _TEXTS = (
     *("org", "jwt", "seed", "token", "gateway_socket", "gateway_address", "gateway_ca"),
-    *("nats_url", "control_url", "workspace", "owner", "sandbox_level"),
+    *("nats_url", "control_url", "workspace", "standing", "owner", "sandbox_level"),
 )
 
 

@@ -27,6 +27,7 @@ from postroom.store.agents import Agent
 from postroom.store.workers import AddedRule, WorkerRecord
 from postroom.workers.reach import BY, Reach
 from postroom.workers.workspaces.service import Placed
+from postroom.workers.workspaces.tracking import PERSON, STANDING
 
 SECRET_FILE = "sidecar.json"
 MIB = 1024 * 1024
@@ -317,6 +318,7 @@ def sidecar_config(
         **_execd(paths),
         "state": paths.state,
         "workspace": paths.workspace,
+        "standing": f"{paths.mounts[PERSON]}/{STANDING}" if PERSON in paths.mounts else "",
         "owner": identity.owner,
         "canaries": json.loads(canaries.to_json()),
         "sandbox_level": identity.level,

@@ -11,6 +11,7 @@ from postroom.protocol.alerts import RaiseAlert
 from postroom.protocol.events import EventKind, cut
 from postroom.sidecar.status import StatusReporter
 from postroom.sidecar.turns.approvals import Approvals
+from postroom.sidecar.turns.base import Base
 from postroom.sidecar.turns.budget import Budget
 from postroom.sidecar.turns.steering import Steering
 from postroom.sidecar.turns.turn import Turn
@@ -40,6 +41,7 @@ class Desk:
     approvals: Approvals
     steering: Steering
     budget: Budget
+    base: Base
     limits: Limits
     status: StatusReporter
     raise_alert: RaiseAlert

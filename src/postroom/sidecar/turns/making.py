@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from postroom.errors import PostroomError
@@ -12,6 +13,7 @@ from postroom.protocol.alerts import RaiseAlert
 from postroom.sidecar.config import SidecarConfig
 from postroom.sidecar.status import StatusReporter
 from postroom.sidecar.turns.approvals import Approvals, Rules
+from postroom.sidecar.turns.base import Base
 from postroom.sidecar.turns.budget import Budget
 from postroom.sidecar.turns.desk import Desk, Limits
 from postroom.sidecar.turns.instructions import instructions
@@ -28,6 +30,9 @@ STEERING = "steering"
 
 BUDGET = "usage"
 """Name of the file with the agent's usage there."""
+
+TOLD = "base"
+"""Name of the file with what it was told of its person's branch there."""
 
 _log = get_logger(__name__)
 
@@ -80,6 +85,9 @@ def turn_program(config: SidecarConfig, around: Surroundings) -> tuple[TurnProgr
         approvals=Approvals(config.uid, rules, steering),
         steering=steering,
         budget=Budget(StateFile(config.state / BUDGET), turns.budget_tokens, turns.budget_usd),
+        base=Base(
+            Path(config.standing) if config.standing else None, StateFile(config.state / TOLD)
+        ),
         limits=Limits(turns.stall_after, turns.turn_limit, config.cancel_grace),
         status=around.status,
         raise_alert=around.raise_alert,

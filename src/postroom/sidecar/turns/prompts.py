@@ -34,15 +34,20 @@ ANSWER = "What you say last in this turn is sent to {who} as your answer."
 NO_ANSWER = "Nobody waits for an answer; what you say in this turn is sent to nobody."
 
 
-def prompt_of(request: Incoming | IncomingTask, *, same_session: bool) -> str:
+def prompt_of(request: Incoming | IncomingTask, *, same_session: bool, news: str = "") -> str:
     """The prompt for a message, a post or a task.
 
     Args:
         same_session: the agent's session is the one in which the request may have been begun.
+        news: what Postroom says once, beside it.
     """
     if isinstance(request, IncomingTask):
-        return _task(request, same_session=same_session)
-    return _post(request) if is_post(request) else _message(request, same_session=same_session)
+        said = _task(request, same_session=same_session)
+    elif is_post(request):
+        said = _post(request)
+    else:
+        said = _message(request, same_session=same_session)
+    return "\n\n".join(filter(None, (said, news)))
 
 
 def answer_prompt(task: IncomingTask, by: Sender, text: str) -> str:

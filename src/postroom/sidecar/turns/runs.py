@@ -203,7 +203,8 @@ class TurnRun:
         """Give the agent its prompt; returns the process that has it."""
         processes, request = self._floor.processes, turn.request
         again = request.resumed if isinstance(request, IncomingTask) else request.redelivered
-        prompt = prompt_of(request, same_session=bool(processes.session) and again)
+        newest, news = self._desk.base.news()
+        prompt = prompt_of(request, same_session=bool(processes.session) and again, news=news)
         if processes.resident:
             running = await self._floor.resident()
         else:
@@ -221,6 +222,8 @@ class TurnRun:
         if not processes.resident:
             running.close_input()
         self._handed.set()
+        if newest:
+            self._desk.base.told(newest)
         return running
 
     async def _attend(self, running: Running) -> None:
