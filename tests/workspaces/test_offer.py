@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from postroom.protocol.template import parse_template
+from postroom.templates.shipped import listed
 from postroom.workers.offer import (
     ASK,
     AUTONOMOUS,
@@ -29,7 +31,7 @@ def hired(**changes: Any) -> Any:
 
 
 CLAUDE = Agent("claude-code", "claude", "Claude Code 2.1.330", "api.anthropic.com", "kept")
-CODEX = Agent("codex", "codex", "Codex", "api.openai.com", "none", ready=False)
+CODEX = Agent("codex", "codex", "Codex", "api.openai.com", "none", add="postroom credential add …")
 APP = Path("/src/app")
 SPACE = {"path": "/src/app", "mode": "worktree", "branch": "postroom/claude"}
 
@@ -58,6 +60,22 @@ def test_the_agent_is_shown_with_the_nick_that_it_gets():
     found = offer([CLAUDE], (APP, ""), [hired(nick="claude"), hired(nick="claude-2")])
     assert found.agents[0].nick == "claude-3"
     assert "postroom/claude-3" in means(found.agents[0], ASK)
+
+
+@pytest.mark.requirement("one-word-offers")
+@pytest.mark.parametrize("how", [ASK, AUTONOMOUS])
+def test_what_an_agent_reaches_and_does_unasked_is_what_its_template_says(tmp_path: Path, how: str):
+    for each in listed():
+        executable(tmp_path / "bin" / each.needs.program)
+    agents = installed([], machine(tmp_path, tmp_path / "bin"), tmp_path)
+    assert len(agents) == len(listed())
+    for agent, each in zip(agents, listed(), strict=True):
+        template = parse_template(each.text, {"program": "/bin/it"})
+        assert template.egress == (f"https://{agent.host}",)
+        assert template.auto_deny == ()  # else not everything would go unasked
+        said = means(agent, how)
+        assert f"reaches {agent.host} and the agents here, nothing else of the network" in said
+        assert ("asks for nothing" in said) == (how == AUTONOMOUS)
 
 
 def test_what_is_taken_becomes_the_words_of_a_spawn():
@@ -99,13 +117,15 @@ def test_agents_are_found_with_the_keys_of_the_environment_and_no_secret_is_show
     executable(tmp_path / "bin" / "codex")
     executable(tmp_path / ".local" / "bin" / "claude")
     here = machine(tmp_path, tmp_path / "bin", OPENAI_API_KEY="sk-hidden")
-    claude, codex = installed([], here)
+    claude, codex = installed([], here, tmp_path / "state")
     assert (claude.template, claude.ready, claude.host) == (
         "claude-code",
         False,
         "api.anthropic.com",
     )
     assert "ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN" in claude.key
+    begins = f"postroom --state {tmp_path}/state credential add anthropic --host api.anthropic.com"
+    assert claude.add.startswith(begins)
     assert (codex.template, codex.ready, codex.stores) == ("codex", True, True)
     assert codex.key.startswith("OPENAI_API_KEY of this shell")
     assert "sk-hidden" not in repr((claude, codex))
@@ -115,5 +135,5 @@ def test_a_key_that_is_for_a_model_elsewhere_is_never_sent_to_the_usual_one(tmp_
     executable(tmp_path / "bin" / "codex")
     elsewhere = "http://127.0.0.1:8123/llm/v1/"
     there = machine(tmp_path, tmp_path / "bin", OPENAI_API_KEY="sk", OPENAI_BASE_URL=elsewhere)
-    (codex,) = installed([], there)
+    (codex,) = installed([], there, tmp_path)
     assert codex.host == "127.0.0.1:8123"

@@ -48,16 +48,19 @@ def answered(found: Offer) -> Sequence[str]:
     ready = [agent for agent in found.agents if agent.ready]
     for agent in found.agents:
         click.echo(f"{one_line(agent.title, 60)}: key: {one_line(agent.key, 300)}", err=True)
-    if not ready or not click.confirm(
+        if agent.add:
+            click.echo(f"  to store one: {one_line(agent.add, 500)}", err=True)
+    if not ready:
+        click.echo("with a key stored, postroom offers a worker here", err=True)
+        return []
+    if not click.confirm(
         f"No worker works on {found.folder} yet. Start one?", default=True, err=True
     ):
         return []
     agent = ready[_chosen("agent", [one_line(each.title, 60) for each in ready])]
     folder = click.prompt("works on", default=str(found.folder), err=True, type=FOLDER)
-    ways = list(HOW)
-    for number, way in enumerate(ways, 1):
-        click.echo(f"  {number} {way}: {one_line(means(agent, way), 500)}", err=True)
-    how = ways[_chosen("how far", ways)]
+    ways = [f"{way}: {one_line(means(agent, way), 500)}" for way in HOW]
+    how = list(HOW)[_chosen("how far", ways)]
     task = click.prompt("first task, or nothing", default="", show_default=False, err=True)
     line = words(agent, folder, how, task)
     return [*line, "--wait"] if task.strip() else line

@@ -59,7 +59,12 @@ def ways(needed: Needs, env: Mapping[str, str]) -> str:
 
 def host(form: KeyForm) -> str:
     """The host that a key is for."""
-    return str(EgressRule.parse(form.url)).partition("://")[2]
+    return place(form.url)
+
+
+def place(url: str) -> str:
+    """The host of a rule of egress, as people name it."""
+    return str(EgressRule.parse(url)).partition("://")[2]
 
 
 def _fits(form: KeyForm, each: Credential) -> bool:

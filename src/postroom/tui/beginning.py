@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,14 +16,16 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from postroom.errors import PostroomError
 from postroom.workers.offer import HOW, means, words
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from textual.events import Click
 
+    from postroom.tui.app import PostroomApp
     from postroom.workers.offer import Agent, Offer
 
 GUARD = 0.4
@@ -85,7 +88,10 @@ class Beginning(ModalScreen[str]):
     Args:
         offered: what there is to choose from, with a folder.
         said: what there is to say above it.
+        look: looks again for what there is. Blocking; raises PostroomError.
     """
+
+    app: PostroomApp
 
     DEFAULT_CSS = """
     Beginning { align: center middle; }
@@ -110,9 +116,9 @@ class Beginning(ModalScreen[str]):
         Binding("down", "app.focus_next", show=False),
     ]
 
-    def __init__(self, offered: Offer, said: str = "") -> None:
+    def __init__(self, offered: Offer, said: str, look: Callable[[], Offer]) -> None:
         super().__init__()
-        self._offered, self._first = offered, said
+        self._offered, self._first, self._look = offered, said, look
         self.guarded_until = float("inf")  # until it is seen
 
     def compose(self) -> ComposeResult:
@@ -165,7 +171,11 @@ class Beginning(ModalScreen[str]):
     def _tell(self) -> None:
         """Say what the choices mean."""
         agent = self._agent
-        self.query_one("#begin-key", Static).update(f"key: {one_line(agent.key, 300)}")
+        key = f"key: {one_line(agent.key, 300)}"
+        if agent.add:
+            add = one_line(agent.add, 500)
+            key += f"\nto store one, in another terminal:\n{add}\nthen press Enter here; or choose another agent"
+        self.query_one("#begin-key", Static).update(key)
         self.query_one("#begin-means", Static).update(one_line(means(agent, self._how), 500))
 
     def on_choice_turned(self, _: Choice.Turned) -> None:
@@ -181,11 +191,31 @@ class Beginning(ModalScreen[str]):
         """Start it, unless something is missing."""
         if time.monotonic() < self.guarded_until:
             return
+        if self._agent.ready:
+            self._begin()
+        else:
+            self.run_worker(self._begin_with_key(), exclusive=True)
+
+    async def _begin_with_key(self) -> None:
+        """Start it if its key has been stored since the dialog opened."""
+        try:
+            found = await self.app.calls.run(self._look)
+        except PostroomError as error:
+            self._refuse(error.message)
+            return
+        now = {agent.template: agent for agent in found.agents}
+        agents = tuple(now.get(agent.template, agent) for agent in self._offered.agents)
+        self._offered = replace(self._offered, agents=agents)
+        self._tell()
+        if self._agent.ready:
+            self._begin()
+        else:
+            self._refuse(f"{self._agent.title} has no key yet: see above")
+
+    def _begin(self) -> None:
         agent, folder = self._agent, self.query_one("#begin-folder", Input).value.strip()
         place = Path(folder).expanduser() if folder.startswith("~") else Path(folder)
-        if not agent.ready:
-            self._refuse(f"{agent.title} has no key yet: see above")
-        elif not folder or not place.is_dir():
+        if not folder or not place.is_dir():
             self._refuse(f"{one_line(folder, 200) or 'nothing'} is not a folder")
         else:
             task = self.query_one("#begin-task", Input).value

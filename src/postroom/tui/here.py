@@ -78,4 +78,4 @@ async def offer(app: PostroomApp, here: Here, room: Room, *, asked: bool = False
         if line:
             app.post_message(Typed(line))
 
-    app.push_screen(Beginning(found, here.said if here.offers else ""), chosen)
+    app.push_screen(Beginning(found, here.said if here.offers else "", look), chosen)

@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from postroom.client.locate import command
 from postroom.errors import InvalidInput, PostroomError
 from postroom.protocol.template import parse_template
 from postroom.sandbox.never import never_shown
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 ASK, AUTONOMOUS = "ask me", "autonomous in the sandbox"
 HOW = {
     ASK: "It may read. Each command and each change waits for your yes.",
+    AUTONOMOUS: "It changes and runs what it wants, and asks for nothing: its sandbox is the wall.",
 }
 """How far an agent goes by itself, and what that means; the first is the usual."""
 
@@ -43,10 +45,10 @@ class Agent:
         template: its name for `postroom spawn`.
         nick: which it gets.
         title: as people call it, with its version.
-        host: where its model is.
+        host: what its template lets it out to: where its model is; "" for nothing.
         key: what there is of its key, for people.
         stores: the key is in the environment, and the post room is to keep it.
-        ready: it has a key, or needs none.
+        add: the command that stores its key, "" for one that has a key, or needs none.
     """
 
     template: str
@@ -55,7 +57,12 @@ class Agent:
     host: str
     key: str
     stores: bool = False
-    ready: bool = True
+    add: str = ""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can be started."""
+        return not self.add
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +123,10 @@ def works_in(worker: Worker, folder: Path) -> bool:
 
 def means(agent: Agent, how: str) -> str:
     """What an agent can do and reach that is started so."""
-    where = (
-        f"reaches {agent.host} and nothing else of the network" if agent.host else "has no network"
-    )
+    where = f"{agent.host} and the agents here" if agent.host else "the agents here"
     return (
-        f"{HOW[how]} Its sandbox {where}, sees no other files, keys or programs of yours, and changes"
-        f" a copy: what it did comes back as the branch postroom/{agent.nick}."
+        f"{HOW[how]} It reaches {where}, nothing else of the network, sees no other files, keys or"
+        f" programs of yours, and changes a copy: what it did comes back as the branch postroom/{agent.nick}."
     )
 
 
@@ -151,7 +156,8 @@ def look(
     """
     machine = Machine.here()
     place = place_of(machine.folder, machine.home, state)
-    return offer(installed(known, machine) if place[0] else [], place, workers, asked=asked)
+    found = installed(known, machine, state) if place[0] else []
+    return offer(found, place, workers, asked=asked)
 
 
 def place_of(folder: Path, home: Path | None, state: Path) -> tuple[Path | None, str]:
@@ -185,7 +191,7 @@ def _advice(why: str) -> str:
     return f"no worker is offered here: {one_line(why, 300)}"
 
 
-def installed(known: Sequence[Credential], machine: Machine) -> list[Agent]:
+def installed(known: Sequence[Credential], machine: Machine, state: Path) -> list[Agent]:
     """The coding agents of this machine for which Postroom brings a template."""
     found = []
     for each in listed():
@@ -197,21 +203,22 @@ def installed(known: Sequence[Credential], machine: Machine) -> list[Agent]:
             continue
         template = parse_template(each.text, values | values_of(program))
         title = f"{template.description.partition(':')[0]} {program.version}".strip()
-        key, stores, ready = _key(needed, known, machine.env)
-        host = keys.host(needed.keys[0]) if needed.keys else ""
-        found.append(Agent(each.name, template.name, title, host, key, stores, ready))
+        host = " and ".join(map(keys.place, template.egress))
+        key, stores, add = _key(needed, known, machine.env)
+        add = command(state, add.removeprefix("postroom ")) if add else ""
+        found.append(Agent(each.name, template.name, title, host, key, stores, add))
     return found
 
 
 def _key(
     needed: Needs, known: Sequence[Credential], env: Mapping[str, str]
-) -> tuple[str, bool, bool]:
+) -> tuple[str, bool, str]:
     if not needed.keys:
-        return "it needs none", False, True
+        return "it needs none", False, ""
     if (stored := keys.stored(needed, known)) is not None:
-        return f"the credential {stored[1]!r} of this post room", False, True
+        return f"the credential {stored[1]!r} of this post room", False, ""
     if (form := keys.in_environment(needed, env)) is not None:
         said = f"{form.variable} of this shell; it is kept here, and only the gateway sends it"
-        return said, True, True
+        return said, True, ""
     named = " or ".join(form.variable for form in needed.keys)
-    return f"none: set {named}, or {keys.add_command(needed.keys[0], env)}", False, False
+    return f"none here, and no {named} in this shell", False, keys.add_command(needed.keys[0], env)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from postroom.client.http import Client
 from tests.cli.terminal import Terminal
 from tests.e2e.conftest import gone, until
 from tests.templates.machine import executable
@@ -20,6 +21,7 @@ from tests.workspaces.bench import repository
 
 pytestmark = pytest.mark.anyio
 
+PIN = "4711"
 PORTS = {"POSTROOM_HTTP_PORT": "0", "POSTROOM_NATS_PORT": "0"}
 
 
@@ -84,6 +86,9 @@ async def test_without_the_screen_the_same_is_asked_in_lines(home: Path, tmp_pat
         terminal.type("/no\n")
         terminal.read_until("/no is not a folder")
         terminal.type("\n")
+        terminal.read_until("how far [1]")
+        assert "2 autonomous in the sandbox" in terminal.plain
+        terminal.type("\n")
         terminal.read_until("first task")
         terminal.type("\n")
         terminal.ended()
@@ -93,3 +98,46 @@ async def test_without_the_screen_the_same_is_asked_in_lines(home: Path, tmp_pat
     with Terminal("--no-tui", screen=True, folder=folder, **env) as terminal:
         assert terminal.ended() == 0
         assert "@goose" in terminal.plain
+
+
+@pytest.mark.requirement("one-word-offers")
+@pytest.mark.requirement("approval-pin-demanded")
+async def test_no_agent_goes_free_without_the_pin_of_who_has_set_one(home: Path, tmp_path: Path):
+    folder = repository(tmp_path / "app")
+    executable(tmp_path / "bin" / "goose")
+    env = surroundings(home, PATH=f"{tmp_path}/bin:/usr/bin:/bin")
+    with Terminal("--no-tui", screen=True, folder=folder, **env) as terminal:
+        assert terminal.ended() == 0
+        for wanted in ("to store one: postroom", "credential add openrouter", "with a key stored"):
+            assert wanted in terminal.plain
+    with Client.at(home / "state", "") as client:
+        client.set_pin(PIN)
+        env |= {"OPENROUTER_API_KEY": "sk-hidden"}
+        with Terminal("--no-tui", screen=True, folder=folder, **env) as terminal:
+            for asked, answered in (
+                ("Start one? [Y/n]", ""),
+                ("works on [", ""),
+                ("how far [1]", "2"),
+                ("first task", ""),
+                ("PIN:", PIN),
+            ):
+                assert not client.status()["workers"]
+                terminal.read_until(asked)
+                terminal.type(f"{answered}\n")
+            terminal.ended()
+        async with in_pyte(folder=folder, **env) as console:
+            await shows(console, "@goose")
+            console.type("i/spawn\r")
+            await shows(console, "how far")
+            await asyncio.sleep(0.5)  # what is pressed as a dialog opens is not for it
+            console.type("\x1b[A")
+            console.type("\x1b[C")
+            await shows(console, "asks for nothing")
+            console.type("\r")
+            await shows(console, "your PIN")
+            assert [worker["nick"] for worker in client.status()["workers"]] == ["goose"]
+            console.type(f"{PIN}\r")
+            await shows(console, "spawned @goose-2")
+            console.type("\x11")
+            await left(console)
+        assert {worker["autonomy"] for worker in client.status()["workers"]} == {"all"}

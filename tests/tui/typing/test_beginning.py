@@ -116,11 +116,43 @@ async def test_other_choices_are_taken_by_keys_and_what_is_missing_is_said(
         await pilot.press("up", "up", "ctrl+u", *"/no", "enter")
         assert "/no is not a folder" in screen_text(pilot.app)
         await pilot.press("ctrl+u", *str(tmp_path), "up", "right", "enter")
-        assert "Claude Code has no key yet" in screen_text(pilot.app)
+        await until(pilot, lambda: "Claude Code has no key yet" in screen_text(pilot.app))
         assert typed.lines == []
-        await pilot.press("left", "enter")
+        await pilot.press("left", "down", "down", "right")
+        assert "asks for nothing" in screen_text(pilot.app)
+        await pilot.press("enter")
         await until(pilot, lambda: typed.lines)
-    assert typed.words[1:4] == ["codex", "--workspace", str(tmp_path)]
+    assert typed.words[1:] == [
+        *("codex", "--workspace", str(tmp_path), "--store-key", "--autonomous")
+    ]
+
+
+@pytest.mark.requirement("one-word-offers")
+async def test_without_a_key_the_command_that_stores_one_is_shown_and_enter_goes_on_once_it_is_kept(
+    shared: TaskRoom, room: Path, app_folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    typed = Lines(monkeypatch)
+    async with app_on(room, here=here(room)) as pilot:
+        shown = " ".join((await opened(pilot)).replace("│", " ").split())
+        for wanted in (
+            "another terminal:",
+            "credential add anthropic",
+            "api.anthropic.com",
+            "1 of 2",
+        ):
+            assert wanted in shown
+        await pilot.press(*"mend it", "enter")
+        await until(pilot, lambda: "Claude Code has no key yet" in screen_text(pilot.app))
+        body = {"name": "mine", "host": "api.anthropic.com", "header": "x-api-key: {secret}"}
+        kept = await shared.api.post("/v1/credentials", json={**body, "secret": "sk-hidden"})
+        assert kept.status_code == 201, kept.text
+        try:
+            await pilot.press("enter")
+            await until(pilot, lambda: typed.lines)
+        finally:
+            await shared.api.delete("/v1/credentials/mine")
+    assert typed.words[1:] == ["claude-code", "--workspace", str(app_folder), "--task", "mend it"]
 
 
 async def test_esc_leaves_it_and_spawn_alone_brings_it_back(room: Path, app_folder: Path):

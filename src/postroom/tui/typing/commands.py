@@ -106,7 +106,8 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         "spawn",
-        "[TEMPLATE] [--workspace DIR] [--as MODE] [--name NICK] [--project P] [--task TEXT] [--set KEY=VALUE]...",
+        "[TEMPLATE] [--workspace DIR] [--as MODE] [--autonomous] [--name NICK] [--project P] [--task TEXT]"
+        " [--set KEY=VALUE]...",
         "Start a worker from a template: a name such as claude-code, or a file; without one, see what is offered.",
         (Slot("template", Kind.TEMPLATE, needed=False),),
         (
@@ -117,6 +118,7 @@ VERBS: tuple[Verb, ...] = (
             Option("-n", "name", Kind.FREE),
             Option("--project", "project", Kind.PROJECT),
             Option("-p", "project", Kind.PROJECT),
+            Option("--autonomous", "autonomous", Kind.FREE, alone=True),
             Option("--task", "task", Kind.FREE),
             Option("--sandbox", "sandbox", Kind.FREE),
             Option("--isolation", "isolation", Kind.FREE),

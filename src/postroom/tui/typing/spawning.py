@@ -57,6 +57,7 @@ def spawn(
         path=str(path.absolute()),
         workspace=folder,
         mode=command["mode"],
+        autonomous=bool(command["autonomous"]),
         wait=WAIT,
         pin=pin,
     )
