@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import queue
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
+from postroom.cli import workspaces
+from postroom.cli.root import root
 from postroom.lines.status import _workers
 from tests.cli.conftest import Run
 from tests.client.standin import Standin, status, worker
@@ -68,6 +74,20 @@ def test_the_command_to_merge_goes_to_standard_output_alone(postroom: Run, stand
     assert standin.requests[-1].body == {"merge": True, "undo": False}
     standin.answer(f"POST /v1/tasks/{'c' * 8}/apply", APPLIED | {"command": "", "branch": ""})
     assert "nothing to merge" in postroom("task", "apply", "c" * 8).err
+
+
+def test_a_command_that_waits_says_which_step_goes_on(
+    standin: Standin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    said: queue.Queue[str] = queue.Queue()
+    monkeypatch.setattr(workspaces, "SLOW", 0.01)
+    monkeypatch.setattr(workspaces.click, "echo", lambda text, **_: said.put(text))
+    standin.answer("GET /v1/workers/bob", worker(workspace={"doing": "packs 3 files"}))
+    with (
+        root.make_context("postroom", ["--state", str(tmp_path), "diff"]),
+        workspaces.steps_told(lambda _: "bob"),
+    ):
+        assert said.get(timeout=20) == "packs 3 files ..."
 
 
 def test_files_that_conflict_are_named_and_the_exit_status_says_so(postroom: Run, standin: Standin):

@@ -35,7 +35,9 @@ def steps_told(who: Callable[[Client], str]) -> Generator[None]:
         who: finds the worker, by a connection of its own.
     """
     done = threading.Event()
-    teller = threading.Thread(target=_tell_steps, args=(who, done), daemon=True)
+    # `connect` asks the context which post room the command is for, and each thread has contexts of its own.
+    command = click.get_current_context()
+    teller = threading.Thread(target=_tell_steps, args=(command, who, done), daemon=True)
     teller.start()
     try:
         yield
@@ -43,11 +45,13 @@ def steps_told(who: Callable[[Client], str]) -> Generator[None]:
         done.set()
 
 
-def _tell_steps(who: Callable[[Client], str], done: threading.Event) -> None:
+def _tell_steps(
+    command: click.Context, who: Callable[[Client], str], done: threading.Event
+) -> None:
     told = ""
     while not done.wait(SLOW):
         try:
-            with connect() as client:
+            with command.scope(cleanup=False), connect() as client:
                 workspace = client.worker(who(client)).get("workspace") or {}
         except PostroomError:
             continue  # the command itself says what is wrong
