@@ -75,7 +75,7 @@ def begin(task: str, said: list[str], inbox: Inbox) -> None:
     """Review the folder that is named in what was said, or say why not."""
     named = next((path for path in map(path_in, said) if path), "")
     if not named:
-        say(type="input_required", task=task, text=QUESTION)
+        say(type="ask", task=task, text=QUESTION)
         return
     folder = Path(named)
     refusal = refusal_of(folder)

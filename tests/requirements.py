@@ -109,6 +109,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Delivery", "docs/howto.md#write-an-agent-of-your-own"): {
         "agent-library": "A program with a key sends, receives, asks, delegates and does tasks; what it has not confirmed comes again, and nothing else does.",
+        "one-vocabulary-of-tasks": "A task is reported by the same words in lines, in a shell and in Python.",
         "agent-unread-told": "A message that a program's code never gets stays unread, and people are told that nobody takes it.",
     },
     ("Delivery", "docs/architecture.md#sidecar"): {

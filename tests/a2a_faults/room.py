@@ -72,7 +72,7 @@ while True:
     task, (kind, name) = line["id"], line["text"].split()
     note("begins " + name)
     if kind == "ask" and len(line.get("history", ())) < 3:
-        say(type="input_required", task=task, text="which?")
+        say(type="ask", task=task, text="which?")
         continue
     if kind == "hold":
         note("holds " + name)

@@ -55,7 +55,7 @@ def work(task: str) -> None:
     """Do one task, or what comes after an answer."""
     name = message_id(task)
     if name.startswith("tck-input-required"):
-        say(type="input_required", task=task, text="More?")
+        say(type="ask", task=task, text="More?")
         return
     if name.startswith("tck-reject-task"):
         say(type="reject", task=task, text="rejected")

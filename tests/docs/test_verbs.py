@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
+from typing import get_args
 
-from postroom.protocol.verbs import VERBS
+import pytest
+
+from postroom.client.conversation import OwnTask
+from postroom.protocol.verbs import VERBS, TaskAction
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
 
@@ -59,3 +64,21 @@ def test_the_page_names_every_command_of_an_agent() -> None:
     for action in VERBS.values():
         command = action.verb.command
         assert re.search(rf"(postroom-agent |`){command}\b", PAGE), command
+
+
+@pytest.mark.requirement("one-vocabulary-of-tasks")
+def test_a_task_is_reported_by_the_same_words_in_lines_shell_and_python() -> None:
+    verbs = [action.verb for action in get_args(TaskAction)]
+    # What was canceled a program says only in lines: in Python the cancel has interrupted its handler already.
+    said = {verb.name for verb in verbs if verb.command}
+
+    assert said == {"update", "artifact", "complete", "fail", "reject", "ask", "ask_auth"}
+    for verb in verbs:
+        assert verb.route == f"POST /v1/tasks/{{task}}/{verb.name}"
+        assert verb.command in ("", verb.name.replace("_", "-"))
+    methods = {
+        name
+        for name, value in vars(OwnTask).items()
+        if inspect.iscoroutinefunction(value) and not name.startswith("_")
+    }
+    assert methods - {"run"} == said

@@ -94,7 +94,7 @@ while True:
         elif kind == "ask" and len(line.get("history", ())) > 2:
             finish(task, name, line["history"][-1]["text"])
         elif kind == "ask":
-            say(type="input_required", task=task, text="which?")
+            say(type="ask", task=task, text="which?")
         elif kind in ("pass", "keep"):
             mine[task] = (kind == "keep", name)
             say(type="delegate", to="@helper", text=name, ref=task)

@@ -186,7 +186,7 @@ async def test_tasks_are_done_some_at_once_while_messages_are_answered(shared: P
             doing.add(task.id)
             if len(doing) == 3:
                 together.set()
-            await task.progress("waiting for the others")
+            await task.update("waiting for the others")
             await together.wait()
             return f"{len(task.text.split())} words for {task.requester}"
 
@@ -249,6 +249,10 @@ async def test_a_handler_may_ask_give_files_fail_and_be_interrupted(
         async def work(task: OwnTask) -> Any:
             if task.text == "ask":
                 return f"the answer is {await task.ask('which one?')}"
+            if task.text == "log in":
+                await task.artifact("half", name="part")
+                await task.complete(f"in by {await task.ask_auth('the bank')}")
+                return None
             if task.text == "break":
                 raise ValueError("with a secret")
             if task.text == "wait":
@@ -268,6 +272,12 @@ async def test_a_handler_may_ask_give_files_fail_and_be_interrupted(
         assert (await asked.end(or_question=True)).state == "input-required"
         await asked.answer("this one")
         assert (await asked).text == "the answer is this one"
+
+        barred = await olga.delegate("@paul", "log in")
+        assert (await barred.end(or_question=True)).state == "auth-required"
+        await barred.answer("this code")
+        names = [found["name"] for found in (await barred).json["artifacts"]]
+        assert (barred.text, names) == ("half\nin by this code", ["part", "result"])
 
         broken = await (await olga.delegate("@paul", "break"))
         assert (broken.state, "secret" in broken.text) == ("failed", False)

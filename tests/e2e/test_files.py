@@ -44,7 +44,7 @@ for line in map(json.loads, sys.stdin):
         say(type="reply", to=line["id"], text="got it")
     elif line["type"] == "task":
         keep(line)
-        say(type="input_required", text="which one?", parts=[{"data": [1, 2]}])
+        say(type="ask", text="which one?", parts=[{"data": [1, 2]}])
     elif line["type"] == "input":
         keep(line)
         say(type="artifact", name="copy", parts=line["parts"])

@@ -29,7 +29,7 @@ for raw in sys.stdin:
                 time.sleep(0.01)
             sys.exit(3)
         if line["text"] == "ask":
-            say(type="input_required", task=line["id"], text="Which branch?")
+            say(type="ask", task=line["id"], text="Which branch?")
         else:
             say(type="complete", task=line["id"], text="did " + line["text"])
 """

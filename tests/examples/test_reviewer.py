@@ -38,7 +38,7 @@ def task(program: Program, text: object, name: str = "t1", **more: object) -> No
 def outcome(program: Program, text: object, name: str = "t1") -> Line:
     """The line that ends a task."""
     task(program, text, name)
-    return program.until("complete", "fail", "reject", "input_required", "canceled")[-1]
+    return program.until("complete", "fail", "reject", "ask", "canceled")[-1]
 
 
 def findings(lines: list[Line]) -> list[str]:
@@ -165,14 +165,14 @@ def test_the_folder_is_found_in_whatever_was_said(
 def test_without_a_folder_it_asks_and_goes_on_with_the_answer(
     reviewer: Program, source: Path
 ) -> None:
-    assert outcome(reviewer, "Please review my code.")["type"] == "input_required"
+    assert outcome(reviewer, "Please review my code.")["type"] == "ask"
 
     reviewer.tell(type="input", task="t1", text="the usual one")
     asked_again = reviewer.line()
     reviewer.tell(type="input", task="t1", text=f"{source}")
     ended = reviewer.until("complete")[-1]
 
-    assert (asked_again["type"], asked_again["task"]) == ("input_required", "t1")
+    assert (asked_again["type"], asked_again["task"]) == ("ask", "t1")
     assert asked_again["text"].startswith(QUESTION)
     assert ended["task"] == "t1"
 

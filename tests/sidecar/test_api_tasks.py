@@ -91,8 +91,8 @@ async def test_a_request_for_a_task_is_answered_with_the_task_and_who_does_it(in
         ("complete", {}, Complete("")),
         ("fail", {"text": "x"}, Fail("", "x")),
         ("reject", {"text": "x"}, Reject("", "x")),
-        ("input_required", {"text": "x"}, AskInput("", "x")),
-        ("auth_required", {"text": "x"}, AskAuth("", "x")),
+        ("ask", {"text": "x"}, AskInput("", "x")),
+        ("ask_auth", {"text": "x"}, AskAuth("", "x")),
         ("canceled", {}, Canceled("")),
     ],
 )

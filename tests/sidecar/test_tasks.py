@@ -169,7 +169,7 @@ async def test_a_question_is_answered_to_the_same_program(home: WorkerRig) -> No
     program = """
     for line in lines():
         if line["type"] == "task":
-            say(type="input_required", text="which one?")
+            say(type="ask", text="which one?")
         if line["type"] == "input":
             say(type="complete", task=line["task"], text=line["text"] + " from " + line["from"]["nick"])
     """
@@ -191,7 +191,7 @@ async def test_a_question_is_answered_to_a_later_program_with_what_was_said(
     ask = """
     for line in lines():
         if line["type"] == "task":
-            say(type="input_required", text="which one?")
+            say(type="ask", text="which one?")
     """
     async with home.sidecar(ask):
         task = await home.request("paint it")
@@ -476,7 +476,7 @@ async def test_a_worker_stopped_while_an_answered_task_waits_goes_on_with_it_at_
         if line["type"] != "task":
             continue
         if line["text"] == "asks" and not line["resumed"]:
-            say(type="input_required", text="which one?")
+            say(type="ask", text="which one?")
         elif line["resumed"]:
             said = [entry["text"] for entry in line["history"]] if "history" in line else []
             say(type="complete", text=json.dumps([line["attempt"], *said[-1:]]))

@@ -45,7 +45,7 @@ for line in lines():
     if line["type"] == "task":
         say(type="update", parts=line["parts"])
         say(type="artifact", name="all", parts=line["parts"])
-        say(type="input_required", parts=line["parts"])
+        say(type="ask", parts=line["parts"])
     if line["type"] == "input":
         say(type="complete", text="heard", parts=line["parts"])
 """

@@ -154,6 +154,8 @@ class GivenTask:
 class OwnTask:
     """A task that this agent does. It ends with what the handler returns, or by one of the calls that say so.
 
+    Its reports have the words of the lines and of `postroom-agent` (docs/agents.md, Tasks).
+
     Attributes:
         json: as the API had it last.
         requester: who gave it, as `@nick`.
@@ -186,11 +188,11 @@ class OwnTask:
         """Whether it has ended."""
         return self.json["final"]
 
-    async def progress(self, *what: Sayable) -> None:
+    async def update(self, *what: Sayable) -> None:
         """Say how far it is."""
         await self._status(TaskState.WORKING, what)
 
-    async def result(self, *what: Sayable, name: str = "result") -> None:
+    async def artifact(self, *what: Sayable, name: str = "result") -> None:
         """Give a result; a task may have several."""
         parts = await said(self._agent.transport, what)
         await self._report("artifacts", {"name": name, "parts": parts, "last": True})
@@ -198,7 +200,7 @@ class OwnTask:
     async def complete(self, *what: Sayable) -> None:
         """End it well, with a last result if one is given."""
         if what:
-            await self.result(*what)
+            await self.artifact(*what)
         await self._status(TaskState.COMPLETED)
 
     async def fail(self, *why: Sayable) -> None:
@@ -211,9 +213,16 @@ class OwnTask:
 
     async def ask(self, *question: Sayable) -> str:
         """Ask who gave it, and wait for the answer, however long that takes."""
+        return await self._asked(TaskState.INPUT_REQUIRED, question)
+
+    async def ask_auth(self, *what: Sayable) -> str:
+        """Ask to be let in somewhere, by whoever can, and wait for the answer."""
+        return await self._asked(TaskState.AUTH_REQUIRED, what)
+
+    async def _asked(self, state: TaskState, what: tuple[Sayable, ...]) -> str:
         # Answers to earlier questions are not for this one.
         self._heard = len(self._answers)
-        await self._status(TaskState.INPUT_REQUIRED, question)
+        await self._status(state, what)
         async with self._changed:
             await self._changed.wait_for(lambda: len(self._answers) > self._heard)
         answer = self._answers[self._heard]

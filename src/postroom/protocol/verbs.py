@@ -460,8 +460,8 @@ class Reject(Saying, Action, verb="reject", route="POST /v1/tasks/{task}/reject"
 class AskInput(
     Saying,
     Action,
-    verb="input_required",
-    route="POST /v1/tasks/{task}/input_required",
+    verb="ask",
+    route="POST /v1/tasks/{task}/ask",
     command="ask",
 ):
     """Ask who wants the task; the answer comes as `input`, or with the task once more."""
@@ -477,8 +477,8 @@ class AskInput(
 class AskAuth(
     Saying,
     Action,
-    verb="auth_required",
-    route="POST /v1/tasks/{task}/auth_required",
+    verb="ask_auth",
+    route="POST /v1/tasks/{task}/ask_auth",
     command="ask-auth",
 ):
     """Ask to be let in somewhere, by whoever can; the answer comes as for a question."""
