@@ -414,6 +414,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Command line", "docs/architecture.md#command-line"): {
         "cli-errors-one-line": "An error is one line with its remedy; Ctrl-C and a closed pipe leave no traceback.",
         "errors-exit-codes": "The exit status tells what kind of error it was, and how a message or a task ended.",
+        "login-of-program-apart": "A login with the key of a program replaces no login of its user, and commands go there only if they are told to.",
         "login-names-the-room": "What is typed says which post room a command is for, else the environment, else the login; what works here alone never works there.",
         "login-used-as-owner": "With a key and TLS, people and agents of another machine use a post room, each as themself; a revoked key is dead on the next call.",
         "version-names-commit": "`--version` and `status` name the commit that they were made from, and `status` says when command and post room differ.",

@@ -363,6 +363,53 @@ def test_one_place_has_one_key():
     assert found.with_login(Login("c", "https://box", "k3", org="x")).entries.keys() == {"b", "c"}
 
 
+COUNTER = {"uid": "c" * 32, "nick": "counter", "kind": "external"}
+
+
+@pytest.mark.requirement("login-of-program-apart")
+def test_the_key_of_a_program_is_kept_beside_your_own_and_commands_go_where_they_went(
+    person: Person, near: Standin
+):
+    near.answer("GET /v1/me", COUNTER)
+    person.login(near.url)
+
+    said = person.login(near.url, "--name", "bot").out
+
+    assert f"a key of @counter at {near.url}" in said
+    assert f"commands go to {near.url} as @alice (127-0-0-1), as before" in said
+    listed = json.loads(person.run("login", "--list", "--json").out)["logins"]
+    assert [(each["name"], each["default"]) for each in listed] == [
+        ("127-0-0-1", True),
+        ("bot", False),
+    ]
+    assert logins.read().find("bot").key == KEY
+    # Without a name it has its nick, and your own login is safe from it.
+    assert "Agent('counter')" in person.login(near.url).out
+    assert "your own login" in person.login(near.url, "--name", "127-0-0-1", status=5).err
+    person.run("login", "--use", "local")
+    assert logins.read().find(near.url).name == "127-0-0-1"
+
+
+@pytest.mark.requirement("login-of-program-apart")
+def test_commands_go_to_the_login_of_a_program_where_that_is_said(person: Person, near: Standin):
+    near.answer("GET /v1/me", COUNTER)
+    person.login(near.url, "--use", "local")
+
+    assert "commands go to the post room of this machine" in person.login(near.url).out
+    person.run("status", status=3)
+    assert "you are @counter" in person.login(near.url, "--use", "counter").out
+    person.run("status")
+
+
+@pytest.mark.requirement("login-of-program-apart")
+def test_your_own_login_need_not_be_where_commands_go(person: Person, near: Standin):
+    said = person.login(near.url, "--use", "local").out
+
+    assert "a key of @alice" in said
+    assert "commands go to the post room of this machine" in said
+    person.run("status", status=3)
+
+
 class Kept(KeyringBackend):
     """A keyring of the system, in memory."""
 
@@ -410,6 +457,16 @@ def test_where_the_system_has_a_keyring_the_key_is_there_and_in_no_file(
     kept.locked = False
     person.run("logout")
     assert kept.entries == {}
+
+
+def test_in_a_keyring_a_program_has_a_key_beside_yours(person: Person, near: Standin, kept: Kept):
+    near.answer("GET /v1/me", COUNTER)
+    person.login(near.url)
+    person.login(near.url)
+
+    assert set(kept.entries) == {("postroom", near.url), ("postroom", f"{near.url}#counter")}
+    person.run("logout", "counter")
+    assert set(kept.entries) == {("postroom", near.url)}
 
 
 def test_a_keyring_that_keeps_nothing_or_in_the_clear_is_not_used(

@@ -60,7 +60,7 @@ import asyncio
 from postroom import Agent, File
 
 async def main():
-    async with Agent() as me:
+    async with Agent("counter") as me:
         @me.task
         async def count(task):
             (file,) = [part for part in task.parts if part.kind == "file"]
@@ -210,11 +210,12 @@ def made(room: PostRoom, nick: str) -> dict[str, str]:
     return room.json("people", "add", nick)["key"]
 
 
-def login(room: PostRoom, somebody: Elsewhere, key: str) -> None:
+def login(room: PostRoom, somebody: Elsewhere, key: str, *more: str) -> None:
     """What the post room has printed, typed on the other machine; the key comes by a pipe."""
     words = shlex.split(room.server["logins"][0])
     assert words[:2] == ["postroom", "login"]
-    assert "you are @" in somebody.run(*words[1:], given=f"{key}\n")
+    said = somebody.run(*words[1:], *more, given=f"{key}\n")
+    assert ("you are @" in said) is ("--name" not in more)
 
 
 def test_people_write_to_each_other_each_as_themself(
@@ -268,7 +269,7 @@ def test_an_agent_of_somebody_else_takes_messages_and_tasks_from_there(
     key = open_room.scratch / "counter.key"
     open_room.run("agents", "add", "counter", "--external", "--key-file", str(key))
     counter, anna = Elsewhere(place, open_room.scratch / "counter"), people[0]
-    login(open_room, counter, key.read_text())
+    login(open_room, counter, key.read_text(), "--name", "counter")
     (anna.home / "text.txt").write_text("three small words")
     out = anna.home / "results"
 

@@ -394,7 +394,9 @@ def _finder(url: str, key: str, org: str, ca: str) -> tuple[Callable[[], ServerA
     def find() -> logins.Login:
         found = logins.read()
         if not url and not found.default:
-            raise NotFound("there is no key", remedy="Agent(url, key), or: postroom login URL")
+            named = [f'Agent("{name}")' for name in found.entries]
+            known = ", ".join([*named, "Agent(url, key)"])
+            raise NotFound("there is no key", remedy=f"{known}, or: postroom login URL")
         return found.find(url or found.default)
 
     return lambda: find().address(), org or find().org

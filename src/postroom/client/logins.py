@@ -17,7 +17,7 @@ from platformdirs import user_config_path
 
 from postroom.client import keychain
 from postroom.client.locate import ServerAddress, read_private
-from postroom.errors import EnvironmentFault, InvalidInput, NotFound, Unauthorized
+from postroom.errors import Conflict, EnvironmentFault, InvalidInput, NotFound, Unauthorized
 from postroom.protocol.ids import check_name
 from postroom.protocol.origins import origin_of
 
@@ -39,6 +39,7 @@ class Login:
         fingerprint: SHA-256 of that authority, hex.
         nick: who the key is for.
         org: their organisation, "" for the default one.
+        kind: of that agent; "" in the files of earlier versions.
     """
 
     name: str
@@ -48,11 +49,18 @@ class Login:
     fingerprint: str = ""
     nick: str = ""
     org: str = ""
+    kind: str = ""
+
+    @property
+    def program(self) -> bool:
+        """Whether it is that of a program and not the user's own: commands go there only if they are told to."""
+        return self.kind not in ("", "human")
 
     @property
     def place(self) -> str:
-        """What a key is for: the same place has one key."""
-        return f"{self.url}/orgs/{self.org}" if self.org else self.url
+        """What a key is for: the same place has one key of the user's, and one for each program of theirs."""
+        place = f"{self.url}/orgs/{self.org}" if self.org else self.url
+        return f"{place}#{self.name}" if self.program else place
 
     def address(self) -> ServerAddress:
         """Where it is, with its key.
@@ -82,7 +90,7 @@ class Logins:
         if "://" in ref:
             url = origin_of(ref).url
             if found := [login for login in self.entries.values() if login.url == url]:
-                return next((login for login in found if login.name == self.default), found[0])
+                return min(found, key=lambda each: (each.name != self.default, each.program))
             raise Unauthorized(f"there is no key for {url}", remedy=f"postroom login {url}")
         if ref not in self.entries:
             known = ", ".join(self.entries) or "there is none yet: postroom login URL"
@@ -90,13 +98,22 @@ class Logins:
         return self.entries[ref]
 
     def with_login(self, login: Login) -> Logins:
-        """With this one more, as the default; it takes the place of those with its name or its place."""
+        """With this one more, as the default unless it is a program's; it replaces those with its name or its place.
+
+        Raises:
+            Conflict: a program's would replace one of the user's own.
+        """
+        named = self.entries.get(login.name)
+        if named is not None and login.program and not named.program:
+            raise Conflict(
+                f"{login.name!r} is your own login at {named.url}", remedy="--name another"
+            )
         kept = {
             name: each
             for name, each in self.entries.items()
             if name != login.name and each.place != login.place
         }
-        return Logins(kept | {login.name: login}, login.name)
+        return Logins(kept | {login.name: login}, self.default if login.program else login.name)
 
     def without(self, name: str) -> Logins:
         """Without that one."""

@@ -25,15 +25,23 @@ EXAMPLES = """\b
 Examples:
   postroom login https://box.example:4281
   postroom login https://box.example:4281 --key-file KEY --fingerprint SHA256
+  postroom login http://127.0.0.1:4280 --name counter --key-file counter.key
   postroom login --use local
 """
 
 LONGEST_KEY = 512
 
+HERE = "the post room of this machine"
+
 
 @click.command("login", epilog=EXAMPLES)
 @click.argument("url", default="")
-@click.option("--name", default="", metavar="NAME", help="What to call it; its host if not given.")
+@click.option(
+    "--name",
+    default="",
+    metavar="NAME",
+    help="What to call it; its host if not given, or the nick of a program.",
+)
 @click.option(
     "--key-file",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -62,6 +70,9 @@ def command(
 ) -> None:
     """Keep your API key for the post room at URL, and have all commands go there from now on.
 
+    The key of a program (an external agent, a service) is kept for it, and commands go where they went: only `--use`
+    has them go there as that program.
+
     The key comes from a prompt, --key-file or standard input, never from the command line. It is kept in a file that
     only you can read, or in the keyring of the system. If this system does not know who vouches for the post room, you
     are shown the fingerprint of its authority, and from then on that authority alone is trusted for it.
@@ -69,22 +80,37 @@ def command(
     from postroom.client.logins import read
 
     logins = read()
-    if listing or use:
+    if listing or not url:
         if use:
             logins = logins.using(use)
             save(logins)
+        elif not listing:
+            raise click.UsageError("Missing argument 'URL'.")
         _show(logins, as_json=as_json)
         return
-    if not url:
-        raise click.UsageError("Missing argument 'URL'.")
     login, logins = _new(logins, url, name, org, key_file, fingerprint)
+    logins = logins.using(use) if use else logins
     save(logins)
-    kept = "the keyring of this system" if not login.key else "a file that only you can read"
     if as_json:
         print_json(_record(login, logins))
         return
-    click.echo(f"you are @{one_line(login.nick)} at {login.url}; the key is in {kept}")
-    click.echo(f"commands go there from now on ({login.name}); back: postroom login --use local")
+    _say(login, logins)
+
+
+def _say(login: Login, logins: Logins) -> None:
+    """Say whose key is kept where, and which login commands use now."""
+    kept = "the keyring of this system" if not login.key else "a file that only you can read"
+    who = f"@{one_line(login.nick)}"
+    mine = login.name == logins.default
+    click.echo(f"{'you are' if mine else 'a key of'} {who} at {login.url}; the key is in {kept}")
+    if mine:
+        click.echo(
+            f"commands go there from now on ({login.name}); back: postroom login --use local"
+        )
+        return
+    now = logins.entries.get(logins.default)
+    place = f"{now.url} as @{one_line(now.nick)} ({now.name})" if now else HERE
+    click.echo(f"commands go to {place}, as before; a program says Agent({login.name!r})")
 
 
 def save(logins: Logins) -> None:
@@ -114,11 +140,15 @@ def _new(
     origin = origin_of(url)
     org = check_name(org, "organisation") if org else ""
     wanted = given_fingerprint(fingerprint) if fingerprint else ""
-    name = check_login_name(name or _name_of(origin.host, org))
+    name = check_login_name(name) if name else ""
     authority = pinned(origin, wanted)
     key = _key(key_file)
     login = Login(name, origin.url, key, authority, _fingerprint(authority), org=org)
-    login = replace(login, nick=_nick(login))
+    login = replace(login, **_whose(login))
+    if not name:
+        name = login.nick if login.program else _name_of(origin.host, org)
+        login = replace(login, name=check_login_name(name))
+    logins = logins.with_login(login)
     if keychain.keep(login.place, key):
         login = replace(login, key="")
     else:
@@ -126,7 +156,7 @@ def _new(
     return login, logins.with_login(login)
 
 
-def _nick(login: Login) -> str:
+def _whose(login: Login) -> dict[str, str]:
     """Ask the post room whose key that is, over a connection that trusts the pinned authority alone.
 
     Raises:
@@ -135,7 +165,8 @@ def _nick(login: Login) -> str:
     from postroom.client.http import Client
 
     with Client.on(login.address, login.org) as client:
-        return client.me()["nick"]
+        me = client.me()
+    return {"nick": me["nick"], "kind": me["kind"]}
 
 
 def _key(file: Path | None) -> str:
@@ -214,7 +245,7 @@ def _show(logins: Logins, *, as_json: bool) -> None:
     else:
         click.echo("no logins")
     if not logins.default:
-        click.echo("commands go to the post room of this machine")
+        click.echo(f"commands go to {HERE}")
 
 
 def chosen(logins: Logins, name: str) -> Login:
