@@ -227,6 +227,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Screen", "docs/terminal.md#what-a-worker-does"): {
         "screen-worker-as-it-works": "The right pane shows what a worker does as it does it, whatever the width, and text of its agent can do nothing to the terminal.",
         "screen-zoom": "Enter shows a pane over the whole width, and brings the others back.",
+        "screen-merge": "In the diff `m` says into which branch a merge would go and what it leaves out or what hinders it, one `y` merges, and `u` takes it back; keys that can do nothing are not shown.",
         "screen-task-tree": "From any task one sees who gave which task because of which, up to the first requester and down to all that came of it.",
     },
     ("Screen", "docs/terminal.md#answer"): {

@@ -9,7 +9,7 @@ from postroom.protocol.modes import COPY, DIRECT
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.protocol.shapes import Applied, Difference, Workspace
+    from postroom.protocol.shapes import Applied, Difference, Synced, Workspace
 
 MORE = "... there is more: name a PATH, or look at the branch with git"
 """What stands below a diff that is cut."""
@@ -78,6 +78,19 @@ def undone(found: Applied) -> str:
     """That a merge was taken back."""
     onto, path = one_line(found["onto"]), one_line(found["path"])
     return f"{onto} of {path} is at {_commit(found['back']) or 'no commit'} again"
+
+
+def nothing_to_merge(found: Applied) -> str:
+    """Why there is nothing to merge."""
+    direct = found["mode"] == DIRECT
+    return f"nothing to merge: {'it worked in your folder itself' if direct else 'there is nothing new'}"
+
+
+def synced(found: Synced) -> str:
+    """That a worker has the person's newest commits."""
+    branch, new = one_line(found["workspace"].get("onto", "")), counted(found["taken"], "commit")
+    done = f"has {new} more of {branch}" if found["taken"] else f"has all of {branch} already"
+    return f"@{one_line(found['worker'])} {done}: {_commit(found['onto'])}"
 
 
 def _commit(name: str) -> str:

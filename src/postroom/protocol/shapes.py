@@ -427,7 +427,8 @@ class Workspace(TypedDict):
 
     `mode` is `worktree`, `copy` or `direct`; `branch` its branch in that repository, or ""; `notes` are sentences for
     people about what it has not got; `onto` the person's branch that it began from, or ""; `behind` and `ahead` count
-    the commits that only that one has, or only the worker; `doing` is what is being done about it now, or "".
+    the commits that only that one has, or only the worker; `doing` is what is being done about it now, or ""; `merged`
+    is the branch of the last merge that is not undone, or "".
     """
 
     path: str
@@ -438,6 +439,7 @@ class Workspace(TypedDict):
     behind: NotRequired[int]
     ahead: NotRequired[int]
     doing: NotRequired[str]
+    merged: NotRequired[str]
 
 
 class Usage(TypedDict):

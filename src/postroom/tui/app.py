@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, work
@@ -360,8 +361,12 @@ class PostroomApp(App[int]):
         return known_of(self.room, self._templates, paths if with_paths else no_paths)
 
     def on_said(self, event: Said) -> None:
-        """Show it above the line."""
-        self.screen_stack[0].query_one(SaidLine).say(event.text, bad=event.bad)
+        """Show it above the line, and in each screen over the panes that has a place for it."""
+        for said in self._said_lines():
+            said.say(event.text, bad=event.bad)
+
+    def _said_lines(self) -> Iterator[SaidLine]:
+        return (line for screen in self.screen_stack for line in screen.query(SaidLine))
 
     async def on_event(self, event: events.Event) -> None:
         """Note when a key was pressed; it ends what was said. What is pasted gets no further as it is."""
@@ -374,7 +379,7 @@ class PostroomApp(App[int]):
         if isinstance(event, events.Key | events.Paste):
             self.pressed_at = time.monotonic()
         if isinstance(event, events.Key) and not event.is_forwarded:
-            for said in self.screen_stack[0].query(SaidLine) if self.screen_stack else ():
+            for said in self._said_lines():
                 said.seen()
         await super().on_event(event)
 

@@ -17,6 +17,9 @@ RANKS = {
     "type": 0,
     "help": 0,
     "quit": 0,
+    "back": 1,
+    "merge": 1,
+    "undo": 1,
     "look": 1,
     "open": 1,
     "next_need": 3,
@@ -36,7 +39,8 @@ class KeyLine(Footer):
 
     def compose(self) -> ComposeResult:
         """The keys that fit, in the order of their widgets: those of the pane first."""
-        here = cast("PostroomApp", self.app).pane
+        app = cast("PostroomApp", self.app)
+        here = app.pane if self.screen is app.screen_stack[0] else ""
         keys = [each for each in super().compose() if isinstance(each, FooterKey)]
         # None leads to where one is.
         ranked = [(_rank(each, here), each) for each in keys if each.action != f"look('{here}')"]

@@ -104,6 +104,7 @@ class Returning:
             "behind": standing.behind,
             "ahead": standing.ahead,
             "doing": self.spaces.doing.get(uid, ""),
+            "merged": held.merged[0] if held.merged else "",
         }
 
     async def _name_made(self, agent: Agent) -> None:

@@ -123,14 +123,14 @@ async def test_a_diff_shows_its_files_what_is_missing_and_how_to_take_it_over(
         monkeypatch.setattr(app_of(pilot).client, "diff", lambda _: found)
         acts.open_diff(app_of(pilot), of(coder))
         await until(pilot, lambda: "+new" in screen_text(pilot.app))
-        await until(pilot, lambda: "take it over" in screen_text(pilot.app))
+        await until(pilot, lambda: "m merges it" in screen_text(pilot.app))
         shown = screen_text(pilot.app)
         for said in (
             "1 file changed, 2 commits on branch postroom/coder",
             "+2 -1 src/a.py",
             "not brought back: a socket",
             "there is more",
-            "take it over: git merge postroom/coder",
+            "m merges it; in a shell: git merge postroom/coder",
         ):
             assert said in shown
         assert not set(shown) & set("\x1b\u202e")

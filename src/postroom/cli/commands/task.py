@@ -24,9 +24,8 @@ from postroom.lines.rows import painted
 from postroom.lines.task_rows import message_rows, whole_rows
 from postroom.lines.tasks import HEAD, accepted_line, row, short
 from postroom.lines.words import address
-from postroom.lines.workspaces import merged, offered, undone
+from postroom.lines.workspaces import merged, nothing_to_merge, offered, undone
 from postroom.protocol.limits import MAX_PAGE
-from postroom.protocol.modes import DIRECT
 from postroom.protocol.tasks import Door
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.text import one_line
@@ -336,12 +335,8 @@ def apply(ref: str, merge: bool, undo: bool, as_json: bool) -> None:
             click.echo(line, err=True)
         click.echo(one_line(found["command"]))
     else:
-        done = (
-            "it worked in your folder itself" if found["mode"] == DIRECT else "there is nothing new"
-        )
-        click.echo(
-            f"nothing to merge: {done} (postroom diff {one_line(found['worker'])})", err=True
-        )
+        said = f"{nothing_to_merge(found)} (postroom diff {one_line(found['worker'])})"
+        click.echo(said, err=True)
 
 
 command.add_command(syncing.command)

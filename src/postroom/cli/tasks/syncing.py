@@ -12,7 +12,7 @@ from postroom.cli.output import print_json
 from postroom.cli.workspaces import steps_told, tell_left
 from postroom.errors import Conflict
 from postroom.lines.tasks import short
-from postroom.lines.workspaces import counted
+from postroom.lines.workspaces import counted, synced
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def command(nick: str, rebase: bool, resolve: bool, timeout: float, as_json: boo
 
 def _tell(found: Synced) -> None:
     tell_left(found["left"])
-    who, branch = f"@{one_line(found['worker'])}", one_line(found["workspace"].get("onto", ""))
+    who = f"@{one_line(found['worker'])}"
     for name in found["conflicts"]:
         click.echo(f"conflict: {one_line(name, 300)}", err=True)
     if found["task"]:
@@ -67,6 +67,4 @@ def _tell(found: Synced) -> None:
         click.echo(f"{who} joins both: postroom task watch {task}")
         click.echo(f"then look at the merge: postroom diff {who}", err=True)
     elif not found["conflicts"]:
-        new = counted(found["taken"], "commit")
-        done = f"has {new} more of {branch}" if found["taken"] else f"has all of {branch} already"
-        click.echo(f"{who} {done}: {one_line(found['onto'])[:12]}")
+        click.echo(synced(found))

@@ -39,6 +39,7 @@ VALUES: dict[str, Any] = {
     "Applied.back": "9e107d9d372bb6826bd81d3542a419d6f0e1c2b3",
     "Applied.hinders": "",
     "Applied.merged": "",
+    "Workspace.merged": "main",
     "Applied.notes": ["none of your hooks runs", "the commit is not signed"],
     "Applied.onto": "main",
     "approval": None,

@@ -88,6 +88,13 @@ PLACES: tuple[tuple[str, Keys], ...] = (
         ),
     ),
     (
+        "What it changed",
+        (
+            ("m", "merge it, after a question"),
+            ("u", "take the last merge back"),
+        ),
+    ),
+    (
         "What needs you",
         (
             ("y", "allow"),

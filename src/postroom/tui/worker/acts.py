@@ -16,7 +16,7 @@ from postroom.lines.tasks import short
 from postroom.tui.needs.pin import with_pin
 from postroom.tui.news import Said, trouble
 from postroom.tui.worker.confirming import Confirm
-from postroom.tui.worker.diff import diff_screen
+from postroom.tui.worker.diff import Diff
 from postroom.tui.worker.treescreen import TaskTree, task_screen
 from postroom_a2a.text import one_line
 
@@ -81,7 +81,7 @@ def remove(app: PostroomApp, target: Target) -> None:
 
 def open_diff(app: PostroomApp, target: Target) -> None:
     """Show what a worker changed."""
-    app.push_screen(diff_screen(app.client, target.uid, one_line(str(target))))
+    app.push_screen(Diff(app.client, target))
 
 
 def open_task(app: PostroomApp, ref: str) -> None:

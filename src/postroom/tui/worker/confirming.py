@@ -23,7 +23,7 @@ class Confirm(ModalScreen[bool]):
 
     Args:
         title: what is to be done, such as `stop @coder`.
-        sentence: what will happen.
+        sentences: what will happen, a paragraph each.
     """
 
     DEFAULT_CSS = """
@@ -37,16 +37,17 @@ class Confirm(ModalScreen[bool]):
         Binding("n,escape,q", "answer(False)", "no"),
     ]
 
-    def __init__(self, title: str, sentence: str) -> None:
+    def __init__(self, title: str, *sentences: str) -> None:
         super().__init__()
-        self._title, self._sentence = one_line(title), one_line(sentence)
+        self._title, self._sentences = one_line(title), [one_line(each) for each in sentences]
         self.guarded_until = float("inf")  # until it is seen
 
     def compose(self) -> ComposeResult:
         """The question and its keys."""
         with Vertical():
             yield Static(Text(f"{self._title}?", style="bold"), markup=False)
-            yield Static(Text(self._sentence), markup=False)
+            for sentence in self._sentences:
+                yield Static(Text(sentence), markup=False)
             yield Static(Text("y: yes   n or Esc: no", style="dim"), markup=False)
 
     def on_mount(self) -> None:

@@ -1,33 +1,79 @@
-"""What a worker changed: fetched, and as rows."""
+"""What a worker changed: fetched, as rows, and merged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.binding import Binding, BindingType
 
 from postroom.lines.rows import Row, Span, Style
 from postroom.lines.workspaces import MORE, changed, diff_style, place
 from postroom.tui.rowlog.log import Block
+from postroom.tui.worker import merging
 from postroom.tui.worker.reading import Read, Reading
 from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.protocol.shapes import Difference
+    from postroom.tui.app import PostroomApp
+    from postroom.tui.news import Target
 
 FILES = 12
 """Files that the head lists."""
 
 
-def diff_screen(client: Client, ref: str, title: str) -> Reading:
-    """The screen with what the worker `ref` changed."""
-    return Reading(f"{title}: what it changed", partial(_read, client, ref))
+class Diff(Reading):
+    """What a worker changed, and what can be done with it; a key that cannot do anything now is not there."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("m", "merge", "merge"),
+        Binding("u", "undo", "undo merge"),
+    ]
+
+    def __init__(self, client: Client, target: Target) -> None:
+        super().__init__(f"{target}: what it changed", partial(self._fetched, client))
+        self._target = target
+        self._found: Difference | None = None
+
+    def _fetched(self, client: Client) -> Read:
+        found = self._found = client.diff(self._target.uid)
+        return list(head_rows(found)), diff_blocks(found)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The keys that can do something."""
+        if action in ABLE:
+            return self._found is not None and ABLE[action](self._found)
+        return super().check_action(action, parameters)
+
+    def action_merge(self) -> None:
+        """Say what a merge would do, and do it after one key."""
+        merging.merge(cast("PostroomApp", self.app), f"@{self._target.uid}", self._again)
+
+    def action_undo(self) -> None:
+        """Take the last merge back."""
+        merging.undo(cast("PostroomApp", self.app), f"@{self._target.uid}", self._again)
+
+    def _again(self) -> None:
+        """Fetch it again, if it is still shown."""
+        if self.is_mounted:
+            self.action_again()
 
 
-def _read(client: Client, ref: str) -> Read:
-    found = client.diff(ref)
-    return list(head_rows(found)), diff_blocks(found)
+def _mergeable(found: Difference) -> bool:
+    """Whether the person's branch has not got all of it."""
+    workspace = found["workspace"]
+    compared = workspace.get("onto") and "ahead" in workspace
+    return bool(found["command"]) and not (compared and not workspace.get("ahead"))
+
+
+ABLE: dict[str, Callable[[Difference], bool]] = {
+    "merge": _mergeable,
+    "undo": lambda found: bool(found["workspace"].get("merged")),
+}
+"""The keys that are not always there."""
 
 
 def head_rows(found: Difference) -> Iterator[Row]:
@@ -51,7 +97,8 @@ def head_rows(found: Difference) -> Iterator[Row]:
     if found["cut"]:
         yield Row.of(MORE, Style.ASKS, wraps=True)
     if found["command"]:
-        yield Row.of(f"take it over: {one_line(found['command'])}", wraps=True)
+        keys = "m merges it; in a shell: " if _mergeable(found) else "by hand: "
+        yield Row.of(f"{keys}{one_line(found['command'])}", wraps=True)
 
 
 def diff_blocks(found: Difference) -> list[Block]:

@@ -9,11 +9,13 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from postroom.errors import PostroomError
 from postroom.lines.rows import Row, Style
+from postroom.tui.keyline import KeyLine
 from postroom.tui.rowlog.log import Block, RowLog
+from postroom.tui.typing.said import SaidLine
 from postroom.tui.worker.showing import text_of
 from postroom_a2a.text import one_line
 
@@ -48,11 +50,12 @@ class Reading(ModalScreen[None]):
         self._title, self._read = one_line(title), read
 
     def compose(self) -> ComposeResult:
-        """Title, head, text, keys."""
+        """Title, head, text, what is said, keys."""
         yield Static(Text(self._title, style="bold"), id="reading-title", markup=False)
         yield Static("fetching ...", id="reading-head", markup=False)
         yield RowLog()
-        yield Footer()
+        yield SaidLine(id="said")
+        yield KeyLine(compact=True)
 
     def on_mount(self) -> None:
         """Fetch it."""
@@ -77,6 +80,7 @@ class Reading(ModalScreen[None]):
                 said.append(Row.of(error.remedy, Style.DIM, wraps=True))
             head.update(text_of(said))
             return
+        self.refresh_bindings()
         head.update(text_of(rows))
         head.display = bool(rows)
         log = self.query_one(RowLog)

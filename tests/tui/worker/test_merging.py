@@ -1,0 +1,102 @@
+"""The work of a worker from its diff into the branch of a person: real workers in real repositories, by keys alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from postroom.tui.app import PostroomApp
+from postroom.tui.news import Target
+from postroom.tui.worker import acts
+from postroom.tui.worker.confirming import Confirm
+from tests.e2e.conftest import PostRoom, running_room
+from tests.tui.conftest import app_on, screen_text, until
+from tests.workspaces.bench import QUIET, git, repository
+from tests.workspaces.test_room import spawn, task
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def room() -> Iterator[PostRoom]:
+    with running_room(**QUIET) as room:
+        yield room
+
+
+def app_of(pilot: Pilot[Any]) -> PostroomApp:
+    assert isinstance(pilot.app, PostroomApp)
+    return pilot.app
+
+
+@asynccontextmanager
+async def diff_of(room: PostRoom, nick: str) -> AsyncGenerator[Pilot[int]]:
+    """The screen with what a worker changed."""
+    uid = room.worker(nick)["uid"]
+    async with app_on(room.state, size=(80, 24)) as pilot:
+        acts.open_diff(app_of(pilot), Target(nick, uid))
+        await until(pilot, lambda: "changed, " in screen_text(pilot.app))
+        yield pilot
+
+
+def flat(pilot: Pilot[Any]) -> str:
+    return " ".join(screen_text(pilot.app).split())
+
+
+async def shows(pilot: Pilot[Any], said: str) -> str:
+    """All that is shown, in one line, once `said` is in it."""
+    await until(pilot, lambda: said in flat(pilot))
+    return flat(pilot)
+
+
+async def agreed(pilot: Pilot[Any]) -> None:
+    """The question is read, and `y` pressed."""
+    await until(pilot, lambda: isinstance(pilot.app.screen, Confirm))
+    asked = pilot.app.screen
+    assert isinstance(asked, Confirm)
+    asked.guarded_until = 0.0
+    await pilot.press("y")
+
+
+def keys(pilot: Pilot[Any]) -> str:
+    """The line of keys."""
+    return screen_text(pilot.app).rsplit("\n", 1)[-1]
+
+
+@pytest.mark.requirement("screen-merge")
+async def test_a_merge_says_first_where_it_goes_and_one_key_takes_it_back(
+    room: PostRoom, tmp_path: Path
+):
+    app = repository(tmp_path / "app")
+    spawn(room, "merger", "--workspace", str(app))
+    await asyncio.to_thread(task, room, "merger", "echo two >> a.txt; git commit -qam second")
+    before = git(app, "rev-parse", "HEAD")
+    async with diff_of(room, "merger") as pilot:
+        await until(pilot, lambda: "m merge" in keys(pilot))
+        assert "undo" not in keys(pilot)
+        (app / "a.txt").write_text("mine\n")
+        await pilot.press("m")
+        await shows(pilot, "it cannot be merged now")
+        assert "has uncommitted changes" in await shows(pilot, "commit or stash them")
+        git(app, "checkout", "a.txt")
+        await pilot.press("m")
+        shown = await shows(pilot, "merge postroom/merger into main?")
+        assert f"would be merged into main, now at {before[:12]}" in shown
+        assert "none of your hooks runs" in shown
+        assert (app / "a.txt").read_text() == "one\n"
+        await agreed(pilot)
+        await shows(pilot, f"it was at {before[:12]}")
+        await until(pilot, lambda: "u undo merge" in keys(pilot))
+        assert (app / "a.txt").read_text() == "one\ntwo\n"
+        assert "m merge" not in keys(pilot)
+        await pilot.press("u")
+        await shows(pilot, f"is at {before[:12]} again")
+        await until(pilot, lambda: "m merge" in keys(pilot))
+        assert "undo" not in keys(pilot)
+        assert (app / "a.txt").read_text() == "one\n"
+    assert git(app, "rev-parse", "HEAD") == before
