@@ -571,6 +571,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "workspace-sync": "A worker is brought up to the newest commit of the branch that it began from with all its work, also what it has not committed; on a conflict it is as it was.",
         "workspace-sync-whole": "A kill while a worker is brought up to date leaves it as before or as after.",
         "workspace-newer-commits": "A worker sees the branch that it began from, and the one that this follows, as they are now, read-only; status says how far both are apart.",
+        "workspace-branches": "A worker sees the further branches that patterns name, as they are now, and no other.",
         "workspace-told-once": "A coding agent is told once, in its next turn, that the branch which its work began from has moved.",
         "workspace-merge-undone": "A merge of a worker's branch, and its undo, change no file that a person has not committed; the undo is refused once the branch has moved.",
         "workspace-plants-nothing": "No git command of Postroom runs what a worker planted in its folder.",

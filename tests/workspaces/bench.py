@@ -82,11 +82,14 @@ class Bench:
     def root(self, who: Who) -> Path:
         return self.settings.workers / who.uid
 
-    async def begin(self, path: Path, mode: str = "", who: Who | None = None) -> Placed:
+    async def begin(
+        self, path: Path, mode: str = "", who: Who | None = None, patterns: tuple[str, ...] = ()
+    ) -> Placed:
         who = who or Who()
-        planned = await self.spaces.plan(str(path), mode, self.provider, FREE)
+        planned = await self.spaces.plan(str(path), mode, self.provider, FREE, patterns)
         assert planned is not None
-        return await self.spaces.ready(who, str(path), planned.mode, self.provider, None, FREE)
+        chosen = (planned.mode, self.provider, None, FREE, patterns)
+        return await self.spaces.ready(who, str(path), *chosen)
 
     async def bring(self, who: Who | None = None) -> Held:
         return await self.spaces.bring(who or Who(), self.provider, FREE)

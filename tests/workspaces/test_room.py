@@ -69,8 +69,11 @@ def test_status_and_diff_say_how_far_a_worker_is_behind_and_it_sees_the_commits_
     room: PostRoom, tmp_path: Path
 ):
     app = repository(tmp_path / "app")
-    spawn(room, "later", "--workspace", str(app))
-    task(room, "later", "git commit -q --allow-empty -m mine")
+    git(app, "branch", "rel/1")
+    git(app, "branch", "private")
+    spawn(room, "later", "--workspace", str(app), "--branches", "rel/*", "--branches", "none")
+    assert "no branch is called none yet" in room.stderr
+    task(room, "later", "git commit -q --allow-empty -m mine; git rev-parse -q person/rel/1")
     (app / "c.txt").write_text("theirs\n")
     git(app, "add", ".")
     git(app, "commit", "-qm", "theirs")
@@ -81,6 +84,10 @@ def test_status_and_diff_say_how_far_a_worker_is_behind_and_it_sees_the_commits_
     task(room, "later", "git merge -q person/main && cat c.txt")
     until(lambda: room.worker("later")["workspace"]["behind"] == 0)
     assert "c.txt" not in room.run("diff", "later", "--stat")
+    room.run("restart", "later")
+    git(app, "branch", "rel/2")
+    see = "while ! git rev-parse -q --verify person/rel/2; do sleep 0.1; done; git branch -r"
+    task(room, "later", f"{see}; ! git rev-parse -q --verify person/private")
 
 
 @pytest.mark.requirement("workspace-sync")

@@ -222,6 +222,7 @@ class Client(
         path: str = "",
         workspace: str = "",
         mode: str = "",
+        branches: Sequence[str] = (),
         autonomous: bool = False,
         wait: float = 0.0,
         pin: str = "",
@@ -230,9 +231,9 @@ class Client(
 
         `isolation` is the weakest acceptable level of a wall: `enforced`, `partial` or `none`. `path` is the
         template's file; `workspace` a folder of the post room's machine that the worker works on, and `mode` how
-        (`worktree`, `copy` or `direct`). With `autonomous` its agent asks for nothing. With `wait` seconds, `started`
-        in the answer says whether the agent has started, or is None if that was not known in time. `pin` is the
-        caller's, if they have set one.
+        (`worktree`, `copy` or `direct`); `branches` are patterns of further branches that it sees there. With
+        `autonomous` its agent asks for nothing. With `wait` seconds, `started` in the answer says whether the agent has
+        started, or is None if that was not known in time. `pin` is the caller's, if they have set one.
         """
         body: dict[str, Any] = {
             "template": template,
@@ -242,6 +243,7 @@ class Client(
         body |= given(name=name, project=project, sandbox=sandbox, isolation=isolation, path=path)
         body |= given(workspace=workspace, mode=mode, pin=pin)
         body |= {"wait": wait} if wait else {}
+        body |= {"branches": list(branches)} if branches else {}
         body |= {"autonomous": True} if autonomous else {}
         return self.transport.call("POST", "/v1/workers", json=body, extra_time=60.0)
 

@@ -64,6 +64,8 @@ Wait = Annotated[float, Field(ge=0, le=30)]
 class SpawnBody(Body):
     """`POST /v1/workers`; `path` is where the client read the template, `workspace` a folder of this machine.
 
+    `branches` are patterns of branches of its repository that the worker sees beside the one that it begins from.
+
     `pin` is the caller's, if they have set one.
     """
 
@@ -77,6 +79,7 @@ class SpawnBody(Body):
     path: Annotated[str, Field(max_length=MAX_PATH)] = ""
     workspace: Annotated[str, Field(max_length=MAX_PATH)] = ""
     mode: Literal["", "worktree", "copy", "direct"] = ""
+    branches: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=20)] = []
     autonomous: bool = False
     wait: Wait = 0.0
     pin: Annotated[SecretStr, Field(max_length=MAX_PIN)] = SecretStr("")

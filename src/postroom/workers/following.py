@@ -120,10 +120,12 @@ class BranchFollower:
 
     async def _look(self, top: str, uids: tuple[str, ...]) -> None:
         try:
-            now = (*await asyncio.to_thread(tracking.marks, Path(top)), *uids)
+            spaces = self._workers.work.spaces
+            held = [found for uid in uids if (found := spaces.held(uid)) is not None]
+            workers = any(map(tracking.of_workers, held))
+            now = (*await asyncio.to_thread(tracking.marks, Path(top), workers=workers), *uids)
             if now == self._seen.get(top) or time.monotonic() < self._at.get(top, 0.0):
                 return
-            spaces = self._workers.work.spaces
             before = [spaces.standing.get(uid) for uid in uids]
             for uid in uids:
                 await spaces.track(uid)

@@ -43,6 +43,7 @@ class SpawnRequest:
         workspace: the folder of this machine to work on, "" for an empty one.
         mode: how: `worktree`, `copy` or `direct`; "" for `worktree` in a git repository, else `copy`.
         by: who asks: `operator` for the operator's key, else a uid (`workers.reach`).
+        branches: patterns of further branches of the workspace's repository that it sees.
         rules: what they allow its agent to do without asking them.
     """
 
@@ -57,6 +58,7 @@ class SpawnRequest:
     workspace: str = ""
     mode: str = ""
     by: str = ""
+    branches: Sequence[str] = ()
     rules: Sequence[AddedRule] = ()
 
     @property
@@ -67,7 +69,9 @@ class SpawnRequest:
         if self.by != OPERATOR_KEY:
             # `restart` of another person would read their file at this path, and send it with their rights.
             said["path"] = ""
-        return said | ({"workspace": self.workspace, "mode": self.mode} if self.workspace else {})
+        if self.workspace:
+            said |= {"workspace": self.workspace, "mode": self.mode}
+        return said | ({"branches": "\n".join(self.branches)} if self.branches else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,7 @@ class Workers:
         if request.rules and not template.interactive:
             raise InvalidInput("its agent asks nobody", remedy="leave --autonomous out")
         planned = await self.work.spaces.plan(
-            request.workspace, request.mode, chosen.provider, reach
+            request.workspace, request.mode, chosen.provider, reach, request.branches
         )
         if planned is not None:
             request = replace(request, workspace=str(planned.folder), mode=planned.mode)
@@ -481,6 +481,7 @@ class Workers:
             chosen.provider,
             limits_of(prepared.template).disk,
             prepared.reach,
+            said.get("branches", "").split("\n") if "branches" in said else (),
         )
         run = await self._starter.start(agent, record, prepared, placed)
         self._runs.begin(agent, run)

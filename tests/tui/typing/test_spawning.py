@@ -60,13 +60,14 @@ def test_a_file_is_spawned_with_its_values_into_the_project_that_is_looked_at(
 
     said, target, bad = spawned(
         tmp_path,
-        f"/spawn '{tmp_path}/my bob.toml' --workspace {tmp_path} --as copy --set size=2 -n bo",
+        f"/spawn '{tmp_path}/my bob.toml' --workspace {tmp_path} --as copy --set size=2 --branches 'rel/*' -n bo",
         "demo",
     )
 
     body = standin.calls("POST /v1/workers")[0].body
     assert (body["name"], body["project"], body["set"]) == ("bo", "demo", {"size": "2"})
     assert (body["workspace"], body["mode"]) == (str(tmp_path), "copy")
+    assert body["branches"] == ["rel/*"]
     assert said.startswith("spawned @bob")
     assert (target.name, bad) == ("bob", False)
 

@@ -74,6 +74,12 @@ def _templates(_ctx: click.Context, _parameter: click.Parameter, incomplete: str
     help="How: on a branch of its own (the default in a git repository), on a copy, or in DIR itself.",
 )
 @click.option(
+    "--branches",
+    metavar="PATTERN",
+    multiple=True,
+    help="Further branches of DIR that it sees as person/NAME, such as 'release/*'.",
+)
+@click.option(
     "--autonomous",
     is_flag=True,
     help="Have its agent ask for nothing but what the template denies; the sandbox is the wall.",
@@ -101,6 +107,7 @@ def command(
     isolation: str | None,
     workspace: str,
     mode: str | None,
+    branches: tuple[str, ...],
     autonomous: bool,
     store_key: bool,
     pin_file: str | None,
@@ -158,6 +165,7 @@ def command(
                 path=str(path.absolute()),
                 workspace=folder,
                 mode=mode or "",
+                branches=branches,
                 autonomous=autonomous,
                 wait=0.0 if detach else WAIT,
                 pin=known,

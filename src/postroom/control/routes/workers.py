@@ -63,6 +63,7 @@ def router(parts: Parts) -> Routes:
             path=body.path,
             workspace=body.workspace,
             mode=body.mode,
+            branches=body.branches,
             by=me.by,
             rules=[autonomy_rule(Autonomy.ALL, by, time.time())] if body.autonomous else [],
         )

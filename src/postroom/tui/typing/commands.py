@@ -114,6 +114,7 @@ VERBS: tuple[Verb, ...] = (
             Option("--workspace", "workspace", Kind.FOLDER),
             Option("-w", "workspace", Kind.FOLDER),
             Option("--as", "mode", Kind.MODE),
+            Option("--branches", "branches", Kind.FREE, many=True),
             Option("--name", "name", Kind.FREE),
             Option("-n", "name", Kind.FREE),
             Option("--project", "project", Kind.PROJECT),

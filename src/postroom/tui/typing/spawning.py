@@ -58,6 +58,7 @@ def spawn(
         workspace=folder,
         mode=command["mode"],
         autonomous=bool(command["autonomous"]),
+        branches=command.many.get("branches", ()),
         wait=WAIT,
         pin=pin,
     )

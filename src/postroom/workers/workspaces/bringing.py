@@ -67,7 +67,9 @@ def store_of(root: Path, held: Held) -> Git:
     return Git(Path(held.top)) if held.top else Git.own(root / "changes.git")
 
 
-async def begin(worker: Worker, planned: Plan, limit: int | None) -> Held:
+async def begin(
+    worker: Worker, planned: Plan, limit: int | None, patterns: tuple[str, ...] = ()
+) -> Held:
     """Make a workspace as planned; on an error the caller deletes the worker's folder."""
     repository, folder = planned.repository, planned.folder
     held = Held(path=str(folder), mode=planned.mode)
@@ -88,13 +90,15 @@ async def begin(worker: Worker, planned: Plan, limit: int | None) -> Held:
             held = held.after(
                 branch=await branches.free_name(repository.git, worker.nick),
                 origin=await origin_of(repository.git),
+                patterns=patterns,
             )
+            said += await tracking.notes(repository.git, held)
         if planned.mode == WORKTREE:
-            said = await notes(repository, folder)
+            said += await notes(repository, folder)
     else:
         await asyncio.to_thread(make_bare, worker.own_store)
     if planned.mode == COPY:
-        said = (await asyncio.to_thread(copy, folder, workspace, limit)).notes
+        said += (await asyncio.to_thread(copy, folder, workspace, limit)).notes
     if planned.mode == DIRECT:
         said = _said_of_direct(repository)
     if repository is not None:

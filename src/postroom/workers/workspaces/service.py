@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -106,15 +106,27 @@ class Workspaces:
                 self.doing.pop(uid, None)
 
     async def plan(
-        self, path: str, mode: str, provider: SandboxProvider, reach: Reach
+        self,
+        path: str,
+        mode: str,
+        provider: SandboxProvider,
+        reach: Reach,
+        patterns: Sequence[str] = (),
     ) -> Plan | None:
-        """Check what a person asks for (`plan.plan`); None for an empty folder."""
+        """Check what a person asks for (`plan.plan`, `tracking.checked`); None for an empty folder."""
+        patterns = tracking.checked(patterns)
         if not path:
-            if mode:
-                raise InvalidInput("a mode needs a workspace", remedy="--workspace DIR")
+            if mode or patterns:
+                what = "a mode" if mode else "a pattern of branches"
+                raise InvalidInput(f"{what} needs a workspace", remedy="--workspace DIR")
             return None
-        settings = self._settings
-        return await plan(path, mode, provider, reach, state=settings.state)
+        found = await plan(path, mode, provider, reach, state=self._settings.state)
+        if patterns and (found.repository is None or found.mode == DIRECT):
+            raise InvalidInput(
+                "branches are seen by a worker with a branch of its own in a repository alone",
+                remedy="leave --branches out, or --as worktree",
+            )
+        return found
 
     async def ready(
         self,
@@ -124,6 +136,7 @@ class Workspaces:
         provider: SandboxProvider,
         limit: int | None,
         reach: Reach,
+        patterns: Sequence[str] = (),
     ) -> Placed:
         """The workspace for a start; made if it is not there yet.
 
@@ -132,6 +145,7 @@ class Workspaces:
             mode: how to work on it.
             limit: bytes of disk that the worker may use, None for any number.
             reach: what of the machine it may have.
+            patterns: of further branches of the person that it sees.
 
         Raises:
             NotFound: the person's folder has gone.
@@ -147,7 +161,7 @@ class Workspaces:
             planned = await plan(path, mode, provider, reach, state=settings.state, uid=owner.uid)
             async with self._alone(owner.uid):
                 await asyncio.to_thread(_clear, root)  # of a start that was killed
-                await begin(worker, planned, limit)
+                await begin(worker, planned, limit, tracking.checked(patterns))
         async with self._alone(owner.uid):
             held = Held.load(worker.root) or Held(path, mode)
             return await self._placed(worker, await resumed(worker, held))
