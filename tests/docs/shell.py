@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from tests.docs.pages import ROOT
 
 DEADLINE = 60.0
 """Seconds that one command may take."""
@@ -103,3 +109,20 @@ class Shell:
                 time.sleep(0.05)  # a file, which tells nobody that it grew
         finally:
             os.killpg(pid, signal.SIGINT)
+
+
+@contextmanager
+def in_checkout() -> Generator[Shell]:
+    """A terminal in a checkout, with the commands of this environment; no post room is left afterwards."""
+    with tempfile.TemporaryDirectory(prefix="postroom-reader-") as scratch:
+        home, checkout = Path(scratch) / "home", Path(scratch) / "postroom"
+        home.mkdir()
+        checkout.mkdir()
+        shutil.copytree(ROOT / "examples", checkout / "examples")
+        (checkout / ".venv").symlink_to(sys.prefix)
+        env = {key: os.environ[key] for key in ("PATH", "LANG") if key in os.environ}
+        with Shell(checkout, {**env, "HOME": str(home), "NO_COLOR": "1"}) as shell:
+            try:
+                yield shell
+            finally:
+                shell.run("postroom down", status=None)

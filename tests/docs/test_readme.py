@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT, Block, blocks
-from tests.docs.shell import Shell
+from tests.docs.pages import Block, blocks
+from tests.docs.shell import Shell, in_checkout
 
 ELSEWHERE = {
     "python3 -m venv .venv": "tools/footprint.py, which .ci/run runs",
@@ -67,19 +62,9 @@ SHOWN = {
 
 @pytest.fixture
 def reader() -> Iterator[Shell]:
-    """A terminal in a checkout, with the commands of this environment; no post room is left afterwards."""
-    with tempfile.TemporaryDirectory(prefix="postroom-reader-") as scratch:
-        home, checkout = Path(scratch) / "home", Path(scratch) / "postroom"
-        home.mkdir()
-        checkout.mkdir()
-        shutil.copytree(ROOT / "examples", checkout / "examples")
-        (checkout / ".venv").symlink_to(sys.prefix)
-        env = {key: os.environ[key] for key in ("PATH", "LANG") if key in os.environ}
-        with Shell(checkout, {**env, "HOME": str(home), "NO_COLOR": "1"}) as shell:
-            try:
-                yield shell
-            finally:
-                shell.run("postroom down", status=None)
+    """A terminal in a checkout, for one page."""
+    with in_checkout() as shell:
+        yield shell
 
 
 @pytest.mark.requirement("docs-commands-run")
