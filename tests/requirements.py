@@ -574,6 +574,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "workspace-branches": "A worker sees the further branches that patterns name, as they are now, and no other.",
         "workspace-told-once": "A coding agent is told once, in its next turn, that the branch which its work began from has moved.",
         "workspace-merge-undone": "A merge of a worker's branch, and its undo, change no file that a person has not committed; the undo is refused once the branch has moved.",
+        "workspace-large": "A file over `workspace.max_file_mb` that a worker has not committed is on no branch until a person lets it in; it stays in the worker's folder, also when the worker is removed, and is named.",
+        "workspace-large-named": "Large files in the commits of an agent are named before a merge, also those that a later commit takes away, and so are new binary files.",
         "workspace-plants-nothing": "No git command of Postroom runs what a worker planted in its folder.",
     },
 }

@@ -124,7 +124,7 @@ OTHER = {
         "public",
     ),
     *("url", "credential", "deadline", "stat", "autonomous", "undo", "rebase", "resolve", "task"),
-    *("autonomy", "branches"),
+    *("autonomy", "branches", "large"),
 }
 """Fields of bodies that name neither."""
 

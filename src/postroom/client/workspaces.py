@@ -17,13 +17,18 @@ SLOW = 300.0
 class WorkspaceCalls(Calls):
     """See `Calls`."""
 
-    def diff(self, ref: str, paths: Sequence[str] = (), *, stat: bool = False) -> Difference:
+    def diff(
+        self, ref: str, paths: Sequence[str] = (), *, stat: bool = False, large: bool = False
+    ) -> Difference:
         """Bring back what a worker has done, and what it changed since it began.
+
+        Args:
+            large: from now on also the files over the limit that the last time stayed in its folder.
 
         Raises:
             NotFound: it works on no folder.
         """
-        body = {"paths": list(paths), "stat": stat}
+        body = {"paths": list(paths), "stat": stat, **({"large": True} if large else {})}
         path = f"/v1/workers/{name_of(ref)}/diff"
         return self._post(path, body, repeatable=True, extra_time=SLOW)
 

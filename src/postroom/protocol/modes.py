@@ -12,4 +12,9 @@ DIRECT = "direct"
 BRINGS = "its branch brings what git takes for a git directory: "
 """Begins the note about a folder on a branch in which git would run what the worker named."""
 
+BRINGS_LARGE = "its branch brings large files: "
+BRINGS_BINARY = "its branch brings new binary files: "
+LOOK = (BRINGS, BRINGS_LARGE, BRINGS_BINARY)
+"""Begin what a person should look at before they merge."""
+
 MODES = (WORKTREE, COPY, DIRECT)

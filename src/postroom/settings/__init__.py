@@ -161,6 +161,8 @@ class Settings:
     """Open streams of one API key."""
     limit_tasks: int = 10_000
     """Open tasks of one agent."""
+    max_file_mb: int = 10
+    """MB of a file that a worker has not committed and that comes back without being let in."""
     org: str = DEFAULT_ORG
     """The organisation of the folders; see `for_org`."""
 

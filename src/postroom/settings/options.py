@@ -312,6 +312,13 @@ OPTIONS = (
         "open tasks of one agent; more are refused",
     ),
     Option(
+        "workspace.max_file_mb",
+        "max_file_mb",
+        "POSTROOM_WORKSPACE_MAX_FILE_MB",
+        ValueKind.COUNT,
+        "MB of the largest file that comes back from a worker [without being let in](coding-agents.md#large-files)",
+    ),
+    Option(
         "blobs.largest",
         "blob_limit",
         "POSTROOM_BLOB_LARGEST",

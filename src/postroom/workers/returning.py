@@ -13,11 +13,13 @@ from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
 from postroom.workers.parts import WorkerParts
 from postroom.workers.preparing import Preparing
+from postroom.workers.workspaces.bringing import LONGEST_NAME, MOST_NAMES
 from postroom.workers.workspaces.git import Git
 from postroom.workers.workspaces.records import Held
 from postroom.workers.workspaces.service import Workspaces
 from postroom.workers.workspaces.syncing import Synced
 from postroom.workers.workspaces.tracking import Standing
+from postroom_a2a.text import one_line
 
 log = get_logger(__name__)
 
@@ -25,6 +27,8 @@ ALERT = "workspace"
 """Kind of the alert about work that cannot be brought back."""
 MADE = "workspace-git"
 """Kind of the alert about a git directory that a worker made in a folder of a person."""
+LARGE = "workspace-large"
+"""Kind of the alert about files over the limit, which have not come back."""
 LENDING = "workspace-set-id"
 """Kind of the alert about files that lend an account."""
 
@@ -52,8 +56,11 @@ class Returning:
             await asyncio.to_thread(reach.refuse_named, path, record.origin.get("mode", ""))
             await self.spaces.refuse_beyond(agent.uid, reach)
 
-    async def bring(self, agent: Agent, record: WorkerRecord) -> Held:
+    async def bring(self, agent: Agent, record: WorkerRecord, *, large: bool = False) -> Held:
         """Bring back what a worker has done up to now.
+
+        Args:
+            large: let in the files that were over the limit the last time.
 
         Raises:
             NotFound: it works on no folder, or the folder has gone.
@@ -63,9 +70,11 @@ class Returning:
         await self._name_lending(agent)
         prepared = await self._preparing.again(record)
         try:
-            held = await self.spaces.bring(agent, prepared.chosen.provider, prepared.reach)
+            provider, reach = prepared.chosen.provider, prepared.reach
+            held = await self.spaces.bring(agent, provider, reach, large=large)
         finally:
             await self._name_made(agent)  # whatever a worker prevents
+        await self._name_large(agent, held)
         await self._alerts.end("its work was brought back", kind=ALERT, who=agent.uid)
         return held
 
@@ -79,6 +88,7 @@ class Returning:
             )
         finally:
             await self._name_made(agent)
+        await self._name_large(agent, found.held)
         await self._alerts.end("its work was brought back", kind=ALERT, who=agent.uid)
         return found
 
@@ -114,6 +124,14 @@ class Returning:
         what = "made or moved a git directory" if held.mode == DIRECT else "its branch brings one"
         text = f"{what} in {held.path}, which decides what git runs there: {', '.join(held.made)}"
         await self._alerts.raise_alert(Alert(MADE, text, agent.uid))
+
+    async def _name_large(self, agent: Agent, held: Held) -> None:
+        if held.large:
+            names = ", ".join(one_line(name, LONGEST_NAME) for name in held.large[:MOST_NAMES])
+            text = f"not brought back, since too large: {names}; postroom diff @{agent.nick} --large lets them in"
+            await self._alerts.raise_alert(Alert(LARGE, text, agent.uid))
+        else:
+            await self._alerts.end("there are none any more", kind=LARGE, who=agent.uid)
 
     async def _name_lending(self, agent: Agent) -> None:
         """Name the files that lend an account; first, since a worker can prevent what comes behind."""

@@ -14,7 +14,7 @@ from postroom.cli.workspaces import steps_told, tell_left
 from postroom.lines.rows import styled
 from postroom.lines.starting import place
 from postroom.lines.workspaces import MORE, apart, changed, diff_style
-from postroom.protocol.modes import BRINGS
+from postroom.protocol.modes import LOOK
 from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:
@@ -25,23 +25,24 @@ if TYPE_CHECKING:
 @click.argument("nick", metavar="@NICK", shell_complete=agents)
 @click.argument("paths", metavar="[PATH]...", nargs=-1)
 @click.option("--stat", is_flag=True, help="Only the files, with the number of changed lines.")
+@click.option("--large", is_flag=True, help="Let in the files over workspace.max_file_mb.")
 @json_option
 @state_option()
-def command(nick: str, paths: tuple[str, ...], stat: bool, as_json: bool) -> None:
+def command(nick: str, paths: tuple[str, ...], stat: bool, large: bool, as_json: bool) -> None:
     """Show what the worker NICK changed in the folder that it works on, since it began.
 
     It brings the worker's branch up to date first, with what is not committed as one more commit. PATHs are files
     and folders of the repository.
     """
     with connect() as client, steps_told(lambda _: nick):
-        found = client.diff(nick, paths, stat=stat)
+        found = client.diff(nick, paths, stat=stat, large=large)
     if as_json:
         print_json(found)
         return
     click.echo(_summary(found), err=True)
     tell_left(found["left"])
     for note in found["workspace"].get("notes", []):
-        if note.startswith(BRINGS):
+        if note.startswith(LOOK):
             click.echo(f"look before you merge: {one_line(note, 300)}", err=True)
     lines = [styled(line, diff_style(line)) for line in printable(found["text"]).split("\n")]
     if found["cut"]:

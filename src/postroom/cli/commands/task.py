@@ -26,6 +26,7 @@ from postroom.lines.tasks import HEAD, accepted_line, row, short
 from postroom.lines.words import address
 from postroom.lines.workspaces import merged, nothing_to_merge, offered, undone
 from postroom.protocol.limits import MAX_PAGE
+from postroom.protocol.modes import LOOK
 from postroom.protocol.tasks import Door
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.text import one_line
@@ -327,6 +328,9 @@ def apply(ref: str, merge: bool, undo: bool, as_json: bool) -> None:
     tell_left(found["left"])
     if merge:
         click.echo(merged(found))
+        for note in found["notes"]:
+            if note.startswith(LOOK):
+                click.echo(one_line(note), err=True)
         click.echo(f"to go back: postroom task apply @{one_line(found['worker'])} --undo", err=True)
     elif undo:
         click.echo(undone(found))

@@ -32,10 +32,10 @@ def router(parts: Parts) -> Routes:
             raise NotFound("it works on no folder of yours any more")
         return found
 
-    async def brought(ref: str) -> tuple[Agent, Held]:
+    async def brought(ref: str, *, large: bool) -> tuple[Agent, Held]:
         agent, record = await workers.record(ref)
         acted_on(worker=agent.uid)
-        return agent, await workers.work.bring(agent, record)
+        return agent, await workers.work.bring(agent, record, large=large)
 
     @routes.post("/workers/{ref}/diff")
     @needs(Scope.OPERATE)
@@ -44,9 +44,10 @@ def router(parts: Parts) -> Routes:
         """Bring back what a worker has done, and show what it changed since it began.
 
         `paths` are files and folders of the repository, or of the folder that it works on; `text` is what `git diff`
-        prints. 404 if it works on no folder, 409 if somebody is on its branch.
+        prints. Files over `workspace.max_file_mb` that it has not committed stay in its folder and are in `left`, until
+        `large` lets them in. 404 if it works on no folder, 409 if somebody is on its branch.
         """
-        agent, held = await brought(ref)
+        agent, held = await brought(ref, large=body.large)
         git = workers.work.store(agent.uid, held)
         found = await difference(git, held, body.paths, stat=body.stat)
         return {
@@ -131,7 +132,7 @@ def router(parts: Parts) -> Routes:
             "merged": merged,
             "onto": offer.onto,
             "back": offer.back,
-            "notes": list(offer.notes),
+            "notes": [*offer.notes, *held.warnings],
             "hinders": offer.hinders,
             "left": list(held.left),
         }

@@ -14,7 +14,7 @@ from postroom.protocol.modes import COPY, DIRECT, WORKTREE
 from postroom.sandbox.limit_monitor import LimitMonitor
 from postroom.sandbox.port import SandboxProvider, SandboxSpec
 from postroom.workers.reach import Reach
-from postroom.workers.workspaces import branches, covers, tracking
+from postroom.workers.workspaces import branches, covers, heavy, tracking
 from postroom.workers.workspaces.copying import copy
 from postroom.workers.workspaces.git import Git
 from postroom.workers.workspaces.job import Desk, Job, JobFailed, seen
@@ -39,6 +39,7 @@ class Worker:
         state: the state folder.
         provider: of its sandbox.
         reach: what of the machine it may have.
+        largest: bytes of a file that comes back without being let in.
         say: is told what is being done now.
     """
 
@@ -49,6 +50,7 @@ class Worker:
     provider: SandboxProvider
     monitor: LimitMonitor
     reach: Reach
+    largest: int
     say: Callable[[str], None] = lambda _: None
 
     @property
@@ -181,8 +183,15 @@ async def bring(worker: Worker, held: Held) -> Held:
         top = hash_in(answer, "top", held.format)
         await take(worker, held, job, top, branches.work_ref(worker.uid))
     git = store_of(worker.root, held)
-    left = (*found, *texts_in(answer, "left"), *texts_in(answer, "notes"))[:MOST_NAMES]
-    return await settle(worker, held.after(left=left), git, top)
+    large = large_in(answer)
+    left = (
+        *found,
+        *_too_large(worker, large),
+        *texts_in(answer, "left"),
+        *texts_in(answer, "notes"),
+    )
+    held = held.after(left=left[:MOST_NAMES], large=tuple(large))
+    return await settle(worker, held, git, top)
 
 
 async def settle(worker: Worker, held: Held, git: Git, top: str) -> Held:
@@ -196,7 +205,9 @@ async def settle(worker: Worker, held: Held, git: Git, top: str) -> Held:
         await git.set(branches.base_ref(worker.uid), base)
     held = held.after(base=base, brought=top)
     if held.mode != DIRECT:
-        held = held.after(made=(await _brought(git, held, top))[:MOST_NAMES])
+        made = (await _brought(git, held, top))[:MOST_NAMES]
+        brings = await heavy.brings(git, held.base, top, worker.largest)
+        held = held.after(made=made, brings=brings)
     held = held.save(worker.root)
     if not held.branch or top in (held.base, held.began):
         return held
@@ -236,6 +247,21 @@ async def _brought(git: Git, held: Held, top: str) -> tuple[str, ...]:
     return tuple(one_line(name, LONGEST_NAME) for name in names)
 
 
+def large_in(answer: Mapping[str, Any]) -> dict[str, int]:
+    """The files of an answer that were too large to be committed, with their sizes in bytes."""
+    found = answer.get("large")
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {name: size for name, size in pairs if isinstance(size, int) and size >= 0}
+
+
+def _too_large(worker: Worker, large: Mapping[str, int]) -> list[str]:
+    most = f"over workspace.max_file_mb, {worker.largest // 1_000_000}"
+    command = f"postroom diff @{worker.nick} --large"
+    return [
+        f"{heavy.sized(name, size)}, {most}: {command} lets it in" for name, size in large.items()
+    ]
+
+
 def texts_in(answer: Mapping[str, Any], key: str) -> list[str]:
     """The texts in a list of an answer, as they can be shown."""
     found = answer.get(key)
@@ -266,6 +292,8 @@ def order_of(worker: Worker, held: Held) -> dict[str, Any]:
         "base": held.base,
         "known": [name for name in dict.fromkeys((held.head, held.base, held.brought)) if name],
         "format": held.format,
+        "largest": worker.largest if held.branch and not held.moving else 0,
+        "let_in": held.let_in,
         "shallow": list(held.shallow),
         "name": worker.nick,
         "mail": worker.mail,

@@ -6,6 +6,8 @@ ORDER is a JSON file, ANSWER the JSON file to write. `do` of an order is one of:
     relink  write anew where the objects are that it borrows, and the branches of its person
     bring   put the commits of the workspace, and what is not committed as one more, into a bundle
 
+What is not committed and has over `largest` bytes, if that is not 0, stays where it is, unless `let_in` names it.
+
 The worker's own git configuration is read by nothing but `rev-parse`: all else happens in a repository that this
 script makes, which finds the worker's objects and files from there. So hooks, filters, monitors and aliases of the
 worker are not even known. If one ran, it would do so in a sandbox that can do less than the worker's.
@@ -32,6 +34,8 @@ PERSON = "person"
 LARGEST_INDEX = 256 * 1024 * 1024
 MAX_NOTED = 20
 """Folders that an answer names at most."""
+MAX_LARGE = 100
+"""Files over the limit that an answer names at most."""
 GITLINK = "160000"
 QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0")
 BOUNDED = ("-c", "core.bigFileThreshold=32m", "-c", "pack.threads=1", "-c", "pack.windowMemory=64m")
@@ -108,11 +112,11 @@ def begin(order: dict[str, Any]) -> dict[str, Any]:
         git("read-tree", *(() if order["copied"] else ("-u", "--reset")), head, env=place)
     if not order["copied"]:
         return {"base": head}
-    base, _ = _committed(order, place, head, order["message"])
+    base, _, large = _committed(order, place, head, order["message"])
     if base != head:
         git("update-ref", "HEAD", base, env=place)
         bundle(order, place, base)
-    return {"base": base, "top": base}
+    return {"base": base, "top": base, "large": large}
 
 
 def relink(order: dict[str, Any]) -> dict[str, Any]:
@@ -145,10 +149,10 @@ def bring(order: dict[str, Any]) -> dict[str, Any]:
     tip = tip_of(own, order, notes) if has_own else order["base"]
     if not (is_folder(own) and take_index(own, place)):
         git("read-tree", *([tip] if tip else ["--empty"]), env=place)
-    top, left = _committed(order, place, tip, order["message"])
+    top, left, large = _committed(order, place, tip, order["message"])
     if top not in order["known"] and top:
         bundle(order, place, top)
-    return {"tip": tip, "top": top, "left": left, "notes": notes}
+    return {"tip": tip, "top": top, "left": left, "large": large, "notes": notes}
 
 
 def fresh(order: dict[str, Any], own: Path | None) -> dict[str, str]:
@@ -197,35 +201,114 @@ def take_index(own: Path, place: dict[str, str]) -> bool:
 
 def _committed(
     order: dict[str, Any], place: dict[str, str], parent: str, message: str
-) -> tuple[str, list[str]]:
+) -> tuple[str, list[str], dict[str, int]]:
     """A commit of the files as they are on top of `parent`, or `parent` if nothing differs; and what it lacks."""
-    tree = snapshot(place, parent)
     before = git("rev-parse", f"{parent}^{{tree}}", env=place) if parent else empty(place)
-    left = _left_out(place, before, tree)
+    large = Large(order, place, before)
+    tree = snapshot(place, parent, large)
+    left = [name for name in _left_out(place, before, tree) if name not in large.found]
+    named = dict(list(large.found.items())[:MAX_LARGE])
     if tree == before:
-        return parent, left
+        return parent, left[:MAX_NOTED], named
     parents = ("-p", parent) if parent else ()
     words = ("commit-tree", tree, *parents, "-m", message)
-    return git(*words, env=place | who(order)), left
+    return git(*words, env=place | who(order)), left[:MAX_NOTED], named
 
 
-def snapshot(place: dict[str, str], parent: str) -> str:
-    """The tree of the files as they are; the index has the same then."""
+class Large:
+    """The files that are too large to be committed unasked.
+
+    What its last commit has in that size is no news; what it has put into its index by itself counts like a file.
+
+    Attributes:
+        found: by name, their sizes in bytes.
+    """
+
+    def __init__(self, order: dict[str, Any], place: dict[str, str], before: str) -> None:
+        self.found: dict[str, int] = {}
+        self._most: int = order["largest"]
+        self._let_in = frozenset(order["let_in"])
+        self._place = place
+        self._before = before
+
+    def files(self) -> list[str]:
+        """Those that the index has not, or has otherwise; none is read, since one may be as large as the disk."""
+        if not self._most:
+            return []
+        words = ("ls-files", "-z", "--others", "--modified", "--exclude-standard")
+        names = set(git(*words, env=self._place).split("\0")) - self._let_in - {""}
+        sizes = {name: _size(Path(self._place["GIT_WORK_TREE"], name)) for name in names}
+        over = {name: size for name, size in sizes.items() if size > self._most}
+        before = self._sizes([f"{self._before}:{name}" for name in over])
+        over = {
+            name: size
+            for name, size in over.items()
+            if before[f"{self._before}:{name}"] <= self._most
+        }
+        self.found |= over
+        return list(over)
+
+    def taken_out(self, tree: str) -> str:
+        """The tree without what is too large in it; the index is so, too."""
+        if not self._most or tree == self._before:
+            return tree
+        words = ("diff-tree", "-r", "-z", "--raw", "--no-renames", self._before, tree)
+        fields = git(*words, env=self._place).split("\0")
+        changes = [
+            (entry.split(" "), path) for entry, path in zip(fields[::2], fields[1::2], strict=False)
+        ]
+        sizes = self._sizes([name for entry, _ in changes for name in entry[2:4]])
+        back: list[str] = []
+        for (mode, _, old, new, _), path in changes:
+            over = sizes[new] > self._most >= sizes[old]
+            if over and path not in self._let_in:
+                self.found[path] = sizes[new]
+                back.append(f"{mode.removeprefix(':')} {old}\t{path}")
+        if not back:
+            return tree
+        git("update-index", "-z", "--index-info", env=self._place, stdin="\0".join([*back, ""]))
+        return git("write-tree", env=self._place)
+
+    def _sizes(self, names: list[str]) -> dict[str, int]:
+        """The sizes of blobs by their names; 0 for what is none."""
+        if not names:
+            return {}
+        asked = "".join(f"{'' if chr(10) in name else name}\n" for name in names)
+        words = ("cat-file", "--batch-check=%(objecttype) %(objectsize)")
+        said = git(*words, env=self._place, stdin=asked).split("\n")
+        found = (line.removeprefix("blob ") for line in said)
+        return {
+            name: int(size) if size.isdecimal() else 0
+            for name, size in zip(names, found, strict=True)
+        }
+
+
+def _size(path: Path) -> int:
     try:
-        return _written(place)
+        found = path.lstat()
+    except OSError:
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+
+def snapshot(place: dict[str, str], parent: str, large: Large | None = None) -> str:
+    """The tree of the files as they are, without those that are too large; the index has the same then."""
+    try:
+        return _written(place, large)
     except Broken:
         # An index that git does not take, such as one in parts: from the parent's files instead.
         Path(place["GIT_DIR"], "index").unlink(missing_ok=True)
         git("read-tree", *([parent] if parent else ["--empty"]), env=place)
-        return _written(place)
+        return _written(place, large)
 
 
-def _written(place: dict[str, str]) -> str:
+def _written(place: dict[str, str], large: Large | None) -> str:
     """The tree of the files as they are, but for those that are ignored."""
     entries = git("ls-files", "-s", "-z", env=place).split("\0")
     links = [entry.partition("\t")[2] for entry in entries if entry.startswith(GITLINK)]
     # `git add` runs git in each submodule, by the configuration that is there. So where they stand is read alone.
-    paths = "\0".join([".", *(f":(exclude,literal){name}" for name in links)])
+    out = [*links, *(large.files() if large else ())]
+    paths = "\0".join([".", *(f":(exclude,literal){name}" for name in out)])
     words = ("add", "-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
     try:
         git("-c", "advice.addEmbeddedRepo=false", *words, env=place, stdin=paths)
@@ -234,7 +317,8 @@ def _written(place: dict[str, str]) -> str:
             raise
     if links:
         git("update-index", "--remove", "-z", "--stdin", env=place, stdin="\0".join([*links, ""]))
-    return git("write-tree", env=place)
+    tree = git("write-tree", env=place)
+    return large.taken_out(tree) if large else tree
 
 
 def empty(place: dict[str, str]) -> str:
@@ -252,7 +336,7 @@ def _left_out(place: dict[str, str], before: str, tree: str) -> list[str]:
         if entry.split(" ")[1:2] == [GITLINK] and entry.split(" ")[0] != f":{GITLINK}"
     ]
     others = git("ls-files", "-z", "--others", "--exclude-standard", env=place).split("\0")
-    return [name for name in (*links, *others) if name][:MAX_NOTED]
+    return [name for name in (*links, *others) if name]
 
 
 def bundle(order: dict[str, Any], place: dict[str, str], top: str) -> None:

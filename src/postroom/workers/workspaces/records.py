@@ -43,6 +43,9 @@ class Held:
         person: the place, inside, of those that it sees.
         moving: where its files, index and branch are being put: see `syncing.Move`; empty for nowhere.
         merged: the last merge of its branch into the person's, as long as it can be undone: see `taking.Taken`.
+        large: files over the limit that were not committed and stay in its folder, by their names in it.
+        let_in: those that a person has let in.
+        brings: what a person should look at on its branch, sentences for people.
     """
 
     path: str
@@ -69,6 +72,9 @@ class Held:
     patterns: tuple[str, ...] = ()
     person: str = ""
     merged: tuple[str, ...] = ()
+    large: tuple[str, ...] = ()
+    let_in: tuple[str, ...] = ()
+    brings: tuple[str, ...] = ()
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
@@ -94,7 +100,8 @@ class Held:
     @property
     def warnings(self) -> list[str]:
         """Sentences for people about the branch."""
-        return [BRINGS + name for name in self.made] if self.mode != DIRECT else []
+        made = [BRINGS + name for name in self.made] if self.mode != DIRECT else []
+        return [*made, *self.brings]
 
     def after(self, **changes: Any) -> Self:
         """The record with these fields changed."""

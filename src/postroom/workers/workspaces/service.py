@@ -195,8 +195,13 @@ class Workspaces:
         await self.track(worker.uid)
         return Placed(desk.workspace, (*mounts, tracking.mount(root)))
 
-    async def bring(self, owner: Owner, provider: SandboxProvider, reach: Reach) -> Held:
+    async def bring(
+        self, owner: Owner, provider: SandboxProvider, reach: Reach, *, large: bool = False
+    ) -> Held:
         """Bring back what the worker has done up to now; its branch in the person's repository has it then.
+
+        Args:
+            large: from now on also the files that the last time were over the limit.
 
         Raises:
             NotFound: the person's folder has gone, or the worker works on none.
@@ -206,6 +211,9 @@ class Workspaces:
         """
         async with self._alone(owner.uid):
             worker, held = self._worker(owner, provider, reach), self._begun(owner)
+            if large and held.large:
+                let_in = tuple(dict.fromkeys((*held.let_in, *held.large)))
+                held = held.after(let_in=let_in).save(worker.root)
             try:
                 return await bring(worker, await resumed(worker, held))
             finally:
@@ -269,7 +277,10 @@ class Workspaces:
     def _worker(self, owner: Owner, provider: SandboxProvider, reach: Reach) -> Worker:
         root, state = self._root(owner.uid), self._settings.state
         say = partial(self.doing.__setitem__, owner.uid)
-        return Worker(owner.uid, owner.nick, root, state, provider, self._monitor, reach, say)
+        largest = self._settings.max_file_mb * 1_000_000
+        return Worker(
+            owner.uid, owner.nick, root, state, provider, self._monitor, reach, largest, say
+        )
 
     def store(self, uid: str, held: Held) -> Git:
         """Git on the repository that gets the work."""
