@@ -424,6 +424,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "cli-json-everywhere": "Every command that answers takes `--json`.",
         "cli-send-waits-answered": "`send` and `delegate` print an id that is on disk, and with `--wait` the answer alone on the output.",
         "cli-spawn-starts-up": "`spawn` with nothing running starts one post room and says so.",
+        "answer-waits-said": "An answer to a stopped worker is taken once, at once; `status`, the screen and `task show` say that it waits for the worker's start, and the task needs nobody.",
         "cli-status-attention": "`status` shows first what waits for a person; `watch` and `logs` miss nothing, also across restarts.",
     },
     ("Command line", "docs/architecture.md#templates"): {

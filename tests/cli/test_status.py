@@ -58,6 +58,21 @@ def test_status_lists_first_what_needs_attention(postroom: Run, standin: Standin
     assert lines[12].endswith("exit code 1")
 
 
+def test_a_worker_that_is_stopped_says_so_once_and_is_left_out_on_demand(
+    postroom: Run, standin: Standin
+):
+    halted = worker("halted", state="stopped", desired="stopped", task=at_work(state="working"))
+    told = "@halted is stopped; the answer waits for its start: postroom restart halted"
+    over = worker("over", state="exited", desired="stopped")
+    answered(standin, worker("idler"), halted | {"detail": told}, over)
+
+    lines = postroom("status").out.splitlines()
+
+    assert " ".join(lines[-2].split()).endswith(f"stopped ab12cd34 {told}")
+    shown = postroom("ps", "--running").out
+    assert ("@idler" in shown, "@halted" in shown, "@over" in shown) == (True, False, False)
+
+
 def test_a_question_is_no_alert_beside_what_needs_you(postroom: Run, standin: Standin):
     told = alert("asks about task ab12cd34: red", kind="input-required", nick="bob")
     answered(standin, worker(), alerts=[told, alert("full")])

@@ -315,17 +315,29 @@ async def test_of_two_answers_the_one_that_was_not_taken_is_refused(shared: Task
         assert refused["detail"].startswith("somebody else has answered before")
 
 
-@pytest.mark.requirement("task-answer-resumes")
-async def test_an_answer_to_a_worker_that_is_offline_waits_for_its_next_start(shared: TaskRoom):
+WAITS = "@alice is stopped; {} waits for its start: postroom restart alice"
+
+
+@pytest.mark.requirement("answer-waits-said")
+async def test_an_answer_to_a_worker_that_is_stopped_is_taken_at_once_and_waits_for_its_start(
+    shared: TaskRoom,
+):
     async with emptied(shared) as room:
         alice, task = await taken(room)
         await alice.say(task, TaskState.INPUT_REQUIRED, "A or B?")
         alice.end()
+        asked = await room.get(f"/{task}")
 
         view = await room.post(f"/{task}/answer", text="B")
+        again = await room.post(f"/{task}/answer", text="A")
 
-        assert view["state"] == "input-required"
-        assert view["detail"] == "@alice is offline: the answer waits for its next start"
+        assert (asked["detail"], asked["status_text"]) == (WAITS.format("your answer"), "A or B?")
+        assert (view["state"], view["detail"]) == ("working", WAITS.format("the answer"))
+        assert (await room.api.get("/v1/status")).json()["attention"] == []
+        assert again["code"] == "conflict"
+        head = await room.row(task)
+        assert (head.released, head.lost) == (True, 0)  # its next attempt counts no lost one
+        assert alice.heard.empty()
 
 
 @pytest.mark.requirement("task-refused-when-not-offered")

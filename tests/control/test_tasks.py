@@ -96,6 +96,7 @@ async def test_the_detail_says_how_a_task_stands(shared: TaskRoom):
         assert await detail(two) == "@alice has failed (exit code 1): it waits"
         room.blocked[alice.uid] = ": the model failed (429)"
         assert await detail(two) == "@alice: the model failed (429)"
+        room.blocked.clear()
         alice.end()
         assert await detail(two) == "@alice is offline: it waits"
 

@@ -28,8 +28,10 @@ for raw in sys.stdin:
             while not os.path.exists("go"):
                 time.sleep(0.01)
             sys.exit(3)
-        if line["text"] == "ask":
+        if line["text"] == "ask" and len(line.get("history", ())) < 3:
             say(type="ask", task=line["id"], text="Which branch?")
+        elif line["text"] == "ask":
+            say(type="complete", task=line["id"], text="on " + line["history"][-1]["text"])
         else:
             say(type="complete", task=line["id"], text="did " + line["text"])
 """
@@ -85,6 +87,30 @@ def test_a_script_is_told_the_question_of_a_real_agent_and_how_to_answer_it(room
     assert "waits for the answer: Which branch?" in room.stderr
     assert "try: postroom task answer " in room.stderr
     assert "@asker asks: Which branch?" in room.run("status")
+
+
+@pytest.mark.requirement("answer-waits-said")
+def test_a_stopped_worker_with_a_question_says_where_the_answer_waits_until_it_is_started(
+    room: PostRoom,
+) -> None:
+    spawn(room, "halted")
+    room.run("delegate", "@halted", "ask", "--wait", status=9)
+    with room.client() as client:
+        (task,) = [each["id"] for each in client.tasks(worker="@halted")]
+    waits = "@halted is stopped; {} waits for its start: postroom restart halted"
+    room.run("stop", "halted")
+    asked = f"@halted asks: Which branch? ({waits.format('your answer')})"
+    assert asked in room.run("status")
+
+    room.run("task", "answer", task, "main")
+
+    assert waits.format("the answer") in room.stderr
+    assert asked not in room.run("status")
+    assert waits.format("the answer") in room.run("task", "show", task)
+    assert "task is working" in room.run("task", "answer", task, "another", status=5) + room.stderr
+    assert "@halted" not in room.run("status", "--running")
+    room.run("restart", "halted")
+    assert "on main" in room.run("task", "watch", task)
 
 
 @pytest.mark.requirement("client-task-followed", "cli-status-attention")

@@ -13,11 +13,18 @@ from postroom.errors import Conflict, LostUpdate, MessageTooLarge, NotFound
 from postroom.protocol import subjects
 from postroom.protocol.tasks import chain_headers, task_id
 from postroom.tasks.execution import Execution
-from postroom.tasks.log import AttemptLost
+from postroom.tasks.log import AttemptLost, TaskLog
 from postroom.tasks.records import MAX_TASK_BYTES
 from postroom_a2a.messages import ROLE_USER, text_message, text_of
 from postroom_a2a.task_state import TaskState
-from postroom_a2a.tasks import answer_in, artifacts_of, new_task, status_text, text_artifact
+from postroom_a2a.tasks import (
+    answer_in,
+    answer_update,
+    artifacts_of,
+    new_task,
+    status_text,
+    text_artifact,
+)
 from tests.rig import Rig, new_uid, running_bus
 from tests.tasks.enginedesk import Script, done, running_desk
 
@@ -381,6 +388,33 @@ async def test_a_question_outlives_the_worker(rig: Rig) -> None:
         await second.engine.answer(task, first.alice, text_message("m", "the red one"))
         last = await second.log.until(task, TaskState.COMPLETED)
         assert (last.attempt, last.lost) == (1, 0)
+
+
+@pytest.mark.requirement("answer-waits-said")
+async def test_what_was_answered_for_a_worker_that_started_meanwhile_is_gone_on_with(
+    rig: Rig,
+) -> None:
+    async def script(execution: Execution) -> None:
+        if execution.attempt == 1:
+            await execution.say(TaskState.INPUT_REQUIRED, "which one?")
+        else:
+            await execution.say(TaskState.COMPLETED, "done")
+
+    async with running_desk(rig, script) as desk:
+        task = await desk.ask("do it")
+        await desk.log.until(task, TaskState.INPUT_REQUIRED)
+        asked, answer = await desk.log.get(task), text_message("m", "the red one")
+        event = answer_update(asked.record.task, 1.0, answer)
+        after = asked.record.then(event, heard=answer, runner="postroom", released=True)
+        await TaskLog(desk.bus, desk.log, worker=desk.bus.uid, run="x").append(
+            after, asked.sequence
+        )
+
+        await desk.engine.answer(task, desk.alice, answer)
+        await desk.engine.answer(task, desk.alice, answer)
+
+        last = await desk.log.until(task, TaskState.COMPLETED)
+        assert (last.attempt, last.lost) == (2, 0)
 
 
 async def test_a_canceled_question_is_forgotten(rig: Rig) -> None:

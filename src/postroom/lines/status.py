@@ -10,7 +10,15 @@ import click
 from postroom.build import NUMBER, commit, named, version
 from postroom.lines.approvals import what
 from postroom.lines.needs import waiting
-from postroom.lines.tasks import answer_hint, colour_of, is_question, run_time, short
+from postroom.lines.tasks import (
+    answer_hint,
+    colour_of,
+    is_question,
+    kept,
+    question_of,
+    run_time,
+    short,
+)
 from postroom.lines.usage import NOTHING, usage_cell
 from postroom.lines.words import Cell, address, ago, clock, columns, fitted, table
 from postroom.lines.workspaces import apart
@@ -134,10 +142,9 @@ def _approval(approval: Approval) -> tuple[str, str]:
 
 
 def _question(task: Task) -> tuple[str, str]:
-    question = one_line(task["detail"] or task["status_text"] or task["state"], 300)
-    return f"{short(task['id'])} {address(task['worker'])} asks: {question}", answer_hint(
-        task["id"]
-    )
+    who, why = address(task["worker"]), kept(task)
+    asked = f"{short(task['id'])} {who} asks: {question_of(task)}"
+    return f"{asked} ({why})" if why else asked, answer_hint(task["id"])
 
 
 def _failure(worker: Worker) -> tuple[str, str]:
@@ -152,6 +159,11 @@ def broken(worker: Worker) -> bool:
     state = worker["state"]
     ended = state in ("exited", "stopped", "unknown") and worker["desired"] == "running"
     return state in ("failed", "stalled") or ended
+
+
+def rests(worker: Worker) -> bool:
+    """Whether a worker does not run, and nobody wants it to."""
+    return worker["state"] in ("stopped", "exited") and not broken(worker)
 
 
 def _wrapped(text: str, indent: str, width: int | None) -> list[str]:
@@ -223,7 +235,7 @@ def urgency(worker: Worker) -> tuple[int, str]:
     """Sorts workers that need a person first, and those that ended on purpose last."""
     if broken(worker):
         return (1 if worker["state"] == "stalled" else 0), worker["nick"]
-    return (3 if worker["state"] in ("stopped", "exited") else 2), worker["nick"]
+    return (3 if rests(worker) else 2), worker["nick"]
 
 
 def state_word(worker: Worker, asking: Container[str]) -> str:
@@ -234,7 +246,8 @@ def state_word(worker: Worker, asking: Container[str]) -> str:
     """
     task = worker.get("task")
     asks = worker["uid"] in asking or (task is not None and is_question(task["state"]))
-    return "asks" if asks and not broken(worker) else worker["state"]
+    runs = not broken(worker) and worker["state"] != "stopped"
+    return "asks" if asks and runs else worker["state"]
 
 
 def asking(approvals: Iterable[Approval]) -> frozenset[str]:
@@ -247,7 +260,7 @@ def last_word(worker: Worker) -> str:
     detail, task = one_line(worker["detail"] or "", 300), worker.get("task")
     if trouble := one_line(worker.get("trouble", ""), 300):
         return trouble
-    if task is None or (broken(worker) and detail):
+    if task is None or ((broken(worker) or worker["state"] == "stopped") and detail):
         return detail
     again = f"attempt {task['attempt']}: " if task["attempt"] > 1 else ""
     said = one_line(task.get("status_text", "")) or detail or f'"{one_line(task["text"])}"'

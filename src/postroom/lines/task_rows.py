@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 from postroom.lines.markdown import drawn
 from postroom.lines.parts import body_lines, fetch_lines, part_lines
 from postroom.lines.rows import Row, Span, Style, lines_of
-from postroom.lines.tasks import Updates, answer_hint, colour_of, is_question, run_time, short
+from postroom.lines.tasks import (
+    Updates,
+    answer_hint,
+    colour_of,
+    is_question,
+    kept,
+    run_time,
+    short,
+)
 from postroom.lines.usage import NOTHING, usage_line
 from postroom.lines.words import address, clock
 from postroom_a2a.text import one_line
@@ -37,8 +45,8 @@ def whole_rows(task: Task, events: Iterable[TaskEvent], now: float) -> Iterator[
         yield Row.of(f"retry of {short(task['retry_of'])}")
     for again in task.get("retried_as", ()):
         yield Row.of(f"retried as {short(again)}")
-    if task["detail"] and not (task["final"] or is_question(task["state"])):
-        yield Row.of(one_line(task["detail"], 300), wraps=True)
+    if why := kept(task):
+        yield Row.of(why, wraps=True)
     if followed := one_line(task.get("followed", ""), 200):
         yield Row.of(followed, wraps=True)
     yield from _indented(body_lines(task))

@@ -58,6 +58,19 @@ def answer_hint(task_id: str) -> str:
     return f"postroom task answer {short(task_id)} TEXT"
 
 
+def question_of(task: Task) -> str:
+    """What a task asks, on one line."""
+    return one_line(task["status_text"] or task["detail"] or task["state"], 300)
+
+
+def kept(task: Task) -> str:
+    """What keeps a task from going on; "" for nothing but its question."""
+    detail, said = one_line(task["detail"], 300), one_line(task["status_text"])
+    if is_question(task["state"]):
+        return "" if not said or said.startswith(detail.removesuffix("…")) else detail
+    return "" if task["final"] else detail
+
+
 def run_time(task: Task | Current, now: float, until: str = "") -> str:
     """How long the worker has worked at a task, or did; "" before it began."""
     began = task.get("started_at")

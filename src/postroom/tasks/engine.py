@@ -260,6 +260,12 @@ class TaskEngine:
         if stored is None or not self._concerns(stored.record, by):
             return
         record = stored.record
+        known = task in self._executions or task in self._backlog or self._stopping
+        if record.released and not known:
+            self._go_on(
+                stored
+            )  # it was answered while no sidecar ran, after this one had read its tasks
+            return
         if not record.state.interrupted:
             _log.info("task %s is %s: it waits for no answer", task, record.state.value)
             return
@@ -335,7 +341,8 @@ class TaskEngine:
 
     async def _work(self, waiting: Waiting) -> None:
         stored = waiting.stored or await self._fetch(waiting.id)
-        if stored is None or stored.record.state.terminal or self._stopping:
+        state = None if stored is None else stored.record.state
+        if stored is None or state is None or state.terminal or state.interrupted or self._stopping:
             return
         execution = Execution(
             stored.record, stored.sequence, self._write, heard=waiting.heard, now=self._now

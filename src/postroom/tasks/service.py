@@ -28,7 +28,7 @@ from postroom.protocol.content import Content, content, parts_of, says_same
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.ids import CONTROL_PLANE, ID_PREFIX, MAX_CANDIDATES, only_one
 from postroom.protocol.priority import Cancel, Input
-from postroom.protocol.tasks import TASK_ID, used_before
+from postroom.protocol.tasks import ANSWERED_BY, TASK_ID, used_before
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom.store.ports import TaskRow
@@ -390,26 +390,34 @@ class OrgTaskService:
         await self._check_said(row, by, said)
         self._check_answer(row, message)
         if not await self._is_run(row.worker):
-            return await self._take_answer(row, message)
+            return await self._take_answer(row, message, runner=row.worker)
         payload = priority.encode(Input(row.id, message))
-        await self._bus.publish(subjects.priority(row.worker, self._voice(row, by)), payload)
-        running = self._running(row.worker)
-        if running and (await self._past(row)).seq > row.seq:
+        lane = subjects.priority(row.worker, self._voice(row, by))
+        if not self._running(row.worker):
+            signed = {**message.get("metadata", {}), ANSWERED_BY: self._voice(row, by)}
+            message["metadata"] = signed
+            view = await self._take_answer(row, message, runner=CONTROL_PLANE, released=True)
+            if self._running(
+                row.worker
+            ):  # it may have read its tasks before this record was folded
+                await self._bus.publish(lane, payload)
+            return view
+        await self._bus.publish(lane, payload)
+        if (await self._past(row)).seq > row.seq:
             await self._check_taken(row, said)
             return await self.get(row.id)
         view = await self.get(row.id)
-        nick = view.worker.nick
-        on_its_way = f"the answer is on its way to @{nick}"
-        waits = f"@{nick} is offline: the answer waits for its next start"
-        return replace(view, detail=on_its_way if running else waits)
+        return replace(view, detail=f"the answer is on its way to @{view.worker.nick}")
 
     async def _is_run(self, worker: str) -> bool:
         """Whether Postroom runs that agent, so that it has a sidecar with a priority lane."""
         agent = await self._database.point(lambda store: store.agents.agent_by_uid(worker))
         return agent is None or agent.kind == "worker"
 
-    async def _take_answer(self, row: TaskRow, message: Message) -> TaskView:
-        """Write the answer as its worker's sidecar would, for an agent that has none."""
+    async def _take_answer(
+        self, row: TaskRow, message: Message, *, runner: str, released: bool = False
+    ) -> TaskView:
+        """Write the answer as its worker's sidecar would, where none runs."""
         known = TaskRecord(
             json.loads(row.snapshot),
             row.request,
@@ -417,11 +425,11 @@ class OrgTaskService:
             None,
             row.attempt,
             row.lost,
-            row.worker,
         )
         event = answer_update(known.task, self._clock(), message)
+        record = known.then(event, heard=message, runner=runner, released=released)
         try:
-            stored = await self._chain.append(row, known.then(event, heard=message))
+            stored = await self._chain.append(row, record)
         except LostUpdate as error:
             raise Conflict(
                 "the task has changed meanwhile", remedy=f"postroom task show {row.id[:8]}"
@@ -563,7 +571,7 @@ class OrgTaskService:
 
     def blocker(self, worker: str) -> str:
         """Why a worker does nothing for its tasks now, "" for no known reason."""
-        return self._kept_by(worker) if self._there(worker) else "is offline"
+        return self._kept_by(worker) or ("" if self._there(worker) else views.OFFLINE)
 
 
 def _settled(row: TaskRow) -> bool:

@@ -24,6 +24,9 @@ from postroom_a2a.tasks import answer_in, artifacts_of, status_text
 from postroom_a2a.text import one_line
 from postroom_a2a.times import format_time
 
+OFFLINE = "is offline"
+"""Why an agent that is not there does nothing."""
+
 Blocker = Callable[[str], str]
 """Returns why a worker does nothing for its tasks now, such as `is offline`; "" for no known reason."""
 
@@ -348,11 +351,20 @@ def _ahead(store: Store, heads: Sequence[TaskHead]) -> dict[str, int]:
 def _detail(
     head: TaskHead, known: Mapping[str, Party], ahead: Mapping[str, int], blocker: Blocker
 ) -> str:
-    state = TaskState(head.state)
-    if head.final or state.interrupted:
-        return one_line(head.said.partition("\n")[0] if head.final else head.said, MAX_DETAIL)
-    nick = known[head.worker].nick or head.worker
-    if why := blocker(head.worker):
+    state, party = TaskState(head.state), known[head.worker]
+    if head.final:
+        return one_line(head.said.partition("\n")[0], MAX_DETAIL)
+    nick, why = party.nick or head.worker, blocker(head.worker)
+    down = why and not why.startswith(":") and party.kind == "worker"
+    if down and (state.interrupted or head.released):
+        held = "is stopped" if why == OFFLINE else why
+        # What was put down says why; an answer says nothing more.
+        what = "your answer" if state.interrupted else "it" if head.said else "the answer"
+        start = f"{what} waits for its start: postroom restart {nick}"
+        return one_line(f"@{nick} {held}; {start}", MAX_DETAIL)
+    if state.interrupted:
+        return one_line(head.said, MAX_DETAIL)
+    if why:
         return blocked(nick, why)
     if not head.seq:
         return f"queued for @{nick}"

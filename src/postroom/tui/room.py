@@ -12,6 +12,7 @@ from postroom.lines.approvals import what
 from postroom.lines.needs import expiry, since, until_another, waiting
 from postroom.lines.parts import gist
 from postroom.lines.status import FAILED, asking, broken, told_alerts, urgency
+from postroom.lines.tasks import kept, question_of
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
@@ -229,7 +230,9 @@ def _question(task: Task) -> Need:
         task["id"],
         who["uid"],
         who["nick"],
-        one_line(task["detail"] or task["status_text"] or task["state"], SAID),
+        one_line(
+            f"{question_of(task)} ({why})" if (why := kept(task)) else question_of(task), SAID
+        ),
         since(task),
         record=task,
     )

@@ -164,7 +164,6 @@ class Runs:
         if run is not None and run.running:
             run.stopping = True
             run.ended = await self._stopped(run)
-            run.detail = "stopped"
             self._changed()
         await self._gateway.close_door(uid)
 
@@ -201,7 +200,7 @@ class Runs:
         try:
             run.ended = await run.handle.wait()
             run.exceeded = "" if run.stopping else exceeded(run.ended, run.limits)
-            run.detail = run.exceeded or how(run.ended)
+            run.detail = run.exceeded or ("" if run.stopping else how(run.ended))
         except Exception as error:
             run.ended = ExitStatus(1)
             run.detail = in_words(error)

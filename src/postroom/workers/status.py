@@ -208,6 +208,9 @@ class WorkerViews:
         said = self._presence.of(agent.uid)
         state, detail = self._states.of(agent.uid, record.desired, record.exceeded)
         running = run is not None and run.running
+        task = load.current.get(agent.uid)
+        if state is WorkerState.STOPPED and task is not None:
+            detail = detail or task.detail
         level = run.handle.level.value if run is not None and running else record.level
         return {
             "uid": agent.uid,
@@ -224,8 +227,8 @@ class WorkerViews:
             "unenforced": list(run.unenforced) if run is not None and running else [],
             "last_seen": format_time(said.at) if said else None,
             "unread": await self._unread(agent.uid, end),
-            "task": _at_work(load.current.get(agent.uid)),
-            "autonomy": _autonomy(record, load.current.get(agent.uid)),
+            "task": _at_work(task),
+            "autonomy": _autonomy(record, task),
             "usage": load.usage.get(agent.uid, Usage()).as_json(),
             "open_tasks": load.counts.get(agent.uid, 0),
             "pid": run.handle.pid if run is not None and running else None,

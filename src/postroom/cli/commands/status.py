@@ -19,16 +19,18 @@ from postroom.errors import EnvironmentFault, PeerError, PostroomError
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
+    from postroom.protocol.shapes import Status
 
 
 @click.command("status")
 @click.option(
     "--wide", is_flag=True, help="Also sandboxes, projects, counts, and when each was seen."
 )
+@click.option("--running", is_flag=True, help="Without the workers that are stopped.")
 @click.option("--watch", is_flag=True, help="Show it anew whenever something happens.")
 @json_option
 @state_option()
-def command(wide: bool, watch: bool, as_json: bool) -> None:
+def command(wide: bool, running: bool, watch: bool, as_json: bool) -> None:
     """Show what needs you, then each worker: what it is at, for how long, and what it said last.
 
     The exit status is 3 if no post room is running. With --watch it goes on until Ctrl-C, also while the post room is
@@ -37,10 +39,16 @@ def command(wide: bool, watch: bool, as_json: bool) -> None:
     login = chosen_login()
     reached = login.url if login is not None else ""
     with connect() as client:
-        from postroom.lines.status import status_lines
+        from postroom.lines.status import rests, status_lines
+
+        def asked() -> Status:
+            status = client.status()
+            if running:
+                status["workers"] = [each for each in status["workers"] if not rests(each)]
+            return status
 
         def picture() -> list[str]:
-            status = client.status()
+            status = asked()
             if as_json:
                 return [json.dumps(status, ensure_ascii=True)]  # a line each
             width = terminal_width()
@@ -49,7 +57,7 @@ def command(wide: bool, watch: bool, as_json: bool) -> None:
         if watch:
             redraw(client, picture)
         elif as_json:
-            print_json(client.status())
+            print_json(asked())
         else:
             click.echo("\n".join(picture()))
 

@@ -17,7 +17,7 @@ from postroom.cli.options import Decorated
 from postroom.cli.parts import print_content
 from postroom.cli.tasks.answering import Answers, has_person
 from postroom.errors import NotRunning, RequestTimeout
-from postroom.lines.tasks import Updates, answer_hint, colour_of, is_question, short
+from postroom.lines.tasks import Updates, answer_hint, colour_of, is_question, kept, short
 from postroom.lines.words import address, block
 from postroom.protocol.tasks import EXIT_CODES
 from postroom_a2a.task_state import TaskState
@@ -205,8 +205,8 @@ class _Terminal:
         self._kept = task["detail"]
 
     def begin(self, task: Task) -> None:
-        if task["detail"] and not task["final"] and not is_question(task["state"]):
-            click.echo(one_line(task["detail"], 300), err=True)
+        if why := kept(task):
+            click.echo(why, err=True)
 
     def change(self, event: Any) -> None:
         if event["final"]:

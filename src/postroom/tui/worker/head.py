@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from postroom.lines.rows import Row, Span, Style
-from postroom.lines.status import WEAK, broken
+from postroom.lines.status import WEAK, broken, state_word
 from postroom.lines.task_rows import state_style
-from postroom.lines.tasks import is_question, run_time, short
+from postroom.lines.tasks import run_time, short
 from postroom.lines.usage import NOTHING, usage_cell
 from postroom.lines.words import ago
 from postroom.lines.workspaces import place
@@ -47,8 +47,7 @@ def worker_rows(worker: Worker, now: float, most: int = 9) -> list[Row]:
 def _worker_rows(worker: Worker, now: float) -> list[Row]:
     """Who it is and what it does; the first rows matter most."""
     task = worker.get("task")
-    asks = bool(task and is_question(task["state"]) and not broken(worker))
-    state = "asks" if asks else worker["state"]
+    state = state_word(worker, ())
     wall = one_line(str(worker["sandbox"].get("level", "")))
     weak = f"sandbox {wall or 'unknown'}" if wall in WEAK else ""
     workspace = worker.get("workspace")
