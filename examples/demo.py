@@ -103,7 +103,7 @@ def tell_what_next(state: Path, folder: Path, *, keep: bool) -> None:
         print(
             "  make demo KEEP=1     # the same again, and the post room stays for you to look around"
         )
-    print('then: README.md, "Use it" and "Connect your own agent"')
+    print('then: README.md, "Your repository in one word" and "Your own agent in one file"')
 
 
 def in_screen(folder: Path | None) -> bool:

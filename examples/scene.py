@@ -266,4 +266,4 @@ def tell_next(state: Path, *, keep: bool) -> None:
     else:
         print("  postroom doctor claude-code                # or codex, gemini, opencode, goose")
         print("  postroom spawn claude-code --workspace .   # and then: postroom")
-    print('then: README.md, "Run a coding agent on your repository"')
+    print('then: README.md, "Your repository in one word"')

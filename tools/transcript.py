@@ -1,4 +1,4 @@
-"""Write what `make demo` prints into README.md: `python -m tools.transcript`.
+"""Write what `make demo` prints into docs/demo.md: `python -m tools.transcript`.
 
 Names of folders and long lists are shortened. `outline` is what stays the same from run to run: a test compares the
 outline of the page with that of a run.
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "README.md"
+PAGE = ROOT / "docs" / "demo.md"
 MARK = "<!-- made by: python -m tools.transcript -->\n```text\n"
 END = "```\n"
 WIDTH = 132

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import select
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,9 @@ def hands(room: PostRoom) -> Iterator[Hands]:
 
 def sample(language: str) -> str:
     """The one program of the page in that language."""
-    (found,) = [block.text for block in blocks(PAGE) if block.language == language]
+    (found,) = [
+        block.text for block in blocks(PAGE) if block.language == language and not block.name
+    ]
     return found
 
 
@@ -118,14 +121,16 @@ def test_every_command_of_the_page_works_in_a_worker_in_its_order(
     hands.await_line("task")
     room.run("send", "@hands", "is anybody there?")
     names = {MESSAGE: hands.await_line("message")["id"]}
-    for block in blocks("README.md"):
-        if block.name:  # `helper.toml` and its program, which the page goes on with
+    for block in blocks(PAGE):
+        if block.name:  # `helper.toml` and its program
             (room.scratch / block.name).write_text(block.text, encoding="utf-8")
+            (hands.workspace / block.name).write_text(block.text, encoding="utf-8")
     for command in (each for block in blocks(PAGE) for each in commands_of(block)):
         outside = command.words.startswith("postroom ")
         if outside:
             words = [
-                str(room.scratch / w) if w.endswith(".toml") else w for w in command.words.split()
+                str(room.scratch / w) if w.endswith(".toml") else w
+                for w in shlex.split(command.words)
             ]
             room.run(*words[1:])
         else:

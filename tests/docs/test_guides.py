@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ ELSEWHERE = {
 }
 """Commands that are not typed here, and why, or where they are tried."""
 
-TYPED = {"postroom credential add anthropic": "a secret\n"}
+TYPED = {"postroom credential add": "a secret\n"}
 """What is typed into a command that begins so."""
 
 TASK = "3f0c…"
@@ -34,6 +35,16 @@ URL = "http://127.0.0.1:4280"
 PROGRAMS = "/opt/claude"
 """On a page: the folder in which a coding agent is installed."""
 
+WATCHED = {
+    "postroom audit --follow": "@reviewer",
+    "postroom status --watch": "@reviewer",
+    "postroom watch": "",
+}
+"""Commands that go on until Ctrl-C, and what is to be seen first."""
+
+HERE = {"192.0.2.7": "127.0.0.2"}
+"""Addresses of the reader's machine, and what stands for them here."""
+
 CLAUDE = '#!/bin/sh\nread -r request\necho "I was asked: $request"\n'
 
 
@@ -44,6 +55,7 @@ CLAUDE = '#!/bin/sh\nread -r request\necho "I was asked: $request"\n'
     [
         "docs/first-worker.md",
         "docs/terminal.md",
+        "docs/messages.md",
         pytest.param("docs/a2a.md", marks=pytest.mark.slow),
         pytest.param("docs/howto.md", marks=pytest.mark.slow),
     ],
@@ -54,7 +66,7 @@ def test_every_command_and_file_of_a_guide_works_in_its_order(reader: Shell, pag
     (programs / "bin").mkdir(parents=True)
     (programs / "bin" / "claude").write_text(CLAUDE)
     (programs / "bin" / "claude").chmod(0o755)
-    for block in blocks("README.md"):  # `helper`, which the guides go on with
+    for block in blocks("docs/agents.md"):  # `helper`, which the guides go on with
         if block.name:
             save(reader.folder, block, programs)
     task, section, url = "", blocks(page)[0].section, URL
@@ -76,6 +88,24 @@ def test_every_command_and_file_of_a_guide_works_in_its_order(reader: Shell, pag
             if command.words.startswith("postroom delegate"):
                 found = re.search(r"\b[0-9a-f]{32}\b|\b[0-9a-f]{8}\b", printed)
                 task = found[0] if found else ""
+
+
+@pytest.mark.requirement("docs-commands-run")
+@pytest.mark.timeout(180)
+def test_operating_in_ten_minutes_works_in_its_order(reader: Shell) -> None:
+    reader.run(". .venv/bin/activate")
+    seen: set[str] = set()
+    for block in blocks("docs/operating.md"):
+        for command in block.commands if block.section == "In ten minutes" else []:
+            seen.add(command.words)
+            if command.words in WATCHED:
+                reader.watch(command.words, WATCHED[command.words])
+                continue
+            words = command.words
+            for there, here in HERE.items():
+                words = words.replace(there, here)
+            follow(reader, replace(command, words=words), "", URL)
+    assert set(WATCHED) <= seen
 
 
 def where(reader: Shell) -> str:
