@@ -228,6 +228,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "screen-worker-as-it-works": "The right pane shows what a worker does as it does it, whatever the width, and text of its agent can do nothing to the terminal.",
         "screen-zoom": "Enter shows a pane over the whole width, and brings the others back.",
         "screen-merge": "In the diff `m` says into which branch a merge would go and what it leaves out or what hinders it, one `y` merges, and `u` takes it back; keys that can do nothing are not shown.",
+        "screen-sync": "In the diff `s` brings a worker up to its person's newest commit, and offers its agent what conflicts.",
+        "screen-review": "Files of a diff are marked as seen as long as their change is the same, comments on lines and files go to the agent as one message with places, and a file opens whole in the editor; marks and comments outlive the screen.",
         "screen-task-tree": "From any task one sees who gave which task because of which, up to the first requester and down to all that came of it.",
     },
     ("Screen", "docs/terminal.md#answer"): {

@@ -18,17 +18,27 @@ class WorkspaceCalls(Calls):
     """See `Calls`."""
 
     def diff(
-        self, ref: str, paths: Sequence[str] = (), *, stat: bool = False, large: bool = False
+        self,
+        ref: str,
+        paths: Sequence[str] = (),
+        *,
+        stat: bool = False,
+        whole: bool = False,
+        large: bool = False,
     ) -> Difference:
         """Bring back what a worker has done, and what it changed since it began.
 
         Args:
+            whole: with all lines of the files.
             large: from now on also the files over the limit that the last time stayed in its folder.
 
         Raises:
             NotFound: it works on no folder.
         """
-        body = {"paths": list(paths), "stat": stat, **({"large": True} if large else {})}
+        chosen = {"whole": whole, "large": large}
+        body = {"paths": list(paths), "stat": stat} | {
+            name: True for name in chosen if chosen[name]
+        }
         path = f"/v1/workers/{name_of(ref)}/diff"
         return self._post(path, body, repeatable=True, extra_time=SLOW)
 

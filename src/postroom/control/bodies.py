@@ -95,10 +95,14 @@ class RestartBody(Body):
 
 
 class DiffBody(Body):
-    """`POST /v1/workers/{ref}/diff`; `stat` for names and numbers alone; `large` lets in what is over the limit."""
+    """`POST /v1/workers/{ref}/diff`; `stat` for names and numbers alone, `whole` for all lines of the files.
+
+    `large` lets in what is over the limit.
+    """
 
     paths: Annotated[list[Annotated[str, Field(max_length=MAX_PATH)]], Field(max_length=100)] = []
     stat: bool = False
+    whole: bool = False
     large: bool = False
 
 

@@ -41,6 +41,7 @@ from postroom.tui.typing.doing import Doing
 from postroom.tui.typing.line import Offer, TypingLine, harmless
 from postroom.tui.typing.said import SaidLine
 from postroom.tui.worker.pane import WorkerPane
+from postroom.tui.worker.review import Review
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -85,6 +86,7 @@ class PostroomApp(App[int]):
 
     Attributes:
         target: what is looked at, None for nothing yet.
+        review: what is seen of changes, and said about them; `running.run` has it kept.
         failure: the exception that ended the screen, None for none.
         pane: the last one that was looked at, one of `PANES`.
     """
@@ -131,6 +133,7 @@ class PostroomApp(App[int]):
         self.client = client
         self.here = here
         self.calls = Calls()
+        self.review = Review()
         self.link: Link | None = None
         self.room: Room | None = None
         self.target: Target | None = None

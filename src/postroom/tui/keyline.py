@@ -20,6 +20,8 @@ RANKS = {
     "back": 1,
     "merge": 1,
     "undo": 1,
+    "send": 1,
+    "discard": 3,
     "look": 1,
     "open": 1,
     "next_need": 3,

@@ -46,6 +46,7 @@ def run(
     from postroom.tui.app import PostroomApp
     from postroom.tui.notify import Way
     from postroom.tui.typing.history import History, person_file
+    from postroom.tui.worker.review import Review, review_file
 
     # One of another machine is not ours to end.
     ends = " (postroom down ends it)" if client.server.pid else ""
@@ -53,6 +54,7 @@ def run(
     app = PostroomApp(
         client, start=start, needs=needs, history=history, notify=Way(notify), here=here
     )
+    app.review = Review(review_file())
     chosen = theme.choose(app, theme.theme_file())
     status = app.run(mouse=mouse) or app.return_code or 0
     if app.theme != chosen:

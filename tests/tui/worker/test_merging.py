@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +100,64 @@ async def test_a_merge_says_first_where_it_goes_and_one_key_takes_it_back(
         assert "undo" not in keys(pilot)
         assert (app / "a.txt").read_text() == "one\n"
     assert git(app, "rev-parse", "HEAD") == before
+
+
+@pytest.mark.requirement("screen-sync")
+async def test_one_key_brings_a_worker_up_to_date_and_what_conflicts_is_offered_to_its_agent(
+    room: PostRoom, tmp_path: Path
+):
+    app = repository(tmp_path / "app")
+    spawn(room, "syncer", "--workspace", str(app))
+    await asyncio.to_thread(task, room, "syncer", "echo mine > b.txt; git add .; git commit -qm b")
+    async with diff_of(room, "syncer") as pilot:
+        await until(pilot, lambda: "m merge" in keys(pilot))
+        assert "s sync" not in keys(pilot)
+        commit(app, "c.txt")
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "s sync" in keys(pilot))
+        await pilot.press("s")
+        await shows(pilot, "@syncer has 1 commit more of main")
+        await until(pilot, lambda: "s sync" not in keys(pilot))
+        commit(app, "b.txt")
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "s sync" in keys(pilot))
+        await pilot.press("s")
+        shown = await shows(pilot, "let @syncer resolve 1 conflict?")
+        assert "Nothing was changed: b.txt conflicts with its work." in shown
+        await agreed(pilot)
+        await shows(pilot, "@syncer joins both: /task ")
+
+
+def commit(app: Path, name: str) -> None:
+    (app / name).write_text("theirs\n")
+    git(app, "add", ".")
+    git(app, "commit", "-qm", name)
+
+
+@pytest.mark.requirement("screen-review")
+async def test_a_file_opens_whole_in_the_editor_and_a_discarded_worker_leaves_its_branch(
+    room: PostRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    app = repository(tmp_path / "app")
+    (app / "long.txt").write_text("".join(f"{number}\n" for number in range(100)))
+    commit(app, "other.txt")
+    spawn(room, "leaver", "--workspace", str(app))
+    await asyncio.to_thread(task, room, "leaver", "echo more >> long.txt; git commit -qam more")
+    (editor := tmp_path / "editor").write_text(f'#!/bin/sh\ncp "$1" {tmp_path}/shown; ls -l "$1"\n')
+    editor.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(editor))
+    async with diff_of(room, "leaver") as pilot:
+        monkeypatch.setattr(pilot.app, "suspend", nullcontext)
+        await until(pilot, lambda: "e editor" in keys(pilot))
+        await pilot.press("e")
+        await shows(pilot, "that was a copy of long.txt as @leaver has it")
+        shown = (tmp_path / "shown").read_text()
+        assert shown == (app / "long.txt").read_text() + "more\n"
+        await pilot.press("D")
+        shown = await shows(pilot, "discard @leaver?")
+        assert "What it did stays on the branch" in shown
+        assert "-D postroom/leaver" in shown
+        await agreed(pilot)
+        await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
+        await shows(pilot, "removed @leaver with its files")
+    assert git(app, "show", "postroom/leaver:long.txt").endswith("more")

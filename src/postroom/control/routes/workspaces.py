@@ -49,7 +49,7 @@ def router(parts: Parts) -> Routes:
         """
         agent, held = await brought(ref, large=body.large)
         git = workers.work.store(agent.uid, held)
-        found = await difference(git, held, body.paths, stat=body.stat)
+        found = await difference(git, held, body.paths, stat=body.stat, whole=body.whole)
         return {
             "worker": agent.nick,
             "workspace": shown(agent.uid),

@@ -92,6 +92,12 @@ PLACES: tuple[tuple[str, Keys], ...] = (
         (
             ("m", "merge it, after a question"),
             ("u", "take the last merge back"),
+            ("s", "bring the worker up to your newest commit"),
+            ("v", "mark the file as seen, or not"),
+            ("w W", "comment on a line or a file; send all comments"),
+            ("e", "open a copy of the file in your editor"),
+            ("D", "discard the worker and its folder (asks)"),
+            ("[ ]", "the file before, the next one"),
         ),
     ),
     (

@@ -1,19 +1,25 @@
-"""What a worker changed: fetched, as rows, and merged."""
+"""What a worker changed: read, marked as seen, commented on, merged."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.binding import Binding, BindingType
 
+from postroom.errors import PostroomError
 from postroom.lines.rows import Row, Span, Style
-from postroom.lines.workspaces import MORE, changed, diff_style, place
+from postroom.lines.workspaces import MORE, changed, counted, diff_style, place
+from postroom.protocol.modes import DIRECT
+from postroom.tui.news import trouble
+from postroom.tui.rowlog.byrow import ByRow
 from postroom.tui.rowlog.log import Block
 from postroom.tui.worker import merging
+from postroom.tui.worker.changes import Comment, File, Line, files_of
 from postroom.tui.worker.reading import Read, Reading
-from postroom_a2a.text import one_line, printable
+from postroom.tui.worker.saying import SayingLine
+from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
@@ -31,35 +37,166 @@ class Diff(Reading):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "merge", "merge"),
         Binding("u", "undo", "undo merge"),
+        Binding("s", "sync", "sync"),
+        Binding("v", "seen", "seen"),
+        Binding("w", "say", "comment"),
+        Binding("W", "send", "send comments"),
+        Binding("e", "edit", "editor"),
+        Binding("D", "discard", "discard"),
     ]
 
     def __init__(self, client: Client, target: Target) -> None:
         super().__init__(f"{target}: what it changed", partial(self._fetched, client))
         self._target = target
         self._found: Difference | None = None
+        self._files: list[File] = []
+
+    @property
+    def _room(self) -> PostroomApp:
+        return cast("PostroomApp", self.app)
+
+    @property
+    def _log(self) -> ByRow:
+        return self.query_one(ByRow)
+
+    def made_log(self) -> ByRow:
+        """See `Reading`."""
+        return ByRow()
 
     def _fetched(self, client: Client) -> Read:
-        found = self._found = client.diff(self._target.uid)
-        return list(head_rows(found)), diff_blocks(found)
+        found = client.diff(self._target.uid)
+        self._files = files_of(found["text"])
+        self._found = found
+        return self._head(found), [self._block(number) for number in range(len(self._files))]
+
+    # ── what is shown ──
+
+    def _head(self, found: Difference) -> list[Row]:
+        seen = sum(map(self._is_seen, self._files))
+        rows = list(head_rows(found, self._files))
+        if seen:
+            rows.append(Row.of(f"{seen} of {counted(len(self._files), 'file')} seen", Style.DIM))
+        if said := self._comments():
+            rows.append(Row.of(f"{counted(len(said), 'comment')} not sent: W sends", Style.ASKS))
+        return rows
+
+    def _block(self, number: int) -> Block:
+        file, seen = self._files[number], self._is_seen(self._files[number])
+        rows = [row for _, row in _rows(file, self._comments(), seen=seen)]
+        return Block(rows, f"file {number}", folds=True, folded=seen)
+
+    def _is_seen(self, file: File) -> bool:
+        return self._room.review.seen(file.digest(self._target.uid))
+
+    def _comments(self) -> Sequence[Comment]:
+        return self._room.review.comments(self._target.uid)
+
+    def _at(self) -> tuple[int, Line] | None:
+        """The number of the file under the cursor, and the line; the first one, while there is no cursor."""
+        key, row = self._log.place
+        number = int(key.removeprefix("file ") or 0) if key else 0
+        if number >= len(self._files):
+            return None
+        file = self._files[number]
+        lines = [line for line, _ in _rows(file, self._comments(), seen=False)]
+        return number, lines[min(row, len(lines) - 1)]
+
+    def _redraw(self, number: int) -> None:
+        """Draw a file and the head anew."""
+        self._log.put([self._block(number)])
+        if self._found is not None:
+            self.head(self._head(self._found))
+
+    # ── keys ──
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The keys that can do something."""
         if action in ABLE:
             return self._found is not None and ABLE[action](self._found)
+        if action in ("seen", "say", "edit"):
+            return bool(self._files)
+        if action == "send":
+            return bool(self._comments())
         return super().check_action(action, parameters)
 
     def action_merge(self) -> None:
         """Say what a merge would do, and do it after one key."""
-        merging.merge(cast("PostroomApp", self.app), f"@{self._target.uid}", self._again)
+        merging.merge(self._room, f"@{self._target.uid}", self._again)
 
     def action_undo(self) -> None:
         """Take the last merge back."""
-        merging.undo(cast("PostroomApp", self.app), f"@{self._target.uid}", self._again)
+        merging.undo(self._room, f"@{self._target.uid}", self._again)
+
+    def action_sync(self) -> None:
+        """Bring the worker up to the person's newest commit."""
+        merging.sync(self._room, self._target, self._again)
+
+    def action_discard(self) -> None:
+        """Remove the worker with its folder, after a question."""
+        if self._found is not None:
+            merging.discard(self._room, self._target, self._found["workspace"], self._gone)
+
+    def action_seen(self) -> None:
+        """Mark the file as seen and go to the next one, or take the mark away."""
+        at = self._at()
+        if at is None:
+            return
+        number, file = at[0], self._files[at[0]]
+        seen = not self._is_seen(file)
+        self._kept(partial(self._room.review.mark, file.digest(self._target.uid), seen=seen))
+        self._redraw(number)
+        self._log.fold(f"file {number}", folded=seen)
+        self._log.to(f"file {number + seen}") or self._log.to(f"file {number}")
+
+    def action_say(self) -> None:
+        """Say something about the line, or on the head of a file about the file."""
+        at = self._at()
+        if at is None or self.query(SayingLine):
+            return
+        number, line = at
+        file = self._files[number]
+        about = Comment(file.name, line.number, line.text if line.number else "", "")
+        before = next((said.text for said in self._comments() if said.about(file, line)), "")
+
+        def done(text: str) -> None:
+            said = Comment(about.file, about.number, about.quoted, text)
+            self._kept(partial(self._room.review.say, self._target.uid, said))
+            self._redraw(number)
+
+        self.mount(saying := SayingLine(self._log, about.place, before, done), after=self._log)
+        saying.focus()
+
+    def action_send(self) -> None:
+        """Send all comments as one message, after a question."""
+        merging.send(self._room, self._target, self._comments(), self._all_anew)
+
+    def action_edit(self) -> None:
+        """Open the file in the person's editor."""
+        at = self._at()
+        if at is not None:
+            from postroom.tui.worker.editor import show
+
+            self.run_worker(show(self._room, self._target, self._files[at[0]].name))
+
+    def _kept(self, change: Callable[[], None]) -> None:
+        try:
+            change()
+        except PostroomError as error:
+            self.post_message(trouble(error))
 
     def _again(self) -> None:
         """Fetch it again, if it is still shown."""
         if self.is_mounted:
             self.action_again()
+
+    def _all_anew(self) -> None:
+        if self.is_mounted:
+            for number in range(len(self._files)):
+                self._redraw(number)
+
+    def _gone(self) -> None:
+        if self.is_current:
+            self.dismiss(None)
 
 
 def _mergeable(found: Difference) -> bool:
@@ -72,26 +209,27 @@ def _mergeable(found: Difference) -> bool:
 ABLE: dict[str, Callable[[Difference], bool]] = {
     "merge": _mergeable,
     "undo": lambda found: bool(found["workspace"].get("merged")),
+    "sync": lambda found: bool(found["workspace"].get("behind")),
+    "discard": lambda found: found["workspace"]["mode"] != DIRECT,
 }
 """The keys that are not always there."""
 
 
-def head_rows(found: Difference) -> Iterator[Row]:
-    """Where, how much, which files; what is missing, and the command that takes it over."""
+def head_rows(found: Difference, files: Sequence[File]) -> Iterator[Row]:
+    """Where, how much, which files; what is missing, and how it is taken over."""
     where, style = place(found["workspace"])
     yield Row((Span(changed(found), Style.STRONG), Span(f" {where}", style)), wraps=True)
-    counted = list(_files(found["text"]))
-    for name, added, removed in counted[:FILES]:
+    for file in files[:FILES]:
         yield Row(
             (
-                Span(f"+{added}", Style.ADDED),
-                Span(f" -{removed} ", Style.REMOVED),
-                Span(name),
+                Span(f"+{file.added}", Style.ADDED),
+                Span(f" -{file.removed} ", Style.REMOVED),
+                Span(one_line(file.name)),
             ),
             indent=2,
         )
-    if len(counted) > FILES:
-        yield Row.of(f"… {len(counted) - FILES} more files", Style.DIM, indent=2)
+    if len(files) > FILES:
+        yield Row.of(f"… {len(files) - FILES} more files", Style.DIM, indent=2)
     for name in found["left"]:
         yield Row.of(f"not brought back: {one_line(name, 300)}", Style.ASKS, wraps=True)
     if found["cut"]:
@@ -101,34 +239,15 @@ def head_rows(found: Difference) -> Iterator[Row]:
         yield Row.of(f"{keys}{one_line(found['command'])}", wraps=True)
 
 
-def diff_blocks(found: Difference) -> list[Block]:
-    """A block for each file, which folds."""
-    blocks: list[Block] = []
-    rows: list[Row] = []
-    for line in printable(found["text"]).split("\n"):
-        if line.startswith("diff --git ") and rows:
-            blocks.append(Block(rows, f"file {len(blocks)}", folds=True))
-            rows = []
-        rows.append(Row.of(line, diff_style(line), wraps=True))
-    if any(row.text for row in rows):
-        blocks.append(Block(rows, f"file {len(blocks)}", folds=True))
-    return blocks
-
-
-def _files(text: str) -> Iterator[tuple[str, int, int]]:
-    """Name, lines that came and lines that went of each file."""
-    name, added, removed = "", 0, 0
-    inside = False
-    for line in text.split("\n"):
-        if line.startswith("diff --git "):
-            if name:
-                yield name, added, removed
-            name, added, removed = line.rpartition(" b/")[2], 0, 0
-            inside = False
-        elif line.startswith("@@"):
-            inside = True
-        elif inside:
-            added += line.startswith("+")
-            removed += line.startswith("-")
-    if name:
-        yield name, added, removed
+def _rows(file: File, comments: Sequence[Comment], *, seen: bool) -> Iterator[tuple[Line, Row]]:
+    """The rows of a file, each with the line that it is about: what is said stands below it, or below the first one."""
+    mine = [said for said in comments if said.file == file.name]
+    placed = {id(said) for said in mine if any(said.about(file, line) for line in file.lines)}
+    for number, line in enumerate(file.lines):
+        first = number == 0
+        mark = (Span("✓ seen ", Style.GOOD),) if seen and first else ()
+        yield line, Row((*mark, Span(line.text, diff_style(line.text))), wraps=True)
+        for said in mine:
+            if said.about(file, line) or (first and id(said) not in placed):
+                at = "" if said.about(file, line) else f"{said.place}: "
+                yield line, Row.of(f"» {at}{one_line(said.text)}", Style.ASKS, indent=2, wraps=True)

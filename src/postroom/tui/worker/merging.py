@@ -1,22 +1,31 @@
-"""What a person does with the work of a worker: merge it, take that back.
+"""What a person does with the work of a worker: merge it, take that back, bring it up to date, throw it away.
 
 Each function returns at once; what came of it is said above the line where one types.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from hashlib import sha256
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from postroom.errors import PostroomError
-from postroom.lines.workspaces import merged, nothing_to_merge, offered, undone
+from postroom.lines.tasks import short
+from postroom.lines.workspaces import counted, merged, nothing_to_merge, offered, synced, undone
 from postroom.tui.news import Said, trouble
+from postroom.tui.worker.changes import Comment, message
 from postroom.tui.worker.confirming import Confirm
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
+    from postroom.protocol.shapes import Workspace
     from postroom.tui.app import PostroomApp
+    from postroom.tui.news import Target
+
+NAMED = 5
+"""Files that a question names."""
 
 Then = Callable[[], None]
 """What follows where it was done."""
@@ -38,6 +47,21 @@ def merge(app: PostroomApp, ref: str, then: Then = nothing) -> None:
 def undo(app: PostroomApp, ref: str, then: Then = nothing) -> None:
     """Take back the last merge: the branch of the person is where it was before."""
     app.run_worker(_tried(app, _undo(app, ref, then)))
+
+
+def send(app: PostroomApp, target: Target, said: Sequence[Comment], then: Then = nothing) -> None:
+    """Send comments to the agent as one message, after a question."""
+    app.run_worker(_tried(app, _send(app, target, said, then)))
+
+
+def sync(app: PostroomApp, target: Target, then: Then = nothing) -> None:
+    """Bring a worker up to the newest commit of the person's branch; what conflicts its agent may join."""
+    app.run_worker(_tried(app, _sync(app, target, then)))
+
+
+def discard(app: PostroomApp, target: Target, workspace: Workspace, then: Then = nothing) -> None:
+    """Remove a worker with its folder, after a question; its branch stays."""
+    app.run_worker(_tried(app, _discard(app, target, workspace, then)))
 
 
 async def _tried(app: PostroomApp, doing: Awaitable[None]) -> None:
@@ -72,4 +96,57 @@ async def _merge(app: PostroomApp, ref: str, then: Then) -> None:
 async def _undo(app: PostroomApp, ref: str, then: Then) -> None:
     app.post_message(Said("taking the merge back ..."))
     app.post_message(Said(undone(await app.calls.run(partial(app.client.apply, ref, undo=True)))))
+    then()
+
+
+async def _send(app: PostroomApp, target: Target, said: Sequence[Comment], then: Then) -> None:
+    places = ", ".join(each.place for each in said)
+    title = f"send {counted(len(said), 'comment')} to {target}"
+    if not await app.push_screen_wait(Confirm(title, f"As one message, about: {places}")):
+        return
+    text = message(said)
+    # The same again after an error is the same message.
+    key = sha256(f"{target.uid}\n{app.review.run}\n{text}".encode(errors="replace")).hexdigest()
+    await app.calls.run(partial(app.client.send, target.uid, text, key=key))
+    app.review.sent(target.uid, said)
+    app.post_message(Said(f"sent to {one_line(str(target))}: {counted(len(said), 'comment')}"))
+    then()
+
+
+async def _sync(app: PostroomApp, target: Target, then: Then) -> None:
+    who = one_line(str(target))
+    app.post_message(Said(f"bringing {who} up to date; that waits for the end of its turn ..."))
+    found = await app.calls.run(partial(app.client.sync, target.uid))
+    if names := found["conflicts"]:
+        said = f"Nothing was changed: {', '.join(names[:NAMED])}{' ...' * (len(names) > NAMED)}"
+        let = (
+            f"{said} {'conflicts' if len(names) == 1 else 'conflict'} with its work.",
+            "It gets a task to join both; look at the merge then, before you take it over.",
+        )
+        title = f"let {who} resolve {counted(len(names), 'conflict')}"
+        if not await app.push_screen_wait(Confirm(title, *let)):
+            return
+        app.post_message(Said(f"{who} is given the conflicts ..."))
+        found = await app.calls.run(partial(app.client.sync, target.uid, resolve=True))
+    task = found["task"]
+    app.post_message(Said(f"{who} joins both: /task {short(task)}" if task else synced(found)))
+    then()
+
+
+async def _discard(app: PostroomApp, target: Target, workspace: Workspace, then: Then) -> None:
+    worker = app.room.worker(target.uid) if app.room is not None else None
+    count = worker.get("open_tasks", 0) if worker else 0
+    branch = workspace["branch"]
+    kept = (
+        f"What it did stays on the branch {branch} until: git branch -D {quote(branch)}"
+        if branch
+        else "All its work is in that folder."
+    )
+    said = ["It is stopped, has no address any more, and its folder is deleted.", kept]
+    if count:
+        said.insert(0, f"Its {counted(count, 'open task')} will fail.")
+    if not await app.push_screen_wait(Confirm(f"discard {target}", *said)):
+        return
+    await app.calls.run(partial(app.client.remove, target.uid, purge=True))
+    app.post_message(Said(f"removed {one_line(str(target))} with its files"))
     then()

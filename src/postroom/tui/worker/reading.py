@@ -53,9 +53,13 @@ class Reading(ModalScreen[None]):
         """Title, head, text, what is said, keys."""
         yield Static(Text(self._title, style="bold"), id="reading-title", markup=False)
         yield Static("fetching ...", id="reading-head", markup=False)
-        yield RowLog()
+        yield self.made_log()
         yield SaidLine(id="said")
         yield KeyLine(compact=True)
+
+    def made_log(self) -> RowLog:
+        """A log for it."""
+        return RowLog()
 
     def on_mount(self) -> None:
         """Fetch it."""
@@ -70,6 +74,13 @@ class Reading(ModalScreen[None]):
         """Go."""
         self.dismiss(None)
 
+    def head(self, rows: Sequence[Row]) -> None:
+        """What stands above the text; the keys may be others now."""
+        head = self.query_one("#reading-head", Static)
+        head.update(text_of(rows))
+        head.display = bool(rows)
+        self.refresh_bindings()
+
     async def _fetch(self) -> None:
         head = self.query_one("#reading-head", Static)
         try:
@@ -80,9 +91,7 @@ class Reading(ModalScreen[None]):
                 said.append(Row.of(error.remedy, Style.DIM, wraps=True))
             head.update(text_of(said))
             return
-        self.refresh_bindings()
-        head.update(text_of(rows))
-        head.display = bool(rows)
+        self.head(rows)
         log = self.query_one(RowLog)
         log.clear()
         log.put(blocks)

@@ -11,6 +11,9 @@ from postroom.workers.workspaces.records import Held
 MOST_TEXT = 4 << 20
 """Bytes of a diff that are shown."""
 
+LONGEST_FILE = 10_000_000
+"""Lines around a change that are all of a file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -28,17 +31,18 @@ class Difference:
 
 
 async def difference(
-    git: Git, held: Held, paths: Sequence[str] = (), *, stat: bool = False
+    git: Git, held: Held, paths: Sequence[str] = (), *, stat: bool = False, whole: bool = False
 ) -> Difference:
     """The difference between the commit that the worker began from and its newest work.
 
     Args:
         paths: only these files and folders, relative to the repository, as they stand.
         stat: only the names and the numbers of lines.
+        whole: all lines of the files, also those that are far from a change.
     """
     base = held.base or await git.empty_tree()
     words = ("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", "--src-prefix=a/")
-    form = ("--stat=100",) if stat else ()
+    form = ("--stat=100",) if stat else (f"--unified={LONGEST_FILE}",) if whole else ()
     named = (base, held.brought or base, "--", *paths)
     literal = ("--literal-pathspecs", "diff", *words, "--dst-prefix=b/")
     text = await git.run(*literal, *form, *named, stranger=True, most=MOST_TEXT + 1)
