@@ -18,6 +18,10 @@ __all__ = ["reader"]
 ELSEWHERE = {
     "git pull": "there is no newer version",
     "pip install ./a2a .": "tests/manifest/test_release.py, and tools/footprint.py",
+    "postroom spawn claude-code --workspace ~/src/app": "tests/docs/test_coding_agents.py",
+    'postroom delegate @claude "make the tests pass" --wait': "tests/docs/test_coding_agents.py",
+    "postroom diff @claude": "tests/docs/test_coding_agents.py",
+    "postroom task apply @claude --merge": "tests/docs/test_coding_agents.py",
     "systemctl --user enable --now postroom": "tests/e2e/test_settings.py runs the unit's command",
     "loginctl enable-linger": "there is no service manager",
 }
