@@ -230,7 +230,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "screen-merge": "In the diff `m` says into which branch a merge would go and what it leaves out or what hinders it, one `y` merges, and `u` takes it back; keys that can do nothing are not shown.",
         "screen-sync": "In the diff `s` brings a worker up to its person's newest commit, and offers its agent what conflicts.",
         "screen-review": "Files of a diff are marked as seen as long as their change is the same, comments on lines and files go to the agent as one message with places, and a file opens whole in the editor; marks and comments outlive the screen.",
-        "screen-task-tree": "From any task one sees who gave which task because of which, up to the first requester and down to all that came of it.",
+        "screen-task-tree": "From any task one sees its tree: who gave it, up to the first requester, and all that came of it.",
     },
     ("Screen", "docs/terminal.md#answer"): {
         "screen-need-shown-exactly": "A dialog shows all that is to be allowed, with a name for each character that hides, at any size of the terminal.",

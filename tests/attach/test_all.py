@@ -49,7 +49,7 @@ async def test_attach(shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.Monk
 async def test_a_projects_chat(shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async with working(shared, tmp_path, "violet") as coder, guarded(coder, monkeypatch):
         with coder.terminal("chat", "#violet", columns=100) as terminal:
-            await away(lambda: terminal.read_until("@coder has joined"))
+            await away(lambda: terminal.read_until("@coder was added"))
             task = await at_work(coder)
             await coder.asks(task=task)
             await away(lambda: terminal.read_until("/all ab12cd34 until its task ends"))

@@ -97,7 +97,7 @@ async def test_a_projects_chat_asks_for_the_pin(
         guarded(coder, monkeypatch),
     ):
         with coder.terminal("chat", "#indigo", columns=100) as terminal:
-            await away(lambda: terminal.read_until("@coder has joined"))
+            await away(lambda: terminal.read_until("@coder was added"))
             await coder.asks()
             await away(lambda: terminal.read_until("/approve ab12cd34"))
             terminal.type("/approve ab12cd34\r")
@@ -202,7 +202,7 @@ async def test_in_a_projects_chat_a_tasks_question_is_answered(shared: TaskRoom,
     async with working(shared, tmp_path, "orange") as coder:
         task = (await coder.room.delegate("@coder", "fix it"))["id"]
         with coder.terminal("chat", "#orange", columns=100) as terminal:
-            await away(lambda: terminal.read_until("@coder has joined"))
+            await away(lambda: terminal.read_until("@coder was added"))
             await coder.hand.take(task)
             await coder.hand.say(task, TaskState.WORKING)
             await coder.hand.say(task, TaskState.INPUT_REQUIRED, "which branch?")

@@ -254,7 +254,7 @@ async def test_in_a_projects_chat_what_is_asked_is_shown_exactly_and_approved_th
 ):
     async with working(shared, tmp_path, "violet") as coder:
         with coder.terminal("chat", "#violet", columns=100) as terminal:
-            await away(lambda: terminal.read_until("@coder has joined"))
+            await away(lambda: terminal.read_until("@coder was added"))
             await coder.asks()
             await away(lambda: terminal.read_until("/approve ab12cd34"))
             terminal.type("/deny ab12cd34 not today\r")

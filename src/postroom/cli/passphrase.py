@@ -30,6 +30,7 @@ def passphrase_from(file: str | None, *, twice: bool) -> str:
             raise InvalidInput(f"cannot read {file}: {error}") from error
     if not sys.stdin.isatty():
         raise InvalidInput(
-            "nobody can be asked for the passphrase", remedy="--passphrase-file FILE"
+            "a passphrase is needed, and there is no terminal to type it in",
+            remedy="--passphrase-file FILE",
         )
     return click.prompt("Passphrase", hide_input=True, confirmation_prompt=twice, err=True)

@@ -43,7 +43,7 @@ def _confirm(origin: Origin, fingerprint: str) -> None:
     click.echo(f"  authority SHA-256  {fingerprint}", err=True)
     if not sys.stdin.isatty():
         raise InvalidInput(
-            "nobody can be asked whether that is the authority of the post room",
+            "this system does not know that authority, and without a terminal you cannot confirm it",
             remedy="compare it with `postroom tls status` there, then: --fingerprint SHA256",
         )
     click.echo("`postroom tls status` shows it there. Compare before you say yes.", err=True)

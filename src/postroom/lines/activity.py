@@ -82,4 +82,6 @@ def _said(record: Activity) -> tuple[str, str | None]:
             return f"{of}{f' by {address(by)}' if by else ''}", _DECIDED.get(state)
         case "failed":
             return "has failed", _COLOURS[what]
+        case "joined" | "left":  # a spawn of a worker, its removal
+            return "was added" if what == "joined" else "was removed", None
     return f"has {one_line(what, 40)}", None

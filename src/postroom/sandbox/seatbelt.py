@@ -25,7 +25,7 @@ from postroom.sandbox.wall_test import try_wall
 
 NAME = "seatbelt"
 PROGRAM = Path("/usr/bin/sandbox-exec")
-UNTESTED = "written by the book and never run on a Mac by Postroom's tests"
+UNTESTED = "made from Apple's documents, and never run on a Mac by Postroom's tests"
 
 READABLE = ("/System", "/usr", "/bin", "/sbin", "/Library/Frameworks", "/Library/Apple/System")
 READABLE_FILES = (

@@ -26,7 +26,7 @@ async def test_posts_and_what_happens_beside_them_come_once_and_in_order(
     async with looking(shared, tmp_path, "green") as (coder, screen):
         await coder.post("green", "before")
         await screen.look(Target("green"))
-        await screen.shows("· @coder has joined", "[maria] before")
+        await screen.shows("· @coder was added", "[maria] before")
         await screen.talk.send("after")
         task = (await coder.room.delegate("@coder", "fix it"))["id"]
         hand = coder.doing.hand
@@ -79,7 +79,7 @@ async def test_who_does_not_operate_sees_the_posts_alone(
             await screen.pilot.press("home")
             await screen.pilot.pause()
         await screen.has("post 0.")
-        assert "joined" not in "\n".join(screen.rows)
+        assert "was added" not in "\n".join(screen.rows)
 
 
 async def test_a_lost_receipt_is_read_again_when_the_link_is_back(

@@ -138,7 +138,7 @@ def _decide(
 
 
 def _typed(mark: str) -> str:
-    """As `asked`; "" where nobody can be asked."""
+    """As `asked`; "" without a terminal."""
     return asked(mark) if sys.stdin.isatty() else ""
 
 
@@ -156,7 +156,9 @@ def asked(what: str, *, twice: bool = False) -> str:
         InvalidInput: there is no terminal.
     """
     if not sys.stdin.isatty():
-        raise InvalidInput("nobody can be asked for a PIN", remedy="do it in a terminal")
+        raise InvalidInput(
+            "a PIN is needed, and there is no terminal to type it in", remedy="do it in a terminal"
+        )
     return click.prompt(what, hide_input=True, confirmation_prompt=twice, err=True)
 
 

@@ -36,7 +36,7 @@ def command(dry_run: bool, yes: bool, as_json: bool) -> None:
         if (excess or left) and not dry_run:
             confirm(
                 "delete this for ever?",
-                "nobody can be asked: nothing was deleted",
+                "nothing was deleted: without a terminal you cannot be asked",
                 "postroom prune --yes",
                 yes=yes,
             )

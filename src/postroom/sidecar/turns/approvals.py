@@ -18,7 +18,7 @@ from postroom_a2a.times import format_time
 LATE = 15.0
 """Seconds after its end for which the control plane's word on an approval is awaited."""
 
-NOBODY = "nobody can be asked: the template has no [sidecar] table"
+NOBODY = "the agent may ask nobody: its template has no [sidecar] table"
 
 Report = Callable[[EventKind, Mapping[str, Any], str], None]
 """Reports an event: its kind, its fields, and the agent's own line."""

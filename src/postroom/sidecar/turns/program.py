@@ -276,7 +276,7 @@ class TurnProgram(AgentProgram):
             case Write():
                 running.write(said.data)
             case Asked():
-                answer = Answer(False, text="there is no turn: nobody can be asked")
+                answer = Answer(False, text="it asked outside a turn, where nobody is asked")
                 running.write(running.adapter.answer(said.request, answer))
 
     def _session_lost(self, session: str) -> None:

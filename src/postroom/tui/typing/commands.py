@@ -138,7 +138,7 @@ VERBS: tuple[Verb, ...] = (
         Slot("id", Kind.QUESTION), _TEXT,
     )),
     Verb("diff", "[@NICK]", "Show what a worker changed in the folder that it works on.", (_WORKER,)),
-    Verb("tree", "[@NICK | ID]", "Show who gave which task because of a task, or of a worker's own.", (
+    Verb("tree", "[@NICK | ID]", "Show a task with those it came from, and those that came of it.", (
         _WORKER, Slot("id", Kind.TASK, needed=False),
     )),
     Verb("task", "ID", "Show a task.", (Slot("id", Kind.TASK),)),

@@ -82,7 +82,7 @@ PLACES: tuple[tuple[str, Keys], ...] = (
             ("r", "restart (asks)"),
             ("x", "interrupt its turn"),
             ("d", "what it changed"),
-            ("t", "its tasks: who gave which because of which"),
+            ("t", "its tasks as a tree: who gave which, and what came of it"),
             ("Enter", "the pane over the whole width, and back"),
             ("h", "all rows of its head, also in a low terminal"),
         ),

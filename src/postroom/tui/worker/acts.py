@@ -90,12 +90,12 @@ def open_task(app: PostroomApp, ref: str) -> None:
 
 
 def open_tree(app: PostroomApp, target: Target) -> None:
-    """Show who gave which task because of a worker's present one."""
+    """Show the tree of a worker's present task."""
     app.push_screen(TaskTree(str(target), worker=target.uid))
 
 
 def open_tree_of(app: PostroomApp, ref: str) -> None:
-    """Show who gave which task because of a task; `ref` is its id, or a beginning of that."""
+    """Show the tree of a task; `ref` is its id, or a beginning of that."""
     app.push_screen(TaskTree(f"task {short(ref)}", task=ref))
 
 

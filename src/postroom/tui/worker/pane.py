@@ -36,7 +36,7 @@ LOW, LOWER, LOWEST = 30, 18, 12
 """Lines of the pane below which its head has four rows, two, and one."""
 
 HIDDEN = "what workers do is shown to who operates them (scope operate)"
-NO_EVENTS = "it reports no events: what is known are its tasks"
+NO_EVENTS = "it reports no events; its tasks are below"
 
 
 class _Away(Message):

@@ -98,7 +98,7 @@ def _result(task: Task) -> str:
 
 
 def _cause(client: Client, task: Task) -> tuple[Task | None, bool]:
-    """The task because of which this one was given, and whether that is guessed."""
+    """The task for which this one was given, and whether that is guessed."""
     by = task["requester"]
     if by["kind"] not in WORKS:
         return None, False

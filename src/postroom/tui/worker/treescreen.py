@@ -66,7 +66,7 @@ class TaskTree(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Title, tree, keys."""
-        title = f"{self._title}: who gave which task because of which"
+        title = f"{self._title}: who gave which task, and what came of it"
         yield Static(Text(title, style="bold"), markup=False)
         yield Static("fetching ...", id="tree-note", markup=False)
         yield Tree("", id="tree")
@@ -173,7 +173,7 @@ class TaskWhole(Reading):
         self._ref = ref
 
     def action_tree(self) -> None:
-        """Show because of which tasks it was given, and which were given because of it."""
+        """Show for which tasks it was given, and which were given for it."""
         self.app.push_screen(TaskTree(f"task {short(self._ref)}", task=self._ref))
 
 
