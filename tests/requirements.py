@@ -505,6 +505,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Approvals", "docs/coding-agents.md#always-for-this-tool"): {
         "policy-added-at-once": "A pattern that a person adds for one worker counts at once and over restarts and a changed template, never above what the template denies, until it is removed; who added it is shown.",
+        "always-at-each-door": "`a` and `A` answer where a person answers in lines as they do in the screen, with the PIN; a command that allows more says what it has answered.",
         "policy-answers-waiting": "What waits when a rule is added or autonomy is set, and is allowed by it, is answered then, in the name of that person; what the template denies is not.",
         "policy-path-plain": "A pattern for a folder allows no path or URL that leaves it by `..`, `//` or another spelling, and takes one that stays however it is written.",
         "policy-one-field": "An input with several fields by which a tool may go is allowed by no pattern with an argument, and denied by each that fits one of them.",

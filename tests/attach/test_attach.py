@@ -12,6 +12,7 @@ from postroom.cli.attach.session import Session, View
 from postroom.client.http import Client
 from postroom.projection.changes import MAIL
 from postroom_a2a.task_state import TaskState
+from tests.attach.test_answers import leave
 from tests.cli.conftest import LIMIT
 from tests.control.doing import REQUEST, away, piped, working
 from tests.control.taskroom import SECONDS, TaskRoom
@@ -75,9 +76,7 @@ async def test_what_the_agent_asks_is_shown_exactly_and_answered_there(
             await away(lambda: terminal.read_until("y: allow"))
             terminal.type("n not on a Friday\r")
             found = await coder.decided()
-            await away(lambda: terminal.read_until("(attach): not on a Friday"))
-            terminal.type("\x04")
-            await away(terminal.ended)
+            await leave(terminal, "(attach): not on a Friday")
         assert "$ make deploy TARGET=\\u{202e}prod && echo done" in terminal.plain
         assert (found["state"], found["answer"]["channel"]) == ("denied", "attach")
         assert found["answer"]["reason"] == "not on a Friday"

@@ -81,7 +81,7 @@ def test_patterns_are_removed_and_added_and_nothing_is_where_one_is_refused(
     done = postroom("policy", "@coder", "--allow", "Bash(npm test)", "--remove", "Bash(npm run *)")
     assert done.status == 0, done.err
     assert [each.body for each in standin.calls(f"POST {POLICY}")] == [
-        {"pattern": "Bash(npm test)"}
+        {"pattern": "Bash(npm test)", "channel": "cli"}
     ]
     assert [each.body for each in standin.calls(f"DELETE {POLICY}")] == [
         {"pattern": "Bash(npm run *)"}
@@ -119,7 +119,11 @@ def test_always_allows_what_is_asked_and_then_the_pattern_and_says_where_it_is_k
         f"@coder does not ask for {pattern} any more; kept by the post room",
         f"  postroom policy @coder --remove '{pattern}'",
     ]
-    assert standin.calls(f"POST {BY_UID}")[-1].body == {"pattern": pattern, "pin": "4711"}
+    assert standin.calls(f"POST {BY_UID}")[-1].body == {
+        "pattern": pattern,
+        "channel": "cli",
+        "pin": "4711",
+    }
 
 
 @pytest.mark.parametrize(

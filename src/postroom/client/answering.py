@@ -6,16 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from postroom.errors import InvalidInput, PinRequired, PinWrong, PostroomError
+from postroom.lines.approvals import refused
 from postroom.lines.event_parts import request_rows
+from postroom.lines.inputs import visible
 from postroom.lines.tasks import short
 from postroom.lines.words import address
 from postroom.protocol.approvals import Decision
+from postroom.protocol.patterns import added, suggest
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.lines.rows import Row
-    from postroom.protocol.shapes import Approval
+    from postroom.protocol.shapes import Approval, Policy
 
 TRIES = 3
 """Times that one decision asks for the PIN."""
@@ -84,6 +87,20 @@ class Pin:
                     raise PinRequired(error.message, remedy=self._remedy) from error
 
 
+def pattern_of(asked: Approval, given: str = "") -> str:
+    """The pattern for which nobody is to be asked again: the one that is given, else one for what is asked.
+
+    Raises:
+        InvalidInput: it is none that people may add, or there is none for what is asked.
+    """
+    if made := added(given) if given else suggest(asked):
+        return made
+    raise InvalidInput(
+        f"{short(asked['id'])} is {refused(asked)}; nothing was decided",
+        remedy="allow it this once, or name a PATTERN",
+    )
+
+
 class Answering:
     """Shows approvals and answers them over one channel.
 
@@ -139,15 +156,35 @@ class Answering:
         if not task:
             raise InvalidInput("it was not asked in a task", remedy=f"postroom autonomy {worker}")
 
-        def send(pin: str) -> None:
-            self._client.set_autonomy(worker, "all", task=task, channel=self._channel, pin=pin)
+        def send(pin: str) -> Policy:
+            return self._client.set_autonomy(
+                worker, "all", task=task, channel=self._channel, pin=pin
+            )
 
-        if self.ask is None:
-            send(pin)
-        else:
-            remedy = f"postroom autonomy {worker} all --until-task-ends"
-            Pin(ask=self.ask, remedy=remedy, report=self._report).used(send)
-        return f"allowed until task {short(task)} ends"
+        done = self._by_pin(f"postroom autonomy {worker} all --until-task-ends", pin)(send)
+        more = len(done.get("answered", ())) - 1
+        also = f", and {more} more that waited" if more > 0 else ""
+        return f"allowed until task {short(task)} ends{also}"
+
+    def always(self, asked: Approval) -> str:
+        """Allow it, and ask no more for such a thing (`pattern_of`); returns what is to be said of it.
+
+        Raises:
+            InvalidInput: there is no such pattern; nothing was decided.
+            Conflict, PinRequired, PinWrong, PinPaused: as `decide`.
+        """
+        pattern, worker = pattern_of(asked), asked["worker"]
+        name = address(worker)
+        used = self._by_pin(f"postroom approve {short(asked['id'])} --always")
+        used(lambda pin: self._control(worker["uid"], asked["id"], Decision.ALLOWED.value, pin=pin))
+        used(
+            lambda pin: self._client.allow_always(
+                worker["uid"], pattern, pin, channel=self._channel
+            )
+        )
+        return (
+            f"{name} does not ask for {visible(pattern)} any more; postroom policy {name} shows it"
+        )
 
     def settle(
         self,
@@ -161,20 +198,29 @@ class Answering:
         """As `decide`, for what is known by its id."""
 
         def send(pin: str) -> Approval:
-            return self._client.control(
-                worker,
-                request,
-                decision,
-                channel=self._channel,
-                reason=reason,
-                input=given,
-                pin=pin,
-            )
+            return self._control(worker, request, decision, reason, given, pin=pin)
 
+        return self._by_pin(f"postroom approve {short(request)}", pin)(send)
+
+    def _control(
+        self,
+        worker: str,
+        request: str,
+        decision: str,
+        reason: str = "",
+        given: Mapping[str, Any] | None = None,
+        *,
+        pin: str,
+    ) -> Approval:
+        return self._client.control(
+            worker, request, decision, channel=self._channel, reason=reason, input=given, pin=pin
+        )
+
+    def _by_pin(self, remedy: str, pin: str = "") -> Callable[[Callable[[str], Any]], Any]:
+        """Makes calls with the PIN, which is typed once where somebody is there, and then if it is demanded."""
         if self.ask is None:
-            return send(pin)
-        remedy = f"postroom approve {short(request)}"
-        return Pin(ask=self.ask, remedy=remedy, report=self._report).used(send)
+            return lambda call: call(pin)
+        return Pin(ask=self.ask, remedy=remedy, report=self._report).used
 
     def say(self, asked: Approval, text: str, pin: str = "") -> str:
         """Answer a question of an agent with words."""

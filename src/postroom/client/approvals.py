@@ -87,11 +87,14 @@ class ApprovalCalls(Calls):
         """What a worker's agent may do without asking."""
         return self._get(f"/v1/workers/{name_of(worker)}/policy")
 
-    def allow_always(self, worker: str, pattern: str, pin: str = "") -> Policy:
-        """Have a worker's agent ask no more for what a pattern names; without effect where it is added already.
+    def allow_always(
+        self, worker: str, pattern: str, pin: str = "", *, channel: str = "api"
+    ) -> Policy:
+        """Have a worker's agent ask no more for what a pattern names, and allow what waits of that.
 
         Args:
-            pattern: as templates have them (`protocol.patterns`).
+            pattern: as templates have them (`protocol.patterns`); without effect where it is added already.
+            channel: as `control` has it.
             pin: of the caller, if they have set one.
 
         Raises:
@@ -99,7 +102,7 @@ class ApprovalCalls(Calls):
             Conflict: too many are added, or the worker asks nobody.
             PinRequired, PinWrong, PinPaused: the PIN is missing, or wrong.
         """
-        return self._policy("POST", worker, {"pattern": pattern}, pin)
+        return self._policy("POST", worker, {"pattern": pattern, "channel": channel}, pin)
 
     def set_autonomy(
         self, worker: str, autonomy: str, *, task: str = "", channel: str = "api", pin: str = ""

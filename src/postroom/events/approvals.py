@@ -198,12 +198,18 @@ class Approvals:
 
     async def settle(
         self, worker: str, judge: Callable[[ApprovalView], bool], answer: Answer
-    ) -> None:
-        """Give what waits of a worker an answer, where `judge` says so; what somebody settles meanwhile stays so."""
-        for view in await self.listed(worker=worker):
+    ) -> list[str]:
+        """Give what waits of a worker an answer, where `judge` says so; what somebody settles meanwhile stays so.
+
+        Returns:
+            The ids of what it has answered, oldest first.
+        """
+        done = []
+        for view in reversed(await self.listed(worker=worker)):
             if view.row.request.get("kind") != "question" and judge(view):
                 with suppress(Conflict, NotFound):
-                    await self.answer(worker, view.row.id, answer)
+                    done.append((await self.answer(worker, view.row.id, answer)).row.id)
+        return done
 
     async def interrupt(
         self, worker: Party, by: Party, channel: str, reason: str = ""

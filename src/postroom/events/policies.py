@@ -173,7 +173,7 @@ class Policies:
 def allows(policy: shapes.Policy, view: ApprovalView) -> bool:
     """Whether what waits is allowed by now: its sidecar has judged it by the policy of before.
 
-    Which files lie in the worker's folder only the sidecar knows: an edit waits for its answer.
+    Which files lie in the worker's folder the sidecar has said with the request: it alone knows that.
     """
     asked = view.row.request
     tool, given = str(asked.get("tool") or ""), asked.get("input")
@@ -183,7 +183,8 @@ def allows(policy: shapes.Policy, view: ApprovalView) -> bool:
     kept = {each["task"] or "": each["autonomy"] for each in policy["autonomy"]}
     word = word_of(kept, autonomous=policy["autonomous"], task=view.row.task)
     patterns = [*policy["auto_approve"], *(each["pattern"] for each in policy["added"])]
-    return word is Autonomy.ALL or bool(approving(patterns, tool, given))
+    edits = word is Autonomy.EDITS and asked.get("edits") is True
+    return word is Autonomy.ALL or edits or bool(approving(patterns, tool, given))
 
 
 def autonomy_rule(autonomy: Autonomy, by: Party, at: float, task: str = "") -> AddedRule:

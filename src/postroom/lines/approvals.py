@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from postroom.lines.inputs import visible
 from postroom.lines.tasks import short
 from postroom.lines.words import Cell, address, ago, clock, span
-from postroom.protocol.patterns import why_not
+from postroom.protocol.patterns import suggest, why_not
 from postroom.protocol.shell import rule_of
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
@@ -153,6 +153,12 @@ def refused(approval: Approval) -> str:
     """Why no rule can allow what is asked, "" where one can: `not by a rule: it has a redirection to out.txt`."""
     why = why_not(approval)
     return f"not by a rule: {visible(why)}" if why else ""
+
+
+def always_hint(approval: Approval) -> str:
+    """What `a` does where a person answers in lines: `a: always Bash(npm test)`, or why it does nothing."""
+    pattern = suggest(approval)
+    return f"a: always {visible(pattern)}" if pattern else f"a: {refused(approval)}"
 
 
 def details(approval: Approval, now: float, width: int | None) -> Iterator[str]:

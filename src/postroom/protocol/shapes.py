@@ -672,7 +672,7 @@ class Policy(TypedDict):
 
     They count in this order: `auto_deny`, then `auto_approve`, both of the template that was read at `template` (""
     where that is not known), then `added` and `autonomy`, which the post room keeps. `autonomous`: of its template,
-    what nothing names is not asked.
+    what nothing names is not asked. `answered`: ids of the approvals that a change has answered.
     """
 
     worker: Party
@@ -682,6 +682,7 @@ class Policy(TypedDict):
     auto_approve: list[str]
     added: list[AddedPattern]
     autonomy: list[SetAutonomy]
+    answered: NotRequired[list[str]]
 
 
 class Pin(TypedDict):

@@ -14,19 +14,18 @@ import click
 from postroom.cli.options import connect
 from postroom.cli.output import print_json, terminal_width
 from postroom.cli.root import report
-from postroom.client.answering import Pin
+from postroom.client.answering import Pin, pattern_of
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, InvalidInput, PostroomError
-from postroom.lines.approvals import details, outcome, refused
+from postroom.lines.approvals import details, outcome, what
 from postroom.lines.inputs import draft_of
 from postroom.lines.tasks import short
 from postroom.lines.words import address
 from postroom.protocol.approvals import check_editable
-from postroom.protocol.patterns import added, suggest
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
-    from postroom.protocol.shapes import Approval
+    from postroom.protocol.shapes import Approval, Policy
 
 Input = Callable[["Approval"], dict[str, Any] | None]
 """The input to give in place of the agent's; None to leave it as it is."""
@@ -67,7 +66,7 @@ def decide(
     errors: list[PostroomError] = []
     with connect() as client:
         for approval in [client.approval(ref, worker=worker) for ref in dict.fromkeys(refs)]:
-            pattern = None if always is None else _pattern(approval, always)
+            pattern = None if always is None else pattern_of(approval, always)
             try:
                 done.append(_decide(client, approval, decision, reason, given, pin, quiet=as_json))
                 if pattern is not None:
@@ -82,24 +81,24 @@ def decide(
         raise errors[-1]
 
 
-def _pattern(approval: Approval, given: str) -> str:
-    """The pattern to add for an approval; raises InvalidInput where it is none, or none can be made."""
-    if made := added(given) if given else suggest(approval):
-        return made
-    raise InvalidInput(
-        f"{short(approval['id'])} is {refused(approval)}; nothing was decided",
-        remedy="leave --always out, or name a PATTERN",
-    )
-
-
 def _allow(client: Client, approval: Approval, pattern: str, pin: Pin, *, quiet: bool) -> None:
     """Add the pattern, and say where it is kept."""
     worker = approval["worker"]
-    pin.used(lambda known: client.allow_always(worker["uid"], pattern, known))
+    policy = pin.used(
+        lambda known: client.allow_always(worker["uid"], pattern, known, channel="cli")
+    )
     if not quiet:
         name = address(worker)
+        say_answered(client, policy)
         click.echo(f"{name} does not ask for {pattern} any more; kept by the post room")
         click.echo(f"  postroom policy {name} --remove {shlex.quote(pattern)}")
+
+
+def say_answered(client: Client, policy: Policy) -> None:
+    """Say which approvals a change of the policy has answered: what had waited, and is allowed by it."""
+    for ref in policy.get("answered", ()):
+        approval = client.approval(ref, worker=policy["worker"]["uid"])
+        click.echo(f"{approval['state']} {short(ref)}, which waited: {what(approval)}")
 
 
 def _decide(

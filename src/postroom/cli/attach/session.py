@@ -29,6 +29,7 @@ from postroom.errors import (
     PostroomError,
     Refused,
 )
+from postroom.lines.approvals import always_hint
 from postroom.lines.event_parts import request_rows
 from postroom.lines.events import EventRows
 from postroom.lines.rows import Row, Style, painted
@@ -50,7 +51,7 @@ QUIET = 1.0
 OPEN = 32
 """Requests that may wait for an answer here."""
 
-HINT = "  y: allow   n [reason]: deny{edit}   A: allow all until this task ends   (other lines are messages)"
+HINT = "  y: allow   n [reason]: deny{edit}{all}   (other lines are messages)"
 QUESTION_HINT = "  type the answer"
 
 
@@ -223,8 +224,12 @@ class Session:
                 self._view.rows(rows)
             self._asking = {}
             edit = "   e: edit" if asked.get("editable", True) else ""
-            hint = HINT.format(edit=edit)
-            self._view.say(QUESTION_HINT if asked["kind"] == "question" else hint)
+            every = "   A: all until this task ends" if asked["task"] else ""
+            if asked["kind"] == "question":
+                self._view.say(QUESTION_HINT)
+            else:
+                self._view.say(HINT.format(edit=edit, all=every))
+                self._view.say(f"  {always_hint(asked)}")
 
     def _asked(self) -> Approval | None:
         """The first request that is open, as the post room has it."""
@@ -272,6 +277,8 @@ class Session:
             self._answering.decide(asked, Decision.ALLOWED.value)
         elif word in ("n", "no"):
             self._answering.decide(asked, Decision.DENIED.value, rest.strip())
+        elif text == "a":
+            self._view.say(f"  {self._answering.always(asked)}")
         elif text == "A":
             self._view.say(f"  {self._answering.free(self._worker['uid'], asked['task'])}")
         elif text == "e":

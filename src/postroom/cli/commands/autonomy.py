@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.approvals.deciding import pin_file_option, pin_of
+from postroom.cli.approvals.deciding import pin_file_option, pin_of, say_answered
 from postroom.cli.completion import agents
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
@@ -65,6 +65,8 @@ def command(
                     worker, autonomy, task=task, channel="cli", pin=known
                 )
             )
+            if not as_json:
+                say_answered(client, found)
         else:
             found = client.policy(worker)
     if as_json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.approvals.deciding import pin_file_option, pin_of
+from postroom.cli.approvals.deciding import pin_file_option, pin_of, say_answered
 from postroom.cli.completion import agents
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
@@ -16,7 +16,8 @@ from postroom.lines.policies import POLICY_HEAD, policy_rows
 from postroom.protocol.patterns import added
 
 if TYPE_CHECKING:
-    from postroom.client.answering import Pin
+    from collections.abc import Callable
+
     from postroom.client.http import Client
     from postroom.protocol.shapes import Policy
 
@@ -56,19 +57,21 @@ def command(
         refuse_agents("policy")
     patterns = [added(pattern) for pattern in allow]
     with connect() as client:
-        found = _changed(client, worker, patterns, remove, pin_of(pin_file))
+        pin = pin_of(pin_file)
+        for pattern in remove:  # what is removed goes first
+            pin.used(lambda known, pattern=pattern: client.forget_rule(worker, pattern, known))
+        changed = [pin.used(_adding(client, worker, pattern)) for pattern in patterns]
+        found = client.policy(worker)
+        answered = [ref for each in changed for ref in each.get("answered", ())]
+        if answered and as_json:
+            found["answered"] = answered
+        elif answered:
+            say_answered(client, found | {"answered": answered})
     if as_json:
         print_json(found)
     else:
         print_table(POLICY_HEAD, policy_rows(found, time.time()), cut=("FROM", "PATTERN"))
 
 
-def _changed(
-    client: Client, worker: str, allow: list[str], remove: tuple[str, ...], pin: Pin
-) -> Policy:
-    """The policy, once it is changed; what is removed goes first."""
-    for pattern in remove:
-        pin.used(lambda known, pattern=pattern: client.forget_rule(worker, pattern, known))
-    for pattern in allow:
-        pin.used(lambda known, pattern=pattern: client.allow_always(worker, pattern, known))
-    return client.policy(worker)
+def _adding(client: Client, worker: str, pattern: str) -> Callable[[str], Policy]:
+    return lambda known: client.allow_always(worker, pattern, known, channel="cli")

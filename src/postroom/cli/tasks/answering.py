@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+import click
+
 from postroom.cli.unseen import unseen
 from postroom.errors import Conflict, InvalidInput, PostroomError
 from postroom.lines.tasks import short
@@ -73,8 +75,8 @@ class Answers:
             if not line:
                 return  # Ctrl-D: go on waiting for the task without answering
             task, text = self._asking, line.decode(errors="replace").strip()
-            if self._requests and text == "A":
-                self._act(self._free)
+            if self._requests and text in ("a", "A"):
+                self._act(self._always if text == "a" else self._free)
             elif self._requests and (found := _DECISIONS.get(text.partition(" ")[0].lower())):
                 reason = text.partition(" ")[2].strip()
                 self._act(partial(self._decide, decision=found, reason=reason))
@@ -90,7 +92,7 @@ class Answers:
         request = short(next(iter(self._requests)))
         said = f"{one_line(text, 20)} is no answer; nothing was decided"
         remedy = (
-            f"y, n REASON, A for all until the task ends, or elsewhere: postroom approve {request}"
+            f"y, n REASON, a (always), A (all until the task ends), or: postroom approve {request}"
         )
         report(InvalidInput(said, remedy=remedy))
 
@@ -99,6 +101,10 @@ class Answers:
         answering: Answering, worker: str, request: str, *, decision: str, reason: str
     ) -> None:
         answering.settle(worker, request, decision, reason)
+
+    def _always(self, answering: Answering, worker: str, request: str) -> None:
+        said = answering.always(self._client.approval(request, worker=worker))
+        click.echo(f"    {said}", err=True)
 
     def _free(self, answering: Answering, worker: str, request: str) -> None:
         answering.free(worker, self._client.approval(request, worker=worker)["task"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +12,20 @@ import click
 
 from postroom.cli.output import error_width
 from postroom.errors import Forbidden, NotFound, PostroomError
+from postroom.lines.approvals import always_hint
+from postroom.lines.event_parts import request_rows
 from postroom.lines.events import EventRows
 from postroom.lines.rows import painted
 from postroom.lines.tasks import short
+from postroom.lines.words import address
 from postroom.protocol.events import EventKind
 
 if TYPE_CHECKING:
     from postroom.cli.tasks.answering import Answers
     from postroom.client.http import Client
     from postroom.client.worker_events import WorkerEvents
-    from postroom.protocol.shapes import Task
+    from postroom.lines.rows import Row
+    from postroom.protocol.shapes import Approval, Task
 
 EARLIER = 200
 """Newest events among which those of the task are shown first."""
@@ -42,7 +46,7 @@ def shown(client: Client, task: Task, answers: Answers | None, *, as_json: bool)
     except (NotFound, Forbidden):
         yield  # an agent that Postroom does not run, or a key that does not see what workers do
         return
-    doing = _Doing(task, answers, as_json=as_json)
+    doing = _Doing(client, task, answers, as_json=as_json)
     for event in earlier:
         doing.take(event)
     doing.offer()
@@ -58,9 +62,13 @@ def shown(client: Client, task: Task, answers: Answers | None, *, as_json: bool)
 
 
 class _Doing:
-    def __init__(self, task: Task, answers: Answers | None, *, as_json: bool) -> None:
+    def __init__(
+        self, client: Client, task: Task, answers: Answers | None, *, as_json: bool
+    ) -> None:
+        self._client = client
         self._as_json = as_json
-        self._open: dict[str, str] = {}
+        self._open: dict[str, Mapping[str, Any]] = {}
+        self._offered = ""
         self._task = task["id"]
         self._rows = EventRows(task["worker"]["nick"], compact=True)
         self._answers = answers
@@ -82,10 +90,7 @@ class _Doing:
         if self._as_json:
             click.echo(json.dumps(dict(event) | {"type": "event", "kind": event["type"]}))
             return
-        width = error_width()
-        for row in self._rows.of(event):
-            for line in painted(row, width):
-                click.echo(line, err=True)
+        self._show(self._rows.of(event))
         request = str(event.get("request") or "")
         if not request or self._answers is None:
             return
@@ -93,14 +98,37 @@ class _Doing:
             self._open.pop(request, None)
             self._answers.settled(request)
         elif event.get("kind") != "question":  # that is the task's question
-            self._open[request] = str(event["worker"])
+            self._open[request] = event
+
+    @staticmethod
+    def _show(rows: Iterable[Row]) -> None:
+        width = error_width()
+        for row in rows:
+            for line in painted(row, width):
+                click.echo(line, err=True)
 
     def offer(self) -> None:
-        """Say how what is open is answered, once."""
-        if self._answers is None:
+        """Say how the first that is open is answered, once: a typed line answers what was shown last."""
+        request, event = next(iter(self._open.items()), ("", {}))
+        if self._answers is None or request == self._offered:
             return
-        for request, worker in self._open.items():
-            self._answers.permit(request, worker)
-            hint = f"    y or n REASON here, or: postroom approve {short(request)}"
-            click.echo(click.style(hint, dim=True), err=True)
-        self._open.clear()
+        self._offered = request
+        if not request:
+            return
+        every, asked = "", self._asked(request, event)
+        if asked is not None:
+            # The agent may say something else in an event than in the request that it repeats.
+            rows = request_rows(address(asked["worker"]), asked)
+            if rows != request_rows(address(asked["worker"]), event):
+                self._show(rows)
+            every = f"\n    {always_hint(asked)}   A: all until this task ends"
+        self._answers.permit(request, str(event["worker"]))
+        hint = f"    y or n REASON here, or: postroom approve {short(request)}{every}"
+        click.echo(click.style(hint, dim=True), err=True)
+
+    def _asked(self, request: str, event: Mapping[str, Any]) -> Approval | None:
+        """What waits for an answer, as the post room has it."""
+        try:
+            return self._client.approval(request, worker=str(event["worker"]))
+        except PostroomError:
+            return None

@@ -120,11 +120,11 @@ def router(parts: Parts) -> Routes:
     async def allow(ref: AgentRef, body: PolicyBody, me: Caller) -> shapes.Policy:
         """Have an agent ask no more for a pattern, or set how much it does unasked.
 
-        It counts at once and over each restart, and answers what waits already. What the template denies stays denied.
-        `autonomy` is `ask`, `edits` (of files in its folder) or `all`, with `task` until that task ends. 400 for a
-        pattern that would allow every tool or every command. 409 for a worker that asks nobody, or if too many are
-        added. A second one like it changes nothing. With a PIN set, it is needed. 403 for a worker that has more of the
-        machine than the caller could give it.
+        It counts at once and over each restart, and answers what waits already (`answered`). What the template denies
+        stays denied. `autonomy` is `ask`, `edits` (of files in its folder) or `all`, with `task` until that task
+        ends. 400 for a pattern that would allow every tool or every command. 409 for a worker that asks nobody, or if
+        too many are added. A second one like it changes nothing. With a PIN set, it is needed. 403 for a worker that
+        has more of the machine than the caller could give it.
         """
         agent, _ = await parts.workers.record(ref)
         acted_on(worker=agent.uid, about=body.task)
@@ -145,7 +145,9 @@ def router(parts: Parts) -> Routes:
             policy = await parts.policies.let(agent, Autonomy(body.autonomy), by, task)
         why = f"rule {pattern}" if pattern else f"autonomy {body.autonomy}"
         answer = Answer(Decision.ALLOWED, by, body.channel, why)
-        await parts.approvals.settle(agent.uid, lambda view: allows(policy, view), answer)
+        settled = await parts.approvals.settle(agent.uid, lambda view: allows(policy, view), answer)
+        if settled:
+            policy["answered"] = settled
         return policy
 
     @routes.delete("/workers/{ref}/policy")

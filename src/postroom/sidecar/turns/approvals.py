@@ -177,6 +177,7 @@ class Approvals:
             "reason": asked.reason,
             "options": list(asked.options),
             "fixed": asked.fixed,
+            "edits": self._rules.policy.edits(asked.tool, asked.input),
         }
         optional["expires_at"] = format_time(expires) if expires else ""
         return fields | {name: value for name, value in optional.items() if value}

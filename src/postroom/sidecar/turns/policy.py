@@ -64,7 +64,9 @@ class Policy:
         if rules := approving((*self.approve, *self.added), tool, given):
             return Verdict(True, ", ".join(rules))
         word = word_of(self.autonomy, autonomous=self.autonomous, task=about)
-        allows = word is Autonomy.ALL or (
-            word is Autonomy.EDITS and is_edit(tool, given, self.folder)
-        )
+        allows = word is Autonomy.ALL or (word is Autonomy.EDITS and self.edits(tool, given))
         return Verdict(True, f"autonomy {word}") if allows else None
+
+    def edits(self, tool: str, given: Mapping[str, Any]) -> bool:
+        """Whether a use of a tool only changes files that lie open in the agent's folder."""
+        return is_edit(tool, given, self.folder)
