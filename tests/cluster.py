@@ -35,6 +35,9 @@ START_TIMEOUT = 20.0
 READY_TIMEOUT = 40.0
 """Seconds until the servers have found each other: an election alone may take nine."""
 
+ASK_AGAIN = 0.3
+"""Seconds after which the servers are asked once more how they see each other."""
+
 CHANCES = 20
 """Free ports are looked for so often."""
 
@@ -169,21 +172,25 @@ class Cluster:
         """
         running = running or len(self.nodes)
         async with asyncio.timeout(READY_TIMEOUT), self.system() as system:
-            stirred = asyncio.Event()
-
-            async def stir(_message: object) -> None:
-                stirred.set()
-
-            # An elected leader is announced; that servers have met is not, so they are asked again.
-            await system.subscribe("$JS.EVENT.ADVISORY.DOMAIN.LEADER_ELECTED", cb=stir)
+            # An elected leader is announced; that servers have met is not, so they are asked again and again. A server
+            # that is late answers a question of before: each answer counts, whenever it comes.
+            inbox, came = system.new_inbox(), FrameQueue()
+            said: dict[str, dict[str, Any]] = {}
+            await system.subscribe_now("$JS.EVENT.ADVISORY.DOMAIN.LEADER_ELECTED", came.put)
+            await system.subscribe_now(inbox, came.put)
             while True:
-                stirred.clear()
-                leader = _leader(await survey(system, "JSZ", running), running)
-                if leader is not None:
-                    return leader
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(0.1):
-                        await stirred.wait()
+                await system.publish("$SYS.REQ.SERVER.PING.JSZ", b"", reply=inbox)
+                with suppress(TimeoutError, RequestTimeout):
+                    async with asyncio.timeout(ASK_AGAIN):
+                        while True:
+                            frame = await came.get(ASK_AGAIN)
+                            if frame.subject != inbox:
+                                break
+                            answer = json.loads(frame.data)
+                            said[answer["server"]["name"]] = answer
+                            leader = _leader(list(said.values()), running)
+                            if leader is not None:
+                                return leader
 
     @asynccontextmanager
     async def system(self) -> AsyncGenerator[WireConnection]:

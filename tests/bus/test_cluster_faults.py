@@ -16,12 +16,12 @@ from postroom.errors import PostroomError, RequestTimeout
 from postroom.identity.trust import Trust
 from postroom_a2a.nats import WireConnection
 from postroom_a2a.nats.jetstream import MSG_ID, JetStream, Stored
-from postroom_a2a.nats.mailbox import Mailbox
+from postroom_a2a.nats.mailbox import FrameQueue, Mailbox
 from postroom_a2a.nats.options import ConnectOptions, ServerAddress
 from postroom_a2a.nats.port import Frame
 from postroom_a2a.nats.pull import PullLoop
 from tests.a2a.nats.wireserver import Proxy
-from tests.cluster import HOST, Change, Cluster, Node, running_cluster
+from tests.cluster import HOST, READY_TIMEOUT, Change, Cluster, Node, running_cluster
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -103,6 +103,24 @@ async def log_on(
         yield JetStream(mailbox), mailbox
 
 
+async def placed(js: JetStream, cluster: Cluster) -> None:
+    """Make the stream, as soon as the leader can place it.
+
+    It places nothing on a server of which it has not heard how full it is, which each says from time to time.
+    """
+    heard = FrameQueue()
+    async with cluster.system() as system, asyncio.timeout(READY_TIMEOUT):
+        await system.subscribe_now("$SYS.SERVER.*.STATSZ", heard.put)
+        while True:
+            try:
+                await js.open_stream(STREAM)
+                return
+            except PostroomError as error:
+                if "no suitable peers" not in str(error):
+                    raise
+            await heard.get(READY_TIMEOUT)
+
+
 async def leader_of(js: JetStream, cluster: Cluster) -> Node:
     info = await js.api(f"STREAM.INFO.{STREAM['name']}")
     return cluster.node(info["cluster"]["leader"])
@@ -122,7 +140,7 @@ async def test_a_message_that_is_on_its_way_to_the_followers_is_asked_for_until_
     tmp_path: Path,
 ) -> None:
     async with three_servers(tmp_path) as (cluster, trust), log_on(cluster.urls, trust) as (js, _):
-        await js.open_stream(STREAM)
+        await placed(js, cluster)
         leading = await leader_of(js, cluster)
         async with log_on((leading.url,), trust) as (near, mailbox):
             await near.api("STREAM.INFO.LOG")
@@ -148,7 +166,7 @@ async def test_a_message_that_is_on_its_way_to_the_followers_is_asked_for_until_
 @pytest.mark.requirement("bus-uncertain-named")
 async def test_what_is_on_its_way_when_time_is_over_is_perhaps_stored(tmp_path: Path) -> None:
     async with three_servers(tmp_path) as (cluster, trust), log_on(cluster.urls, trust) as (js, _):
-        await js.open_stream(STREAM)
+        await placed(js, cluster)
         leading = await leader_of(js, cluster)
         async with log_on((leading.url,), trust) as (near, mailbox):
             await near.api("STREAM.INFO.LOG")
@@ -183,7 +201,7 @@ async def cut_off(
         await routes.open(stack)
         cluster, trust = await stack.enter_async_context(three_servers(folder, routes.lead))
         js, _ = await stack.enter_async_context(log_on(cluster.urls, trust))
-        await js.open_stream(STREAM)
+        await placed(js, cluster)
         leading = await leader_of(js, cluster)
         one = next(node for node in cluster.nodes if (node is leading) == leads)
         urls = sorted(cluster.urls, key=lambda url: url != one.url)
