@@ -56,7 +56,7 @@ def room() -> Iterator[PostRoom]:
     [
         ("jsonl", JSONL, "for ever", "quick"),
         ("text", TEXT, "for ever", "quick"),
-        ("claude", CODER.read_text(), "SLOW:[0.1] DEAF", "RECALL"),
+        ("claude", CODER.read_text(), "DEAF", "RECALL"),
     ],
 )
 def test_an_agent_that_heeds_no_cancel_is_killed_after_the_grace_of_its_template(

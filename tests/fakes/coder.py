@@ -19,7 +19,7 @@ What a turn does stands in its prompt; several words are done in their order:
     FAIL              the model's service fails: an error result
     DIE               kills itself with a tool call open; `DIE:[file]` only if the file does not exist, and makes it
     SILENT            says nothing more until it is interrupted
-    DEAF              the same, and heeds no interrupt
+    DEAF              says `deaf` and nothing more, and heeds no interrupt from then on
     RECALL            says how many prompts the session has had, and the first word of each
 
 A turn without one of them answers `heard: <text>`, the text being the part of the prompt that others have said.
@@ -236,6 +236,8 @@ class Coder:
             case "RECALL":
                 return self.recall()
         self.deaf = word == "DEAF"
+        if self.deaf:
+            self.text("deaf")
         while True:
             self.wait(3600)
 
