@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import httpx2
 
@@ -30,6 +32,9 @@ class NearTransport(httpx2.HTTPTransport):
     def __init__(self, server: ServerAddress) -> None:
         self._server = server
         self._address = ExitStack()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._streams: WeakSet[Any] = WeakSet()
         try:
             address = self._address.enter_context(short_address(Path(server.socket)))
         except OSError as error:
@@ -43,8 +48,12 @@ class NearTransport(httpx2.HTTPTransport):
         return super().handle_request(request)
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, also those that another thread is making now, of which the pool does not know."""
+        with self._lock:
+            self._closed = True
         super().close()
+        for stream in list(self._streams):
+            stream.close()
         self._address.close()
 
     def _made(self, event: str, about: Mapping[str, Any]) -> None:
@@ -54,6 +63,10 @@ class NearTransport(httpx2.HTTPTransport):
         stream = about["return_value"]
         try:
             check_owner(stream.get_extra_info("socket"), self._server)
+            with self._lock:
+                if self._closed:
+                    raise self._server.silent()
+                self._streams.add(stream)
         except BaseException:
             stream.close()
             raise
