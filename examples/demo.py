@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from lead import ASKS, NOBODY, OUTCOMES
-from room import Room, scratch_folder
+from room import Room, say, scratch_folder
 
 from postroom.client.http import Client
 from postroom_a2a.text import printable
@@ -51,7 +51,8 @@ def watch_feed(room: Room) -> None:
         try:
             for event in events:
                 nick, text = event.data["from"]["nick"], printable(event.data["text"])
-                print(f"  #demo [{nick}] {text}", flush=True)
+                for line in f"#demo [{nick}] {text}".splitlines():
+                    say(f"  {line}")
                 if nick == "lead" and is_last_word(text):
                     return
         finally:
@@ -72,15 +73,15 @@ def demonstrate(room: Room, folder: Path, sandbox: list[str]) -> tuple[dict[str,
     room.run("spawn", str(HERE / "reviewer.toml"), *values, *sandbox)
     room.run("spawn", str(HERE / "lead.toml"), *values, *sandbox)
     watch_feed(room)
-    room.run("task", "list", "--all")
+    room.run("task", "list", "--all", table=True)
     tasks = room.ask("task", "list", "--all")["tasks"]
     if not tasks:
         raise SystemExit("demo: there is no task")
     task = tasks[0]
     room.run("task", "show", task["id"][:8], lines=SHOWN)
-    room.run("audit", "--task", task["id"][:8], "--limit", "3")
-    room.run("agents")
-    room.run("status")
+    room.run("audit", "--task", task["id"][:8], "--limit", "3", table=True)
+    room.run("agents", table=True)
+    room.run("status", table=True)
     return task, room.ask("status")["workers"]
 
 
@@ -100,10 +101,8 @@ def tell_what_next(state: Path, folder: Path, *, keep: bool) -> None:
     else:
         print("  postroom spawn examples/echo.toml")
         print("  postroom send @echo 'are you there?' --wait answered")
-        print(
-            "  make demo KEEP=1     # the same again, and the post room stays for you to look around"
-        )
-    print('then: README.md, "Your repository in one word" and "Your own agent in one file"')
+        print("  make demo KEEP=1     # the same again, and the post room stays for you")
+    say('then: README.md, "Your repository in one word" and "Your own agent in one file"')
 
 
 def in_screen(folder: Path | None) -> bool:
@@ -125,7 +124,7 @@ def print_transcript(folder: Path, sandbox: list[str], *, keep: bool) -> int:
     took = time.monotonic() - started
     levels = {worker["nick"]: worker["sandbox"]["level"] for worker in workers}
     walls = ", ".join(f"@{nick} {level}" for nick, level in sorted(levels.items()))
-    print(f"demo: task {task['state']}, done in {took:.1f} s; sandbox level: {walls}")
+    say(f"demo: task {task['state']}, done in {took:.1f} s; sandbox level: {walls}")
     tell_what_next(room.state, folder, keep=keep)
     return 0 if task["state"] == "completed" else 1
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -37,17 +38,26 @@ class Room:
         """Seconds in which to do something before it is time for `down`."""
         return self.ends - TO_END - time.monotonic()
 
-    def run(self, *words: str, lines: int = 0) -> None:
+    def run(self, *words: str, lines: int = 0, table: bool = False) -> None:
         """Run one command as a person would and show it, the first `lines` of its output if that is given.
+
+        Args:
+            table: it fits what it prints to the terminal, if it is given one.
 
         Raises:
             SystemExit: it failed, or took too long.
         """
-        print(f"$ postroom {shlex.join(words)}", flush=True)
-        shown = self.output(*words).splitlines(keepends=True)
-        print("".join(shown[: lines or None]), end="", flush=True)
+        say(f"$ postroom {shlex.join(words)}", more=" \\")
+        if table and sys.stdout.isatty():
+            done = self._call(words, self.left, None, output=None)
+            if done.returncode:
+                raise SystemExit(done.returncode)
+            return
+        shown = self.output(*words).splitlines()
+        for line in shown[: lines or None]:
+            say(line)
         if lines and len(shown) > lines:
-            print(f"  … and {len(shown) - lines} lines more", flush=True)
+            say(f"  … and {len(shown) - lines} lines more")
 
     def ask(self, *words: str) -> Any:
         """What a command answers as JSON; raises as `run` does."""
@@ -69,15 +79,19 @@ class Room:
             raise SystemExit("; ".join(line.strip() for line in said[-2:]) or str(done.returncode))
 
     def _call(
-        self, words: Sequence[str], patience: float, errors: int | None
+        self,
+        words: Sequence[str],
+        patience: float,
+        errors: int | None,
+        output: int | None = subprocess.PIPE,
     ) -> subprocess.CompletedProcess[str]:
-        """A command that has ended; `errors` is where its standard error goes."""
+        """A command that has ended; `errors` and `output` are where its streams go."""
         command = [sys.executable, "-m", "postroom", "--state", str(self.state), *words]
         try:
             return subprocess.run(
                 command,
                 text=True,
-                stdout=subprocess.PIPE,
+                stdout=output,
                 stderr=errors,
                 stdin=subprocess.DEVNULL,
                 check=False,
@@ -108,6 +122,27 @@ class Room:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             raise
+
+
+def say(line: str, *, more: str = "") -> None:
+    """Print a line; in a terminal that is narrower it goes on below, between words.
+
+    Args:
+        more: what stands at the end of a line that goes on: a backslash for a shell.
+    """
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    if len(line) <= width or not width:
+        print(line, flush=True)
+        return
+    indent = " " * (len(line) - len(line.lstrip()))
+    wrap = textwrap.TextWrapper(
+        width=max(20, width - len(more)),
+        initial_indent=indent,
+        subsequent_indent=f"{indent}    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    print(f"{more}\n".join(wrap.wrap(line.lstrip())), flush=True)
 
 
 @contextlib.contextmanager

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pty
 import re
 import subprocess
 import sys
 import tempfile
+import termios
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -81,6 +84,31 @@ def test_the_demonstration_is_kept_on_request_and_prints_what_the_readme_shows()
     printed, _, _ = shorten(done.stdout).partition("demo: task completed")
     page, _, _ = shown().partition("$ postroom down")
     assert outline(page) == outline(printed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_the_transcript_fits_a_terminal_of_80_columns_and_breaks_no_word() -> None:
+    parent, child = pty.openpty()
+    termios.tcsetwinsize(child, (24, 80))
+    with tempfile.TemporaryDirectory(prefix="e2e-") as scratch:
+        env = {**os.environ, "TMPDIR": scratch, "DEMO": "plain", "NO_COLOR": "1", "TERM": "xterm"}
+        for name in ("COLUMNS", "LINES"):
+            env.pop(name, None)
+        command = [sys.executable, str(EXAMPLES / "demo.py")]
+        streams = {"stdin": subprocess.DEVNULL, "stdout": child, "stderr": child}
+        with subprocess.Popen(command, env=env, **streams) as demo:
+            os.close(child)
+            printed = b""
+            with suppress(OSError):  # the end, as a pseudo terminal says it
+                while data := os.read(parent, 65536):
+                    printed += data
+            assert demo.wait(DEADLINE) == 0, printed.decode()
+    os.close(parent)
+    lines = printed.decode().splitlines()
+    too_long = [line for line in lines if len(line) > 80 and len(line.split()) > 1]
+    assert too_long == []
+    assert any("examples/lead.toml" in line for line in lines)
 
 
 @pytest.mark.requirement("demo-in-screen")
