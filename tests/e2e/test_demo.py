@@ -96,8 +96,9 @@ def test_the_transcript_fits_a_terminal_of_80_columns_and_breaks_no_word() -> No
         for name in ("COLUMNS", "LINES"):
             env.pop(name, None)
         command = [sys.executable, str(EXAMPLES / "demo.py")]
-        streams = {"stdin": subprocess.DEVNULL, "stdout": child, "stderr": child}
-        with subprocess.Popen(command, env=env, **streams) as demo:
+        with subprocess.Popen(
+            command, env=env, stdin=subprocess.DEVNULL, stdout=child, stderr=child
+        ) as demo:
             os.close(child)
             printed = b""
             with suppress(OSError):  # the end, as a pseudo terminal says it
