@@ -259,6 +259,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "screen-fails-in-a-line": "A failure of the screen leaves one line on the terminal, and the details in a file.",
     },
     ("Screen", "docs/terminal.md#rooms"): {
+        "screen-lists": "Names with numbers stand as people count (`c2` before `c10`) wherever they are listed; in the screen `/` filters the list with each letter, Esc shows all again, and projects fold.",
         "screen-state-fresh": "What needs a person stands first and follows what happens without polling; after the post room was away the screen shows what happened meanwhile.",
     },
     ("Coding agents", "docs/architecture.md#terminals"): {

@@ -20,7 +20,7 @@ from postroom.lines.tasks import (
     short,
 )
 from postroom.lines.usage import NOTHING, usage_cell
-from postroom.lines.words import Cell, address, ago, clock, columns, fitted, table
+from postroom.lines.words import Cell, address, ago, clock, columns, fitted, natural, table
 from postroom.lines.workspaces import apart
 from postroom.protocol.autonomy import Autonomy
 from postroom.protocol.modes import DIRECT
@@ -118,7 +118,7 @@ def _needed(status: Status, now: float, width: int | None) -> list[str]:
     """Approvals, questions and failures, each with the command that goes on."""
     asked = waiting(status.get("approvals", []), status.get("attention", []), now)
     entries = [_asked(one) for one in asked]
-    workers = sorted(status["workers"], key=lambda worker: worker["nick"])
+    workers = sorted(status["workers"], key=lambda worker: natural(worker["nick"]))
     entries += [_failure(worker) for worker in workers if broken(worker)]
     if not entries:
         return []
@@ -231,11 +231,13 @@ def _workers(status: Status, now: float, width: int | None, *, wide: bool) -> li
     return table(head, rows, cut=("LAST", *walls, *places, "NICK"), width=width)
 
 
-def urgency(worker: Worker) -> tuple[int, str]:
+def urgency(worker: Worker) -> tuple[int, tuple[tuple[str, int], ...]]:
     """Sorts workers that need a person first, and those that ended on purpose last."""
     if broken(worker):
-        return (1 if worker["state"] == "stalled" else 0), worker["nick"]
-    return (3 if rests(worker) else 2), worker["nick"]
+        place = 1 if worker["state"] == "stalled" else 0
+    else:
+        place = 3 if rests(worker) else 2
+    return place, natural(worker["nick"])
 
 
 def state_word(worker: Worker, asking: Container[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -139,6 +140,14 @@ def clock(at: str, now: float) -> str:
     then = time.localtime(parse_time(at))
     same_day = then[:3] == time.localtime(now)[:3]
     return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M", then)
+
+
+def natural(name: str) -> tuple[tuple[str, int], ...]:
+    """Sorts names as people count, in every list: `c2` before `c10`."""
+    return tuple((text, int(digits or -1)) for text, digits in _COUNTED.findall(name))
+
+
+_COUNTED = re.compile(r"([^0-9]*)([0-9]{0,18})")
 
 
 def address(party: Any) -> str:

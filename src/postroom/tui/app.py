@@ -315,6 +315,9 @@ class PostroomApp(App[int]):
         if action == "up":
             return self.here is not None and self.link is not None and self.link.away is not None
         if action == "type":
+            filters = isinstance(self.focused, Sidebar) and self.focused.filters
+            if parameters and filters:  # there the key is the list's own
+                return False
             return len(self.screen_stack) == 1 and not isinstance(self.focused, Input | TextArea)
         return super().check_action(action, parameters)
 

@@ -24,6 +24,7 @@ from postroom.errors import (
     PostroomError,
     Unauthorized,
 )
+from postroom.lines.words import natural
 from postroom.protocol.limits import MAX_PAGE
 from postroom.tui.following import Following, Source
 from postroom.tui.news import Away, Happened, Said, Snapshot
@@ -189,7 +190,7 @@ class Link:
         projects = {name for w in status["workers"] if (name := w["project"])}
         return Room(
             status,
-            tuple(sorted(projects | set(client.projects()))),
+            tuple(sorted(projects | set(client.projects()), key=natural)),
             pending(client, status),
             self._elsewhere(),
             tuple(client.inbox(limit=MAX_PAGE)) if status.get("inbox") else (),

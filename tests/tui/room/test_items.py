@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroom.lines.words import columns
 from postroom.tui.room import NeedKind, Room
-from postroom.tui.sidebar.items import age, items
+from postroom.tui.sidebar.items import Item, age, items
 from postroom.tui.sidebar.pane import first_target
 
 NOW = 1_767_225_600.0
@@ -157,6 +158,66 @@ def test_an_empty_room_says_how_to_begin_in_the_narrowest_pane():
     text = "\n".join("".join(span.text for span in item.spans) for item in found)
     assert "/spawn FILE.toml" in text
     assert "…" not in text
+
+
+def names(found: list[Item]) -> list[str]:
+    return [item.name for item in found if item.name]
+
+
+def text_of(found: list[Item]) -> str:
+    return "\n".join("".join(span.text for span in item.spans) for item in found)
+
+
+@pytest.mark.requirement("screen-lists")
+def test_names_with_numbers_stand_as_people_count():
+    agents: Any = [
+        {"uid": f"p-{nick}", "nick": nick, "kind": "human", "online": True}
+        for nick in ("p10", "p9")
+    ]
+    workers = [worker(f"c{number}") for number in (1, 10, 14, 2)]
+    room = Room(status(workers=workers), ("web",), agents=tuple(agents))
+    assert names(items(room, 40, NOW, {})) == ["web", "c1", "c2", "c10", "c14", "p9", "p10"]
+
+
+@pytest.mark.requirement("screen-lists")
+@pytest.mark.parametrize(
+    "wanted, left",
+    [
+        ("", ["api", "bob", "web", "eve", "coder", "olga"]),
+        ("@", ["api", "bob", "web", "eve", "coder", "olga"]),
+        ("WEB", ["web", "eve", "coder"]),
+        ("api bo", ["api", "bob"]),
+        ("fail", ["web", "eve"]),
+        ("g", ["olga"]),
+        ("#", ["api", "bob", "web", "eve", "coder"]),
+        ("nobody", []),
+    ],
+)
+def test_a_filter_leaves_what_has_all_its_words_in_name_project_state_or_last_word(
+    wanted: str, left: list[str]
+):
+    olga: Any = {"uid": "p-olga", "nick": "olga", "kind": "human", "online": False}
+    workers = [worker("bob", project="api"), worker(), worker("eve", "failed")]
+    room = Room(status(workers=workers), ("api", "web"), agents=(olga,))
+    found = items(room, 40, NOW, {}, wanted=wanted, folded={"web"} if wanted else ())
+    assert names(found) == left
+    assert bool(left) != ("nothing has that" in text_of(found))
+    shown = [item.need.nick for item in found if item.need is not None]
+    assert shown == (["eve"] if wanted in ("", "@", "fail") else [])
+
+
+@pytest.mark.requirement("screen-lists")
+def test_a_folded_project_says_how_many_workers_it_has_and_what_is_new_of_all():
+    room = Room(
+        status(workers=[worker(), worker("bob"), worker("eve", project="api")]), ("api", "web")
+    )
+    new = {"#web": 1, "uid-bob": 2}
+    found = items(room, 40, NOW, new, "uid-bob", folded={"web"})
+    assert names(found) == ["api", "eve", "web"]
+    assert ">#web ▸ 2 workers" in text_of(found)
+    assert "(3)" in text_of(found)
+    assert "#api ▾" in text_of(found)
+    assert "▾" not in text_of(items(room, 40, NOW, new, folded=None))
 
 
 def test_ages_take_three_columns():

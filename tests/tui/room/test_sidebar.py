@@ -11,6 +11,7 @@ from postroom.projection.changes import Change
 from postroom.tui.app import PostroomApp
 from postroom.tui.news import Chosen, NeedChosen, Snapshot
 from postroom.tui.sidebar.pane import Sidebar
+from postroom.tui.typing.line import TypingLine
 from tests.control.doing import REQUEST
 from tests.control.taskroom import TaskRoom
 from tests.tui.conftest import app_on, doing, screen_text, until, working
@@ -148,3 +149,60 @@ async def test_a_key_on_a_worker_acts_on_it_after_a_question(shared: TaskRoom, t
         await pilot.click(offset=(5, row_of(pilot.app, "  @coder")))
         await pilot.press("1", "s")
         await until(pilot, lambda: "stop @coder" in screen_text(pilot.app))
+
+
+@pytest.mark.requirement("screen-lists")
+async def test_a_slash_in_the_list_filters_it_letter_by_letter_until_esc(
+    shared: TaskRoom, tmp_path: Path, told: list[str]
+):
+    async with working(shared, tmp_path) as coder, app_on(coder, size=(80, 24)) as pilot:
+        for nick in ("c10", "c2"):
+            await doing(shared, tmp_path, nick)
+        shared.parts.changes.publish([Change("worker", 0)])
+        await until(pilot, lambda: 0 < row_of(pilot.app, "@c2") < row_of(pilot.app, "@c10"))
+        await pilot.press("slash", "c")
+        await until(pilot, lambda: row_of(pilot.app, "/c · Esc: all") > 0)
+        assert row_of(pilot.app, "@coder") > 0
+        await pilot.press("1")
+        await until(pilot, lambda: row_of(pilot.app, "@coder") < 0 < row_of(pilot.app, "@c10"))
+        await pilot.press("enter")
+        await until(pilot, lambda: pilot.app.query_one(Sidebar).has_focus)
+        await pilot.press("enter")
+        await until(pilot, lambda: told[-1] == "@c10")
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: row_of(pilot.app, "@coder") > 0)
+        assert row_of(pilot.app, "Esc: all") < 0
+        await pilot.press("slash", "c", "2", "escape")
+        await until(pilot, lambda: row_of(pilot.app, "@coder") > 0)
+        assert pilot.app.query_one(Sidebar).has_focus
+
+
+@pytest.mark.requirement("screen-lists")
+async def test_a_command_that_was_typed_into_the_list_goes_to_the_line_where_one_types(
+    shared: TaskRoom, tmp_path: Path
+):
+    async with working(shared, tmp_path) as coder, app_on(coder, size=(80, 24)) as pilot:
+        await until(pilot, lambda: row_of(pilot.app, "@coder") > 0)
+        await pilot.press("slash", *"nobody", "enter")
+        await until(pilot, lambda: row_of(pilot.app, "nothing has that") > 0)
+        await pilot.press(*["backspace"] * 6, *"spawn x", "enter")
+        line = pilot.app.query_one(TypingLine)
+        await until(pilot, lambda: line.has_focus and line.text == "/spawn x")
+        assert row_of(pilot.app, "@coder") > 0
+        line.load_text("")
+        await pilot.press("escape", "2", "slash")
+        await until(pilot, lambda: line.has_focus and line.text == "/")
+
+
+@pytest.mark.requirement("screen-lists")
+async def test_space_folds_the_project_of_what_is_selected(shared: TaskRoom, tmp_path: Path):
+    async with working(shared, tmp_path) as coder, app_on(coder, size=(80, 24)) as pilot:
+        await until(pilot, lambda: row_of(pilot.app, "  @coder") > 0)
+        while key(pilot.app) != f"agent/{coder.uid}":
+            await pilot.press("down")
+        await pilot.press("space")
+        await until(pilot, lambda: row_of(pilot.app, "▸ 1 worker") > 0)
+        assert row_of(pilot.app, "@coder") < 0
+        assert key(pilot.app).startswith("project/")
+        await pilot.press("space")
+        await until(pilot, lambda: row_of(pilot.app, "  @coder") > 0)

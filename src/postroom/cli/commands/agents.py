@@ -14,7 +14,7 @@ from postroom.cli.completion import agents
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
 from postroom.errors import EnvironmentFault, InvalidInput, NotFound
-from postroom.lines.words import Cell, span
+from postroom.lines.words import Cell, natural, span
 from postroom.settings import DEFAULT_ORG
 from postroom_a2a.text import one_line
 
@@ -57,7 +57,8 @@ def _list(skill: str, kind: str, as_json: bool) -> None:
     if as_json:
         print_json({"agents": found})
     elif found:
-        print_table(HEAD, [_row(agent) for agent in found], cut=("DESCRIPTION", "SKILLS"))
+        ordered = sorted(found, key=lambda agent: natural(agent["nick"]))
+        print_table(HEAD, [_row(agent) for agent in ordered], cut=("DESCRIPTION", "SKILLS"))
     elif skill:
         click.echo(f"nobody has the skill {one_line(skill, 80)}")
     else:

@@ -10,7 +10,7 @@ from postroom.cli.approvals.deciding import pin_file_option, pin_of
 from postroom.cli.keying import expires_option, say_key, scopes_option
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
-from postroom.lines.words import Cell, ago
+from postroom.lines.words import Cell, ago, natural
 from postroom_a2a.text import one_line
 
 HEAD = ("NICK", "SINCE", "")
@@ -64,7 +64,7 @@ def listing(as_json: bool) -> None:
             Cell(ago(person["created_at"], time.time())),
             Cell("owner" if person["owner"] else ""),
         ]
-        for person in people
+        for person in sorted(people, key=lambda person: natural(person["nick"]))
     ]
     print_table(HEAD, rows)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from postroom.lines.rows import Span, Style
 from postroom.lines.status import broken, last_word, state_word
-from postroom.lines.words import columns, shortened
+from postroom.lines.words import columns, natural, shortened
 from postroom.tui.room import Need, NeedKind, Room
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
@@ -51,6 +51,8 @@ WELCOME = (
     "? shows all keys",
 )
 
+FOLDED, UNFOLDED = "▸", "▾"
+
 HIDDEN = "workers: not shown"
 
 
@@ -77,6 +79,11 @@ class Item:
         """Whether it can be selected."""
         return bool(self.name) or self.need is not None
 
+    def named(self, words: Iterable[str]) -> bool:
+        """Whether the name of what it stands for has all of these words."""
+        name = f"{'@' if self.uid else '#'}{self.name}".casefold()
+        return bool(self.name) and all(word in name for word in words)
+
     def shows(self, target: str) -> bool:
         """Whether it stands for that `#project` or uid."""
         return self.need is None and bool(self.name) and target == (self.uid or f"#{self.name}")
@@ -90,6 +97,8 @@ def items(
     shown: str = "",
     *,
     others: bool = True,
+    wanted: str = "",
+    folded: Container[str] | None = None,
 ) -> list[Item]:
     """The rows from top to bottom.
 
@@ -99,10 +108,16 @@ def items(
         new: posts of a project, or messages of an agent, since the person looked at it last: by `#project` or uid.
         shown: what the person looks at: `#project` or a uid.
         others: also the agents that have no worker.
+        wanted: only what has all of these words, folded or not.
+        folded: names of projects whose workers are not shown; None where none can be folded.
     """
-    maker = _Maker(width, now, new, shown)
+    maker = _Maker(width, now, new, shown, wanted, folded)
     last = maker.others(room) if others else ()
-    return [*maker.needs(room), *maker.projects(room), *last]
+    found = [*maker.needs(room), *maker.projects(room), *last]
+    if not wanted:
+        return found
+    head = maker.head(f"/{one_line(wanted)} · Esc: all", Style.STRONG)
+    return [head, *(found or [maker.text("nothing has that")])]
 
 
 def age(since: float, now: float) -> str:
@@ -122,59 +137,102 @@ def _waiting(worker: Worker) -> str:
 
 
 class _Maker:
-    def __init__(self, width: int, now: float, new: Mapping[str, int], shown: str) -> None:
+    def __init__(
+        self,
+        width: int,
+        now: float,
+        new: Mapping[str, int],
+        shown: str,
+        wanted: str,
+        folded: Container[str] | None,
+    ) -> None:
         self._width = width
         self._now = now
         self._new = new
         self._shown = shown
+        self._wanted = wanted.casefold().split()
+        self._folded = folded
+
+    def _has(self, *texts: str) -> bool:
+        """Whether these have all words that are wanted."""
+        text = " ".join(texts).casefold()
+        return all(word in text for word in self._wanted)
 
     def needs(self, room: Room) -> Iterator[Item]:
-        found = room.needs
+        found = [need for need in room.needs if self._has(need.who, need.text)]
         if not found:
             return
-        yield self._head(f"needs you ({len(found)})", Style.ASKS)
+        yield self.head(f"needs you ({len(found)})", Style.ASKS)
         for need in found:
             mark, style = MARKS[need.kind]
             who = f"{need.who} " if need.who else ""
             left = (Span(f"{mark} ", style), Span(who, who=need.worker), Span(need.text))
             until = age(need.since, self._now)
             yield Item(need.key, self._line(left, Span(until, Style.DIM)), need=need)
-        yield self._text("")
+        yield self.text("")
 
     def projects(self, room: Room) -> Iterator[Item]:
         for project in room.projects:
-            yield self._project(project)
-            yield from (self._worker(worker, room) for worker in room.workers_of(project))
+            workers = self._fitting(room.workers_of(project), room)
+            folds = bool(workers) and not self._wanted and project in (self._folded or ())
+            if workers or self._has(f"#{project}"):
+                yield self._project(project, workers, folds=folds)
+            if not folds:
+                yield from (self._worker(worker, room) for worker in workers)
         known = set(room.projects)
         loose = [worker for worker in room.workers if worker["project"] not in known]
-        if loose:
-            yield self._head("in no project")
-            yield from (self._worker(worker, room) for worker in loose)
+        if found := self._fitting(loose, room):
+            yield self.head("in no project")
+            yield from (self._worker(worker, room) for worker in found)
+        if self._wanted:
+            return
         if room.hidden:
-            yield self._text(HIDDEN)
+            yield self.text(HIDDEN)
         elif not room.workers:
-            yield from map(self._text, WELCOME)
+            yield from map(self.text, WELCOME)
+
+    def _fitting(self, workers: Iterable[Worker], room: Room) -> list[Worker]:
+        if not self._wanted:
+            return list(workers)
+        return [
+            each
+            for each in workers
+            if self._has(
+                f"#{each['project']} @{each['nick']}",
+                state_word(each, room.asking),
+                last_word(each),
+            )
+        ]
 
     def others(self, room: Room) -> Iterator[Item]:
         away = [one for one in room.agents if one["kind"] != "human"]
         people = [one for one in room.agents if one["kind"] == "human"]
         for title, agents in (("elsewhere", away), ("people", people)):
-            if agents:
-                yield self._head(title)
-                ordered = sorted(agents, key=lambda one: (not one["online"], one["nick"]))
+            found = [one for one in agents if self._has(f"@{one['nick']}")]
+            if found:
+                yield self.head(title)
+                ordered = sorted(found, key=lambda one: (not one["online"], natural(one["nick"])))
                 yield from (self._agent(one, room.me["uid"]) for one in ordered)
 
-    def _head(self, text: str, style: Style = Style.DIM) -> Item:
+    def head(self, text: str, style: Style = Style.DIM) -> Item:
         return Item(f"head/{text.partition(' (')[0]}", self._line((Span(text, style),)))
 
-    def _text(self, text: str) -> Item:
+    def text(self, text: str) -> Item:
         return Item(f"text/{text}", self._line((Span(text, Style.DIM),)))
 
-    def _project(self, project: str) -> Item:
+    def _project(self, project: str, workers: Sequence[Worker], *, folds: bool) -> Item:
+        """Its row, with what is new of all that is folded into it."""
         name = f"#{one_line(project)}"
+        inside = [worker["uid"] for worker in workers] if folds else []
         style = Style.STRONG if self._new.get(f"#{project}") or self._shown == name else Style.TOOL
-        left = (Span(self._mark(name)), Span(name, style))
-        return Item(f"project/{project}", self._line(left, self._count(name)), project)
+        mark = ">" if self._shown in inside else self._mark(name)
+        left = (Span(mark), Span(name, style), Span(self._fold(len(workers), folds), Style.DIM))
+        return Item(f"project/{project}", self._line(left, self._count(name, *inside)), project)
+
+    def _fold(self, count: int, folds: bool) -> str:
+        if not count or self._folded is None or self._wanted:
+            return ""
+        return f" {FOLDED} {count} worker{'s' if count > 1 else ''}" if folds else f" {UNFOLDED}"
 
     def _worker(self, worker: Worker, room: Room) -> Item:
         state = state_word(worker, room.asking)
@@ -214,9 +272,9 @@ class _Maker:
     def _mark(self, key: str) -> str:
         return ">" if key == self._shown else " "
 
-    def _count(self, key: str) -> Span:
+    def _count(self, *keys: str) -> Span:
         """What is new there."""
-        count = self._new.get(key, 0)
+        count = sum(self._new.get(key, 0) for key in keys)
         return Span(f"({min(count, 999)})" if count else "", Style.ASKS)
 
     def _line(self, left: tuple[Span, ...], right: Span | None = None) -> tuple[Span, ...]:

@@ -43,6 +43,9 @@ class Sidebar(ItemList, can_focus=True):
         Binding("home,g", "move(-10000)", "first", show=False),
         Binding("end,G", "move(10000)", "last", show=False),
         Binding("enter", "open", "open"),
+        Binding("space", "fold", "fold"),
+        Binding("slash", "filter", "filter", key_display="/"),
+        Binding("escape", "all", "all again", show=False),
         *acts.KEYS,
     ]
 
@@ -53,6 +56,8 @@ class Sidebar(ItemList, can_focus=True):
         self._new: Counter[str] = Counter()
         self._shown = ""
         self._pressed = ""
+        self._folded: set[str] = set()
+        self.wanted = ""
 
     # ── what is told ──
 
@@ -107,7 +112,15 @@ class Sidebar(ItemList, can_focus=True):
             return
         before, old = self._items, self._at
         key = before[old].key if 0 <= old < len(before) else ""
-        found = items(self._state, self.row_width, time.time(), self._new, self._shown)
+        found = items(
+            self._state,
+            self.row_width,
+            time.time(),
+            self._new,
+            self._shown,
+            wanted=self.wanted,
+            folded=self._folded,
+        )
         self._at = _place(found, key, old, self._shown)
         self.put(found)
         if old != self._at:
@@ -165,6 +178,52 @@ class Sidebar(ItemList, can_focus=True):
             self._select(place)
             self.action_open()
 
+    # ── less of it ──
+
+    @property
+    def filters(self) -> bool:
+        """Whether there is something to filter."""
+        return bool(self.wanted) or any(item.uid or item.need for item in self._items)
+
+    def action_filter(self) -> None:
+        """Type what a row must have."""
+        from postroom.tui.sidebar.filterline import FilterLine
+
+        line = FilterLine(self)
+        self.screen.mount(line, after="#panes")
+        line.focus()
+
+    def narrow(self, wanted: str) -> None:
+        """Show only what has these words, and select the first that is called so; "" for all."""
+        self.wanted = wanted
+        self._make()
+        able = [place for place, item in enumerate(self._items) if item.chosen]
+        named = [place for place in able if self._items[place].named(wanted.casefold().split())]
+        if wanted and able and self._at not in named:
+            self._select((named or able)[0])
+
+    def action_all(self) -> None:
+        """Show all again."""
+        if self.wanted:
+            self.narrow("")
+
+    def action_fold(self) -> None:
+        """Show the workers of a project, or only how many they are."""
+        project = self._project()
+        (self._folded.remove if project in self._folded else self._folded.add)(project)
+        self._make()
+        at = next(at for at, item in enumerate(self._items) if item.key == f"project/{project}")
+        self._select(at)
+
+    def _project(self) -> str:
+        """The project of the selected row that can be folded, "" for none."""
+        item, state = self.selected, self._state
+        if item is None or state is None or item.need is not None or self.wanted:
+            return ""
+        worker = state.worker(item.uid) if item.uid else None
+        project = item.name if not item.uid else worker["project"] if worker else ""
+        return project if project in state.projects and state.workers_of(project) else ""
+
     # ── acting ──
 
     @property
@@ -205,7 +264,11 @@ class Sidebar(ItemList, can_focus=True):
             self.post_message(Said(said))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        """The keys of workers are there where a worker is selected."""
+        """The keys of workers are there where a worker is selected, that of projects in one."""
+        if action == "fold":
+            return bool(self._project())
+        if action == "filter":
+            return self.filters
         if action != "act":
             return True
         return acts.able(self.app, self.target())

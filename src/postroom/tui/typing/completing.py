@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from postroom.lines.approvals import what
 from postroom.lines.tasks import short
+from postroom.lines.words import natural
 from postroom.protocol.modes import MODES
 from postroom.tui.typing.commands import BY_NAME, VERBS, WHO, Kind, Verb
 from postroom_a2a.text import one_line
@@ -88,8 +89,12 @@ def known_of(
     workers = {worker["nick"]: worker["state"] for worker in room.workers}
     agents = workers | {agent["nick"]: agent["kind"] for agent in room.agents}
     return Known(
-        agents=[Candidate(f"@{one_line(nick)}", agents[nick]) for nick in sorted(agents)],
-        workers=[Candidate(f"@{one_line(nick)}", workers[nick]) for nick in sorted(workers)],
+        agents=[
+            Candidate(f"@{one_line(nick)}", agents[nick]) for nick in sorted(agents, key=natural)
+        ],
+        workers=[
+            Candidate(f"@{one_line(nick)}", workers[nick]) for nick in sorted(workers, key=natural)
+        ],
         projects=[Candidate(f"#{one_line(name)}") for name in room.projects],
         approvals=[
             Candidate(short(each["id"]), f"@{each['worker']['nick']}: {what(each)}")
