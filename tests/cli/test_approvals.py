@@ -289,11 +289,28 @@ def test_the_list_and_the_history(standin: Standin, postroom: Run):
         "7b1c5e2f @coder 5 s ago Bash make deploy",
     ]
     lines = [" ".join(line.split()) for line in history.out.splitlines()]
-    assert lines[1] == "7b1c5e2f @coder Bash make deploy pending"
-    assert "denied @maria" in lines[2]
-    assert lines[2].endswith("attach go on")
-    assert "allowed, too late @maria" in lines[3]
+    assert lines[1] == "7b1c5e2f @coder pending Bash: make deploy"
+    assert lines[2].endswith("@coder denied Bash: make deploy")
+    assert lines[3].startswith("by @maria over attach, ")
+    assert lines[4:6] == ["why: go on", "allowed too late"]
+    assert lines[6].startswith("by @maria over cli, ")
     assert [each["state"] for each in as_json["approvals"]] == ["pending", "denied"]
+
+
+def test_the_history_has_room_for_what_was_asked_in_80_columns(standin: Standin, tmp_path: Path):
+    command = "npm test --workspace web 2>&1"
+    asked = settled("denied") | {"input": {"command": command}}
+    asked["answer"] = asked["answer"] | {
+        "at": "2026-01-01T12:00:00.000Z",
+        "reason": "not on Friday",
+    }
+    now(standin, "GET /v1/approvals", {"approvals": [asked], "next": None})
+    with Terminal("--state", str(tmp_path), "approvals", "--history") as terminal:
+        assert terminal.ended() == 0
+        assert f"Bash: {command}" in terminal.plain
+        assert "by @maria over attach, " in terminal.plain
+        assert "why: not on Friday" in terminal.plain
+        assert max(map(len, terminal.plain.splitlines())) <= 80
 
 
 @pytest.mark.requirement("approval-told-at-once")

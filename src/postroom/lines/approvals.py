@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from postroom.protocol.shapes import Approval, ApprovalAnswer
 
 PENDING_HEAD = ("ID", "WORKER", "ASKED", "TOOL", "WHAT", "EXPIRES")
-HISTORY_HEAD = ("ID", "WORKER", "TOOL", "WHAT", "DECISION", "BY", "WHEN", "OVER", "WHY")
+HISTORY_HEAD = ("ID", "WORKER", "DECISION", "WHAT")
 
 COLOURS = {"pending": "yellow", "allowed": "green", "edited": "green", "denied": "red"}
 
@@ -47,37 +47,24 @@ def pending_row(approval: Approval, now: float) -> list[Cell]:
 
 
 def history_rows(approval: Approval, now: float) -> list[list[Cell]]:
-    """An approval in a table under `HISTORY_HEAD`, and each answer that came too late."""
-    head = [
-        Cell(short(approval["id"])),
-        Cell(address(approval["worker"])),
-        Cell(approval["tool"]),
-        Cell(what(approval)),
-    ]
+    """An approval in a table under `HISTORY_HEAD`, below it by whom and why, and each answer that came too late."""
     state, answer = approval["state"], approval["answer"]
     shown = state if state != "expired" else f"expired: {approval['default']}"
-    late = (
-        [
-            *head[:2],
-            Cell(""),
-            Cell(""),
-            Cell(f"{each['decision']}, {LATE}", dim=True),
-            *_decided(each, now),
-        ]
-        for each in approval["late"]
-    )
-    return [[*head, Cell(shown, COLOURS.get(state)), *_decided(answer, now)], *late]
+    asked = f"{approval['tool']}: {what(approval)}"
+    head = [Cell(short(approval["id"])), Cell(address(approval["worker"]))]
+    rows = [[*head, Cell(shown, COLOURS.get(state)), Cell(asked)]]
+    rows += _below(answer, now) if answer is not None else []
+    for each in approval["late"]:
+        rows += [[Cell(""), Cell(""), Cell(each["decision"], dim=True), Cell(LATE, dim=True)]]
+        rows += _below(each, now)
+    return rows
 
 
-def _decided(answer: ApprovalAnswer | None, now: float) -> list[Cell]:
-    if answer is None:
-        return [Cell("")] * 4
-    return [
-        Cell(decider(answer)),
-        Cell(clock(answer["at"], now)),
-        Cell(answer["channel"]),
-        Cell(answer["reason"]),
-    ]
+def _below(answer: ApprovalAnswer, now: float) -> list[list[Cell]]:
+    over = f" over {one_line(answer['channel'], 40)}" if answer["by"] else ""
+    said = [f"by {decider(answer)}{over}, {clock(answer['at'], now)}"]
+    said += [f"why: {answer['reason']}"] if answer["reason"] else []
+    return [[Cell(""), Cell(""), Cell(""), Cell(f"  {each}", dim=True)] for each in said]
 
 
 def decider(answer: ApprovalAnswer) -> str:

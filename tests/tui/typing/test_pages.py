@@ -25,6 +25,7 @@ from postroom.tui.typing.commands import VERBS
 from postroom.tui.typing.help import PLACES, Page
 from postroom.tui.typing.line import TypingLine
 from postroom.tui.typing.said import SaidLine
+from postroom.tui.worker.diff import Diff
 from postroom.tui.worker.pane import WorkerPane
 from tests.control.taskroom import TaskRoom
 from tests.tui.conftest import app_on, doing, screen_text, until, working
@@ -63,6 +64,7 @@ PLACED: dict[str, tuple[type[Any], ...]] = {
     "Talk": (Talk,),
     "Talk and worker": (RowLog,),
     "Worker": (WorkerPane,),
+    "What it changed": (Diff,),
     "What needs you": (ApprovalDialog, NeedDialog),
     "The line": (TypingLine,),
 }

@@ -91,7 +91,7 @@ async def test_the_tree_goes_up_to_the_first_requester_and_down_to_all_that_was_
             await until(pilot, lambda: "all green" in screen_text(pilot.app))
             await pilot.press("escape", "escape", "escape")
             await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
-            await pilot.press("slash", *f"tree {test[:8]}", "enter")
+            await pilot.press("i", "slash", *f"tree {test[:8]}", "enter")
             await until(pilot, lambda: f"task {test[:8]}: who gave" in screen_text(pilot.app))
             await until(pilot, lambda: "ship it" in screen_text(pilot.app))
 

@@ -68,7 +68,7 @@ def command(ref: str, history: bool, worker: str, limit: int, as_json: bool) -> 
         click.echo("no approvals" if history else "nothing waits for your approval")
     elif history:
         rows = [row for approval in found for row in history_rows(approval, now)]
-        print_table(HISTORY_HEAD, rows, cut=("WHAT", "WHY", "TOOL", "WORKER"))
+        print_table(HISTORY_HEAD, rows, cut=("WHAT", "WORKER"))
     else:
         rows = [pending_row(approval, now) for approval in found]
         print_table(PENDING_HEAD, rows, cut=("WHAT", "TOOL", "WORKER"))
