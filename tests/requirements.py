@@ -221,7 +221,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Screen", "docs/terminal.md#open-it"): {
         "one-word-starts": "`postroom` at a terminal starts a post room if none runs, once however many ask for it, says how it ends, and never starts one in a pipe or in continuous integration; the open screen starts it again by a key.",
         "one-word-offers": "In a repository without a worker of its own `postroom` offers one in one dialog, in which Enter takes the usual: an agent that is installed, its key, the folder, how far it goes by itself, its first task; elsewhere it says why not.",
-        "one-word-to-a-diff": "From an empty home and the clone of a project, `postroom`, a task and at most 12 keys lead to the diff of a change by a real coding agent, whose branch git merges.",
+        "one-word-to-a-merge": "From an empty home and the clone of a project, `postroom`, a task and at most 12 keys lead to the merged change of a real coding agent.",
         "screen-opens": "In a terminal `postroom`, chat, attach and approvals open the screen on what they name; in a pipe, with --no-tui or without the extra they print lines.",
     },
     ("Screen", "docs/terminal.md#what-a-worker-does"): {

@@ -233,11 +233,10 @@ def _workers(status: Status, now: float, width: int | None, *, wide: bool) -> li
 
 def urgency(worker: Worker) -> tuple[int, tuple[tuple[str, int], ...]]:
     """Sorts workers that need a person first, and those that ended on purpose last."""
+    nick = natural(worker["nick"])
     if broken(worker):
-        place = 1 if worker["state"] == "stalled" else 0
-    else:
-        place = 3 if rests(worker) else 2
-    return place, natural(worker["nick"])
+        return (1 if worker["state"] == "stalled" else 0), nick
+    return (3 if rests(worker) else 2), nick
 
 
 def state_word(worker: Worker, asking: Container[str]) -> str:
