@@ -577,6 +577,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "workspace-sync-whole": "A kill while a worker is brought up to date leaves it as before or as after.",
         "workspace-newer-commits": "A worker sees the branch that it began from, and the one that this follows, as they are now, read-only; status says how far both are apart.",
         "workspace-branches": "A worker sees the further branches that patterns name, as they are now, and no other.",
+        "workspace-merge-seen": "A merge that an agent made after a conflict is shown beside both sides, and is not applied before its person says that it counts.",
         "workspace-told-once": "A coding agent is told once, in its next turn, that the branch which its work began from has moved.",
         "workspace-merge-undone": "A merge of a worker's branch, and its undo, change no file that a person has not committed; the undo is refused once the branch has moved.",
         "workspace-large": "A file over `workspace.max_file_mb` that a worker has not committed is on no branch until a person lets it in; it stays in the worker's folder, also when the worker is removed, and is named.",

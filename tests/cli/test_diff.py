@@ -118,6 +118,42 @@ def test_files_that_conflict_are_named_and_the_exit_status_says_so(postroom: Run
     assert (said.status, said.out) == (0, "@coder joins both: postroom task watch eeeeeeee\n")
 
 
+def test_a_merge_of_an_agent_is_shown_and_counts_by_a_yes_alone(postroom: Run, standin: Standin):
+    text = "diff --cc a.txt\n@@@ -1,1 -1,1 +1,1 @@@\n- theirs\n -mine\n++both\x1b[2J\n"
+    merge = {"commit": "d" * 40, "onto": "c" * 40, "before": "b" * 40, "text": text, "cut": False}
+    answer = {
+        "worker": "coder",
+        "workspace": {"path": "/src/app", "mode": "worktree", "branch": "postroom/coder"},
+        "onto": "c" * 40,
+        "commit": "d" * 40,
+        "taken": 0,
+        "conflicts": [],
+        "task": "",
+        "left": [],
+        "merge": merge,
+    }
+    standin.answer("POST /v1/workers/coder/sync", answer)
+    said = postroom("task", "sync", "@coder")
+    assert (said.status, "++both\n" in said.out) == (5, True)
+    assert "postroom task sync @coder --yes" in said.err
+    assert "accept" not in (standin.requests[-1].body or {})
+    said = postroom("task", "sync", "@coder", "--yes")
+    assert standin.requests[-1].body == {
+        "rebase": False,
+        "resolve": False,
+        "timeout": 300.0,
+        "accept": "d" * 40,
+    }
+    assert (said.status, "\x1b" in said.out) == (0, False)
+    assert "the merge counts: postroom task apply @coder" in said.err
+    diff = {key: answer[key] for key in ("worker", "workspace", "left", "merge")}
+    diff |= {"text": "", "cut": False, "files": 1, "commits": 2, "command": ""}
+    standin.answer("POST /v1/workers/coder/diff", diff)
+    said = postroom("diff", "@coder")
+    assert "++both" in said.out
+    assert "does not count yet: postroom task sync @coder" in said.err
+
+
 def test_a_merge_is_undone_and_what_hinders_one_is_said(postroom: Run, standin: Standin):
     standin.answer("POST /v1/workers/coder/apply", APPLIED)
     said = postroom("task", "apply", "@coder", "--undo")

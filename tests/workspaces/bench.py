@@ -94,8 +94,14 @@ class Bench:
     async def bring(self, who: Who | None = None) -> Held:
         return await self.spaces.bring(who or Who(), self.provider, FREE)
 
-    async def sync(self, *, rebase: bool = False, who: Who | None = None) -> Synced:
-        return await self.spaces.sync(who or Who(), self.provider, FREE, rebase=rebase)
+    async def sync(
+        self, *, rebase: bool = False, resolve: bool = False, who: Who | None = None
+    ) -> Synced:
+        place = (who or Who(), self.provider, FREE)
+        return await self.spaces.sync(*place, rebase=rebase, resolve=resolve)
+
+    async def accept(self, commit: str) -> Synced:
+        return await self.spaces.accept(Who(), self.provider, FREE, commit)
 
     async def work(self, placed: Placed, script: str, code: int = 0) -> str:
         """Run a shell script as the worker; returns what it prints."""

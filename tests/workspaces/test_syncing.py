@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from postroom.errors import Conflict, InvalidInput
 from tests.workspaces.bench import Bench, Who, git, repository
 
 pytestmark = pytest.mark.anyio
@@ -139,3 +140,81 @@ async def test_a_kill_in_the_middle_leaves_the_worker_as_before_or_as_after(
     held = await bench.bring()
     assert (held.moving, held.base, held.left) == ((), newest, ())
     assert git(app, "for-each-ref", "refs/postroom/*/saved") == ""
+
+
+RESOLVE = {
+    False: "git merge -q person/main || true; {}; git add -A; git commit -qm joined",
+    True: "git rebase -q person/main || true; {}; git add -A; GIT_EDITOR=true git rebase --continue",
+}
+
+
+@pytest.mark.requirement("workspace-merge-seen")
+@pytest.mark.parametrize("rebase", [False, True])
+async def test_a_merge_of_the_agent_is_shown_beside_both_sides_and_counts_once_its_person_says_so(
+    bench: Bench, tmp_path: Path, rebase: bool
+):
+    app = repository(tmp_path / "app")
+    placed = await bench.begin(app)
+    await bench.work(placed, "echo mine > a.txt; echo b > b.txt; git add .; git commit -qm mine")
+    before = (await bench.bring()).brought
+    newest = commit(app, "a.txt", "theirs\n")
+    assert (await bench.sync(rebase=rebase, resolve=True)).conflicts == ("a.txt",)
+    assert (await bench.sync(rebase=rebase, resolve=True)).joined is None  # it has done nothing yet
+    git(app, "gc", "-q", "--prune=now")
+    await bench.work(placed, RESOLVE[rebase].format("echo both > a.txt; echo evil >> b.txt"))
+    for _ in range(2):
+        found = (await bench.sync(rebase=rebase)).joined
+        assert found is not None
+        assert (found.onto, found.before) == (newest, before)
+        lines = found.text.splitlines()
+        for line in ("- theirs", " -mine", "++both", "++evil"):
+            assert line in lines
+    offered = await bench.spaces.offer(Who().uid)
+    assert "that its agent made, and that does not count yet" in offered.hinders
+    with pytest.raises(Conflict, match="does not count yet"):
+        await bench.spaces.merge(Who().uid)
+    with pytest.raises(Conflict, match="has gone on"):
+        await bench.accept(before)
+    bench.again()
+    assert (await bench.accept(found.commit)).held.joining == ()
+    with pytest.raises(InvalidInput):
+        await bench.accept(found.commit)
+    assert (await bench.sync(rebase=rebase)).joined is None
+    assert (await bench.spaces.merge(Who().uid)).after
+    assert (app / "a.txt").read_text() == "both\n"
+    assert "joined" not in git(app, "for-each-ref", "refs/postroom")
+
+
+async def test_what_its_agent_did_not_join_hinders_nothing_and_ends_with_a_merge_of_git(
+    bench: Bench, tmp_path: Path
+):
+    app = repository(tmp_path / "app")
+    placed = await bench.begin(app)
+    await bench.work(placed, "echo mine > a.txt; git commit -qam mine")
+    commit(app, "a.txt", "theirs\n")
+    assert (await bench.sync(resolve=True)).conflicts == ("a.txt",)
+    await bench.work(placed, "git reset -q --hard HEAD~1; echo more > b.txt")
+    synced = await bench.sync()
+    assert (synced.joined, synced.conflicts, synced.held.joining) == (None, (), ())
+    assert await bench.work(placed, "cat a.txt b.txt >&2") == "theirs\nmore\n"
+
+
+@pytest.mark.requirement("workspace-merge-seen")
+async def test_nothing_of_the_worker_chooses_what_its_merge_is_shown_as(
+    bench: Bench, tmp_path: Path
+):
+    app = repository(tmp_path / "app")
+    mark = tmp_path / "ran"
+    driver = f"touch {mark}; cat"
+    for name in ("diff.x.textconv", "diff.x.command", "core.pager", "diff.external"):
+        git(app, "config", name, driver)
+    placed = await bench.begin(app)
+    await bench.work(placed, "echo mine > a.txt; git commit -qam mine")
+    commit(app, "a.txt", "theirs\n")
+    await bench.sync(resolve=True)
+    evil = r"echo both > a.txt; echo '* diff=x' > .gitattributes; printf 'x\033]0;x\a' > ':(top)x'"
+    await bench.work(placed, RESOLVE[False].format(evil))
+    found = (await bench.sync()).joined
+    assert found is not None
+    assert "++both" in found.text
+    assert not mark.exists()

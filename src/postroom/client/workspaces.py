@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from postroom.client.calls import Calls, name_of, task_ref
 
@@ -56,19 +56,27 @@ class WorkspaceCalls(Calls):
         return self._post(f"/v1/{whose}/apply", body, extra_time=SLOW)
 
     def sync(
-        self, ref: str, *, rebase: bool = False, resolve: bool = False, timeout: float = SLOW
+        self,
+        ref: str,
+        *,
+        rebase: bool = False,
+        resolve: bool = False,
+        accept: str = "",
+        timeout: float = SLOW,
     ) -> Synced:
         """Bring a worker up to the newest commit of the branch that it began from.
 
         Args:
             rebase: its commits are made anew on top, in place of a merge.
             resolve: give its agent a task to join what conflicts.
+            accept: the commit of a merge of its agent that counts from now on; "" for none.
             timeout: seconds for the end of its turn.
 
         Raises:
             NotFound: it works on no folder.
             Conflict: its turn goes on, or it is in the middle of a merge of its own.
         """
-        body = {"rebase": rebase, "resolve": resolve, "timeout": timeout}
+        body: dict[str, Any] = {"rebase": rebase, "resolve": resolve, "timeout": timeout}
+        body |= {"accept": accept} if accept else {}
         path = f"/v1/workers/{name_of(ref)}/sync"
         return self._post(path, body, extra_time=timeout + SLOW)

@@ -114,10 +114,14 @@ class ApplyBody(Body):
 
 
 class SyncBody(Body):
-    """`POST /v1/workers/{ref}/sync`; `resolve` gives conflicts to its agent; `timeout` bounds the wait for its turn."""
+    """`POST /v1/workers/{ref}/sync`; `resolve` gives conflicts to its agent; `timeout` bounds the wait for its turn.
+
+    `accept` is the `commit` of a `merge` of its agent, which counts from then on.
+    """
 
     rebase: bool = False
     resolve: bool = False
+    accept: Annotated[str, Field(max_length=64)] = ""
     timeout: Annotated[float, Field(ge=0, le=3600)] = 300.0
 
 

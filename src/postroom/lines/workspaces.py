@@ -14,10 +14,14 @@ if TYPE_CHECKING:
 MORE = "... there is more: name a PATH, or look at the branch with git"
 """What stands below a diff that is cut."""
 
+AGAINST_BOTH = (
+    "the merge that its agent made, beside both sides (what is as one of them is left out):"
+)
+
 SHORT = 12
 """Digits of a commit that are shown."""
 
-_HEADS = ("diff --git ", "--- ", "+++ ")
+_HEADS = ("diff --git ", "diff --cc ", "--- ", "+++ ", AGAINST_BOTH)
 _STYLES = (("@@", Style.TOOL), ("+", Style.ADDED), ("-", Style.REMOVED))
 
 
@@ -38,6 +42,12 @@ def changed(found: Difference) -> str:
     if not found["files"]:
         return "nothing changed"
     return f"{counted(found['files'], 'file')} changed, {counted(found['commits'], 'commit')}"
+
+
+def whole(found: Difference) -> str:
+    """The text of a diff, with that of a merge that does not count yet below it."""
+    merge = found.get("merge")
+    return found["text"] + (f"\n{AGAINST_BOTH}\n{merge['text']}" if merge else "")
 
 
 def counted(number: int, noun: str) -> str:
@@ -87,10 +97,17 @@ def nothing_to_merge(found: Applied) -> str:
 
 
 def synced(found: Synced) -> str:
-    """That a worker has the person's newest commits."""
+    """That a worker has the person's newest commits, or that a merge of its agent does not count yet."""
+    if found.get("merge"):
+        return waits(found["worker"])
     branch, new = one_line(found["workspace"].get("onto", "")), counted(found["taken"], "commit")
     done = f"has {new} more of {branch}" if found["taken"] else f"has all of {branch} already"
     return f"@{one_line(found['worker'])} {done}: {_commit(found['onto'])}"
+
+
+def waits(worker: str) -> str:
+    """That a merge of an agent does not count yet, and what asks for it."""
+    return f"its agent's merge does not count yet: postroom task sync @{one_line(worker)}"
 
 
 def _commit(name: str) -> str:

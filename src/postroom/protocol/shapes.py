@@ -500,6 +500,21 @@ class Difference(TypedDict):
     commits: int
     left: list[str]
     command: str
+    merge: NotRequired[Merge | None]
+
+
+class Merge(TypedDict):
+    """A merge that a worker's agent made after a conflict, until its person says that it counts.
+
+    `text` is how `commit` differs from both sides, `onto` of the person and `before` of the worker, as `git diff --cc`
+    prints it: what is as one of both is left out.
+    """
+
+    commit: str
+    onto: str
+    before: str
+    text: str
+    cut: bool
 
 
 class Applied(TypedDict):
@@ -537,6 +552,7 @@ class Synced(TypedDict):
     conflicts: list[str]
     task: str
     left: list[str]
+    merge: NotRequired[Merge | None]
 
 
 class Removed(TypedDict):

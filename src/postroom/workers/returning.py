@@ -78,14 +78,23 @@ class Returning:
         await self._alerts.end("its work was brought back", kind=ALERT, who=agent.uid)
         return held
 
-    async def sync(self, agent: Agent, record: WorkerRecord, *, rebase: bool) -> Synced:
-        """Bring a worker up to the newest commit of its person's branch; see `Workspaces.sync`."""
+    async def sync(
+        self,
+        agent: Agent,
+        record: WorkerRecord,
+        *,
+        rebase: bool,
+        resolve: bool = False,
+        accept: str = "",
+    ) -> Synced:
+        """Bring a worker up to the newest commit of its person's branch; see `Workspaces.sync`, `Workspaces.accept`."""
         await self._name_lending(agent)
         prepared = await self._preparing.again(record)
+        placed = (agent, prepared.chosen.provider, prepared.reach)
+        if accept:
+            return await self.spaces.accept(*placed, accept)
         try:
-            found = await self.spaces.sync(
-                agent, prepared.chosen.provider, prepared.reach, rebase=rebase
-            )
+            found = await self.spaces.sync(*placed, rebase=rebase, resolve=resolve)
         finally:
             await self._name_made(agent)
         await self._name_large(agent, found.held)

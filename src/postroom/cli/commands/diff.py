@@ -13,7 +13,7 @@ from postroom.cli.output import print_json
 from postroom.cli.workspaces import steps_told, tell_left
 from postroom.lines.rows import styled
 from postroom.lines.starting import place
-from postroom.lines.workspaces import MORE, apart, changed, diff_style
+from postroom.lines.workspaces import MORE, apart, changed, diff_style, waits, whole
 from postroom.protocol.modes import LOOK
 from postroom_a2a.text import one_line, printable
 
@@ -44,7 +44,9 @@ def command(nick: str, paths: tuple[str, ...], stat: bool, large: bool, as_json:
     for note in found["workspace"].get("notes", []):
         if note.startswith(LOOK):
             click.echo(f"look before you merge: {one_line(note, 300)}", err=True)
-    lines = [styled(line, diff_style(line)) for line in printable(found["text"]).split("\n")]
+    if found.get("merge"):
+        click.echo(waits(found["worker"]), err=True)
+    lines = [styled(line, diff_style(line)) for line in printable(whole(found)).split("\n")]
     if found["cut"]:
         lines.append(MORE)
     text = "\n".join(lines).rstrip("\n")

@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from postroom.cli.arguments import confirm
 from postroom.cli.completion import agents
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
 from postroom.cli.workspaces import steps_told, tell_left
 from postroom.errors import Conflict
+from postroom.lines.rows import styled
 from postroom.lines.tasks import short
-from postroom.lines.workspaces import counted, synced
-from postroom_a2a.text import one_line
+from postroom.lines.workspaces import AGAINST_BOTH, MORE, counted, diff_style, synced
+from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:
-    from postroom.protocol.shapes import Synced
+    from postroom.protocol.shapes import Merge, Synced
 
 
 @click.command("sync", short_help="Bring a worker up to your newest commit.")
@@ -36,18 +38,39 @@ if TYPE_CHECKING:
     metavar="S",
     help="Seconds to wait for the end of its turn.",
 )
+@click.option("--yes", is_flag=True, help="The merge that its agent made counts; do not ask.")
 @json_option
 @state_option()
-def command(nick: str, rebase: bool, resolve: bool, timeout: float, as_json: bool) -> None:
+def command(
+    nick: str, rebase: bool, resolve: bool, timeout: float, yes: bool, as_json: bool
+) -> None:
     """Bring the worker NICK up to the newest commit of the branch that it began from.
 
     It waits for the end of the agent's turn. What the worker has not committed stays so. On a conflict the worker is
     as it was, and the files are named; the exit status is 5 then. Your own files and branch are not touched.
+
+    A merge that its agent made with --let-it-resolve is shown beside both sides, and counts once you say so: before
+    that it is not applied.
     """
-    with connect() as client, steps_told(lambda _: nick):
-        found = client.sync(nick, rebase=rebase, resolve=resolve, timeout=timeout)
+    with connect() as client:
+        with steps_told(lambda _: nick):
+            found = client.sync(nick, rebase=rebase, resolve=resolve, timeout=timeout)
+        if merge := found.get("merge"):
+            if not as_json:
+                _show(merge)
+            if as_json and not yes:
+                print_json(found)
+            confirm(
+                "Does that merge count?",
+                f"the merge that the agent of {nick} made does not count yet: nothing was changed",
+                f"postroom task sync {nick} --yes",
+                yes=yes,
+            )
+            found = client.sync(nick, accept=merge["commit"])
     if as_json:
         print_json(found)
+    elif merge:
+        click.echo(f"the merge counts: postroom task apply @{one_line(found['worker'])}", err=True)
     else:
         _tell(found)
     if found["conflicts"] and not found["task"]:
@@ -65,6 +88,16 @@ def _tell(found: Synced) -> None:
     if found["task"]:
         task = short(found["task"])
         click.echo(f"{who} joins both: postroom task watch {task}")
-        click.echo(f"then look at the merge: postroom diff {who}", err=True)
+        click.echo(
+            f"then see its merge, which counts once you say so: postroom task sync {who}", err=True
+        )
     elif not found["conflicts"]:
         click.echo(synced(found))
+
+
+def _show(merge: Merge) -> None:
+    click.echo(AGAINST_BOTH, err=True)
+    for line in printable(merge["text"]).rstrip("\n").split("\n"):
+        click.echo(styled(line, diff_style(line)))
+    if merge["cut"]:
+        click.echo(MORE)

@@ -240,6 +240,8 @@ VALUES: dict[str, Any] = {
     "doing": "",
     "Synced.onto": "e4d909c290d0fb1ca068ffaddf22cbd0a1b2c3d4",
     "Synced.task": "",
+    "Merge.cut": False,
+    "Merge.text": "diff --cc app.py\n--- a/app.py\n+++ b/app.py\n@@@ -1,1 -1,1 +1,2 @@@\n+ one\n +two\n",
     "onto": "main",
     "taken": 3,
     "command": "git merge postroom/echo",

@@ -14,11 +14,24 @@ from postroom.protocol import shapes
 from postroom.protocol.principal import Scope
 from postroom.store.agents import Agent
 from postroom.workers.workspaces.records import Held
-from postroom.workers.workspaces.showing import command, difference
+from postroom.workers.workspaces.showing import Joined, command, difference, joined
 from postroom.workers.workspaces.syncing import to_resolve
 from postroom.workers.workspaces.taking import Offer
 
 WAITS = "waits for the end of its turn"
+
+
+def shown_merge(found: Joined | None) -> shapes.Merge | None:
+    """A merge of a worker's agent, as it is answered."""
+    if found is None:
+        return None
+    return {
+        "commit": found.commit,
+        "onto": found.onto,
+        "before": found.before,
+        "text": found.text,
+        "cut": found.cut,
+    }
 
 
 def router(parts: Parts) -> Routes:
@@ -45,11 +58,13 @@ def router(parts: Parts) -> Routes:
 
         `paths` are files and folders of the repository, or of the folder that it works on; `text` is what `git diff`
         prints. Files over `workspace.max_file_mb` that it has not committed stay in its folder and are in `left`, until
-        `large` lets them in. 404 if it works on no folder, 409 if somebody is on its branch.
+        `large` lets them in. `merge` is one that its agent made after a conflict, until it counts. 404 if it works on
+        no folder, 409 if somebody is on its branch.
         """
         agent, held = await brought(ref, large=body.large)
         git = workers.work.store(agent.uid, held)
         found = await difference(git, held, body.paths, stat=body.stat, whole=body.whole)
+        merge = await joined(git, held)
         return {
             "worker": agent.nick,
             "workspace": shown(agent.uid),
@@ -58,7 +73,8 @@ def router(parts: Parts) -> Routes:
             "files": found.files,
             "commits": found.commits,
             "left": list(held.left),
-            "command": command(held),
+            "command": "" if merge else command(held),
+            "merge": shown_merge(merge),
         }
 
     @routes.post("/workers/{ref}/sync")
@@ -69,6 +85,8 @@ def router(parts: Parts) -> Routes:
 
         It is merged, or with `rebase` rebased. It waits for the end of the agent's turn, at most `timeout` seconds. On
         `conflicts` the worker stays as it was; with `resolve` its agent gets a task to join both, and `task` is its id.
+        The `merge` that it makes is answered here from then on, and nothing else is done, until a call says by `accept`
+        that it counts; before that it is not applied.
         409 if the turn goes on, or the worker is in the middle of a merge of its own.
         """
         if body.resolve:
@@ -77,12 +95,14 @@ def router(parts: Parts) -> Routes:
         acted_on(worker=agent.uid)
         await workers.refuse_beyond(agent.uid, me.by)
         with workers.work.spaces.saying(agent.uid, WAITS):
-            if not await parts.views.rests(agent.uid, body.timeout):
+            if not body.accept and not await parts.views.rests(agent.uid, body.timeout):
                 raise Conflict(
                     f"@{agent.nick} is still at work after {body.timeout:g} s: nothing was changed",
                     remedy="wait longer with --timeout, or postroom interrupt it",
                 )
-        found = await workers.work.sync(agent, record, rebase=body.rebase)
+        found = await workers.work.sync(
+            agent, record, rebase=body.rebase, resolve=body.resolve, accept=body.accept
+        )
         held, task = found.held, ""
         if found.conflicts and body.resolve:
             said = to_resolve(held, found, rebase=body.rebase)
@@ -99,6 +119,7 @@ def router(parts: Parts) -> Routes:
             "conflicts": list(found.conflicts),
             "task": task,
             "left": list(held.left),
+            "merge": shown_merge(found.joined),
         }
 
     async def applied(ref: str, body: ApplyBody, by: str, task: str = "") -> shapes.Applied:

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 
 from postroom.errors import PostroomError
 from postroom.lines.rows import Row, Span, Style
-from postroom.lines.workspaces import MORE, changed, counted, diff_style, place
+from postroom.lines.workspaces import AGAINST_BOTH, MORE, changed, counted, diff_style, place, waits
 from postroom.protocol.modes import DIRECT
 from postroom.tui.news import trouble
 from postroom.tui.rowlog.byrow import ByRow
@@ -19,7 +19,7 @@ from postroom.tui.worker import merging
 from postroom.tui.worker.changes import Comment, File, Line, files_of
 from postroom.tui.worker.reading import Read, Reading
 from postroom.tui.worker.saying import SayingLine
-from postroom_a2a.text import one_line
+from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
@@ -67,7 +67,8 @@ class Diff(Reading):
         found = client.diff(self._target.uid)
         self._files = files_of(found["text"])
         self._found = found
-        return self._head(found), [self._block(number) for number in range(len(self._files))]
+        blocks = [self._block(number) for number in range(len(self._files))]
+        return self._head(found), blocks + list(_both(found, len(blocks)))
 
     # ── what is shown ──
 
@@ -234,9 +235,19 @@ def head_rows(found: Difference, files: Sequence[File]) -> Iterator[Row]:
         yield Row.of(f"not brought back: {one_line(name, 300)}", Style.ASKS, wraps=True)
     if found["cut"]:
         yield Row.of(MORE, Style.ASKS, wraps=True)
+    if found.get("merge"):
+        yield Row.of(waits(found["worker"]), Style.ASKS, wraps=True)
     if found["command"]:
         keys = "m merges it; in a shell: " if _mergeable(found) else "by hand: "
         yield Row.of(f"{keys}{one_line(found['command'])}", wraps=True)
+
+
+def _both(found: Difference, number: int) -> Iterator[Block]:
+    """A merge that does not count yet, as a block behind those of the files."""
+    if merge := found.get("merge"):
+        lines = [AGAINST_BOTH, *printable(merge["text"]).split("\n")]
+        rows = [Row.of(line, diff_style(line), wraps=True) for line in lines]
+        yield Block(rows, f"file {number}", folds=True)
 
 
 def _rows(file: File, comments: Sequence[Comment], *, seen: bool) -> Iterator[tuple[Line, Row]]:

@@ -3,6 +3,7 @@
 refs/postroom/<uid>/base   what its work is compared with, kept from being collected as garbage
 refs/postroom/<uid>/work   its newest commit that was brought back
 refs/postroom/<uid>/next   where its files are being put
+refs/postroom/<uid>/joined its work that its agent is to join with its person's
 refs/postroom/<uid>/saved  its files after a kill in mid-way, if they were neither as before nor as after
 refs/heads/postroom/<nick> the same for people, once there is any work
 """
@@ -38,6 +39,11 @@ def work_ref(uid: str) -> str:
 def next_ref(uid: str) -> str:
     """The ref of the commit at which the files of `uid` are being put."""
     return f"refs/postroom/{uid}/next"
+
+
+def joined_ref(uid: str) -> str:
+    """The ref of the work of `uid` that its agent is to join with its person's."""
+    return f"refs/postroom/{uid}/joined"
 
 
 def saved_ref(uid: str) -> str:
@@ -99,7 +105,7 @@ async def contains(git: Git, newer: str, older: str) -> bool:
 async def forget(place: Path, uid: str) -> None:
     """Delete the refs of a removed worker; its branch stays."""
     git = Git(place)
-    for ref in (base_ref(uid), work_ref(uid), next_ref(uid), saved_ref(uid)):
+    for ref in (base_ref(uid), work_ref(uid), next_ref(uid), joined_ref(uid), saved_ref(uid)):
         await git.drop(ref)
 
 

@@ -42,6 +42,7 @@ class Held:
         patterns: of further branches of the person that it sees.
         person: the place, inside, of those that it sees.
         moving: where its files, index and branch are being put: see `syncing.Move`; empty for nowhere.
+        joining: the person's commit that its agent was to join with its work, and that work; empty once that counts.
         merged: the last merge of its branch into the person's, as long as it can be undone: see `taking.Taken`.
         large: files over the limit that were not committed and stay in its folder, by their names in it.
         let_in: those that a person has let in.
@@ -71,6 +72,7 @@ class Held:
     moving: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     person: str = ""
+    joining: tuple[str, ...] = ()
     merged: tuple[str, ...] = ()
     large: tuple[str, ...] = ()
     let_in: tuple[str, ...] = ()

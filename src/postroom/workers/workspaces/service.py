@@ -35,7 +35,7 @@ from postroom.workers.workspaces.job import EMPTY, Desk, borrowed
 from postroom.workers.workspaces.layout import refuse_bare
 from postroom.workers.workspaces.plan import Plan, plan, refuse_never
 from postroom.workers.workspaces.records import FILE, Held
-from postroom.workers.workspaces.syncing import Synced, resumed, sync
+from postroom.workers.workspaces.syncing import Synced, accept, resumed, sync
 from postroom.workers.workspaces.taking import Offer, Taken, merge, offer, undo
 from postroom_a2a.text import one_line
 
@@ -221,7 +221,13 @@ class Workspaces:
                     await self.track(owner.uid)
 
     async def sync(
-        self, owner: Owner, provider: SandboxProvider, reach: Reach, *, rebase: bool
+        self,
+        owner: Owner,
+        provider: SandboxProvider,
+        reach: Reach,
+        *,
+        rebase: bool,
+        resolve: bool = False,
     ) -> Synced:
         """Bring back what the worker has done, and the worker to its person's newest commit (`syncing.sync`).
 
@@ -231,10 +237,17 @@ class Workspaces:
         async with self._alone(owner.uid):
             worker, held = self._worker(owner, provider, reach), self._begun(owner)
             try:
-                return await sync(worker, held, rebase=rebase)
+                return await sync(worker, held, rebase=rebase, resolve=resolve)
             finally:
                 with suppress(PostroomError):  # a repository that is gone is told by what needs it
                     await self.track(owner.uid)
+
+    async def accept(
+        self, owner: Owner, provider: SandboxProvider, reach: Reach, commit: str
+    ) -> Synced:
+        """Have the merge count that the worker's agent made, if its work is still at `commit` (`syncing.accept`)."""
+        async with self._alone(owner.uid):
+            return await accept(self._worker(owner, provider, reach), self._begun(owner), commit)
 
     async def track(self, uid: str) -> None:
         """Have a worker see the branches of its person as they are now, and note how far both are apart.

@@ -31,6 +31,7 @@ from postroom.workers.workspaces.git import Git
 from postroom.workers.workspaces.job import Desk, Job
 from postroom.workers.workspaces.program import MERGES, check_version
 from postroom.workers.workspaces.records import Held
+from postroom.workers.workspaces.showing import Joined, joined, unseen
 from postroom_a2a.text import one_line
 
 TRIES = 3
@@ -63,16 +64,21 @@ class Synced:
         onto: the person's newest commit.
         taken: how many commits the worker had not.
         conflicts: the files that keep it from being done; the worker is as it was.
+        joined: the merge that its agent made, if that does not count yet: then nothing was done.
     """
 
     held: Held
     onto: str
     taken: int = 0
     conflicts: tuple[str, ...] = ()
+    joined: Joined | None = None
 
 
-async def sync(worker: Worker, held: Held, *, rebase: bool) -> Synced:
+async def sync(worker: Worker, held: Held, *, rebase: bool, resolve: bool = False) -> Synced:
     """Bring the work back, and the worker to the newest commit of the branch that it began from.
+
+    Args:
+        resolve: what conflicts is given to its agent, so the merge that it makes is to be seen before it counts.
 
     Raises:
         InvalidInput: it has no such branch, or git is too old.
@@ -89,6 +95,8 @@ async def sync(worker: Worker, held: Held, *, rebase: bool) -> Synced:
                 f"the branch {held.origin} that @{worker.nick} began from has gone from {held.top}",
                 remedy="make it again, or spawn another worker",
             )
+        if (found := await joined(git, held)) is not None:
+            return Synced(held, onto, joined=found)
         if held.brought and await branches.contains(git, held.brought, onto):
             return Synced(held, onto)
         taken = await git.line("rev-list", "--count", onto, *excluding(held.brought))
@@ -96,11 +104,35 @@ async def sync(worker: Worker, held: Held, *, rebase: bool) -> Synced:
         if isinstance(done, Held):
             return Synced(done, onto, int(taken or 0))
         if done:
+            if resolve:
+                await git.set(branches.joined_ref(worker.uid), held.brought)
+                held = held.after(joining=(onto, held.brought)).save(worker.root)
             return Synced(held, onto, int(taken or 0), done)
     raise Conflict(
         f"@{worker.nick} goes on working while it is brought up to date",
         remedy="do it again when it rests",
     )
+
+
+async def accept(worker: Worker, held: Held, commit: str) -> Synced:
+    """The merge that its agent made counts from now on.
+
+    Raises:
+        InvalidInput: there is none that does not count yet.
+        Conflict: the worker's work is another one by now.
+    """
+    git = store_of(worker.root, held)
+    if not await unseen(git, held):
+        raise InvalidInput(f"@{worker.nick} has made no merge that does not count yet")
+    if held.brought != commit:
+        raise Conflict(
+            f"@{worker.nick} has gone on: its work is at {held.brought[:12]} by now, and nothing was accepted",
+            remedy=f"look at it again: postroom task sync {worker.nick}",
+        )
+    onto = held.base or held.joining[0]
+    held = held.after(joining=()).save(worker.root)
+    await git.drop(branches.joined_ref(worker.uid))
+    return Synced(held, onto)
 
 
 def excluding(commit: str) -> tuple[str, ...]:
@@ -186,8 +218,9 @@ async def _move(
 async def _moved(worker: Worker, held: Held, git: Git) -> Held:
     top = held.moving[1]
     await git.set(branches.work_ref(worker.uid), top)
-    held = await asyncio.to_thread(held.after(moving=()).save, worker.root)
-    await git.drop(branches.next_ref(worker.uid))
+    held = await asyncio.to_thread(held.after(moving=(), joining=()).save, worker.root)
+    for ref in (branches.next_ref(worker.uid), branches.joined_ref(worker.uid)):
+        await git.drop(ref)
     return await settle(worker, held, git, top)
 
 

@@ -23,7 +23,7 @@ from postroom.workers.workspaces.git import Git
 from postroom.workers.workspaces.program import MERGES, GitFailed, check_version
 from postroom.workers.workspaces.records import Held
 from postroom.workers.workspaces.repository import changed, converts, filtered
-from postroom.workers.workspaces.showing import command
+from postroom.workers.workspaces.showing import command, unseen
 from postroom.workers.workspaces.view import Repo
 from postroom_a2a.text import one_line
 
@@ -96,6 +96,11 @@ async def proposed(git: Git, held: Held) -> Proposed:
     if not command(held):
         why = "its work is in the folder already" if held.mode == DIRECT else "it has no branch"
         raise InvalidInput(f"there is nothing to merge: {why}", remedy="postroom diff shows it")
+    if await unseen(git, held):
+        raise Conflict(
+            f"{held.branch} has a merge of {held.joining[0][:12]} that its agent made, and that does not count yet",
+            remedy="postroom task sync @NICK shows it, and asks whether it counts",
+        )
     by_hand = f"git -C {quote(held.top)} merge {held.branch}"
     await check_version(MERGES)
     own = await of_person()
