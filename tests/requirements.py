@@ -583,6 +583,8 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "workspace-large": "A file over `workspace.max_file_mb` that a worker has not committed is on no branch until a person lets it in; it stays in the worker's folder, also when the worker is removed, and is named.",
         "workspace-large-named": "Large files in the commits of an agent are named before a merge, also those that a later commit takes away, and so are new binary files.",
         "workspace-persons-own": "Whatever a person and a worker do, spawn, diff and sync change nothing of the person's files, index, refs, stashes and logs, and a merge and its undo what they say.",
+        "workspace-submodules": "Submodules whose objects are on the machine come along, and follow a sync; others are said with the command. What a worker does in one stays in its folder and is named, and the person's submodule is not touched.",
+        "workspace-submodules-hostile": "A `.gitmodules` leads a worker to no objects but those of the submodule that is at that path, and runs nothing.",
         "workspace-plants-nothing": "No git command of Postroom runs what a worker planted in its folder.",
     },
 }

@@ -254,6 +254,7 @@ def test_nothing_of_a_person_is_lost_or_changed(steps: list[Step], unborn: bool)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.requirement("workspace-persons-own")
 @LONG
 @HISTORY
@@ -319,6 +320,7 @@ async def test_a_detached_head_gets_a_branch_and_is_told_why_there_is_no_sync_an
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.anyio
 async def test_a_repository_of_300_mb_is_worked_on_with_its_steps_told(
     bench: Bench, tmp_path: Path

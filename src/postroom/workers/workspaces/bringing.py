@@ -22,6 +22,7 @@ from postroom.workers.workspaces.layout import GIT, make_bare
 from postroom.workers.workspaces.plan import Plan
 from postroom.workers.workspaces.records import Held
 from postroom.workers.workspaces.repository import Repository, guarded, look, notes, told
+from postroom.workers.workspaces.submodules import Module
 from postroom_a2a.text import one_line
 
 HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
@@ -85,7 +86,7 @@ async def begin(
             base=repository.head,
             format=repository.format,
             shallow=repository.shallow,
-            lent=tuple(map(str, repository.objects)),
+            lent=tuple(map(str, repository.lent)),
             own=planned.mode != DIRECT,
         )
         if planned.mode != DIRECT:
@@ -324,6 +325,18 @@ def _refuse_more(nick: str, held: Held, repository: Repository) -> None:
             )
 
 
+def _judged(held: Held, repository: Repository) -> tuple[Module, ...]:
+    """The submodules of which all was judged and told, or lies in the folder that was named."""
+    known = held.lent or ()
+    return tuple(
+        module
+        for module in repository.modules.found
+        if all(
+            str(place) in known or place.is_relative_to(repository.top) for place in module.objects
+        )
+    )
+
+
 async def desk_of(worker: Worker, held: Held) -> Desk:
     """Where orders about the workspace are done.
 
@@ -334,7 +347,7 @@ async def desk_of(worker: Worker, held: Held) -> Desk:
     """
     await asyncio.to_thread(refuse_beyond, held, worker.reach)
     desk = await _desk(worker, held)
-    for place in desk.objects:
+    for place in desk.lent:
         if not place.is_relative_to(worker.root):
             worker.reach.refuse_place(place)
     return desk
@@ -355,7 +368,8 @@ async def _desk(worker: Worker, held: Held) -> Desk:
     place = Path(held.top or held.path)
     if not place.is_dir():
         raise gone(worker.nick, place)
-    repository = await look(place, worker.state) if held.top else None
+    commit = held.base or held.head
+    repository = await look(place, worker.state, commit) if held.top else None
     if held.top and (repository is None or repository.top != place):
         raise gone(worker.nick, place)
     if repository is not None and repository.format != held.format:
@@ -364,7 +378,8 @@ async def _desk(worker: Worker, held: Held) -> Desk:
     if repository is not None:
         _refuse_more(worker.nick, held, repository)
     if held.mode != DIRECT:
-        return Desk(worker.provider, own, objects, (), folder)
+        inner = _judged(held, repository) if repository and held.mode == WORKTREE else ()
+        return Desk(worker.provider, own, objects, (), folder, inner)
     places = await guarded(repository) if repository else ()
     kept = await asyncio.to_thread(covers.covered, place, places, repository=bool(repository))
     return Desk(worker.provider, place, objects, kept, folder)

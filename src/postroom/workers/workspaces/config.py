@@ -56,7 +56,7 @@ async def of_file(path: Path) -> Settings:
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}") from error
     try:
-        return _parsed(await run(("config", "--file", "-", *_LIST), stdin=place))
+        return parsed(await run(("config", "--file", "-", *_LIST), stdin=place))
     finally:
         os.close(place)
 
@@ -66,13 +66,14 @@ async def of_person() -> Settings:
     found = Settings()
     for scope in ("--system", "--global"):
         try:
-            found += _parsed(await run(("config", scope, *_LIST), persons=True))
+            found += parsed(await run(("config", scope, *_LIST), persons=True))
         except GitFailed:
             continue  # there is no such file
     return found
 
 
-def _parsed(listed: bytes) -> Settings:
+def parsed(listed: bytes) -> Settings:
+    """The settings that `git config -z --list` prints."""
     entries = listed.decode(errors="surrogateescape").split("\0")
     split = (entry.partition("\n") for entry in entries if entry)
     return Settings(tuple((name, value if mark else None) for name, mark, value in split))

@@ -12,85 +12,45 @@ The worker's own git configuration is read by nothing but `rev-parse`: all else 
 script makes, which finds the worker's objects and files from there. So hooks, filters, monitors and aliases of the
 worker are not even known. If one ran, it would do so in a sandbox that can do less than the worker's.
 
-The script runs by its file name and imports the standard library only.
+The script runs by its file name, and imports the standard library and its neighbours only.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import stat
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parents[3]))
+
+from postroom.workers.workspaces import modules
+from postroom.workers.workspaces.running import (
+    Broken,
+    empty,
+    fresh,
+    git,
+    has_special,
+    is_folder,
+    take_index,
+    tip_of,
+    tried,
+    who,
+)
+
 BROUGHT = "refs/heads/brought"
 """The one ref of a bundle."""
 PERSON = "person"
 """The remote whose branches are those of the person; a link leads to them."""
-LARGEST_INDEX = 256 * 1024 * 1024
 MAX_NOTED = 20
 """Folders that an answer names at most."""
 MAX_LARGE = 100
 """Files over the limit that an answer names at most."""
 GITLINK = "160000"
-QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0")
-BOUNDED = ("-c", "core.bigFileThreshold=32m", "-c", "pack.threads=1", "-c", "pack.windowMemory=64m")
-# Nobody's own settings: neither the machine's nor those that the worker may have written to a home folder.
-ENVIRONMENT = {
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_CONFIG_COUNT": "1",
-    "GIT_CONFIG_KEY_0": "safe.directory",
-    "GIT_CONFIG_VALUE_0": "*",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ADVICE": "0",
-    "LC_ALL": "C",
-}
-
-
-class Broken(Exception):
-    """The order cannot be done; the text is for people."""
-
-
-def git(*words: str, env: dict[str, str] | None = None, stdin: str | None = None) -> str:
-    """Run git and return what it prints; raises Broken."""
-    done = tried(*words, env=env, stdin=stdin)
-    if done.returncode != 0:
-        raise Broken(f"git {words[0]}: {done.stderr.strip()[-1000:] or done.returncode}")
-    return done.stdout.strip("\n")
-
-
-def tried(
-    *words: str, env: dict[str, str] | None = None, stdin: str | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run git, whatever comes of it."""
-    return subprocess.run(
-        ["git", *QUIET, *BOUNDED, *words],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-        env=os.environ | ENVIRONMENT | (env or {}),
-        check=False,
-    )
-
-
-def who(order: dict[str, Any]) -> dict[str, str]:
-    """The author of commits that are made for the worker."""
-    name, mail = order["name"], order["mail"]
-    return {
-        "GIT_AUTHOR_NAME": name,
-        "GIT_AUTHOR_EMAIL": mail,
-        "GIT_COMMITTER_NAME": name,
-        "GIT_COMMITTER_EMAIL": mail,
-    }
 
 
 def begin(order: dict[str, Any]) -> dict[str, Any]:
@@ -111,6 +71,7 @@ def begin(order: dict[str, Any]) -> dict[str, Any]:
         git("update-ref", "HEAD", head, env=place)
         git("read-tree", *(() if order["copied"] else ("-u", "--reset")), head, env=place)
     if not order["copied"]:
+        modules.populate(order)
         return {"base": head}
     base, _, large = _committed(order, place, head, order["message"])
     if base != head:
@@ -132,6 +93,8 @@ def relink(order: dict[str, Any]) -> dict[str, Any]:
         link.symlink_to(order["person"])
         # A collection of garbage would else pack refs that it cannot delete, and keep what they were.
         git("config", "--file", str(info.parents[1] / "config"), "gc.packRefs", "false")
+    if order["do"] == "relink":
+        modules.populate(order)
     return {}
 
 
@@ -155,58 +118,16 @@ def bring(order: dict[str, Any]) -> dict[str, Any]:
     return {"tip": tip, "top": top, "left": left, "large": large, "notes": notes}
 
 
-def fresh(order: dict[str, Any], own: Path | None) -> dict[str, str]:
-    """A repository of this script that sees the worker's objects; returns the environment for it."""
-    repository = Path(order["out"], "repository.git")
-    git(
-        "init", "-q", "--bare", "--template=", f"--object-format={order['format']}", str(repository)
-    )
-    objects = [*([str(own / "objects")] if own else []), *order["objects"]]
-    (repository / "objects" / "info" / "alternates").write_text(
-        "".join(f"{folder}\n" for folder in objects), encoding="utf-8", errors="surrogateescape"
-    )
-    if order["shallow"]:
-        (repository / "shallow").write_text("".join(f"{name}\n" for name in order["shallow"]))
-    git("config", "core.bare", "false", env={"GIT_DIR": str(repository)})
-    return {"GIT_DIR": str(repository), "GIT_WORK_TREE": order["workspace"]}
-
-
-def tip_of(own: Path, order: dict[str, Any], notes: list[str]) -> str:
-    """The commit that the worker is at, else that of its branch, else the one that it began with."""
-    for name in ("HEAD", f"refs/heads/{order['branch']}"):
-        try:
-            return git(f"--git-dir={own}", "rev-parse", "--verify", "-q", f"{name}^{{commit}}")
-        except Broken:
-            continue
-    if order["base"]:
-        notes.append("its repository cannot be read: its files are here, its commits are not")
-    return order["base"]
-
-
-def take_index(own: Path, place: dict[str, str]) -> bool:
-    """Copy the worker's index, which spares reading every file again; data only, and checked when it is used."""
-    try:
-        found = (own / "index").lstat()
-        if stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST_INDEX:
-            copied = Path(place["GIT_DIR"], "index")
-            shutil.copyfile(own / "index", copied, follow_symlinks=False)
-            # git counts whole seconds: it looks again into a file that is as young as the index. A younger index would
-            # hide what was changed in the second of the checkout.
-            os.utime(copied, ns=(found.st_mtime_ns, found.st_mtime_ns))
-            return True
-    except OSError:
-        return False  # every file is read then
-    return False
-
-
 def _committed(
     order: dict[str, Any], place: dict[str, str], parent: str, message: str
 ) -> tuple[str, list[str], dict[str, int]]:
     """A commit of the files as they are on top of `parent`, or `parent` if nothing differs; and what it lacks."""
     before = git("rev-parse", f"{parent}^{{tree}}", env=place) if parent else empty(place)
     large = Large(order, place, before)
-    tree = snapshot(place, parent, large)
+    stands, notes = modules.moved(order)
+    tree = snapshot(place, parent, stands, large)
     left = [name for name in _left_out(place, before, tree) if name not in large.found]
+    left = [*notes, *left]
     named = dict(list(large.found.items())[:MAX_LARGE])
     if tree == before:
         return parent, left[:MAX_NOTED], named
@@ -291,18 +212,26 @@ def _size(path: Path) -> int:
     return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
-def snapshot(place: dict[str, str], parent: str, large: Large | None = None) -> str:
-    """The tree of the files as they are, without those that are too large; the index has the same then."""
+def snapshot(
+    place: dict[str, str], parent: str, stands: Mapping[str, str], large: Large | None = None
+) -> str:
+    """The tree of the files as they are, without those that are too large; the index has the same then.
+
+    Args:
+        stands: see `modules.moved`.
+    """
     try:
-        return _written(place, large)
+        return _written(place, parent, stands, large)
     except Broken:
         # An index that git does not take, such as one in parts: from the parent's files instead.
         Path(place["GIT_DIR"], "index").unlink(missing_ok=True)
         git("read-tree", *([parent] if parent else ["--empty"]), env=place)
-        return _written(place, large)
+        return _written(place, parent, stands, large)
 
 
-def _written(place: dict[str, str], large: Large | None) -> str:
+def _written(
+    place: dict[str, str], parent: str, stands: Mapping[str, str], large: Large | None
+) -> str:
     """The tree of the files as they are, but for those that are ignored."""
     entries = git("ls-files", "-s", "-z", env=place).split("\0")
     links = [entry.partition("\t")[2] for entry in entries if entry.startswith(GITLINK)]
@@ -315,15 +244,15 @@ def _written(place: dict[str, str], large: Large | None) -> str:
     except Broken:
         if not Path(place["GIT_DIR"], "index").exists():
             raise
-    if links:
-        git("update-index", "--remove", "-z", "--stdin", env=place, stdin="\0".join([*links, ""]))
+    free = [name for name in links if name not in stands]
+    if free:
+        git("update-index", "--remove", "-z", "--stdin", env=place, stdin="\0".join([*free, ""]))
+    for name in set(links) & stands.keys():
+        before = tried("rev-parse", "--verify", "-q", f"{parent}:{name}", env=place).stdout.strip()
+        if commit := stands[name] or before:
+            git("update-index", "--cacheinfo", f"{GITLINK},{commit},{name}", env=place)
     tree = git("write-tree", env=place)
     return large.taken_out(tree) if large else tree
-
-
-def empty(place: dict[str, str]) -> str:
-    """The tree without files."""
-    return git("hash-object", "-w", "-t", "tree", "--stdin", env=place, stdin="")
 
 
 def _left_out(place: dict[str, str], before: str, tree: str) -> list[str]:
@@ -355,25 +284,6 @@ def _has(name: str, place: dict[str, str]) -> bool:
     except Broken:
         return False
     return True
-
-
-def has_special(own: Path) -> bool:
-    """Whether there is anything that is no file, folder or link to one: git would wait for a pipe for ever."""
-    for place, folders, files in os.walk(own):
-        for name in (*folders, *files):
-            path = os.path.join(place, name)  # noqa: PTH118 (there may be very many)
-            try:
-                mode = os.stat(path).st_mode  # noqa: PTH116
-            except OSError:
-                continue
-            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                return True
-    return False
-
-
-def is_folder(path: Path) -> bool:
-    """Whether it is a folder, and no link to one."""
-    return stat.S_ISDIR(path.lstat().st_mode) if os.path.lexists(path) else False
 
 
 ORDERS = {"begin": begin, "relink": relink, "bring": bring}

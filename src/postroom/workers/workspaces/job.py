@@ -8,7 +8,7 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from postroom.sandbox.port import Limits, Mount, SandboxPaths, SandboxProvider, 
 from postroom.sandbox.template_check import search_path
 from postroom.workers.leftovers import delete
 from postroom.workers.workspaces import inside, plain
+from postroom.workers.workspaces.submodules import Module
 from postroom_a2a.text import one_line
 
 DEADLINE = 300.0
@@ -47,6 +48,7 @@ class Desk:
         objects: folders of objects that it borrows.
         covered: see `SandboxSpec.covered`.
         folder: private, on the host; each order has a folder of its own in it.
+        modules: submodules whose objects its sandbox sees, too.
     """
 
     provider: SandboxProvider
@@ -54,6 +56,13 @@ class Desk:
     objects: tuple[Path, ...]
     covered: tuple[str, ...]
     folder: Path
+    modules: tuple[Module, ...] = ()
+
+    @property
+    def lent(self) -> tuple[Path, ...]:
+        """All folders of objects that its sandbox sees."""
+        inner = (place for module in self.modules for place in module.objects)
+        return tuple(dict.fromkeys((*self.objects, *inner)))
 
 
 def borrowed(objects: Sequence[Path], empty: Path, workspace: Path) -> tuple[Mount, ...]:
@@ -88,9 +97,9 @@ def places(objects: Sequence[Path], workspace: Path, paths: SandboxPaths) -> lis
 
 def seen(desk: Desk, root: Path) -> tuple[str, ...]:
     """Where a sandbox of the worker sees the objects that its workspace borrows."""
-    mounts = borrowed(desk.objects, root / EMPTY, desk.workspace)
+    mounts = borrowed(desk.lent, root / EMPTY, desk.workspace)
     spec = SandboxSpec((), {}, "/", desk.workspace, None, root / "log", read_only=mounts)
-    return tuple(places(desk.objects, desk.workspace, desk.provider.paths(spec)))
+    return tuple(places(desk.lent, desk.workspace, desk.provider.paths(spec)))
 
 
 class Job:
@@ -133,7 +142,7 @@ class Job:
         empty.touch()
         mounts = (
             Mount(self._folder / "order", ORDER),
-            *borrowed(desk.objects, empty, desk.workspace),
+            *borrowed(desk.lent, empty, desk.workspace),
         )
         draft = SandboxSpec(
             argv=(),
@@ -149,10 +158,16 @@ class Job:
             limits=LIMITS,
         )
         paths = desk.provider.paths(draft)
+        where = dict(zip(desk.lent, places(desk.lent, desk.workspace, paths), strict=True))
+        modules = [
+            asdict(module) | {"objects": [where[place] for place in module.objects]}
+            for module in desk.modules
+        ]
         whole = dict(order) | {
             "workspace": paths.workspace,
             "out": paths.state,
-            "objects": places(desk.objects, desk.workspace, paths),
+            "objects": [where[place] for place in desk.objects],
+            "modules": modules,
         }
         (self._folder / "order" / "order.json").write_text(json.dumps(whole), encoding="utf-8")
         argv = (

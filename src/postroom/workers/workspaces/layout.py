@@ -55,7 +55,8 @@ class Layout:
         if os.geteuid() == 0 and (sudo := os.environ.get("SUDO_UID", "")).isdecimal():
             mine.add(int(sudo))
         places = (self.top, self.top / GIT, self.folder, self.common)
-        return next((place for place in places if place.lstat().st_uid not in mine), None)
+        there = (place for place in places if os.path.lexists(place))
+        return next((place for place in there if place.lstat().st_uid not in mine), None)
 
     def busy(self) -> bool:
         """Whether the person is in the middle of something."""
@@ -137,6 +138,21 @@ def at(top: Path) -> Layout | None:
         leads = False
     _check_refs(common, head)
     return Layout(top, folder, common, leads)
+
+
+def module(layout: Layout, name: str, path: str) -> Layout | None:
+    """The submodule that git keeps in a repository, None if there is none; it has to name `path` as its files'.
+
+    Raises:
+        NotLent: it has branches elsewhere.
+    """
+    for place in dict.fromkeys((layout.folder, layout.common)):  # a linked worktree has its own
+        folder = place / "modules" / name
+        head = _head(folder) if plain.is_direct(folder, place) and plain.is_folder(folder) else None
+        if head and plain.is_folder(folder / "objects") and plain.is_folder(folder / "refs"):
+            _check_refs(folder, head)
+            return Layout(layout.top / path, folder, folder, named=True)
+    return None
 
 
 def bare(folder: Path) -> Layout:

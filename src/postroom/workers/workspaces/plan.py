@@ -74,7 +74,7 @@ async def plan(
     repository = await _look(folder, mode, state)
     if repository is not None:
         reach.refuse_place(real_name(repository.top), mode)
-        for place in (repository.common, *repository.objects):
+        for place in (repository.common, *repository.lent):
             reach.refuse_place(real_name(place))
         await asyncio.to_thread(_refuse_replaced, repository, state, uid)
     chosen = mode or (WORKTREE if repository else COPY)
@@ -172,7 +172,7 @@ def _direct(
 
 def _refuse_replaced(repository: Repository, state: Path, uid: str) -> None:
     """Refuse a git directory that another worker could replace, between any look at it and its use."""
-    places = (real_name(repository.top) / GIT, repository.common, *repository.objects)
+    places = (real_name(repository.top) / GIT, repository.common, *repository.lent)
     for held in _others(state, uid):
         if held.mode == DIRECT and any(_replaced(place, Path(held.path)) for place in places):
             raise Conflict(

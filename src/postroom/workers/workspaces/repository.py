@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 
 from postroom.errors import InvalidInput, PostroomError
-from postroom.sandbox.never import never_shown
 from postroom.workers.workspaces import plain
 from postroom.workers.workspaces.config import Settings, of_file, of_person
 from postroom.workers.workspaces.git import Git, known
-from postroom.workers.workspaces.layout import NotLent, find, objects
+from postroom.workers.workspaces.layout import find
 from postroom.workers.workspaces.program import GitFailed
+from postroom.workers.workspaces.submodules import Modules, lendable, modules
 
 LARGEST_SHALLOW = 8 << 20
 MOST_INCLUDED = 64
@@ -34,6 +35,7 @@ class Repository:
         format: of the names of its objects, `sha1` or `sha256`.
         shallow: the commits whose parents it has not got.
         git: git on it.
+        modules: its submodules.
     """
 
     top: Path
@@ -43,13 +45,20 @@ class Repository:
     format: str
     shallow: tuple[str, ...]
     git: Git
+    modules: Modules = field(default_factory=Modules)
+
+    @property
+    def lent(self) -> tuple[Path, ...]:
+        """All folders of objects that a worker may be lent."""
+        return tuple(dict.fromkeys((*self.objects, *self.modules.objects)))
 
 
-async def look(folder: Path, state: Path) -> Repository | None:
+async def look(folder: Path, state: Path, commit: str = "") -> Repository | None:
     """The repository that `folder` lies in, None if it lies in none.
 
     Args:
         state: the state folder of the post room.
+        commit: whose submodules are meant, "" for the one that the person is at.
 
     Raises:
         InvalidInput: it is a bare one, or what git takes for one.
@@ -59,7 +68,7 @@ async def look(folder: Path, state: Path) -> Repository | None:
     if layout is None:
         return None
     repo = await known(layout)
-    places = tuple(await asyncio.to_thread(_lent, repo.store, state))
+    places = tuple(await asyncio.to_thread(lendable, repo.store, state))
     try:
         shallow = await asyncio.to_thread(plain.read, layout.common / "shallow", LARGEST_SHALLOW)
     except OSError as error:
@@ -67,18 +76,8 @@ async def look(folder: Path, state: Path) -> Repository | None:
     git = Git(layout.top, repo)
     head = await git.line("rev-parse", "--verify", "-q", "HEAD^{commit}")
     commits = tuple((shallow or b"").decode("ascii", "replace").split())
-    return Repository(layout.top, layout.common, places, head, repo.format, commits, git)
-
-
-def _lent(store: Path, state: Path) -> list[Path]:
-    places = objects(store)
-    for place in places:
-        if reason := never_shown(place, (state,)):
-            raise NotLent(
-                f"the repository has objects in {place}, which no sandbox is shown: {reason}",
-                remedy="look at its objects/info/alternates; or work on a copy: --as copy",
-            )
-    return places
+    inner = await modules(git, commit or head, state)
+    return Repository(layout.top, layout.common, places, head, repo.format, commits, git, inner)
 
 
 async def notes(repository: Repository, folder: Path) -> list[str]:
@@ -97,8 +96,16 @@ async def notes(repository: Repository, folder: Path) -> list[str]:
     settings = (await git.repo()).settings
     if settings.on("core.sparsecheckout"):
         found.append("your checkout is sparse: the worker has all files")
-    if modules := await submodules(git, repository.head):
-        found.append(f"submodules are empty for the worker: {', '.join(modules)}")
+    if came := [module.path for module in repository.modules.found]:
+        found.append(
+            f"submodules come along, and what the worker does in them stays in its folder: {', '.join(came)}"
+        )
+    if missing := repository.modules.missing:
+        there = f"git -C {quote(str(repository.top))} submodule update --init --recursive"
+        found.append(
+            f"submodules are empty for the worker, since they are not on this machine: {', '.join(missing)};"
+            f" first: {there} {' '.join(map(quote, missing))}, then: postroom restart NICK"
+        )
     if await filtered(git, repository.head):
         found.append("files that git filters, such as those of LFS, are pointers for the worker")
     return found
@@ -108,7 +115,7 @@ async def told(repository: Repository) -> list[str]:
     """What of the machine is lent beside the repository's folder, and which of the person's settings do nothing."""
     found = [
         f"it reads all that git keeps in {place}"
-        for place in repository.objects
+        for place in repository.lent
         if not place.is_relative_to(repository.top)
     ]
     settings = await of_person() + (await repository.git.repo()).settings
@@ -170,18 +177,6 @@ def _places(name: str, *folders: Path) -> list[Path]:
     except RuntimeError:  # nobody's home
         return []
     return [folder / path for folder in folders] or [path]
-
-
-async def submodules(git: Git, commit: str) -> list[str]:
-    """The first submodules of a commit."""
-    if not await git.line("ls-tree", commit, ".gitmodules"):
-        return []
-    words = ("config", f"--blob={commit}:.gitmodules", "--get-regexp", r"\.path$")
-    try:
-        lines = await git.lines(*words)
-    except GitFailed:
-        return []
-    return [line.partition(" ")[2] for line in lines][:10]
 
 
 async def filtered(git: Git, commit: str, pattern: str = FILTER) -> bool:

@@ -176,7 +176,7 @@ class Workspaces:
         root = worker.root
         desk = await desk_of(worker, held)
         if held.top and held.lent is None:
-            held = held.after(lent=tuple(map(str, desk.objects))).save(root)
+            held = held.after(lent=tuple(map(str, desk.lent))).save(root)
         if not held.own:
             direct = held.mode == DIRECT
             if direct:
@@ -189,7 +189,7 @@ class Workspaces:
             return Placed(desk.workspace, judged=direct, covered=(*desk.covered, *lent))
         await relink(worker, held, desk)
         (root / EMPTY).touch()
-        mounts = borrowed(desk.objects, root / EMPTY, desk.workspace)
+        mounts = borrowed(desk.lent, root / EMPTY, desk.workspace)
         if not held.top:
             return Placed(desk.workspace, mounts)
         await self.track(worker.uid)
