@@ -158,6 +158,26 @@ def test_a_model_that_is_busy_is_the_agents_last_word_with_the_time_of_its_next_
     settle(room, "ann", task)
 
 
+@pytest.mark.requirement("failing-last-word")
+@pytest.mark.parametrize(
+    "nick, how, said",
+    [
+        ("ann", "garbage", "malformed response"),
+        ("ann", "nothing", "server_error, 502); it tries again"),
+        pytest.param("cody", "garbage", "stream disconnected", marks=pytest.mark.slow),
+        pytest.param("cody", "nothing", "502 Bad Gateway", marks=pytest.mark.slow),
+    ],
+)
+def test_a_model_that_answers_garbage_or_nothing_is_the_agents_last_word_at_once(
+    room: AgentsRoom, nick: str, how: str, said: str
+):
+    task = room.delegate(nick, f"FAIL:[{how}]")
+    assert awaited(lambda: said in room.worker(nick)["trouble"])
+    rows = room.run("status", "--wide").splitlines()
+    assert any(row.startswith(f"@{nick} ") and said in row for row in rows)
+    settle(room, nick, task)
+
+
 def settle(room: AgentsRoom, nick: str, task: str) -> None:
     """End a task that an agent would try again for long."""
     if not room.get(f"/v1/tasks/{task}")["final"]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from postroom.bus import space
 from postroom.protocol.alerts import Alert
 from tests.control.taskroom import task_room
 
@@ -25,6 +26,18 @@ async def test_status_says_that_the_bus_is_away_and_is_answered_all_the_same(tmp
         await room.rig.start()
 
     assert (before, away) == ("", "the bus does not answer")
+
+
+@pytest.mark.requirement("disk-full-said")
+async def test_status_says_that_the_disk_is_full_before_anything_runs_into_it(
+    tmp_path: Path,
+):
+    async with task_room(tmp_path) as room:
+        object.__setattr__(room.parts, "space", lambda: space.check_space(tmp_path, 2**60))
+        told = (await room.api.get("/v1/status")).json()["bus"]
+
+    full = "the disk of the post room is full: messages, tasks and starts are refused"
+    assert told == f"{full} until there is space"
 
 
 @pytest.mark.requirement("alerts-cause-once")

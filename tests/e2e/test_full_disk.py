@@ -152,6 +152,7 @@ def test_a_full_disk_ends_neither_worker_nor_post_room_whoever_is_started_again(
     status, said = _words(room, "restart", "one")
     assert (status, "is full" in said, "try: free space" in said) == (10, True, True)
 
+    assert "bus: the disk of the post room is full" in room.run("status")
     os.kill(before["nats_pid"], signal.SIGKILL)
     until(lambda: room.json("status")["bus"] == "the bus does not answer: the disk is full")
     with httpx2.Client(
@@ -177,3 +178,21 @@ def test_a_full_disk_ends_neither_worker_nor_post_room_whoever_is_started_again(
     assert room.server["nats_pid"] != before["nats_pid"]
     for log in ("control.log", "up.log"):
         assert "Traceback" not in (room.state / "logs" / log).read_text()
+
+
+@pytest.mark.requirement("disk-full-said")
+def test_a_worker_can_be_stopped_on_a_full_disk_which_it_may_have_filled(
+    room: PostRoom, disk: Path
+) -> None:
+    room.up()
+    room.run("spawn", str(EXAMPLES / "echo.toml"))
+    pid = room.worker("echo")["pid"]
+    _fill(disk / "ballast")
+
+    status, said = _words(room, "stop", "echo")
+
+    assert (status, "@echo has ended, and that is not noted" in said) == (10, True)
+    assert "postroom stop echo" in said
+    until(lambda: gone(pid))
+    (disk / "ballast").unlink()
+    until(lambda: _words(room, "stop", "echo")[0] == 0)

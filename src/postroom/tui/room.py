@@ -182,6 +182,8 @@ def _others(room: Room) -> Iterator[Need]:
     """What no dialog answers."""
     yield from (_failure(worker) for worker in room.workers if broken(worker))
     yield from map(_alert, told_alerts(room.status))
+    for trouble in filter(None, (room.status.get("bus"), room.status.get("audit"))):
+        yield Need(NeedKind.ALERT, "", "", "", one_line(trouble, SAID))
     yield from _mails(room)
     if dead := room.status["deadletters"]:
         yield Need(NeedKind.DEAD, "", "", "", f"{dead} dead letter{'s' if dead > 1 else ''}")

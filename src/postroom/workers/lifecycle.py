@@ -19,6 +19,7 @@ from postroom.errors import (
     InvalidTemplate,
     NotFound,
     SandboxUnavailable,
+    StateUnwritable,
 )
 from postroom.identity.tokens import digest, new_token
 from postroom.observe import get_logger
@@ -290,13 +291,24 @@ class Workers:
         return found
 
     async def stop(self, ref: str) -> Agent:
-        """End a worker; its address, inbox and workspace stay."""
+        """End a worker; its address, inbox and workspace stay.
+
+        Raises:
+            StateUnwritable: the disk is full; the worker has ended, and the next start of the post room starts it.
+        """
         agent, record = await self.record(ref)
         async with self._runs.lock(agent.uid):
-            if record.desired != REVOKED:
-                await self._database.write(
-                    lambda store: store.workers.set_desired(agent.uid, STOPPED)
-                )
+            try:
+                if record.desired != REVOKED:
+                    await self._database.write(
+                        lambda store: store.workers.set_desired(agent.uid, STOPPED)
+                    )
+            except StateUnwritable as error:
+                await self._runs.end(agent.uid)  # it may be what fills the disk
+                raise StateUnwritable(
+                    f"@{agent.nick} has ended, and that is not noted: {error.message}",
+                    remedy=f"free space, then postroom stop {agent.nick}: else it starts with the post room",
+                ) from error
             await self._runs.end(agent.uid)
             await self._issuer.withdraw(agent.uid)
             try:

@@ -7,6 +7,7 @@
     SAY:[text]             a text; the turn ends with the last one
     SLOW                   the next step waits until the test lets it go (`FakeModel.go`)
     FAIL  FAIL:[429|30]    HTTP 500, or that status, each time; with `Retry-After: 30`
+    FAIL:[garbage]         HTTP 200, and what is no answer of a model; FAIL:[nothing] ends the connection without a word
 
 Several are done in their order: each waits for the result of the tool call before it. A text without one of them is
 answered `Hello from the fake model.`, and a turn of steps ends with `All done. <result of its last call>`.
@@ -128,6 +129,12 @@ def _steps(text: str) -> list[Step]:
     return steps
 
 
+GARBAGE, NOTHING = -1, -2
+"""In place of the status of a `Fail`."""
+
+_NONE = {"garbage": GARBAGE, "nothing": NOTHING}
+
+
 def _deed(word: re.Match[str]) -> Deed:
     if word["file"] is not None:
         return Edit(word["file"], word["text"])
@@ -138,7 +145,7 @@ def _deed(word: re.Match[str]) -> Deed:
         return Run(of)
     if word["word"] == "FAIL":
         status, _, after = of.partition("|")
-        return Fail(int(status), after)
+        return Fail(_NONE.get(status) or int(status), after)
     if word["word"] == "SAY":
         return Say(of)
     question, *options = of.split("|")

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from tests.fakes.model import anthropic, completions, gemini, responses
 from tests.fakes.model.dialect import Dialect
-from tests.fakes.model.script import Conversation, Fail, Step, next_step
+from tests.fakes.model.script import GARBAGE, NOTHING, Conversation, Fail, Step, next_step
 
 DIALECTS: tuple[Dialect, ...] = (anthropic, responses, gemini, completions)
 PATIENCE = 60
@@ -126,6 +126,12 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(step.deed, Fail):
             self._wait(step)
             deed = step.deed
+            if deed.status == NOTHING:
+                self.close_connection = True
+                return
+            if deed.status == GARBAGE:
+                self._document(200, {"garbage": "<html>no model is here</html>"})
+                return
             self._document(deed.status, dialect.failure(deed.status), deed.retry_after)
         elif (document := dialect.whole(step, path, body)) is not None:
             self._wait(step)

@@ -17,6 +17,9 @@ from postroom.protocol.principal import Scope
 
 ALERTS_SHOWN = 10
 APPROVALS_SHOWN = 20
+FULL = (
+    "the disk of the post room is full: messages, tasks and starts are refused until there is space"
+)
 
 
 def router(parts: Parts, announcement: Callable[[], Announcement]) -> Routes:
@@ -65,10 +68,9 @@ def router(parts: Parts, announcement: Callable[[], Announcement]) -> Routes:
 
 
 def _bus(parts: Parts) -> str:
-    if parts.bus.statistics().connected:
-        return ""
+    away = "" if parts.bus.statistics().connected else BUS_AWAY
     try:
         parts.space()
     except StateUnwritable:
-        return f"{BUS_AWAY}: the disk is full"
-    return BUS_AWAY
+        return f"{away}: the disk is full" if away else FULL
+    return away

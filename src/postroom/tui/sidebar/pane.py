@@ -303,7 +303,8 @@ def advice(need: Need) -> str:
         case NeedKind.FAILED | NeedKind.STALLED:
             return f"{need.who} {need.text}; r restarts it, postroom logs {need.nick} shows more"
         case NeedKind.ALERT:
-            return f"{need.text}; done: postroom alerts clear {short(need.id)}"
+            done = f"; done: postroom alerts clear {short(need.id)}" if need.id else ""
+            return f"{need.text}{done}"
         case NeedKind.DEAD:
             return f"{need.text}: postroom deadletters list"
         case NeedKind.MAIL if not need.worker:
