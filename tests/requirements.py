@@ -447,6 +447,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "agents-know-colleagues": "A coding agent is told who else is there and how to reach them, in a text that no colleague's words can change.",
     },
     ("Operation", "docs/architecture.md#embedded-server"): {
+        "migration-copied": "The files of a SQLite database are copied before a migration changes them; without room for that it is refused and nothing is changed.",
         "disk-full-said": "`status` and the screen say that the disk is full while it is; a worker that filled it can be stopped.",
         "disk-full-refused": "On a full disk messages and starts are refused and nothing that runs ends; with space it goes on by itself.",
         "state-lock-exclusive": "A second post room or server on one folder is refused and told who has it, until the first has ended.",

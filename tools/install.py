@@ -9,12 +9,44 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 _PINNED = re.compile(r"^[\w.-]+==", re.MULTILINE)
 _NEXT = re.compile(r"Collecting ([\w.-]+)")
 _SAME = "Requirement already satisfied"
+
+
+class Step:
+    """What is done now, on one line of a terminal, and for how long."""
+
+    def __init__(self, terminal: bool) -> None:
+        self._terminal = terminal
+        self._text, self._began = "", time.monotonic()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._tick, daemon=True)
+        self._thread.start()
+
+    def say(self, text: str) -> None:
+        """Begin another step."""
+        self._text, self._began = text, time.monotonic()
+        self._show()
+
+    def end(self) -> None:
+        """Nothing more is shown."""
+        self._over.set()
+        self._thread.join()
+
+    def _tick(self) -> None:
+        while not self._over.wait(1.0):
+            self._show()
+
+    def _show(self) -> None:
+        seconds = int(time.monotonic() - self._began)
+        if self._terminal and self._text:
+            since = f" {seconds} s" if seconds > 1 else ""
+            print(f"\r\033[K{self._text} ...{since}", end="", flush=True)
 
 
 def main(files: list[str]) -> int:
@@ -31,15 +63,16 @@ def main(files: list[str]) -> int:
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as pip:
-        number = 0
+        number, step = 0, Step(terminal)
         for line in pip.stdout or ():
             lines.append(line)
             found = _NEXT.match(line)
             number += found is not None or line.startswith(_SAME)
-            if terminal and found is not None:
-                print(f"\r\033[Kfetching {number} of {total}: {found[1]}", end="", flush=True)
-            elif terminal and line.startswith("Installing collected packages"):
-                print("\r\033[Kunpacking and compiling them ...", end="", flush=True)
+            if found is not None:
+                step.say(f"fetching {number} of {total}: {found[1]}")
+            elif line.startswith("Installing collected packages"):
+                step.say("unpacking and compiling them")
+        step.end()
     if pip.returncode:
         print(f"\n{''.join(lines)}pip failed: is a package index within reach?", file=sys.stderr)
         return pip.returncode

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -16,13 +17,14 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from postroom.errors import EnvironmentFault
+from postroom.errors import EnvironmentFault, StateUnwritable
+from postroom.store import kept
 from postroom.store import migrate as module
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
 from postroom.store.one_file import OLD_FILE
 from postroom.store.schema import REVISION, metadata
-from postroom.store.sqlite import altering
+from postroom.store.sqlite import SQLitePlace, altering
 
 pytestmark = pytest.mark.anyio
 
@@ -136,6 +138,54 @@ async def test_a_database_of_a_newer_postroom_is_refused(tmp_path: Path):
         )
         with pytest.raises(EnvironmentFault, match="9999"):
             await migrate(database)
+
+
+def of_version(folder: Path, revision: str) -> None:
+    """Make the one file of an early version."""
+    with closing(sqlite3.connect(folder / OLD_FILE, isolation_level=None)) as driver:
+        altering(driver, lambda connection: module.upgrade(connection, revision))
+
+
+@pytest.mark.requirement("migration-copied")
+async def test_what_a_migration_changes_is_copied_before_and_the_newest_copies_stay(tmp_path: Path):
+    for number in range(kept.KEPT):
+        (tmp_path / kept.FOLDER / f"2020010{number}-000000-from-0001").mkdir(parents=True)
+    of_version(tmp_path, "0003")
+
+    place = SQLitePlace(tmp_path / "a.db")
+    async with Database(place) as database:
+        await migrate(database)
+        await migrate(database)
+    folder = place.kept
+    assert folder is not None
+
+    names = sorted(path.name for path in (tmp_path / kept.FOLDER).iterdir())
+    assert (len(names), names[-1]) == (kept.KEPT, folder.name)
+    assert [path.name for path in folder.iterdir()] == [OLD_FILE]
+    copy = folder / OLD_FILE
+    assert (kept._version(copy), copy.stat().st_mode & 0o77) == ("0003", 0)
+
+
+@pytest.mark.requirement("migration-copied")
+async def test_without_room_for_the_copy_nothing_is_migrated(tmp_path: Path):
+    of_version(tmp_path, "0003")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        async with Database(tmp_path / "a.db") as database:
+            with pytest.raises(StateUnwritable, match="nothing was changed") as caught:
+                await migrate(database)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "make room for" in str(caught.value.remedy)
+    assert kept._version(tmp_path / OLD_FILE) == "0003"
+    assert list((tmp_path / kept.FOLDER).iterdir()) == []
+
+
+async def test_a_new_database_is_not_copied(tmp_path: Path):
+    async with Database(tmp_path / "a.db") as database:
+        await migrate(database)
+    assert not (tmp_path / kept.FOLDER).exists()
 
 
 async def test_migrating_twice_keeps_what_is_stored(tmp_path: Path):

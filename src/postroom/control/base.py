@@ -49,6 +49,7 @@ from postroom.projection.rebuild import catch_up
 from postroom.projection.retention import Retention
 from postroom.projection.rules import together
 from postroom.projection.submit import Submitter, append_alert
+from postroom.protocol.alerts import Alert
 from postroom.protocol.ids import CONTROL_PLANE, NAME, UID
 from postroom.protocol.streams import BY_NAME
 from postroom.settings import DEFAULT_ORG, Settings
@@ -186,6 +187,9 @@ async def open_base(
     # It waits out by itself what passes; anything else means that log and database do not belong together.
     background.supervise("fold", fold.run, fatal=(Exception,))
     background.tell_by(alerts.tell, left=True)
+    if kept := getattr(database.place, "kept", None):
+        text = f"its database was brought to this version; as it was before, it is in {kept}"
+        await append_alert(bus, Alert("database-migrated", text))
     mover = DeadLetterMover(bus, admin, database, clerk)
     background.supervise("dead-letters", mover.run)
     background.supervise("expiry", Watch(Expiry(database, clerk), changes).run)

@@ -59,7 +59,7 @@ class Violations:
         self._times.append(now)
         if now - self._told >= QUIET:
             self._told = now
-            self._alert(VIOLATION, f"broke a rule at its door: {reason}")
+            self._alert(VIOLATION, f"was refused at its door: {reason}")
         if len(self._times) == self._most and now - self._times[0] <= WINDOW:
             self.barred = True
             self._alert(

@@ -38,6 +38,7 @@ from sqlalchemy.sql import ClauseElement
 
 from postroom.errors import Conflict, EnvironmentFault, StateUnwritable, StoreLocked
 from postroom.settings import DEFAULT_ORG
+from postroom.store.kept import FOLDER, keep
 from postroom.store.own_rows import REFUSED, naming_tables, own_rows
 from postroom.store.schema import ACCOUNTS, BLOBS, PROJECTION, SHARED, metadata, orgs
 from postroom.store.session import Session
@@ -234,6 +235,9 @@ class SQLitePlace:
         accounts: file of the accounts, beside the projection if none is named.
         installation: with a database in memory, the name under which the organisations of an installation share
             their accounts; "" for none.
+
+    Attributes:
+        kept: the folder with what a migration has changed, as it was; None if there was none.
     """
 
     def __init__(
@@ -252,6 +256,7 @@ class SQLitePlace:
         self.shared = path is None
         self.inline = path is not None
         self.forgets = False
+        self.kept: Path | None = None
         shared = (*ACCOUNTS, orgs)
         self.parts: Mapping[str, Sequence[Table]] = (
             {"": (*shared, *BLOBS, *PROJECTION)}
@@ -316,6 +321,10 @@ class SQLitePlace:
         """As `database.Place`."""
         if self.files is None:
             return
+        home = self.files.projection
+        earlier = (home.with_name(IDENTITY_FILE), home.with_name(OLD_FILE))
+        files = (self.files.accounts, self.files.blobs, home, *earlier)
+        self.kept = keep(files, home.with_name(FOLDER)) or self.kept
         if self.files.projection.with_name(OLD_FILE).exists():
             importlib.import_module("postroom.store.one_file").split(self.files.projection)
         if self._has_identity_file():

@@ -49,7 +49,7 @@ def init(hosts: tuple[str, ...], days: float | None, force: bool, as_json: bool)
     The certificate stands for localhost, this machine's own name and every --host. The authority can
     vouch for these names and no others.
     """
-    from postroom.identity.certificates import SERVER_DAYS
+    from postroom.identity.certificates import SERVER_DAYS, read
 
     folder = _folder()
     _not_while_it_runs()
@@ -58,9 +58,10 @@ def init(hosts: tuple[str, ...], days: float | None, force: bool, as_json: bool)
         print_json(_described(folder, _settings()))
         return
     click.echo(f"made {folder.ca} (the authority) and {folder.server} (the certificate)")
-    click.echo(
-        "On this machine nothing else is needed. Elsewhere give clients a copy of the authority:"
-    )
+    click.echo("On this machine nothing else is needed. Elsewhere:")
+    pin = read(folder.ca.read_bytes()).fingerprint
+    click.echo(f"  postroom login https://HOST:4281 --fingerprint {pin}")
+    click.echo("Other clients need a copy of the authority:")
     click.echo("  curl --cacert ca.pem https://HOST:4281/livez")
     click.echo("  nats --tlsca ca.pem --tlsfirst -s tls://HOST:4222")
     click.echo("  Python: ssl.create_default_context(cafile='ca.pem')")

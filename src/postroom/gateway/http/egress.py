@@ -197,7 +197,7 @@ class EgressProxy:
     def _deny(self, conn: GatewayConnection, record: RequestRecord, error: PostroomError) -> None:
         record.denied(error)
         if isinstance(error, AddressRefused):
-            conn.offend(f"egress to an address that is not public: {error.message}")
+            conn.offend(f"{error.message}; {error.remedy}")
 
 
 def _check_form(request: h11.Request) -> None:
