@@ -1,4 +1,4 @@
-"""Record a session in the screen: `python -m tools.recording` writes docs/screen.svg, which README.md begins with.
+"""Record a session in the screen: `python -m tools.recording` writes docs/screen.svg, for docs/terminal.md.
 
 It is the demonstration of `make demo`, on a real post room with real workers, answered by a script. Each moment is the
 screen as Textual exports it; the picture shows one after the other. Ids, times, the port and the folder are replaced by
@@ -40,6 +40,8 @@ _SAME = (
     (re.compile(r"127\.0\.0\.1:\d{5}"), "127.0.0.1:42800"),
     (re.compile(r"postroom-demo-\w{8}"), "postroom-demo-3f0c9a1e"),
     (re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{8}\b"), "3f0c9a1e"),
+    (re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{12}\b"), "3f0c9a1e52b7"),
+    (re.compile(r"\b[0-9a-f]{32}\b"), "3f0c9a1e" * 4),
 )
 """What differs from run to run, and what stands for it."""
 
@@ -127,8 +129,8 @@ def _shown(text: str) -> str:
     return text
 
 
-def film(moments: list[str]) -> str:
-    """One picture that shows the moments in turn; where nothing moves, the third: an approval."""
+def film(moments: list[str], title: str, *, still: int) -> str:
+    """One picture that shows the moments in turn; where nothing moves, that with the number `still`."""
     (size,) = re.findall(r'viewBox="([^"]+)"', moments[0])
     part = 100 / len(moments)
     styles = [
@@ -139,13 +141,13 @@ def film(moments: list[str]) -> str:
     pieces = []
     for place, svg in enumerate(moments):
         body = re.sub(r"^.*?<svg[^>]*>|</svg>\s*$", "", normalised(svg), flags=re.DOTALL).strip()
-        still = " still" if place == 2 else ""
+        shown = " still" if place == still else ""
         delay = f"animation-delay: {SHOWN * place - SHOWN * len(moments) * (place > 0):.0f}s"
-        pieces.append(f'<g class="moment{still}" style="{delay}">\n{body}\n</g>')
+        pieces.append(f'<g class="moment{shown}" style="{delay}">\n{body}\n</g>')
     return "\n".join(
         [
             f'<svg viewBox="{size}" xmlns="http://www.w3.org/2000/svg" role="img">',
-            "<title>A session in the screen of Postroom</title>",
+            f"<title>{title}</title>",
             "<style>",
             *styles,
             "</style>",
@@ -159,7 +161,9 @@ def main() -> int:
     """Record, and write the picture."""
     os.environ |= {"LOGNAME": "maria", "TERM": "xterm-256color", "COLORTERM": "truecolor"}
     os.environ.pop("NO_COLOR", None)
-    PICTURE.write_text(film(asyncio.run(record())), encoding="utf-8")
+    title = "A session in the screen of Postroom"
+    # Where nothing moves an approval is shown.
+    PICTURE.write_text(film(asyncio.run(record()), title, still=2), encoding="utf-8")
     return 0
 
 
