@@ -91,7 +91,6 @@ def test_status_and_diff_say_how_far_a_worker_is_behind_and_it_sees_the_commits_
 
 
 @pytest.mark.requirement("workspace-sync")
-@pytest.mark.requirement("workspace-merge-seen")
 def test_a_worker_gets_a_persons_newer_commits_and_a_conflict_becomes_its_task(
     room: PostRoom, tmp_path: Path
 ):
@@ -120,15 +119,27 @@ def test_a_worker_gets_a_persons_newer_commits_and_a_conflict_becomes_its_task(
     until(lambda: json.loads(room.run("task", "show", said["task"], "--json"))["final"])
     assert said["onto"] in room.run("task", "show", said["task"])
     assert room.worker("syncer")["workspace"]["behind"] == 1
-    join = "git add -A; git commit -qm all; git merge -q person/main || echo both > b.txt"
-    task(room, "syncer", f"{join}; git add -A; git commit -qm joined")
-    assert "++both\n" in room.run("task", "sync", "@syncer", status=5)
-    assert "++both\n" in room.run("diff", "@syncer")
-    room.run("task", "apply", "@syncer", "--merge", status=5)
+
+
+@pytest.mark.requirement("workspace-merge-seen")
+def test_a_merge_that_an_agent_made_is_applied_once_its_person_says_that_it_counts(
+    room: PostRoom, tmp_path: Path
+):
+    app = repository(tmp_path / "app")
+    spawn(room, "joiner", "--workspace", str(app))
+    task(room, "joiner", "echo mine > a.txt; git commit -qam mine")
+    (app / "a.txt").write_text("theirs\n")
+    git(app, "commit", "-qam", "theirs")
+    said = json.loads(room.run("task", "sync", "joiner", "--let-it-resolve", "--json"))
+    assert said["conflicts"] == ["a.txt"]
+    join = "git merge -q person/main || echo both > a.txt; git commit -qam joined"
+    task(room, "joiner", join)
+    assert "++both\n" in room.run("task", "sync", "@joiner", status=5)
+    room.run("task", "apply", "@joiner", "--merge", status=5)
     assert "does not count yet" in room.stderr
-    room.run("task", "sync", "@syncer", "--yes")
-    room.run("task", "apply", "@syncer", "--merge")
-    assert (app / "b.txt").read_text() == "both\n"
+    room.run("task", "sync", "@joiner", "--yes")
+    room.run("task", "apply", "@joiner", "--merge")
+    assert (app / "a.txt").read_text() == "both\n"
 
 
 @pytest.mark.requirement("workspace-kept")
