@@ -253,6 +253,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "screen-search": "What was said long ago is found by its words, and opened in its place.",
     },
     ("Screen", "docs/terminal.md#type"): {
+        "screen-types-operating": "`/apply`, `/policy` and `/alerts` in the line merge, show and change what a worker does unasked, and show and clear what went wrong.",
         "screen-keeps-unsent": "A message that could not be sent stands in the line again, and why is said above it.",
     },
     ("Screen", "docs/terminal.md#leave"): {

@@ -18,6 +18,7 @@ from postroom.tui.app import PostroomApp
 from postroom.tui.needs.approval import ApprovalDialog
 from postroom.tui.needs.dialog import NeedDialog
 from postroom.tui.news import Said, Target
+from postroom.tui.rowlog.byrow import ByRow
 from postroom.tui.rowlog.log import RowLog
 from postroom.tui.sidebar.pane import Sidebar
 from postroom.tui.talk.pane import Talk
@@ -64,7 +65,7 @@ PLACED: dict[str, tuple[type[Any], ...]] = {
     "Talk": (Talk,),
     "Talk and worker": (RowLog,),
     "Worker": (WorkerPane,),
-    "What it changed": (Diff,),
+    "What it changed": (Diff, ByRow),
     "What needs you": (ApprovalDialog, NeedDialog),
     "The line": (TypingLine,),
 }

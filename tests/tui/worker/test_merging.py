@@ -99,6 +99,15 @@ async def test_a_merge_says_first_where_it_goes_and_one_key_takes_it_back(
         await until(pilot, lambda: "m merge" in keys(pilot))
         assert "undo" not in keys(pilot)
         assert (app / "a.txt").read_text() == "one\n"
+        # The same from the line, for the worker that is named.
+        await pilot.press("escape")
+        await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
+        await pilot.press("slash", *"apply @merger", "enter")
+        await shows(pilot, "merge postroom/merger into main?")
+        await agreed(pilot)
+        await shows(pilot, "merged postroom/merger into main")
+        await pilot.press("slash", *"apply --undo @merger", "enter")
+        await shows(pilot, f"is at {before[:12]} again")
     assert git(app, "rev-parse", "HEAD") == before
 
 

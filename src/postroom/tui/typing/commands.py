@@ -29,6 +29,8 @@ class Kind(Enum):
     COMMAND = "command"
     SKILL = "skill"
     MODE = "mode"
+    ALERT = "alert"
+    CLEAR = "clear"
     FREE = "free"
 
 
@@ -138,6 +140,18 @@ VERBS: tuple[Verb, ...] = (
         Slot("id", Kind.QUESTION), _TEXT,
     )),
     Verb("diff", "[@NICK]", "Show what a worker changed in the folder that it works on.", (_WORKER,)),
+    Verb("apply", "[--undo] [@NICK | ID]", "Merge what a worker did, after a question; or undo the last merge.", (
+        _WORKER, Slot("id", Kind.TASK, needed=False),
+    ), (Option("--undo", "undo", Kind.FREE, alone=True),), anywhere=True),
+    Verb("policy", "[@NICK] [--allow 'PATTERN'] [--remove 'PATTERN']", "Show or change what a worker does unasked.", (
+        _WORKER,
+    ), (
+        Option("--allow", "allow", Kind.FREE, many=True),
+        Option("--remove", "remove", Kind.FREE, many=True),
+    ), anywhere=True),
+    Verb("alerts", "[clear [ID]]", "Show what went wrong; clear one, or all.", (
+        Slot("what", Kind.CLEAR, needed=False), Slot("id", Kind.ALERT, needed=False),
+    )),
     Verb("tree", "[@NICK | ID]", "Show a task with those it came from, and those that came of it.", (
         _WORKER, Slot("id", Kind.TASK, needed=False),
     )),

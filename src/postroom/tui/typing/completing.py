@@ -70,6 +70,7 @@ class Known:
     approvals: Sequence[Candidate] = ()
     questions: Sequence[Candidate] = ()
     tasks: Sequence[Candidate] = ()
+    alerts: Sequence[Candidate] = ()
     templates: Sequence[str] = ()
     paths: Callable[[str, bool], Iterable[str]] = lambda _begun, _folders: ()
 
@@ -102,6 +103,9 @@ def known_of(
         ],
         questions=[_task(task["id"], task["text"]) for task in room.questions],
         tasks=[_task(id_, text) for id_, text in tasks.items()],
+        alerts=[
+            Candidate(str(each["id"]), one_line(each["text"], 60)) for each in room.status["alerts"]
+        ],
         templates=templates,
         paths=paths,
     )
@@ -177,6 +181,10 @@ def _of_kind(kind: Kind, word: str, known: Known) -> Iterator[Candidate]:
             yield from _fitting(known.questions, word)
         case Kind.TASK:
             yield from _fitting(known.tasks, word)
+        case Kind.ALERT:
+            yield from _fitting(known.alerts, word)
+        case Kind.CLEAR:
+            yield from _fitting([Candidate("clear", "one, or all")], word)
         case Kind.MODE:
             yield from _fitting(map(Candidate, MODES), word)
         case Kind.COMMAND:

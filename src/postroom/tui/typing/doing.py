@@ -9,6 +9,8 @@ from postroom.client.belonging import refuse_agents
 from postroom.errors import InvalidInput, PinRequired, PinWrong, PostroomError
 from postroom.lines.tasks import short
 from postroom.lines.words import address
+from postroom.lines.workspaces import counted
+from postroom.protocol.patterns import added as added_pattern
 from postroom.tui.news import Chosen, NeedChosen, Said, Target, trouble
 from postroom.tui.typing.commands import BY_NAME, Command, Plain, help_lines, parse
 from postroom_a2a.text import one_line
@@ -16,7 +18,7 @@ from postroom_a2a.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from postroom.protocol.shapes import Listed
+    from postroom.protocol.shapes import Listed, Policy
     from postroom.tui.app import PostroomApp
 
 CHANNEL = "screen"
@@ -39,6 +41,9 @@ class Doing:
             "deny": self._decide,
             "answer": self._answer,
             "diff": self._act,
+            "apply": self._apply,
+            "policy": self._policy,
+            "alerts": self._alerts,
             "tree": self._tree,
             "interrupt": self._interrupt,
             "stop": self._act,
@@ -191,6 +196,44 @@ class Doing:
         target = await self._agent(command)
         name = command.verb.name
         getattr(acts, "open_diff" if name == "diff" else name)(self._app, target)
+
+    async def _apply(self, command: Command) -> None:
+        from postroom.tui.worker import merging
+
+        ref = command["id"] or f"@{(await self._agent(command)).uid}"
+        (merging.undo if command["undo"] else merging.merge)(self._app, ref)
+
+    async def _policy(self, command: Command) -> None:
+        from postroom.tui.needs.pin import with_pin
+        from postroom.tui.typing.help import policy_page
+
+        target = await self._agent(command)
+        client = self._app.client
+        added = [added_pattern(each) for each in command.many.get("allow", ())]
+        removed = command.many.get("remove", ())
+        if added or removed:
+            refuse_agents("policy")
+
+        def changed(pin: str) -> Policy:
+            for pattern in removed:
+                client.forget_rule(target.uid, pattern, pin)
+            for pattern in added:
+                client.allow_always(target.uid, pattern, pin)
+            return client.policy(target.uid)
+
+        self._app.push_screen(policy_page(str(target), await with_pin(self._app, changed)))
+
+    async def _alerts(self, command: Command) -> None:
+        from postroom.tui.typing.help import alerts_page
+
+        client = self._app.client
+        if not command["what"]:
+            self._app.push_screen(alerts_page(await self._call(client.alerts)))
+            return
+        if command["what"] != "clear":
+            raise InvalidInput("/alerts: what does that mean?", remedy=command.verb.line)
+        count = await self._call(lambda: client.clear_alerts(command["id"]))
+        self._say(f"cleared {counted(count, 'alert')}")
 
     async def _tree(self, command: Command) -> None:
         from postroom.tui.worker import acts

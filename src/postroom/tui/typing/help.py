@@ -14,11 +14,15 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from postroom.lines.policies import POLICY_HEAD, policy_rows
+from postroom.lines.status import alert_line
 from postroom.tui.typing.commands import help_lines
+from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from postroom.protocol.shapes import Alert, Policy
     from postroom.tui.app import PostroomApp
 
 Keys = Sequence[tuple[str, str]]
@@ -201,3 +205,26 @@ def log_page(said: Sequence[tuple[float, str, bool]]) -> Page:
         for at, text, bad in reversed(said)
     ]
     return Page("what was said", parts or [Text("nothing yet")])
+
+
+def policy_page(who: str, policy: Policy) -> Page:
+    """What a worker does without asking, in the order in which it counts."""
+    table = Table.grid(padding=(0, 1))
+    for _ in POLICY_HEAD:
+        table.add_column(overflow="fold")
+    table.add_row(*(Text(each.lower(), style="dim") for each in POLICY_HEAD))
+    for row in policy_rows(policy, time.time()):
+        table.add_row(
+            *(Text(cell.text, style="dim" if cell.dim else cell.colour or "") for cell in row)
+        )
+    title = f"{one_line(who)}: what it may do unasked"
+    back = "to change it: /policy @NICK --allow 'PATTERN', or --remove 'PATTERN'"
+    return Page(title, [table, Text(back, style="dim")])
+
+
+def alerts_page(alerts: Sequence[Alert]) -> Page:
+    """What went wrong, the newest last."""
+    now = time.time()
+    lines = [Text(alert_line(each, now)) for each in sorted(alerts, key=lambda each: each["at"])]
+    back = Text("to clear one: /alerts clear ID", style="dim")
+    return Page("alerts", [*lines, back] if lines else [Text("no alerts")])
