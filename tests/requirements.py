@@ -261,6 +261,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("Screen", "docs/terminal.md#rooms"): {
         "screen-lists": "Names with numbers stand as people count (`c2` before `c10`) wherever they are listed; in the screen `/` filters the list with each letter, Esc shows all again, and projects fold.",
+        "screen-marks": "Acts in the list take all marked workers or requests after one question; a request that is not shown whole is not decided.",
         "screen-state-fresh": "What needs a person stands first and follows what happens without polling; after the post room was away the screen shows what happened meanwhile.",
     },
     ("Coding agents", "docs/architecture.md#terminals"): {

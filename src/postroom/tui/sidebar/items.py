@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,9 @@ STATES: dict[str, Style] = {
     "stopped": Style.DIM,
     "exited": Style.DIM,
 }
+
+MARKED = "•"
+"""Stands before a row that is marked."""
 
 STATE_COLUMNS = 8
 ROOMY = 50
@@ -99,6 +102,7 @@ def items(
     others: bool = True,
     wanted: str = "",
     folded: Container[str] | None = None,
+    marked: Collection[str] = (),
 ) -> list[Item]:
     """The rows from top to bottom.
 
@@ -110,8 +114,9 @@ def items(
         others: also the agents that have no worker.
         wanted: only what has all of these words, folded or not.
         folded: names of projects whose workers are not shown; None where none can be folded.
+        marked: keys of the rows on which the next act is done.
     """
-    maker = _Maker(width, now, new, shown, wanted, folded)
+    maker = _Maker(width, now, new, shown, wanted, folded, marked)
     last = maker.others(room) if others else ()
     found = [*maker.needs(room), *maker.projects(room), *last]
     if not wanted:
@@ -145,7 +150,9 @@ class _Maker:
         shown: str,
         wanted: str,
         folded: Container[str] | None,
+        marked: Collection[str],
     ) -> None:
+        self._marked = marked
         self._width = width
         self._now = now
         self._new = new
@@ -166,7 +173,8 @@ class _Maker:
         for need in found:
             mark, style = MARKS[need.kind]
             who = f"{need.who} " if need.who else ""
-            left = (Span(f"{mark} ", style), Span(who, who=need.worker), Span(need.text))
+            chosen = MARKED if need.key in self._marked else " "
+            left = (Span(f"{mark}{chosen}", style), Span(who, who=need.worker), Span(need.text))
             until = age(need.since, self._now)
             yield Item(need.key, self._line(left, Span(until, Style.DIM)), need=need)
         yield self.text("")
@@ -247,7 +255,7 @@ class _Maker:
         tells = task or broken(worker) or worker.get("trouble")
         said = last_word(worker) if tells else ""
         left = (
-            Span(f" {self._mark(uid)}"),
+            Span(f"{MARKED if f'agent/{uid}' in self._marked else ' '}{self._mark(uid)}"),
             Span(f"{padded} ", who=uid),
             Span(f"{state:<{STATE_COLUMNS}} " if self._width >= ROOMY else f"{state} ", style),
             Span(said, Style.DIM),

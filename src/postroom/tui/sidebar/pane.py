@@ -13,6 +13,7 @@ from postroom.lines.rows import Span, Style
 from postroom.lines.tasks import short
 from postroom.tui.news import LOADING, Chosen, Happened, NeedChosen, Said, Snapshot, Target
 from postroom.tui.room import Need, NeedKind, Room
+from postroom.tui.sidebar import marked
 from postroom.tui.sidebar.drawn import ItemList
 from postroom.tui.sidebar.items import Item, items
 from postroom.tui.worker import acts
@@ -46,6 +47,10 @@ class Sidebar(ItemList, can_focus=True):
         Binding("space", "fold", "fold"),
         Binding("slash", "filter", "filter", key_display="/"),
         Binding("escape", "all", "all again", show=False),
+        Binding("m", "mark", "mark"),
+        # Before the keys of workers: of marked requests `d` denies.
+        Binding("y", "decide('allowed')", "allow marked"),
+        Binding("d", "decide('denied')", "deny marked"),
         *acts.KEYS,
     ]
 
@@ -58,6 +63,7 @@ class Sidebar(ItemList, can_focus=True):
         self._pressed = ""
         self._folded: set[str] = set()
         self.wanted = ""
+        self._marked: set[str] = set()
 
     # ── what is told ──
 
@@ -112,6 +118,8 @@ class Sidebar(ItemList, can_focus=True):
             return
         before, old = self._items, self._at
         key = before[old].key if 0 <= old < len(before) else ""
+        there = (f"agent/{worker['uid']}" for worker in self._state.workers)
+        self._marked &= {*there, *(need.key for need in self._state.needs)}
         found = items(
             self._state,
             self.row_width,
@@ -120,6 +128,7 @@ class Sidebar(ItemList, can_focus=True):
             self._shown,
             wanted=self.wanted,
             folded=self._folded,
+            marked=self._marked,
         )
         self._at = _place(found, key, old, self._shown)
         self.put(found)
@@ -264,20 +273,69 @@ class Sidebar(ItemList, can_focus=True):
             self.post_message(Said(said))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        """The keys of workers are there where a worker is selected, that of projects in one."""
-        if action == "fold":
-            return bool(self._project())
-        if action == "filter":
-            return self.filters
-        if action != "act":
-            return True
-        return acts.able(self.app, self.target())
+        """The keys of workers are there where a worker is selected or marked, others where they do something."""
+        match action:
+            case "act":
+                return bool(self.marked()) or acts.able(self.app, self.target())
+            case "fold":
+                return bool(self._project())
+            case "filter":
+                return self.filters
+            case "mark":
+                return self._markable(self.selected)
+            case "decide":
+                return bool(self._asked())
+        return True
 
     def action_act(self, act: str) -> None:
-        """Do one of `ACTS` to the worker."""
-        target = self.target()
-        if target is not None:
+        """Do one of `ACTS` to the worker, or what can be done to several to those that are marked."""
+        target, several = self.target(), self.marked()
+        if several and act in marked.ACTS:
+            marked.act(self.app, act, several, self.unmark)
+        elif target is not None and acts.able(self.app, target):
             acts.ACTS[act](self.app, target)
+
+    def action_decide(self, decision: str) -> None:
+        """Answer the requests that are marked."""
+        marked.decide(self.app, decision, self._asked(), self.unmark)
+
+    # ── marks ──
+
+    def action_mark(self) -> None:
+        """Mark the row, or take its mark away, and go on to the next one."""
+        item = self.selected
+        if item is not None and self._markable(item):
+            self._marked ^= {item.key}
+            self.action_move(1)
+            self._make()
+            self.refresh_bindings()
+
+    def marked(self) -> list[Target]:
+        """The workers whose rows are marked, of those that are shown."""
+        return [Target(item.name, item.uid) for item in self._items if self._has(item, "agent/")]
+
+    def unmark(self) -> None:
+        """Take all marks away."""
+        self._marked.clear()
+        self._make()
+        self.refresh_bindings()
+
+    def _asked(self) -> list[Need]:
+        """The approvals that are marked."""
+        found = [item for item in self._items if self._has(item, NeedKind.APPROVAL.value)]
+        return [item.need for item in found if item.need is not None]
+
+    def _has(self, item: Item, begins: str) -> bool:
+        return item.key in self._marked and item.key.startswith(begins)
+
+    def _markable(self, item: Item | None) -> bool:
+        """Whether several of its kind can be dealt with at once; questions of an agent have answers of their own."""
+        if item is None or self._state is None:
+            return False
+        if item.need is not None:
+            record = item.need.record
+            return item.need.kind is NeedKind.APPROVAL and record["kind"] != "question"
+        return bool(item.uid) and self._state.worker(item.uid) is not None
 
 
 def _place(found: list[Item], key: str, near: int, shown: str) -> int:

@@ -191,11 +191,24 @@ class Doing:
     # ── workers ──────────────────────────────────────────────────────────────────────────────────
 
     async def _act(self, command: Command) -> None:
+        from postroom.tui.sidebar import marked
+        from postroom.tui.sidebar.pane import Sidebar
         from postroom.tui.worker import acts
 
+        name, several = command.verb.name, self._marked(command)
+        if several:
+            marked.act(self._app, name, several, self._app.query_one(Sidebar).unmark)
+            return
         target = await self._agent(command)
-        name = command.verb.name
         getattr(acts, "open_diff" if name == "diff" else name)(self._app, target)
+
+    def _marked(self, command: Command) -> list[Target]:
+        """The marked workers, where a command that takes several names none."""
+        from postroom.tui.sidebar import marked
+        from postroom.tui.sidebar.pane import Sidebar
+
+        able = command.verb.name in marked.ACTS and not command["who"]
+        return self._app.query_one(Sidebar).marked() if able else []
 
     async def _apply(self, command: Command) -> None:
         from postroom.tui.worker import merging

@@ -54,6 +54,8 @@ PLACES: tuple[tuple[str, Keys], ...] = (
             ("Enter", "open"),
             ("/ Esc", "only what has the words that you type; all again"),
             ("space", "fold or unfold a project"),
+            ("m", "mark a worker or a request, or not; s, r and x act on all marked workers"),
+            ("y d", "of marked requests: allow, deny all of them (asks)"),
             ("s r x", "of a worker: stop, restart, interrupt"),
             ("d t", "of a worker: what it changed, its tasks"),
         ),

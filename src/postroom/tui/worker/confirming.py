@@ -23,7 +23,7 @@ class Confirm(ModalScreen[bool]):
 
     Args:
         title: what is to be done, such as `stop @coder`.
-        sentences: what will happen, a paragraph each.
+        sentences: what will happen, a paragraph each; a text is shown as it is.
     """
 
     DEFAULT_CSS = """
@@ -37,9 +37,12 @@ class Confirm(ModalScreen[bool]):
         Binding("n,escape,q", "answer(False)", "no"),
     ]
 
-    def __init__(self, title: str, *sentences: str) -> None:
+    def __init__(self, title: str, *sentences: str | Text) -> None:
         super().__init__()
-        self._title, self._sentences = one_line(title), [one_line(each) for each in sentences]
+        self._title = one_line(title)
+        self._sentences = [
+            each if isinstance(each, Text) else Text(one_line(each)) for each in sentences
+        ]
         self.guarded_until = float("inf")  # until it is seen
 
     def compose(self) -> ComposeResult:
@@ -47,7 +50,7 @@ class Confirm(ModalScreen[bool]):
         with Vertical():
             yield Static(Text(f"{self._title}?", style="bold"), markup=False)
             for sentence in self._sentences:
-                yield Static(Text(sentence), markup=False)
+                yield Static(sentence, markup=False)
             yield Static(Text("y: yes   n or Esc: no", style="dim"), markup=False)
 
     def on_mount(self) -> None:
