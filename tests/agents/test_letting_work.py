@@ -123,3 +123,14 @@ def test_an_edit_that_waits_is_answered_by_autonomy_for_edits_and_a_command_is_n
     room.decide("ann", command["id"], "denied", reason="no command")
     said(room, task)
     assert "ann: ask" in room.run("autonomy", "@ann", "ask")
+
+
+def test_an_edit_for_codex_is_refused_with_its_reason_and_it_waits_on(room: AgentsRoom):
+    task = room.delegate("cody", "RUN:[touch edited.txt]")
+    asked = room.await_approval(task)
+    refused = room.call("approve", asked["id"], "--input", '{"command": "touch other.txt"}')
+    assert (refused.returncode, "takes no edited input" in refused.stderr) == (2, True)
+    assert asked["editable"] is False
+    assert room.await_approval(task)["id"] == asked["id"]
+    room.decide("cody", asked["id"], "denied", reason="over")
+    said(room, task)
