@@ -71,6 +71,8 @@ def test_a_worker_that_is_stopped_says_so_once_and_is_left_out_on_demand(
     assert " ".join(lines[-2].split()).endswith(f"stopped ab12cd34 {told}")
     shown = postroom("ps", "--running").out
     assert ("@idler" in shown, "@halted" in shown, "@over" in shown) == (True, False, False)
+    answered(standin, halted, over)
+    assert "no worker runs (2 stopped: postroom status)" in postroom("ps", "--running").out
 
 
 def test_a_question_is_no_alert_beside_what_needs_you(postroom: Run, standin: Standin):

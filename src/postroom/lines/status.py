@@ -56,7 +56,13 @@ PLUMBING = ("PROJECT", "OPEN", "UNREAD", "SEEN")
 
 
 def status_lines(
-    status: Status, now: float, *, width: int | None, wide: bool = False, reached: str = ""
+    status: Status,
+    now: float,
+    *,
+    width: int | None,
+    wide: bool = False,
+    reached: str = "",
+    rest: int = 0,
 ) -> list[str]:
     """The screen from top to bottom: first the needs for a person, then the workers.
 
@@ -64,6 +70,7 @@ def status_lines(
         status: the post room's answer.
         width: columns of a line, None for no limit.
         reached: the URL of a post room of another machine, by which it was asked.
+        rest: stopped workers that are left out of it.
     """
     lines = [fitted(_room(status, reached, wide=wide), width)]
     lines += _wrapped(other, "      ", width) if (other := _other_build(status, reached)) else []
@@ -82,6 +89,8 @@ def status_lines(
         hidden = "pid" not in status["server"]
         none = "workers: not shown to you" if hidden else "no workers"
         how = "postroom agents shows who is there" if hidden else "postroom spawn TEMPLATE"
+        if rest:
+            none, how = "no worker runs", f"{rest} stopped: postroom status"
         return [*lines, fitted(f"{none} ({how})", width)]
     return lines + _workers(status, now, width, wide=wide)
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 from textual import events
 
+from postroom.client.http import Client
 from postroom.projection.changes import Change
+from postroom.protocol.shapes import Status
 from postroom.tui.app import PostroomApp
 from postroom.tui.news import Chosen, NeedChosen, Snapshot
 from postroom.tui.sidebar.pane import Sidebar
 from postroom.tui.typing.line import TypingLine
 from tests.control.doing import REQUEST
-from tests.control.taskroom import TaskRoom
+from tests.control.taskroom import SECONDS, TaskRoom
 from tests.tui.conftest import app_on, doing, screen_text, until, working
 
 pytestmark = pytest.mark.anyio
@@ -61,6 +64,26 @@ async def test_what_needs_the_person_stands_first_and_enter_opens_it(
         assert row_of(pilot.app, "! @coder") < row_of(pilot.app, "#main")
         await pilot.press("home", "enter")
         await until(pilot, lambda: f"need {REQUEST}" in told)
+
+
+async def test_panes_say_that_they_load_until_there_is_something(
+    shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    held, asked = threading.Event(), Client.status
+
+    def slow(client: Client) -> Status:
+        held.wait(SECONDS)
+        return asked(client)
+
+    monkeypatch.setattr(Client, "status", slow)
+    async with working(shared, tmp_path) as coder, app_on(coder, size=(80, 24)) as pilot:
+        try:
+            await until(pilot, lambda: "loading ..." in screen_text(pilot.app))
+            assert "@coder" not in screen_text(pilot.app)
+        finally:
+            held.set()
+        await until(pilot, lambda: "@coder" in screen_text(pilot.app))
+        await until(pilot, lambda: "loading ..." not in screen_text(pilot.app))
 
 
 async def test_the_selection_stays_on_a_worker_when_rows_come_and_go_above_it(

@@ -41,23 +41,27 @@ def command(wide: bool, running: bool, watch: bool, as_json: bool) -> None:
     with connect() as client:
         from postroom.lines.status import rests, status_lines
 
-        def asked() -> Status:
+        def asked() -> tuple[Status, int]:
+            """What is to be shown, and how many workers are left out."""
             status = client.status()
+            found = status["workers"]
             if running:
-                status["workers"] = [each for each in status["workers"] if not rests(each)]
-            return status
+                status["workers"] = [each for each in found if not rests(each)]
+            return status, len(found) - len(status["workers"])
 
         def picture() -> list[str]:
-            status = asked()
+            status, rest = asked()
             if as_json:
                 return [json.dumps(status, ensure_ascii=True)]  # a line each
             width = terminal_width()
-            return status_lines(status, time.time(), width=width, wide=wide, reached=reached)
+            return status_lines(
+                status, time.time(), width=width, wide=wide, reached=reached, rest=rest
+            )
 
         if watch:
             redraw(client, picture)
         elif as_json:
-            print_json(asked())
+            print_json(asked()[0])
         else:
             click.echo("\n".join(picture()))
 
