@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from postroom.protocol.shapes import Difference
+from postroom.protocol.shapes import Difference, Merge
 from postroom.tui.app import PostroomApp
 from postroom.tui.news import Target
 from postroom.tui.rowlog.byrow import ByRow
@@ -129,3 +129,18 @@ async def test_keys_that_can_do_nothing_are_not_there(
         await pilot.press("ctrl+r")
         await until(pilot, lambda: "u undo merge" in keys(pilot))
         assert not any(key in keys(pilot) for key in ("m merge", "sync", "discard"))
+
+
+@pytest.mark.requirement("workspace-merge-seen")
+async def test_a_merge_that_does_not_count_yet_stands_below_the_files_and_is_no_file(
+    shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    text = "diff --cc a.txt\n@@@ -1,1 -1,1 +1,1 @@@\n- theirs\n -mine\n++both\x1b[31m\n"
+    merge: Merge = {"commit": "d", "onto": "c", "before": "b", "text": text, "cut": False}
+    found: Difference = {**difference(ONE + OTHER), "command": "", "merge": merge}
+    async with working(shared, tmp_path) as coder, app_on(coder, size=(100, 40)) as pilot:
+        await opened(pilot, coder, monkeypatch, found)
+        await shows(pilot, "its agent's merge does not count yet: postroom task sync @coder")
+        assert "m merge" not in keys(pilot)
+        await pilot.press("end", "v", "w", "e")
+        await shows(pilot, "++both")
