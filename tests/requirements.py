@@ -589,6 +589,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "workspace-persons-own": "Whatever a person and a worker do, spawn, diff and sync change nothing of the person's files, index, refs, stashes and logs, and a merge and its undo what they say.",
         "workspace-submodules": "Submodules whose objects are on the machine come along, and follow a sync; others are said with the command. What a worker does in one stays in its folder and is named, and the person's submodule is not touched.",
         "workspace-submodules-hostile": "A `.gitmodules` leads a worker to no objects but those of the submodule that is at that path, and runs nothing.",
+        "workspace-tidy": "`postroom tidy` deletes no commit that nothing else has, and no file that did not come back, without naming it and a word of the person's; branches of workers that are there, also of other post rooms, stay.",
         "workspace-plants-nothing": "No git command of Postroom runs what a worker planted in its folder.",
     },
 }

@@ -367,6 +367,17 @@ def test_what_is_opened_can_be_had_and_what_is_closed_ends(site: Site) -> None:
 
 
 @pytest.mark.requirement("reach-opened")
+@pytest.mark.requirement("workspace-tidy")
+def test_branches_are_listed_and_deleted_in_what_is_open_alone(site: Site, tmp_path: Path) -> None:
+    app = repository(tmp_path / "tidied")
+    git(app, "branch", "postroom/old")
+    query = f"/v1/leftovers?repository={app}"
+    for method in ("GET", "DELETE"):
+        assert site.call("olga", method, query).status_code == 403
+    assert git(app, "branch", "--list", "postroom/old")
+    assert site.call("operator", "GET", query).json()["branches"][0]["merged"] == "main"
+
+
 def test_nobody_else_has_the_operators_key_by_a_backup(site: Site) -> None:
     """It is in there, under a passphrase of who asks for it; a worker of theirs could read an opened folder."""
     room, folder = site.room, site.home / "backups"

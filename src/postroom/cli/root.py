@@ -105,6 +105,7 @@ SUMMARIES = {
     "revoke": "Cancel a worker's credentials and disconnect it at once.",
     "remove": "Stop workers for good; their nicks are free again.",
     "prune": "Delete what you do not keep, and what removed workers have left.",
+    "tidy": "Delete the merged branches and the folders of removed workers.",
     "approvals": "Show what agents ask before they act, and who decided what.",
     "approve": "Allow what an agent asks, as it is or edited.",
     "deny": "Refuse what an agent asks.",

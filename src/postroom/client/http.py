@@ -31,7 +31,7 @@ from postroom.protocol.ids import check_message_id, check_name
 if TYPE_CHECKING:
     from postroom.client.stream import EventStream
     from postroom.client.worker_events import WorkerEvents
-    from postroom.protocol.answers import ProjectEvents
+    from postroom.protocol.answers import Leftovers, ProjectEvents
     from postroom.protocol.shapes import (
         Alert,
         Announcement,
@@ -259,6 +259,16 @@ class Client(
     def leftovers(self) -> list[Leftover]:
         """The files of removed workers."""
         return self._get("/v1/leftovers")["leftovers"]
+
+    def left(self, repository: str = "") -> Leftovers:
+        """What removed workers have left, also in the repository that this folder lies in."""
+        params = {"repository": repository} if repository else None
+        return self.transport.call("GET", "/v1/leftovers", params=params, extra_time=60.0)
+
+    def tidy(self, repository: str, named: Sequence[str] = ()) -> Leftovers:
+        """Delete what of it is merged and saved, and what is named; returns what was deleted."""
+        params = {"repository": repository, "named": ",".join(named)}
+        return self.transport.call("DELETE", "/v1/leftovers", params=params, extra_time=60.0)
 
     def prune(self) -> list[Leftover]:
         """Delete the files of removed workers; returns what was deleted."""

@@ -25,6 +25,7 @@ from postroom.protocol.shapes import (
     Person,
     Post,
     Push,
+    StaleBranch,
     Task,
     TaskEvent,
     TaskMessage,
@@ -217,9 +218,10 @@ class Openings(TypedDict):
 
 
 class Leftovers(TypedDict):
-    """What removed workers have left on disk."""
+    """What removed workers have left on disk, and in a repository that was named."""
 
     leftovers: list[Leftover]
+    branches: list[StaleBranch]
     next: None
 
 

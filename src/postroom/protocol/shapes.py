@@ -565,12 +565,22 @@ class Removed(TypedDict):
 
 
 class Leftover(TypedDict):
-    """Files of a removed worker; `nick` "" if nobody knows it any more."""
+    """Files of a removed worker; `nick` "" if nobody knows it any more; `unsaved` names what is nowhere else."""
 
     uid: str
     nick: str
     folder: str
     bytes: int | None
+    unsaved: list[str]
+
+
+class StaleBranch(TypedDict):
+    """A branch of a removed worker; `merged` is what has all of it, or ""; `commits` are in nothing else."""
+
+    name: str
+    commit: str
+    merged: str
+    commits: int
 
 
 class Excess(TypedDict):

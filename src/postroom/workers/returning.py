@@ -13,6 +13,7 @@ from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
 from postroom.workers.parts import WorkerParts
 from postroom.workers.preparing import Preparing
+from postroom.workers.reach import Reach
 from postroom.workers.workspaces.bringing import LONGEST_NAME, MOST_NAMES
 from postroom.workers.workspaces.git import Git
 from postroom.workers.workspaces.records import Held
@@ -55,6 +56,15 @@ class Returning:
             reach = await self._preparing.reach(by)
             await asyncio.to_thread(reach.refuse_named, path, record.origin.get("mode", ""))
             await self.spaces.refuse_beyond(agent.uid, reach)
+
+    async def reach(self, by: str) -> Reach:
+        """What of the machine `by` may give a worker now."""
+        return await self._preparing.reach(by)
+
+    def unsaved(self, uid: str) -> tuple[str, ...]:
+        """What of a removed worker is in its folder alone, () for nothing."""
+        held = self.spaces.held(uid)
+        return () if held is None else held.left or ("its last work",)
 
     async def bring(self, agent: Agent, record: WorkerRecord, *, large: bool = False) -> Held:
         """Bring back what a worker has done up to now.

@@ -19,12 +19,24 @@ from postroom.errors import Conflict, NotFound, PeerError, Refused, RequestTimeo
 from postroom.events.policies import autonomy_rule, autonomy_said
 from postroom.protocol import answers, shapes
 from postroom.protocol.autonomy import Autonomy
+from postroom.protocol.limits import MAX_PATH
 from postroom.protocol.principal import Scope
 from postroom.store.parties import Party
+from postroom.workers import tidying
 from postroom.workers.launch import SpawnRequest
-from postroom.workers.leftovers import Leftover
 from postroom.workers.served_card import fetch_card, fetch_far_card
 
+InRepository = Annotated[
+    str, Query(max_length=MAX_PATH, description="A folder of the machine, in a repository.")
+]
+MAX_NAMED = 40_000
+Named = Annotated[
+    str,
+    Query(
+        max_length=MAX_NAMED,
+        description="Commits and uids, with commas between, that are deleted though nothing else has them.",
+    ),
+]
 Purge = Annotated[bool, Query(description="Delete its workspace, too.")]
 
 
@@ -171,22 +183,44 @@ def leftovers_router(parts: Parts) -> Routes:
 
     @routes.get("")
     @needs(Scope.OPERATE)
-    async def listing() -> answers.Leftovers:
-        """List what removed workers have left on disk."""
-        return _shown(await parts.workers.left())
+    async def left(me: Caller, repository: InRepository = "") -> answers.Leftovers:
+        """List what removed workers have left on disk, and in a repository.
+
+        With `repository`, a folder in it, `branches` are those there of workers that are there no more.
+        """
+        return _shown(await tidying.left(parts.workers, repository, me.by))
 
     @routes.delete("")
     @needs(Scope.OPERATE)
-    async def prune() -> answers.Leftovers:
-        """Delete what removed workers have left on disk."""
-        return _shown(await parts.workers.prune())
+    async def prune(
+        me: Caller, repository: InRepository = "", named: Named = ""
+    ) -> answers.Leftovers:
+        """Delete what removed workers have left on disk, or in a repository.
+
+        Without it, all folders go. With it, a branch with commits that nothing else has, and a folder with `unsaved`
+        files stay, unless `named` has the commit of the one and the uid of the other.
+        """
+        if repository:
+            return _shown(await tidying.tidy(parts.workers, repository, me.by, named.split(",")))
+        gone = tidying.Left([(each, nick, ()) for each, nick in await parts.workers.prune()], [])
+        return _shown(gone)
 
     return routes
 
 
-def _shown(found: list[tuple[Leftover, str]]) -> answers.Leftovers:
+def _shown(found: tidying.Left) -> answers.Leftovers:
     leftovers: list[shapes.Leftover] = [
-        {"uid": left.uid, "nick": nick, "folder": str(left.folder), "bytes": left.size}
-        for left, nick in found
+        {
+            "uid": left.uid,
+            "nick": nick,
+            "folder": str(left.folder),
+            "bytes": left.size,
+            "unsaved": list(unsaved),
+        }
+        for left, nick, unsaved in found.folders
     ]
-    return {"leftovers": leftovers, "next": None}
+    branches: list[shapes.StaleBranch] = [
+        {"name": each.name, "commit": each.commit, "merged": each.merged, "commits": each.commits}
+        for each in found.branches
+    ]
+    return {"leftovers": leftovers, "branches": branches, "next": None}

@@ -155,7 +155,7 @@ def _direct(
             f"temporary files of Postroom's are in {folder} (TMPDIR), git's settings among them",
             remedy="work on a branch or a copy, or start the post room with another TMPDIR",
         )
-    for held in _others(state, uid):
+    for held in others(state, uid):
         other = Path(held.path)
         if held.mode == DIRECT and (folder.is_relative_to(other) or other.is_relative_to(folder)):
             raise Conflict(
@@ -173,7 +173,7 @@ def _direct(
 def _refuse_replaced(repository: Repository, state: Path, uid: str) -> None:
     """Refuse a git directory that another worker could replace, between any look at it and its use."""
     places = (real_name(repository.top) / GIT, repository.common, *repository.lent)
-    for held in _others(state, uid):
+    for held in others(state, uid):
         if held.mode == DIRECT and any(_replaced(place, Path(held.path)) for place in places):
             raise Conflict(
                 f"another worker works itself in a folder around what git keeps of {repository.top}",
@@ -186,7 +186,7 @@ def _replaced(place: Path, folder: Path) -> bool:
     return place.is_relative_to(folder) and not place.is_relative_to(folder / GIT)
 
 
-def _others(state: Path, uid: str) -> Iterator[Held]:
+def others(state: Path, uid: str) -> Iterator[Held]:
     """The workspaces of all organisations but that of `uid`; a worker that is removed has none."""
     for home in (state, *(state / "orgs").glob("*")):
         for record in home.glob(f"workers/*/{FILE}"):

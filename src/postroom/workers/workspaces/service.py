@@ -33,8 +33,9 @@ from postroom.workers.workspaces.bringing import (
 from postroom.workers.workspaces.git import Git
 from postroom.workers.workspaces.job import EMPTY, Desk, borrowed
 from postroom.workers.workspaces.layout import refuse_bare
-from postroom.workers.workspaces.plan import Plan, plan, refuse_never
+from postroom.workers.workspaces.plan import Plan, others, plan, refuse_never
 from postroom.workers.workspaces.records import FILE, Held
+from postroom.workers.workspaces.repository import Repository, look
 from postroom.workers.workspaces.syncing import Synced, accept, resumed, sync
 from postroom.workers.workspaces.taking import Offer, Taken, merge, offer, undo
 from postroom_a2a.text import one_line
@@ -298,6 +299,22 @@ class Workspaces:
     def store(self, uid: str, held: Held) -> Git:
         """Git on the repository that gets the work."""
         return store_of(self._root(uid), held)
+
+    async def repository(self, folder: Path) -> Repository:
+        """The repository that `folder` lies in.
+
+        Raises:
+            InvalidInput: it lies in none.
+        """
+        found = await look(folder, self._settings.state)
+        if found is None:
+            raise InvalidInput(f"{folder} is in no repository")
+        return found
+
+    async def branches(self) -> set[str]:
+        """The branches of all workers, of whatever organisation and repository."""
+        found = await asyncio.to_thread(lambda: list(others(self._settings.state, "")))
+        return {held.branch for held in found if held.branch}
 
     async def merge(self, uid: str) -> Taken:
         """Merge a worker's branch into what the person is on (`taking.merge`); the record keeps how to go back."""
