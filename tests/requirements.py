@@ -428,6 +428,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "cli-several-workers": "`stop`, `restart`, `interrupt`, `revoke` and `remove` take several nicks: a line each, and the exit status of the worst.",
         "cli-json-everywhere": "Every command that answers takes `--json`.",
         "cli-send-waits-answered": "`send` and `delegate` print an id that is on disk, and with `--wait` the answer alone on the output.",
+        "spawn-closed-host-said": "A private address that a template names and the operator has not opened is refused at the spawn, with the command that opens it.",
         "cli-spawn-starts-up": "`spawn` with nothing running starts one post room and says so.",
         "answer-waits-said": "An answer to a stopped worker is taken once, at once; `status`, the screen and `task show` say that it waits for the worker's start, and the task needs nobody.",
         "cli-status-attention": "`status` shows first what waits for a person; `watch` and `logs` miss nothing, also across restarts.",

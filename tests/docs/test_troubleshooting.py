@@ -37,7 +37,7 @@ TEMPLATES = {
     "count": 'files = ["count.py"]\ncommand = ["python3", "/opt/agent/count.py"]',
     "crash": 'command = ["python3", "-c", "import nowhere"]',
     "fetch": 'files = ["fetch.py"]\nadapter = "text"\ncommand = ["python3", "/opt/agent/fetch.py", "{urls}"]\n'
-    '[overrides]\nurls = ""\negress = ["http://127.0.0.1:9", "http://{host}"]\nhost = "127.0.0.1:1"\n'
+    '[overrides]\nurls = ""\negress = ["http://{host}"]\nhost = "127.0.0.1:1"\n'
     'credentials = ["model"]',
 }
 """The workers of the page, below `[workstation]`."""

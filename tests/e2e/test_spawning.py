@@ -377,3 +377,27 @@ def test_a_template_cannot_share_the_state_folder_or_what_holds_it(
 
     assert refused.status_code == 422
     assert "no sandbox is shown" in refused.json()["detail"]
+
+
+@pytest.mark.requirement("spawn-closed-host-said")
+@pytest.mark.parametrize("host", ["127.0.0.1:11434", "localhost:11434", "[::1]:11434"])
+def test_a_host_that_the_operator_has_not_opened_is_said_at_the_spawn_and_nothing_is_made(
+    room: PostRoom, host: str
+) -> None:
+    text = TEMPLATE_WITH_HOST.format(host=host)
+
+    room.run("spawn", room.template(text, "closed"), status=6)
+
+    assert f"postroom config set egress.allow_private {host}" in room.stderr
+    assert "closed" not in [worker["nick"] for worker in room.json("status")["workers"]]
+
+
+TEMPLATE_WITH_HOST = """
+[worker]
+name = "closed"
+[workstation]
+command = ["cat"]
+adapter = "text"
+[overrides]
+egress = ["http://{host}"]
+"""

@@ -8,6 +8,9 @@ from dataclasses import dataclass, fields, replace
 
 from postroom.errors import Conflict
 from postroom.gateway.credentials import check_credentials
+from postroom.http.outbound import OutboundPolicy, check_address
+from postroom.protocol.egress import AllowList
+from postroom.protocol.hosts import is_address
 from postroom.protocol.template import Template, declared, parse_template
 from postroom.sandbox.port import FarProvider, Level
 from postroom.sandbox.select import Chosen, select, stated_level
@@ -81,12 +84,14 @@ class Preparing:
         Raises:
             InvalidTemplate: the template, a value or a file is not valid, or cannot work here.
             Forbidden: only the template asks for a weaker wall than is demanded, or it is beyond the person's reach.
+            AddressRefused: it names a private address that the operator has not opened.
             SandboxUnavailable: this machine has no such wall.
         """
         template = parse_template(text, values)
         decoded = decode_files(template, files)
         check_adapter(template.adapter)
         check_credentials(template, self._parts.credentials())
+        check_open(template, OutboundPolicy.parse(self._settings.egress_private))
         demanded = demand(
             template,
             sandbox=sandbox,
@@ -170,6 +175,14 @@ class Preparing:
             level=chosen.capability.level.value,
         )
         return TemplateRenewal(prepared, renewed, _differences(record, renewed))
+
+
+def check_open(template: Template, policy: OutboundPolicy) -> None:
+    """Raise AddressRefused if the template lists an address that the gateway would refuse at each request."""
+    for rule in AllowList.parse(template.egress).rules:
+        host = "127.0.0.1" if rule.host == "localhost" else rule.host
+        if is_address(host) and not rule.wildcard:
+            check_address(host, rule.host, rule.port, policy)
 
 
 def _least(record: WorkerRecord) -> Level:
