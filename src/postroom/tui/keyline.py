@@ -21,11 +21,13 @@ RANKS = {
     "merge": 1,
     "undo": 1,
     "send": 1,
+    "decide": 1,
     "discard": 3,
     "look": 1,
     "open": 1,
     "next_need": 3,
     "head": 3,
+    "mark": 4,
     "interrupt": 4,
 }
 """Actions by how late their key goes as the room gets narrower: 0 last of all."""

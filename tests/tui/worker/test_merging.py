@@ -102,7 +102,7 @@ async def test_a_merge_says_first_where_it_goes_and_one_key_takes_it_back(
         # The same from the line, for the worker that is named.
         await pilot.press("escape")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
-        await pilot.press("slash", *"apply @merger", "enter")
+        await pilot.press("i", "slash", *"apply @merger", "enter")
         await shows(pilot, "merge postroom/merger into main?")
         await agreed(pilot)
         await shows(pilot, "merged postroom/merger into main")
