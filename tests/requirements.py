@@ -227,6 +227,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
     ("Screen", "docs/terminal.md#what-a-worker-does"): {
         "screen-worker-as-it-works": "The right pane shows what a worker does as it does it, whatever the width, and text of its agent can do nothing to the terminal.",
         "screen-zoom": "Enter shows a pane over the whole width, and brings the others back.",
+        "screen-merge-as-shown": "A merge after a look brings exactly what was shown: if the worker has gone on since, nothing is merged, and it is shown again.",
         "screen-merge": "In the diff `m` says into which branch a merge would go and what it leaves out or what hinders it, one `y` merges, and `u` takes it back; keys that can do nothing are not shown.",
         "screen-sync": "In the diff `s` brings a worker up to its person's newest commit, and offers its agent what conflicts.",
         "screen-review": "Files of a diff are marked as seen as long as their change is the same, comments on lines and files go to the agent as one message with places, and a file opens whole in the editor; marks and comments outlive the screen.",

@@ -29,6 +29,7 @@ APPLIED: dict[str, Any] = {
     "back": "d" * 40,
     "notes": ["none of your hooks runs", "the commit is not signed"],
     "hinders": "",
+    "tree": "",
     "left": [],
 }
 
@@ -43,6 +44,7 @@ def test_the_command_prints_a_diff_in_which_nothing_acts_on_the_terminal(
         "cut": True,
         "files": 1,
         "commits": 0,
+        "tree": "",
         "left": ["deep/.git\x1b[31m"],
         "command": "",
     }

@@ -124,7 +124,7 @@ OTHER = {
         "public",
     ),
     *("url", "credential", "deadline", "stat", "autonomous", "undo", "rebase", "resolve", "task"),
-    *("autonomy", "branches", "large", "whole", "accept"),
+    *("autonomy", "branches", "large", "whole", "accept", "tree"),
 }
 """Fields of bodies that name neither."""
 

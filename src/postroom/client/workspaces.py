@@ -42,16 +42,19 @@ class WorkspaceCalls(Calls):
         path = f"/v1/workers/{name_of(ref)}/diff"
         return self._post(path, body, repeatable=True, extra_time=SLOW)
 
-    def apply(self, ref: str, *, merge: bool = False, undo: bool = False) -> Applied:
+    def apply(
+        self, ref: str, *, merge: bool = False, undo: bool = False, tree: str = ""
+    ) -> Applied:
         """Bring the branch of a worker up to date, and say how it can be merged; or merge it, or undo the last merge.
 
         Args:
             ref: `@NICK` or `@UID` of a worker, else the id of a task of it.
+            tree: what is to be merged, as a diff or a call without `merge` has shown it; "" for what there is by now.
 
         Raises:
-            Conflict: a person has to do something first.
+            Conflict: a person has to do something first, or look again.
         """
-        body = {"merge": merge, "undo": undo}
+        body = {"merge": merge, "undo": undo} | ({"tree": tree} if tree else {})
         whose = f"workers/{name_of(ref)}" if ref.startswith("@") else f"tasks/{task_ref(ref)}"
         return self._post(f"/v1/{whose}/apply", body, extra_time=SLOW)
 

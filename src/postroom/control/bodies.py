@@ -107,10 +107,11 @@ class DiffBody(Body):
 
 
 class ApplyBody(Body):
-    """`POST /v1/workers/{ref}/apply`, `POST /v1/tasks/{ref}/apply`."""
+    """`POST /v1/workers/{ref}/apply`, `POST /v1/tasks/{ref}/apply`; `tree` is what a merge brings, as it was shown."""
 
     merge: bool = False
     undo: bool = False
+    tree: Annotated[str, Field(max_length=64)] = ""
 
 
 class SyncBody(Body):

@@ -489,11 +489,12 @@ class Difference(TypedDict):
     """What a worker changed since it began.
 
     `text` is what `git diff` prints; `cut` says that there is more; `left` names what could not be brought back;
-    `command` takes the work over, "" where there is none.
+    `command` takes the work over, "" where there is none; `tree` names its files as they are now (git), "" for none.
     """
 
     worker: str
     workspace: Workspace
+    tree: str
     text: str
     cut: bool
     files: int
@@ -520,7 +521,8 @@ class Merge(TypedDict):
 class Applied(TypedDict):
     """The branch of a worker, up to date; `merged` is the new commit, "" if nothing was merged.
 
-    `onto` is the branch that the person is on, and `back` the commit to go back to, "" for none yet.
+    `onto` is the branch that the person is on, and `back` the commit to go back to, "" for none yet; `tree` is as in a
+    Difference.
     """
 
     task: str
@@ -528,6 +530,7 @@ class Applied(TypedDict):
     path: str
     mode: str
     branch: str
+    tree: str
     command: str
     merged: str
     onto: str

@@ -111,6 +111,30 @@ async def test_a_merge_says_first_where_it_goes_and_one_key_takes_it_back(
     assert git(app, "rev-parse", "HEAD") == before
 
 
+@pytest.mark.requirement("screen-merge-as-shown")
+async def test_what_a_worker_does_after_the_look_is_shown_before_it_is_merged(
+    room: PostRoom, tmp_path: Path
+):
+    app = repository(tmp_path / "app")
+    spawn(room, "goeson", "--workspace", str(app))
+    await asyncio.to_thread(task, room, "goeson", "echo two >> a.txt")
+    async with diff_of(room, "goeson") as pilot:
+        await until(pilot, lambda: "m merge" in keys(pilot))
+        await asyncio.to_thread(task, room, "goeson", "echo evil >> a.txt")
+        await pilot.press("m")
+        await shows(pilot, "it has gone on since")
+        await shows(pilot, "+evil")
+        await pilot.press("m")
+        await shows(pilot, "merge postroom/goeson into main?")
+        await asyncio.to_thread(task, room, "goeson", "echo worse >> a.txt")
+        await agreed(pilot)
+        await shows(pilot, "has gone on since it was shown: nothing was merged")
+    assert (app / "a.txt").read_text() == "one\n"
+    tree = room.json("task", "apply", "@goeson")["tree"]
+    room.run("task", "apply", "@goeson", "--merge", "--tree", tree)
+    assert (app / "a.txt").read_text() == "one\ntwo\nevil\nworse\n"
+
+
 @pytest.mark.requirement("screen-sync")
 async def test_one_key_brings_a_worker_up_to_date_and_what_conflicts_is_offered_to_its_agent(
     room: PostRoom, tmp_path: Path

@@ -33,6 +33,7 @@ def difference(text: str, **workspace: Any) -> Difference:
         "cut": False,
         "files": 2,
         "commits": 2,
+        "tree": "",
         "left": [],
         "command": "git merge postroom/coder",
     }

@@ -116,6 +116,7 @@ async def test_a_diff_shows_its_files_what_is_missing_and_how_to_take_it_over(
         "cut": True,
         "files": 1,
         "commits": 2,
+        "tree": "",
         "left": ["a socket"],
         "command": "git merge postroom/coder",
     }

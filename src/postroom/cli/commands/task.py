@@ -305,9 +305,10 @@ def pushes(ref: str, push: str | None, as_json: bool) -> None:
 @click.argument("ref", metavar="@NICK|ID", shell_complete=agents)
 @click.option("--merge", is_flag=True, help="Merge it, if no change of yours stands in the way.")
 @click.option("--undo", is_flag=True, help="Take back the last merge.")
+@click.option("--tree", default="", help="Merge only this: `tree` of diff --json, or of this.")
 @json_option
 @state_option()
-def apply(ref: str, merge: bool, undo: bool, as_json: bool) -> None:
+def apply(ref: str, merge: bool, undo: bool, tree: str, as_json: bool) -> None:
     """Bring the branch of the worker NICK, or of the worker of a task, up to date, and say what a merge would do.
 
     The branch has all that the worker did since it began. With --merge it is merged into the branch that you are on,
@@ -321,7 +322,7 @@ def apply(ref: str, merge: bool, undo: bool, as_json: bool) -> None:
         return ref if ref.startswith("@") else other.task(ref)["worker"]["uid"]
 
     with connect() as client, steps_told(worker):
-        found = client.apply(ref, merge=merge, undo=undo)
+        found = client.apply(ref, merge=merge, undo=undo, tree=tree)
     if as_json:
         print_json(found)
         return

@@ -42,6 +42,7 @@ VALUES: dict[str, Any] = {
     "Workspace.merged": "main",
     "Applied.notes": ["none of your hooks runs", "the commit is not signed"],
     "Applied.onto": "main",
+    "tree": "8f94139338f9404f26296befa88755fc2598c289",
     "approval": None,
     "Approval.default": "deny",
     "Approval.id": APPROVAL,

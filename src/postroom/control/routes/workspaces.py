@@ -16,7 +16,7 @@ from postroom.store.agents import Agent
 from postroom.workers.workspaces.records import Held
 from postroom.workers.workspaces.showing import Joined, command, difference, joined
 from postroom.workers.workspaces.syncing import to_resolve
-from postroom.workers.workspaces.taking import Offer
+from postroom.workers.workspaces.taking import Offer, tree_of
 
 WAITS = "waits for the end of its turn"
 
@@ -68,6 +68,7 @@ def router(parts: Parts) -> Routes:
         return {
             "worker": agent.nick,
             "workspace": shown(agent.uid),
+            "tree": await tree_of(git, held.brought),
             "text": found.text,
             "cut": found.cut,
             "files": found.files,
@@ -136,7 +137,7 @@ def router(parts: Parts) -> Routes:
             done = await spaces.undo(agent.uid)
             offer = Offer(done.onto, done.after)
         elif body.merge:
-            done = await spaces.merge(agent.uid)
+            done = await spaces.merge(agent.uid, body.tree)
             offer, merged = Offer(done.onto, done.before), done.after
         else:
             offer = await offered(agent, by)
@@ -149,6 +150,7 @@ def router(parts: Parts) -> Routes:
             "path": held.top or held.path,
             "mode": held.mode,
             "branch": held.branch,
+            "tree": await tree_of(workers.work.store(agent.uid, held), held.brought),
             "command": command(held),
             "merged": merged,
             "onto": offer.onto,
@@ -172,7 +174,8 @@ def router(parts: Parts) -> Routes:
         """Bring a worker's branch up to date, and say what a merge would do.
 
         With `merge` it is merged into what is checked out, `onto`, if that needs nobody; none of the person's hooks
-        runs, and nothing is signed. `back` is the commit that `onto` was at before.
+        runs, and nothing is signed. `back` is the commit that `onto` was at before. With the `tree` that a diff or this
+        route has answered, only that is merged: 409 if the worker's files are others by now.
         With `undo` the last merge is taken back, and `back` is where `onto` is then.
         Without both, `notes` say what a merge leaves out of what git would do, and `hinders` why there can be none now.
         `command` is the command that merges it, "" if there is nothing to merge. 409 if the repository has uncommitted

@@ -122,7 +122,8 @@ class Diff(Reading):
 
     def action_merge(self) -> None:
         """Say what a merge would do, and do it after one key."""
-        merging.merge(self._room, f"@{self._target.uid}", self._again)
+        seen = self._found["tree"] if self._found is not None else ""
+        merging.merge(self._room, f"@{self._target.uid}", self._again, seen)
 
     def action_undo(self) -> None:
         """Take the last merge back."""

@@ -35,13 +35,14 @@ def nothing() -> None:
     """Nothing follows."""
 
 
-def merge(app: PostroomApp, ref: str, then: Then = nothing) -> None:
+def merge(app: PostroomApp, ref: str, then: Then = nothing, seen: str = "") -> None:
     """Say what a merge would do, and do it after one key.
 
     Args:
         ref: `@UID` of the worker, or the id of a task of it.
+        seen: the tree that the person has looked at, "" for none; another one is not merged.
     """
-    app.run_worker(_tried(app, _merge(app, ref, then)))
+    app.run_worker(_tried(app, _merge(app, ref, then, seen)))
 
 
 def undo(app: PostroomApp, ref: str, then: Then = nothing) -> None:
@@ -71,11 +72,15 @@ async def _tried(app: PostroomApp, doing: Awaitable[None]) -> None:
         app.post_message(trouble(error))
 
 
-async def _merge(app: PostroomApp, ref: str, then: Then) -> None:
+async def _merge(app: PostroomApp, ref: str, then: Then, seen: str) -> None:
     app.post_message(Said("looking at what a merge would do ..."))
     found = await app.calls.run(partial(app.client.apply, ref))
     if not found["command"]:
         app.post_message(Said(nothing_to_merge(found)))
+        return
+    if seen and found["tree"] != seen:
+        then()
+        app.post_message(Said("it has gone on since: look at what is new, then m again", bad=True))
         return
     said = [
         *offered(found),
@@ -88,7 +93,7 @@ async def _merge(app: PostroomApp, ref: str, then: Then) -> None:
     if not await app.push_screen_wait(Confirm(title, *said)):
         return
     app.post_message(Said("merging ..."))
-    done = await app.calls.run(partial(app.client.apply, ref, merge=True))
+    done = await app.calls.run(partial(app.client.apply, ref, merge=True, tree=found["tree"]))
     app.post_message(Said(f"{merged(done)}\nu in the diff (d) takes it back"))
     then()
 

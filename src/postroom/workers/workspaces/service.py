@@ -316,10 +316,10 @@ class Workspaces:
         found = await asyncio.to_thread(lambda: list(others(self._settings.state, "")))
         return {held.branch for held in found if held.branch}
 
-    async def merge(self, uid: str) -> Taken:
+    async def merge(self, uid: str, tree: str = "") -> Taken:
         """Merge a worker's branch into what the person is on (`taking.merge`); the record keeps how to go back."""
         async with self._merging(uid) as held:
-            done = await merge(self.store(uid, held), held)
+            done = await merge(self.store(uid, held), held, tree)
             if done.before != done.after:
                 held.after(merged=(done.onto, done.before, done.after)).save(self._root(uid))
             return done

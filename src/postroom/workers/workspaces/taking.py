@@ -86,8 +86,16 @@ class Proposed:
     tree: str = ""
 
 
-async def proposed(git: Git, held: Held) -> Proposed:
+async def tree_of(git: Git, commit: str) -> str:
+    """The tree of a commit: what its files are, whoever made it and when; "" for none."""
+    return await git.line("rev-parse", "-q", "--verify", f"{commit}^{{tree}}") if commit else ""
+
+
+async def proposed(git: Git, held: Held, tree: str = "") -> Proposed:
     """The merge of the branch of a worker into what the person is on; nothing of theirs is changed.
+
+    Args:
+        tree: of the branch as it was shown, "" for as it is now.
 
     Raises:
         InvalidInput: there is nothing to merge.
@@ -106,6 +114,11 @@ async def proposed(git: Git, held: Held) -> Proposed:
     own = await of_person()
     on, head = await _refuse_busy(git, own, held, by_hand)
     theirs = await git.value(f"{HEADS}{held.branch}")
+    if tree and await tree_of(git, theirs) != tree:
+        raise Conflict(
+            f"{held.branch} has gone on since it was shown: nothing was merged",
+            remedy="look at it again: postroom diff @NICK",
+        )
     if held.made:
         raise Conflict(
             f"{held.branch} brings what git takes for a git directory: {', '.join(held.made)}: nothing was merged",
@@ -152,13 +165,13 @@ def _hooks(settings: Settings, repo: Repo) -> list[str]:
     return [name for name in HOOKS if os.access(folder / name, os.X_OK)]
 
 
-async def merge(git: Git, held: Held) -> Taken:
-    """Merge the branch of a worker into what the person is on.
+async def merge(git: Git, held: Held, tree: str = "") -> Taken:
+    """Merge the branch of a worker into what the person is on; `tree` as for `proposed`.
 
     Raises:
         InvalidInput, Conflict: see `proposed`.
     """
-    found = await proposed(git, held)
+    found = await proposed(git, held, tree)
     own = await of_person()
     new = found.commit
     if not new:
