@@ -538,7 +538,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "postgres-outage-survived": "PostgreSQL may be killed and started again while messages flow: nothing is lost, and the post room goes on.",
         "postgres-orgs-apart": "Organisations in one PostgreSQL see nothing of each other, and no two post rooms share one.",
         "store-contract-kept": "SQLite, PostgreSQL and SurrealDB keep the same rules: a batch and its cursors are stored together, identity before the answer.",
-        "store-accounts-moved": "What a version before has in files of each organisation moves into the accounts of the installation; a kill at any step loses and doubles nothing.",
+        "store-older-refused": "State and backups from before the first migration that is kept are refused with the commit that brings them up to date, and nothing is touched.",
         "store-orgs-apart": "Organisations share one database of accounts and see, change and take nothing of each other's, on every database.",
         "store-pages-indexed": "A page of a long list costs hardly more than one of a short list, on both databases.",
     },

@@ -207,24 +207,6 @@ async def test_a_snapshot_is_of_one_moment_while_others_write(tmp_path: Path):
             assert len(tables(store)["messages"]) == 3
 
 
-@pytest.mark.requirement("mail-rebuild-equal")
-async def test_the_copy_of_the_version_before_is_still_taken(tmp_path: Path):
-    async with running_desk(tmp_path, fold=False) as desk:
-        async with running(desk.fold.run()):
-            await desk.fold.ready(SECONDS)
-            await seen_and_open(desk)
-        before = await desk.database.read(tables)
-        assert desk.database.path is not None
-        old = tmp_path / copying.LEGACY
-        with sqlite3.connect(desk.database.path) as connection:
-            connection.execute("VACUUM INTO ?", (str(old),))
-        connection.close()
-        assert copying.last(tmp_path) == old
-        assert copying.verify(old).cursors["INBOX"] == 2
-        await rebuild(desk.database, desk.admin, RULES, old)
-        assert await desk.database.read(tables) == before
-
-
 @pytest.mark.requirement("snapshot-older-copy")
 async def test_a_projection_older_than_its_snapshot_takes_what_left_the_log_from_it(tmp_path: Path):
     path = tmp_path / "older.db"

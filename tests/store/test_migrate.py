@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
+import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,111 +18,92 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
 
 from postroom.errors import EnvironmentFault, StateUnwritable
-from postroom.store import kept
+from postroom.store import copying, kept, schema
 from postroom.store import migrate as module
+from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
-from postroom.store.one_file import OLD_FILE
-from postroom.store.schema import REVISION, metadata
-from postroom.store.sqlite import SQLitePlace, altering
+from postroom.store.schema import IDENTITY, PROJECTION, REVISION, metadata
+from postroom.store.sqlite import OLD_FILES, SQLitePlace, altering
 
 pytestmark = pytest.mark.anyio
 
-
-def shape(connection: Connection) -> dict[str, object]:
-    """Tables with their columns, foreign keys and indexes, as SQLite tells them."""
-    names = connection.execute(
-        text("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")
-    )
-    tables = {}
-    for name in names.scalars().all():
-        indexes = {}
-        for row in connection.execute(text(f"PRAGMA index_list('{name}')")).mappings():
-            if not row["name"].startswith("sqlite_autoindex"):
-                sql = "SELECT sql FROM sqlite_master WHERE name = :name"
-                indexes[row["name"]] = connection.execute(text(sql), {"name": row["name"]}).scalar()
-            else:
-                columns = connection.execute(text(f"PRAGMA index_info('{row['name']}')"))
-                indexes[tuple(c.name for c in columns)] = row["unique"]
-        tables[name] = {
-            "columns": [tuple(c) for c in connection.execute(text(f"PRAGMA table_info('{name}')"))],
-            "keys": [
-                tuple(k) for k in connection.execute(text(f"PRAGMA foreign_key_list('{name}')"))
-            ],
-            "indexes": indexes,
-        }
-    return tables
+BOB = Agent("b" * 32, "default", "bob", "worker", 1.0)
 
 
-def paths(folder: Path) -> tuple[Path, Path]:
-    return folder / "identity.db", folder / "a.db"
+LATER = """
+import sqlalchemy as sa
+from alembic import op
+from postroom.store.migrate import holds
+
+revision, down_revision = "9000", "{before}"
 
 
-def shape_of(file: Path) -> dict[str, object]:
-    with closing(sqlite3.connect(file)) as driver:
-        return altering(driver, shape)
+def upgrade():
+    if holds("messages"):
+        op.add_column("messages", sa.Column("later", sa.Integer(), server_default=sa.text("7")))
+    if holds("agents"):
+        op.add_column("agents", sa.Column("mood", sa.Text(), server_default=sa.text("'calm'")))
+"""
 
 
-async def test_a_new_database_has_the_tables_that_the_migrations_make(tmp_path: Path):
-    """From the one file of the first version, which was split into two."""
-    for name in ("new", "migrated"):
-        (tmp_path / name).mkdir()
-    async with Database(tmp_path / "new" / "a.db") as new:
-        await migrate(new)
-    with closing(sqlite3.connect(tmp_path / "migrated" / OLD_FILE, isolation_level=None)) as driver:
-        altering(driver, lambda connection: module.upgrade(connection, "0001"))
-    async with Database(tmp_path / "migrated" / "a.db") as migrated:
-        await migrate(migrated)
-        await migrate(migrated)
-    assert not (tmp_path / "migrated" / OLD_FILE).exists()
-    for made, changed in zip(paths(tmp_path / "new"), paths(tmp_path / "migrated"), strict=True):
-        assert shape_of(made) == shape_of(changed)
+class Later:
+    """A Postroom with one migration more, in place of the present one."""
+
+    def __init__(self, migrations: Path) -> None:
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(module, "MIGRATIONS", migrations)
+        self._set(self._patch, "9000")
+
+    def _set(self, patch: pytest.MonkeyPatch, revision: str) -> None:
+        for name in (module, schema, copying, kept):
+            patch.setattr(name, "REVISION", revision)
+
+    @contextmanager
+    def not_yet(self) -> Generator[None]:
+        """It is still the present one."""
+        with pytest.MonkeyPatch.context() as now:
+            self._set(now, REVISION)
+            yield
+
+    def end(self) -> None:
+        self._patch.undo()
 
 
-async def test_what_was_in_one_file_is_in_two_also_after_a_crash_between_the_steps(tmp_path: Path):
-    old = tmp_path / OLD_FILE
-    with closing(sqlite3.connect(old, isolation_level=None)) as driver:
-        altering(driver, lambda connection: module.upgrade(connection, "0007"))
-        driver.execute("INSERT INTO agents VALUES ('u', 'o', 'n', 'worker', 'n', x'00', 1.0, NULL)")
-        driver.execute("INSERT INTO cursors VALUES ('INBOX', 7), ('TASKS', 3), ('FEED', 2)")
-    before = old.read_bytes()
-    async with Database(tmp_path / "a.db") as database:
+@pytest.fixture
+def later(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Later]:
+    copied = tmp_path_factory.mktemp("later") / "migrations"
+    shutil.copytree(module.MIGRATIONS, copied)
+    (copied / "versions" / "9000_later.py").write_text(LATER.format(before=REVISION))
+    made = Later(copied)
+    yield made
+    made.end()
+
+
+async def filled(path: Path) -> dict[str, Path]:
+    """A database with a message's cursor and an agent, and a snapshot of each kind of tables."""
+    async with Database(path) as database:
         await migrate(database)
-        assert await database.read(lambda store: store.agents.agent_by_uid("u")) is not None
-        await database.write(lambda store: store.agents.retire_agent("u", 2.0))
-    (tmp_path / "a.db").unlink()
-    old.write_bytes(before)  # as if it had been killed before it dropped what it had copied
-    async with Database(tmp_path / "a.db") as database:
-        await migrate(database)
-        agent = await database.read(lambda store: store.agents.agent_by_uid("u"))
-        assert agent is not None
-        assert agent.retired
-        found = [
-            await database.read(lambda store, stream=stream: store.cursor(stream))
-            for stream in ("INBOX", "TASKS", "FEED")
-        ]
-        assert found == [7, 3, 2]
-
-
-async def test_the_migrations_leave_nothing_to_migrate(tmp_path: Path):
-    async with Database(tmp_path / "a.db") as database:
-        await migrate(database)
-        for part, tables in database.place.parts.items():
-            names = {table.name for table in tables} | {"alembic_version"}
-            options = {
-                "include_name": lambda name, kind, _, names=names: kind != "table" or name in names
-            }
-            difference = await database.alter(
-                part,
-                lambda connection, options=options: compare_metadata(
-                    MigrationContext.configure(connection, opts=options), metadata
-                ),
+        await database.write(lambda store: store.agents.add_agent(BOB, "bob", b"secret"))
+        await database.write(lambda store: store.set_cursor("INBOX", 7))
+        kept = {"identity": IDENTITY, "projection": PROJECTION}
+        for name, tables in kept.items():
+            await asyncio.to_thread(
+                copying.take, database, path.with_name(name), "default", tables=tables
             )
-            missing = [one for one in difference if one[0] != "add_table" or one[1].name in names]
-            assert [one for one in missing if one[0] != "add_index"] == []
+    return {name: path.with_name(name) for name in kept}
+
+
+def test_the_migrations_leave_nothing_to_migrate(tmp_path: Path):
+    with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as driver:
+        altering(driver, module.upgrade)
+        difference = altering(
+            driver,
+            lambda connection: compare_metadata(MigrationContext.configure(connection), metadata),
+        )
+    assert [one for one in difference if one[0] != "add_index"] == []
 
 
 def test_the_revision_of_the_tables_is_the_newest_migration():
@@ -140,17 +124,14 @@ async def test_a_database_of_a_newer_postroom_is_refused(tmp_path: Path):
             await migrate(database)
 
 
-def of_version(folder: Path, revision: str) -> None:
-    """Make the one file of an early version."""
-    with closing(sqlite3.connect(folder / OLD_FILE, isolation_level=None)) as driver:
-        altering(driver, lambda connection: module.upgrade(connection, revision))
-
-
 @pytest.mark.requirement("migration-copied")
-async def test_what_a_migration_changes_is_copied_before_and_the_newest_copies_stay(tmp_path: Path):
+async def test_what_a_migration_changes_is_copied_before_and_the_newest_copies_stay(
+    tmp_path: Path, later: Later
+):
     for number in range(kept.KEPT):
-        (tmp_path / kept.FOLDER / f"2020010{number}-000000-from-0001").mkdir(parents=True)
-    of_version(tmp_path, "0003")
+        (tmp_path / kept.FOLDER / f"2020010{number}-000000-from-0018").mkdir(parents=True)
+    with later.not_yet():
+        await filled(tmp_path / "a.db")
 
     place = SQLitePlace(tmp_path / "a.db")
     async with Database(place) as database:
@@ -161,16 +142,17 @@ async def test_what_a_migration_changes_is_copied_before_and_the_newest_copies_s
 
     names = sorted(path.name for path in (tmp_path / kept.FOLDER).iterdir())
     assert (len(names), names[-1]) == (kept.KEPT, folder.name)
-    assert [path.name for path in folder.iterdir()] == [OLD_FILE]
-    copy = folder / OLD_FILE
-    assert (kept._version(copy), copy.stat().st_mode & 0o77) == ("0003", 0)
+    copies = sorted(folder.iterdir())
+    assert [path.name for path in copies] == ["a.db", "accounts.db", "blobs.db"]
+    assert {(kept._version(copy), copy.stat().st_mode & 0o77) for copy in copies} == {(REVISION, 0)}
 
 
 @pytest.mark.requirement("migration-copied")
-async def test_without_room_for_the_copy_nothing_is_migrated(tmp_path: Path):
-    of_version(tmp_path, "0003")
+async def test_without_room_for_the_copy_nothing_is_migrated(tmp_path: Path, later: Later):
+    with later.not_yet():
+        await filled(tmp_path / "a.db")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (48 * 1024, before[1]))
     try:
         async with Database(tmp_path / "a.db") as database:
             with pytest.raises(StateUnwritable, match="nothing was changed") as caught:
@@ -178,7 +160,7 @@ async def test_without_room_for_the_copy_nothing_is_migrated(tmp_path: Path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert "make room for" in str(caught.value.remedy)
-    assert kept._version(tmp_path / OLD_FILE) == "0003"
+    assert kept._version(tmp_path / "a.db") == REVISION
     assert list((tmp_path / kept.FOLDER).iterdir()) == []
 
 
@@ -215,3 +197,77 @@ def test_a_start_with_present_tables_does_not_load_alembic(tmp_path: Path):
         check=True,
     )
     assert done.stdout.strip() == "False"
+
+
+async def test_a_later_version_brings_the_files_of_this_one_up_to_date(
+    tmp_path: Path, later: Later
+):
+    with later.not_yet():
+        kept_ones = await filled(tmp_path / "a.db")
+    async with Database(tmp_path / "a.db") as database:
+        await migrate(database)
+        await migrate(database)
+        assert await database.read(lambda store: store.cursor("INBOX")) == 7
+        moods = await database.read(
+            lambda store: store.session.driver.execute(
+                "SELECT mood FROM identity.agents"
+            ).fetchall()
+        )
+        assert moods == [("calm",)]
+    for path in kept_ones.values():
+        assert copying.verify(path).revision == "9000"
+    (tmp_path / "other").mkdir()
+    async with Database(tmp_path / "other" / "a.db") as database:
+        await migrate(database)
+        await database.write(lambda store: copying.load(store, kept_ones["identity"], IDENTITY))
+        found = await database.read(lambda store: store.agents.agent_by_uid(BOB.uid))
+        assert found == BOB
+
+
+def test_the_first_migration_stands_on_the_present_tables_only_while_it_is_alone():
+    first, *others = sorted((module.MIGRATIONS / "versions").glob("*.py"))
+    assert first.name.startswith(schema.FIRST_REVISION)
+    assert not others or "store.schema" not in first.read_text()
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.requirement("store-older-refused")
+async def test_a_database_of_before_is_refused_with_what_brings_it_up_to_date(tmp_path: Path):
+    async with Database(tmp_path / "a.db") as database:
+        await migrate(database)
+    for part in ("accounts", "blobs", "a"):
+        with closing(sqlite3.connect(tmp_path / f"{part}.db", isolation_level=None)) as driver:
+            driver.execute("UPDATE alembic_version SET version_num = '0017'")
+    before = bytes_of(tmp_path)
+    async with Database(tmp_path / "a.db") as database:
+        with pytest.raises(EnvironmentFault, match="older than version 0018") as refused:
+            await migrate(database)
+    assert schema.BEFORE_FIRST in (refused.value.remedy or "")
+    assert bytes_of(tmp_path) == before
+
+
+@pytest.mark.requirement("store-older-refused")
+@pytest.mark.parametrize("name", OLD_FILES)
+async def test_the_files_of_the_first_days_are_refused_and_nothing_is_made_of_them(
+    tmp_path: Path, name: str
+):
+    (tmp_path / name).write_bytes(b"old")
+    async with Database(tmp_path / "a.db") as database:
+        with pytest.raises(EnvironmentFault, match=name):
+            await migrate(database)
+    assert bytes_of(tmp_path) == {name: b"old"}
+
+
+@pytest.mark.requirement("store-older-refused")
+async def test_a_snapshot_of_before_is_refused(tmp_path: Path):
+    with pytest.MonkeyPatch.context() as before:
+        before.setattr(copying, "REVISION", "0017")
+        kept = await filled(tmp_path / "a.db")
+    with pytest.raises(EnvironmentFault, match="older than version 0018"):
+        copying.verify(kept["identity"])
+    (tmp_path / "snapshot.db").write_bytes(b"old")
+    with pytest.raises(EnvironmentFault, match=r"snapshot\.db"):
+        copying.last(tmp_path)

@@ -19,7 +19,7 @@ from postroom.errors import MessageTooLarge, ProtocolViolation
 from postroom.protocol.limits import MAX_TASK_BYTES
 from postroom.store.schema import a2a_task_events, a2a_tasks
 from postroom.tasks.log import StoredTask, TaskLog
-from postroom.tasks.records import Link, TaskRecord
+from postroom.tasks.records import Link
 from postroom.tasks.weight import SNAPSHOT_RECORDS, STATUS_ROOM, Weight
 from postroom_a2a.messages import ROLE_USER, text_message
 from postroom_a2a.task_state import TaskState
@@ -243,46 +243,7 @@ async def test_a_full_task_goes_on_with_progress_and_takes_no_more_content():
     assert (row.state, json.loads(row.snapshot)) == ("completed", writer.now.record.task)
 
 
-# ── records of the version before, and of a worker that lies ──
-
-
-def of_version_1(record: TaskRecord) -> bytes:
-    return json.dumps(json.loads(record.encode()) | {"v": 1}).encode()
-
-
-async def test_records_of_the_version_before_fold_and_those_of_this_one_follow_them():
-    result = next_of(WORKING, TaskState.WORKING, artifact="42")
-    old = [of_version_1(each) for each in (FIRST, WORKING, result)]
-    states = ["submitted", "working", "working"]
-    records = [
-        stored(seq, payload, seq - 1, state=state)
-        for seq, (payload, state) in enumerate(zip(old, states, strict=True), 1)
-    ]
-    paper = Paper()
-    paper.records += records
-    writer = Writer(paper, StoredTask(result, 3))
-    await writer.say(TaskState.WORKING, "goes on")
-    await writer.stream(" more", id_="a")
-    assert paper.snapshots[-1:] == [4]
-    with asked() as rows:
-        fold_tasks(rows.store, *paper.records)
-        row = row_of(rows.store)
-    assert (row.seq, row.said) == (5, "goes on")
-    assert json.loads(row.snapshot) == writer.now.record.task
-
-
-def test_a_task_of_the_version_before_goes_on_in_its_rows():
-    """Its snapshot lies in the row of the task, and nobody knows what it weighs."""
-    with asked() as rows:
-        fold_tasks(rows.store, stored(1, FIRST, 0), stored(2, WORKING, 1))
-        now = row_of(rows.store)
-        rows.store.session.run(a2a_task_events.update().values(snapshot=""))
-        before = {"snapshot": now.snapshot, "weight": MAX_TASK_BYTES}
-        rows.store.session.run(a2a_tasks.update().values(before))
-        assert row_of(rows.store).snapshot == now.snapshot
-        done = next_of(WORKING, TaskState.COMPLETED, "done")
-        fold_tasks(rows.store, stored(3, done, 2))
-        assert json.loads(row_of(rows.store).snapshot) == done.task
+# ── records of a worker that lies ──
 
 
 def bare(change: Event | None, **more: Any) -> bytes:

@@ -27,7 +27,7 @@ from postroom.store import copying, moving, snapshot
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
 from postroom.store.place import sql_place_of
-from postroom.store.schema import IDENTITY, PROJECTION, REVISION
+from postroom.store.schema import IDENTITY, PROJECTION, check_revision
 
 SECRET_PLACES = ("keys", "tls", "postroom.toml")
 """Where the sealed part of a backup may put files."""
@@ -49,18 +49,19 @@ def restore(settings: Settings, file: Path, passphrase: str) -> Restored:
     Raises:
         Conflict: the state folder is not empty.
         InvalidInput: the file is no whole backup, or the passphrase is wrong.
-        EnvironmentFault: a newer Postroom made the backup.
+        EnvironmentFault: a newer Postroom made the backup, or one before migrations began.
         StateUnwritable: the disk is full, or not writable. After any error nothing is there.
     """
     state = settings.state
     _check_empty(state)
     checked = archive.check(file, (KEYS,))
     about = checked.about
-    if about["format"] != FORMAT or about["revision"] > REVISION:
+    if about["format"] != FORMAT:
         raise EnvironmentFault(
             f"Postroom {about['version']} made this backup, and this one does not know its form",
             remedy="restore it with that version",
         )
+    check_revision("the backup", about["revision"])
     orgs = tuple(check_name(str(org), "organisation") for org in about["orgs"])
     secrets = _secrets(checked.documents.get(KEYS, b""), passphrase, checked.raw)
     staging = state.with_name(f".{state.name}.restoring")

@@ -96,7 +96,7 @@ class ActivityTarget(ProjectTarget):
             return super().history(limit, before)
         try:
             return self._read(limit, "")
-        except (Forbidden, NotFound):  # or the post room is of an earlier version
+        except (Forbidden, NotFound):
             return super().history(limit)
 
     def earlier(self, limit: int) -> Sequence[Any]:
@@ -118,7 +118,7 @@ class ActivityTarget(ProjectTarget):
     def _read(self, limit: int, before: str) -> Sequence[Any]:
         found = self._client.project_events(self._project, limit=limit, before=before)
         self._after = self._after or found["after"]
-        self._before = found.get("next")  # an earlier version has none
+        self._before = found["next"]
         return [event["post"] or event["activity"] for event in found["events"]]
 
 

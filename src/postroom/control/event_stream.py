@@ -46,9 +46,6 @@ ALERTS_READ = 50
 
 _TOPICS = (TASKS, MAIL, POSTS, ALERTS, APPROVALS, DEADLETTERS, WORKERS, BUS)
 
-UNKNOWN = -1
-"""In a cursor of an earlier version, which had no place for approvals: they begin at the present end."""
-
 REMOVED = "removed"
 """State of a worker that is no more."""
 
@@ -70,10 +67,9 @@ class EventCursor:
     @classmethod
     def parse(cls, text: str) -> EventCursor:
         """Read the cursor that a reader gave back."""
-        if re.fullmatch(r"\d{1,18}(-\d{1,18}){3,4}", text, re.ASCII) is None:
+        if re.fullmatch(r"\d{1,18}(-\d{1,18}){4}", text, re.ASCII) is None:
             raise InvalidInput("`after` is not a cursor of this stream", remedy="leave it out")
-        numbers = [*map(int, text.split("-")), UNKNOWN]
-        return cls(*numbers[:5])
+        return cls(*map(int, text.split("-")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +144,10 @@ class _Moment:
 
 def _start(store: Store, after: EventCursor | None) -> EventCursor:
     """Where a reader begins: past what it has, or at the end of the log, as far as it is folded."""
-    if after is not None and after.approvals != UNKNOWN:
+    if after is not None:
         return after
     ends = [store.cursor(name) for name in ("TASKS", "INBOX", "FEED", "ALERTS")]
-    present = EventCursor(*ends, _last_event(store))
-    return present if after is None else replace(after, approvals=present.approvals)
+    return EventCursor(*ends, _last_event(store))
 
 
 def _last_event(store: Store) -> int:

@@ -60,8 +60,8 @@ class Keyring:
     """All private keys of a post room.
 
     Attributes:
-        cards: signs Agent Cards; None in a file of an older version.
-        proxy: the gateway's; it signs for the connections that it lets through (NATS, ADR-55); None as `cards`.
+        cards: signs Agent Cards.
+        proxy: the gateway's; it signs for the connections that it lets through (NATS, ADR-55).
         gone: public keys of accounts of removed organisations that a server may still have.
         signer: signing key of the operator; None while the operator's own key signs the accounts.
         next_signer, next_proxy: keys that servers must trust before their first use.
@@ -70,9 +70,9 @@ class Keyring:
 
     operator: KeyPair
     system: KeyPair
+    cards: CardKey
+    proxy: KeyPair
     orgs: Mapping[str, OrgKeys] = field(default_factory=dict)
-    cards: CardKey | None = None
-    proxy: KeyPair | None = None
     gone: tuple[str, ...] = ()
     signer: KeyPair | None = None
     next_signer: KeyPair | None = None
@@ -84,7 +84,7 @@ class Keyring:
     def generate(cls) -> Keyring:
         """Keys of a new post room without an organisation."""
         operator, system = KeyPair.generate(Kind.OPERATOR), KeyPair.generate(Kind.ACCOUNT)
-        return cls(operator, system, cards=CardKey.generate(), proxy=KeyPair.generate(Kind.USER))
+        return cls(operator, system, CardKey.generate(), KeyPair.generate(Kind.USER))
 
 
 def _key(seed: object, kind: Kind) -> KeyPair:
@@ -100,10 +100,7 @@ def _org(document: Mapping[str, Any]) -> OrgKeys:
         edge=_key(document["edge"], Kind.ACCOUNT),
         agents=_key(document["agents"], Kind.ACCOUNT),
         control=_key(document["control"], Kind.ACCOUNT),
-        # An older version has no worker whose credential is worth keeping: each start mints a new one.
-        workers=_key(document["workers"], Kind.ACCOUNT)
-        if "workers" in document
-        else KeyPair.generate(Kind.ACCOUNT),
+        workers=_key(document["workers"], Kind.ACCOUNT),
         revocations={str(key): int(at) for key, at in document["revocations"].items()},
         dated_from=int(document["dated_from"]),
         revoked_until={str(key): int(at) for key, at in document.get("revoked_until", {}).items()},
@@ -118,9 +115,9 @@ def _parse(text: str) -> Keyring:
     return Keyring(
         _key(document["operator"], Kind.OPERATOR),
         _key(document["system"], Kind.ACCOUNT),
+        CardKey.from_secret(str(document["cards"])),
+        _key(document["proxy"], Kind.USER),
         {name: _org(org) for name, org in document["orgs"].items()},
-        CardKey.from_secret(str(document["cards"])) if "cards" in document else None,
-        _key(document["proxy"], Kind.USER) if "proxy" in document else None,
         signer=_key(document["signer"], Kind.OPERATOR) if "signer" in document else None,
         gone=tuple(map(str, document.get("gone", ()))),
         next_signer=_key(document["next_signer"], Kind.OPERATOR)
@@ -150,11 +147,11 @@ def _render(keyring: Keyring) -> str:
         "format": _FORMAT,
         "operator": keyring.operator.seed,
         "system": keyring.system.seed,
+        "cards": keyring.cards.secret,
+        "proxy": keyring.proxy.seed,
         "orgs": {name: org(keys) for name, keys in keyring.orgs.items()},
     }
-    if keyring.cards is not None:
-        document["cards"] = keyring.cards.secret
-    for name in ("proxy", "signer", "next_signer", "next_proxy"):
+    for name in ("signer", "next_signer", "next_proxy"):
         key = getattr(keyring, name)
         if key is not None:
             document[name] = key.seed

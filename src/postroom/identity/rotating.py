@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import Enum
 
-from postroom.errors import NotFound
 from postroom.identity.keyring import Keyring
 from postroom.identity.nkeys import KeyPair, Kind
 from postroom.protocol.answers import TrustKey
@@ -28,17 +27,10 @@ class Role(Enum):
     PROXY = "proxy"
 
 
-def proxy(keys: Keyring) -> KeyPair:
-    """The gateway's key; raises NotFound for keys without one."""
-    if keys.proxy is None:
-        raise NotFound("the keys hold none for the gateway")
-    return keys.proxy
-
-
 def trusted_proxies(keys: Keyring) -> tuple[str, ...]:
     """Public keys of gateways that the servers must trust, the present one first."""
     coming = (keys.next_proxy.public,) if keys.next_proxy else ()
-    return (proxy(keys).public, *coming, *keys.former_proxies)
+    return (keys.proxy.public, *coming, *keys.former_proxies)
 
 
 def trusted_signers(keys: Keyring) -> tuple[str, ...]:
@@ -79,9 +71,9 @@ def rotated(keys: Keyring, org: str, *roles: Role) -> Keyring:
                 keys = prepared(keys, role)
                 keys = replace(
                     keys,
-                    proxy=keys.next_proxy,
+                    proxy=keys.next_proxy or keys.proxy,
                     next_proxy=None,
-                    former_proxies=(*keys.former_proxies, proxy(keys).public),
+                    former_proxies=(*keys.former_proxies, keys.proxy.public),
                 )
             case Role.AGENTS:
                 retiring[own.agents.public] = role.value
@@ -128,7 +120,7 @@ def listed(keys: Keyring, org: str) -> list[TrustKey]:
         Role.AGENTS: own.agents.public,
         Role.WORKERS: own.workers.public,
         Role.CONTROL: own.control.public,
-        Role.PROXY: proxy(keys).public,
+        Role.PROXY: keys.proxy.public,
     }
     rows = [(name, key.public, "identity") for name, key in identities.items()]
     for role, public in present.items():

@@ -68,10 +68,6 @@ class Trust:
         complete = keys
         if org not in keys.orgs:
             complete = replace(complete, orgs={**keys.orgs, org: OrgKeys.generate()})
-        if keys.cards is None:
-            complete = replace(complete, cards=CardKey.generate())
-        if keys.proxy is None:
-            complete = replace(complete, proxy=KeyPair.generate(Kind.USER))
         if complete is not keys:
             keyring.save(folder, complete)
             keys = complete
@@ -175,23 +171,13 @@ class Trust:
 
     @property
     def card_key(self) -> CardKey:
-        """The key that signs Agent Cards.
-
-        Raises:
-            NotFound: the keys hold none; `load_or_create` makes it.
-        """
-        if self._keys.cards is None:
-            raise NotFound("there is no key for Agent Cards")
+        """The key that signs Agent Cards."""
         return self._keys.cards
 
     @property
     def proxy_key(self) -> KeyPair:
-        """The gateway's key; the server's configuration lists its public half (`ServerConfig.proxies`).
-
-        Raises:
-            NotFound: the keys hold none; `load_or_create` makes it.
-        """
-        return rotating.proxy(self._keys)
+        """The gateway's key; the server's configuration lists its public half (`ServerConfig.proxies`)."""
+        return self._keys.proxy
 
     @property
     def proxies(self) -> tuple[str, ...]:

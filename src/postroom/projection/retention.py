@@ -131,7 +131,6 @@ class Retention:
         before = self._clock() - self._keep
         path = self._folder / snapshot.NAME
         held = await asyncio.to_thread(copying.take, self._database, path, self._org)
-        (self._folder / copying.LEGACY).unlink(missing_ok=True)
         deleted = sum([await self._shorten(stream, held.cursors, before) for stream in self._over])
         await self._database.write(
             lambda store: store.records.forget_early_receipts(before), accounts=False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import tempfile
 import time
@@ -15,20 +14,19 @@ from typing import Any
 
 from sqlalchemy import MetaData, Table, bindparam, delete, insert, select, tuple_
 
-from postroom.errors import EnvironmentFault
 from postroom.store import snapshot
 from postroom.store.database import Database, Store
 from postroom.store.migrate import upgrade
 from postroom.store.ports import TaskTables
 from postroom.store.records import PASSED_OVER
-from postroom.store.schema import IDENTITY, PROJECTION, REVISION
+from postroom.store.schema import IDENTITY, PROJECTION, REVISION, check_revision
 from postroom.store.schema import cursors as positions
 from postroom.store.session import Prepared, Session, prepared
 from postroom.store.snapshot import SnapshotHeader, SnapshotReader
 from postroom.store.sqlite import BUSY_TIMEOUT, ONE_FILE, altering, typed_faults
 
-LEGACY = "snapshot.db"
-"""The copy that a Postroom before this format made; `rebuild` still begins from it."""
+_OLD = "snapshot.db"
+"""What there was in its place before `schema.FIRST_REVISION`."""
 
 PAGE = 500
 """Rows of one query: a driver may hold the whole result of one in memory."""
@@ -39,13 +37,19 @@ OF_TASKS = "tasks"
 TASK_STREAMS = ("INBOX", "TASKS")
 """What tasks are folded from; where they have no cursor, nothing of it is folded."""
 
-_SQLITE = b"SQLite format 3\0"
-
 
 def last(folder: Path) -> Path | None:
-    """The last snapshot in `folder`, None if there is none."""
-    found = (folder / name for name in (snapshot.NAME, LEGACY))
-    return next((path for path in found if path.exists()), None)
+    """The last snapshot in `folder`, None if there is none.
+
+    Raises:
+        EnvironmentFault: it has one that is too old to be read.
+    """
+    kept, old = folder / snapshot.NAME, folder / _OLD
+    if kept.exists():
+        return kept
+    if old.exists():
+        check_revision(str(old), "")
+    return None
 
 
 def take(
@@ -189,16 +193,8 @@ def held(path: Path) -> dict[str, int]:
     Raises:
         EnvironmentFault: it is damaged.
     """
-    if not _is_legacy(path):
-        with snapshot.opened(path) as found:
-            return found.header.cursors
-    with typed_faults(), closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as driver:
-        return dict(driver.execute("SELECT stream, min(seq) FROM cursors GROUP BY stream"))
-
-
-def _is_legacy(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(_SQLITE)) == _SQLITE
+    with snapshot.opened(path) as found:
+        return found.header.cursors
 
 
 @contextmanager
@@ -208,47 +204,29 @@ def opened(path: Path) -> Generator[SnapshotReader, None, None]:
     Raises:
         EnvironmentFault: it is damaged, or a newer Postroom wrote it.
     """
-    legacy = _is_legacy(path)
-    if not legacy:
-        with snapshot.opened(path) as found:
-            if found.header.revision > REVISION:
-                raise EnvironmentFault(
-                    f"the snapshot has version {found.header.revision}, this Postroom knows {REVISION}",
-                    remedy="use the newer Postroom that wrote it",
-                )
-            if found.header.revision == REVISION:
-                yield found
-                return
+    with snapshot.opened(path) as found:
+        check_revision(f"the snapshot {path.name}", found.header.revision)
+        if found.header.revision == REVISION:
+            yield found
+            return
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".convert-") as scratch:
         new = Path(scratch) / snapshot.NAME
-        _convert(path, new, legacy=legacy)
+        _convert(path, new)
         with snapshot.opened(new) as found:
             yield found
 
 
-def _convert(old: Path, new: Path, *, legacy: bool) -> None:
+def _convert(old: Path, new: Path) -> None:
     """Write the rows of an older snapshot as those of the present tables, by the migrations of a database."""
     scratch = new.with_name("convert.db")
-    if legacy:
-        shutil.copyfile(old, scratch)
     with typed_faults(), closing(sqlite3.connect(scratch, BUSY_TIMEOUT, 0, None)) as driver:
         driver.execute("PRAGMA synchronous = OFF")  # nothing here outlives a crash
-        header = _legacy_header(driver, old) if legacy else _fill(driver, old)
+        header = _fill(driver, old)
         altering(driver, upgrade)
         session = Session(ONE_FILE, driver)
         header = SnapshotHeader(REVISION, header.org, header.created, _of_rows(session))
-        held = "SELECT name FROM sqlite_master WHERE type = 'table'"  # an old copy has the projection's alone
-        names = {name for (name,) in driver.execute(held)}
-        tables = [table for table in (*IDENTITY, *PROJECTION) if table.name in names]
+        tables = (*IDENTITY, *PROJECTION)
         snapshot.write(new, header, tables, lambda table: rows(session, table))
-
-
-def _legacy_header(driver: sqlite3.Connection, path: Path) -> SnapshotHeader:
-    intact = driver.execute("PRAGMA integrity_check").fetchone()
-    if intact != ("ok",):
-        raise EnvironmentFault(f"the snapshot {path} is damaged: {intact[0]}")
-    (revision,) = driver.execute("SELECT version_num FROM alembic_version").fetchone()
-    return SnapshotHeader(revision, "", path.stat().st_mtime)
 
 
 def _fill(driver: sqlite3.Connection, path: Path) -> SnapshotHeader:

@@ -114,10 +114,10 @@ class Place(Protocol):
         """End the connections that the place keeps for itself."""
 
     def before(self) -> None:
-        """Bring what a version before these parts has left into them."""
+        """Make ready for tables, and refuse files that are older than migrations."""
 
     def after(self) -> None:
-        """The same, for what goes into the tables of several parts, which are made now."""
+        """Note the organisation, when every part has its tables."""
 
     def alter(self, part: str, work: Callable[[sqlalchemy.Connection], T]) -> T:
         """Run `work` in one transaction of a connection to `part` alone: for making and changing tables."""
@@ -236,11 +236,11 @@ class Database:
         return await self._run(self._write_thread, partial(self.place.alter, part), work, None)
 
     async def before(self) -> None:
-        """Bring what a version before the present parts has left into them."""
+        """As `Place.before`."""
         await self._run(self._write_thread, _call, self.place.before, None)
 
     async def after(self) -> None:
-        """The same, for what goes into the tables of several parts, which are made now."""
+        """As `Place.after`."""
         await self._run(self._write_thread, _call, self.place.after, None)
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from postroom.disk import sync
 from postroom.errors import StateUnwritable
-from postroom.store.schema import REVISION
+from postroom.store.schema import FIRST_REVISION, REVISION
 
 FOLDER = "before-migrations"
 """Beside the projection; it has a folder for each migration."""
@@ -33,7 +33,7 @@ def keep(files: Iterable[Path], into: Path) -> Path | None:
         StateUnwritable: there is no space for it; nothing was changed.
     """
     versions = {file: _version(file) for file in files if file.exists()}
-    old = [file for file, version in versions.items() if "" < version < REVISION]
+    old = [file for file, version in versions.items() if FIRST_REVISION <= version < REVISION]
     if not old:
         return None
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())

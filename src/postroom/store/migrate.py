@@ -16,10 +16,10 @@ from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
 
-from postroom.errors import DatabaseAway, DatabaseRefuses, EnvironmentFault
+from postroom.errors import DatabaseAway, DatabaseRefuses
 from postroom.observe import get_logger
 from postroom.store.database import Database, Place
-from postroom.store.schema import REVISION
+from postroom.store.schema import REVISION, check_revision
 from postroom_a2a.retry import RetryPolicy
 
 log = get_logger(__name__)
@@ -65,7 +65,7 @@ async def migrate(database: Database) -> None:
     """Bring the tables of `database` to those of `schema`.
 
     Raises:
-        EnvironmentFault: a newer Postroom wrote the database.
+        EnvironmentFault: a newer Postroom wrote the database, or one before migrations began.
         StateUnwritable: the disk is full or read-only.
     """
     await database.before()
@@ -81,11 +81,7 @@ def _migrate(connection: Connection, place: Place, part: str) -> None:
     if revision == "":
         create(connection, place, part)
         return
-    if revision > REVISION:
-        raise EnvironmentFault(
-            f"the database has version {revision}, this Postroom knows {REVISION}",
-            remedy="start the newer Postroom that wrote it",
-        )
+    check_revision("the database", revision)
     upgrade(connection)
 
 

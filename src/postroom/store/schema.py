@@ -32,8 +32,35 @@ from sqlalchemy import (
 )
 from sqlalchemy import Integer as AnyInteger
 
+from postroom.errors import EnvironmentFault
+
 REVISION = "0018"
 """The migration that leads to exactly these tables (a test compares them)."""
+
+FIRST_REVISION = "0018"
+"""The one with which migrations begin."""
+
+BEFORE_FIRST = "0df9403d"
+"""The commit whose start brings older state to `FIRST_REVISION`."""
+
+
+def check_revision(what: str, revision: str) -> None:
+    """Check that this Postroom can read what states `revision`, "" for what states none.
+
+    Raises:
+        EnvironmentFault: it is of a newer Postroom, or older than the migrations are.
+    """
+    if revision > REVISION:
+        raise EnvironmentFault(
+            f"{what} has version {revision}, this Postroom knows {REVISION}",
+            remedy="use the newer Postroom that wrote it",
+        )
+    if revision < FIRST_REVISION:
+        raise EnvironmentFault(
+            f"{what} is older than version {FIRST_REVISION}, with which this Postroom begins",
+            remedy=f"start Postroom of commit {BEFORE_FIRST} with it once; nothing was changed",
+        )
+
 
 Integer = AnyInteger().with_variant(BigInteger(), "postgresql")
 """Sequences and sizes pass 2^31, where PostgreSQL's INTEGER ends and SQLite's does not."""

@@ -40,7 +40,15 @@ from postroom.errors import Conflict, EnvironmentFault, StateUnwritable, StoreLo
 from postroom.settings import DEFAULT_ORG
 from postroom.store.kept import FOLDER, keep
 from postroom.store.own_rows import REFUSED, naming_tables, own_rows
-from postroom.store.schema import ACCOUNTS, BLOBS, PROJECTION, SHARED, metadata, orgs
+from postroom.store.schema import (
+    ACCOUNTS,
+    BLOBS,
+    PROJECTION,
+    SHARED,
+    check_revision,
+    metadata,
+    orgs,
+)
 from postroom.store.session import Session
 
 T = TypeVar("T")
@@ -54,8 +62,8 @@ STATEMENTS = 512
 ACCOUNTS_FILE = "accounts.db"
 BLOBS_FILE = "blobs.db"
 
-IDENTITY_FILE, OLD_FILE = "identity.db", "postroom.db"
-"""What versions before had in place of them (`identity_file`, `one_file`)."""
+OLD_FILES = ("identity.db", "postroom.db")
+"""What there was in place of them before `schema.FIRST_REVISION`."""
 
 _PRIVATE = ":memory:"
 
@@ -321,27 +329,20 @@ class SQLitePlace:
         """As `database.Place`."""
         if self.files is None:
             return
+        for old in map(self.files.projection.with_name, OLD_FILES):
+            if old.exists():
+                check_revision(str(old), "")
         home = self.files.projection
-        earlier = (home.with_name(IDENTITY_FILE), home.with_name(OLD_FILE))
-        files = (self.files.accounts, self.files.blobs, home, *earlier)
+        files = (self.files.accounts, self.files.blobs, home)
         self.kept = keep(files, home.with_name(FOLDER)) or self.kept
-        if self.files.projection.with_name(OLD_FILE).exists():
-            importlib.import_module("postroom.store.one_file").split(self.files.projection)
-        if self._has_identity_file():
-            importlib.import_module("postroom.store.identity_file").take_blobs(self)
 
     def after(self) -> None:
         """As `database.Place`."""
         if self.files is None:
             return
-        if self._has_identity_file():
-            importlib.import_module("postroom.store.identity_file").take_accounts(self)
         with self.opened("accounts") as driver:
             if not driver.execute("SELECT 1 FROM orgs WHERE org = ?", (self.org,)).fetchone():
                 driver.execute("INSERT INTO orgs VALUES (?, ?)", (self.org, self.folder))
-
-    def _has_identity_file(self) -> bool:
-        return self.path is not None and self.path.with_name(IDENTITY_FILE).exists()
 
     def set_aside(self, at: float) -> None:
         """As `postgres.place.PostgresPlace`; the files of the organisation are the caller's to move."""

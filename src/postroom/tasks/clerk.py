@@ -152,9 +152,6 @@ class TaskClerk:
 
     def _begin(self, store: Store) -> None:
         self._told = self._saved = store.tasks.cursors.get(TOLD)
-        if not self._told:
-            # An earlier version kept no cursor, and told before it went on.
-            self._told = store.tasks.cursors.get("TASKS")
 
     def find(self, store: Store, changes: Sequence[Change]) -> list[Follows]:
         """What follows from the changes, one entry for each; also notes up to where requesters were told."""

@@ -65,11 +65,11 @@ class Link:
         """
         record = read_record(payload, TASK_DEPTH, MAX_RECORD_VALUES)
         version, task, event = record.get("v"), record.get("task"), record.get("event")
-        if version not in (1, 2) or not (task is None or _is_task(task)):
-            raise ProtocolViolation("not a task record of version 1 or 2")
+        if version != 2 or not (task is None or _is_task(task)):
+            raise ProtocolViolation("not a task record of version 2")
         if event is not None and not isinstance(event, dict):
             raise ProtocolViolation("the event of a task record is no object")
-        if task is None and (version == 1 or event is None or _ends(event)):
+        if task is None and (event is None or _ends(event)):
             raise ProtocolViolation("a task record without its snapshot")
         answer = record.get("answer")
         if answer is not None and (not isinstance(answer, dict) or _deep(answer)):
