@@ -64,12 +64,31 @@ def test_each_record_is_one_line_with_names_for_uids(standin: Standin, postroom:
     first, second, third = ended.out.splitlines()
     assert ended.status == 0
     assert "@bob" in first
-    assert f"worker.{'c' * 8}.inbox.@bob" in first
+    assert f"@bob sent a message to {'c' * 8}" in first
     assert "312 B" in first
     assert "task 01234567" in first
     assert "https://api.example.com/v1/messages  200  for task 01234567" in second
     assert third.endswith("from 10.0.0.1  (seen by the server)")
     assert "d" * 8 in third
+
+
+def test_raw_shows_the_frames_themselves_and_a_refusal_is_a_sentence(
+    standin: Standin, postroom: Run
+):
+    bob, other = "b" * 32, "c" * 32
+    frame = {"protocol": "nats", "direction": "out", "verb": "PUB", "worker": bob}
+    asked = line(**frame, subject=f"ctl.{bob}.tasks.open", size=52)
+    refused = line(
+        **frame, subject=f"worker.{other}.inbox.{other}", verdict="denied", reason="no right"
+    )
+    standin.answer(CALL, asked + refused)
+
+    first, second = postroom("audit").out.splitlines()
+
+    assert "@bob asked the control plane for its tasks" in first
+    assert "@bob tried to write to somebody else's inbox  refused: no right" in second
+    assert "PUB" in postroom("audit", "--raw").out
+    assert "ctl.@bob.tasks.open" in postroom("audit", "--raw").out
 
 
 @pytest.mark.requirement("text-controls-stripped")

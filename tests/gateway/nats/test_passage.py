@@ -250,6 +250,8 @@ async def test_a_foreign_publish_is_refused_as_the_server_would_and_the_connecti
     [record] = house.audit.denied
     assert (record.verb, record.subject, record.size) == ("PUB", subject, 16)
     assert [kind for kind, _ in house.alerts] == [VIOLATION]
+    assert "it tried to " in house.alerts[0][1]
+    assert "Permissions Violation" not in house.alerts[0][1]
     assert house.gateway.statistics().violations == 1
 
 

@@ -14,6 +14,7 @@ import click
 
 from postroom.cli.options import connect, json_option, state_option
 from postroom.errors import PostroomError
+from postroom.lines.frames import frame_words
 from postroom.lines.tasks import short
 from postroom.lines.words import Cell, clock, columns, shortened
 from postroom.protocol.audit import API, DENIED, SERVER
@@ -39,6 +40,7 @@ NEWEST = 100
     is_flag=True,
     help="Also beats, pulls, acknowledgements and answers of the bus.",
 )
+@click.option("--raw", is_flag=True, help="Frames of the bus as they are, not in words.")
 @click.option("--denied", is_flag=True, help="What was refused alone.")
 @click.option(
     "--limit",
@@ -55,13 +57,15 @@ def command(
     task: str,
     since: str,
     plumbing: bool,
+    raw: bool,
     denied: bool,
     limit: int | None,
     as_json: bool,
 ) -> None:
     """Show what passed the gateway, or was refused, and what people changed over the API, oldest first.
 
-    What carries them is counted and not shown (--all shows it). With --json each record is one line of JSON,
+    What carries them is counted and not shown (--all shows it).
+    --raw shows the frames of the bus themselves. With --json each record is one line of JSON,
     and the count goes to standard error.
     """
     if limit is None:
@@ -77,7 +81,7 @@ def command(
             follow=follow,
         )
 
-        lines, shown = AuditLines(client), 0
+        lines, shown = AuditLines(client, raw=raw), 0
         for record in records:
             if (omitted := record.get("omitted")) is not None:
                 click.echo(f"… {int(omitted)} lines of plumbing not shown (--all)", err=as_json)
@@ -104,8 +108,9 @@ LEAST = 20
 class AuditLines:
     """Formats audit records."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, raw: bool = False) -> None:
         self._client = client
+        self._raw = raw
         self._nicks: dict[str, str] = {}
         self._asked = float("-inf")
         narrow = sys.stdout is not None and sys.stdout.isatty()
@@ -117,6 +122,8 @@ class AuditLines:
         """
         said = {name: one_line(str(value), _LONGEST) for name, value in record.items()}
         denied = said.get("verdict") == DENIED
+        if words := self._words(said):
+            return self._sentence(said, words, _size(record.get("size")).strip(), denied=denied)
         cells = (
             _clock(said.get("at", "")),
             f"@{said.get('nick', '')}"
@@ -136,6 +143,29 @@ class AuditLines:
         else:
             room = max(LEAST, self._columns - columns(head) - 2)
             line = f"{head}  {shortened('  '.join(rest), room)}".rstrip()
+            line = "\n".join([line, *_wrapped(why, self._columns)])
+        return click.style(line, fg="red") if denied else line
+
+    def _words(self, said: dict[str, str]) -> str:
+        if self._raw or said.get("protocol") != "nats":
+            return ""
+        return frame_words(
+            said.get("verb", ""),
+            said.get("subject", ""),
+            said.get("worker", ""),
+            self._name,
+            direction=said.get("direction", ""),
+            verdict=said.get("verdict", ""),
+        )
+
+    def _sentence(self, said: dict[str, str], words: str, size: str, *, denied: bool) -> str:
+        head = f"{_clock(said.get('at', ''))} {self._name(said.get('worker', ''))} {words}"
+        why = f"refused: {said.get('reason', '')}" if denied else ""
+        rest = [part for part in [size, *self._rest(said, denied=denied)[1:]] if part]
+        if not self._columns:
+            line = "  ".join([head, *([why] if why else []), *rest])
+        else:
+            line = shortened("  ".join([head, *rest]), max(LEAST, self._columns))
             line = "\n".join([line, *_wrapped(why, self._columns)])
         return click.style(line, fg="red") if denied else line
 

@@ -15,6 +15,7 @@ from postroom.gateway.nats.rights import Rights, quoted
 from postroom.gateway.nats.stream import UNKNOWN
 from postroom.gateway.plumbing import BEAT, LARGEST
 from postroom.identity.accounts import AGENT_SUBSCRIPTIONS
+from postroom.lines.frames import attempt
 
 MAX_SHOWN = 256
 """Bytes of a subject that an error repeats."""
@@ -168,7 +169,12 @@ class ClientPolicy:
         )
         shown = _UNSHOWN.sub(b"?", shown[:MAX_SHOWN])
         self.answers.append(b"-ERR '%b \"%b\"'\r\n" % (why.encode(), shown))
-        self.offences.append(f"{why} {shown.decode('ascii')}")
+        said = shown.decode("ascii")
+        self.offences.append(
+            f"it named an address for the answer that is not its own, {said}"
+            if subject
+            else attempt(verb.decode(), said, self._conn.spec.uid, _brief)
+        )
         return False
 
     def _deny_record(self, verb: bytes, subject: bytes, size: int, why: str) -> bool:
@@ -208,6 +214,10 @@ class ClientPolicy:
                 if searched >= SEARCHED:
                     break
         return b""
+
+
+def _brief(uid: str) -> str:
+    return uid[:8]
 
 
 def _matches(pattern: list[bytes], tokens: list[bytes]) -> bool:
