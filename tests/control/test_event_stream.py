@@ -244,17 +244,6 @@ async def test_what_a_policy_allows_is_told_to_nobody(tmp_path: Path):
             assert (await told.next("approval"))["record"]["id"] == "ab12cd34ab12cd32"
 
 
-async def test_a_cursor_of_an_earlier_version_goes_on_where_it_was(tmp_path: Path):
-    async with task_room(tmp_path) as room:
-        coder = Doing(room, await room.worker("coder"), tmp_path)
-        await coder.asks("ab12cd34ab12cd30")
-        await room.parts.office.post(coder.uid, "main", "one")
-        async with listening(room, "/v1/events?after=0-0-0-0") as told:
-            assert (await told.next("post"))["record"]["text"] == "one"
-            await coder.asks("ab12cd34ab12cd31")
-            assert (await told.next("approval"))["record"]["id"] == "ab12cd34ab12cd31"
-
-
 async def test_what_the_status_counts_is_told_as_it_changes_and_so_is_a_worker_that_is_removed(
     tmp_path: Path,
 ):
