@@ -35,6 +35,7 @@ from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.presence import Presence, WorkerState
 from postroom.protocol.principal import OPERATOR_KEY
 from postroom.protocol.priority import PriorityRecord
+from postroom.protocol.receipts import State
 from postroom.protocol.streams import CARDS_BUCKET, card_key
 from postroom.protocol.tasks import chain_headers
 from postroom.protocol.template import Template
@@ -421,6 +422,9 @@ async def emptied(room: TaskRoom) -> AsyncGenerator[TaskRoom]:
         for agent, _ in await room.parts.workers.records():
             await room.parts.workers.remove(agent.uid)
         await room.parts.sweep()
+        me, inboxes = room.parts.owner.uid, room.parts.inboxes
+        unread = await inboxes.newest(me, unread=True, limit=500)
+        await inboxes.acknowledge(me, [mail.id for mail in unread], State.SEEN)
 
 
 @asynccontextmanager

@@ -361,6 +361,8 @@ async def test_too_many_subscriptions_are_refused(house: House):
     await raw.send(b"".join(b"SUB %b.%d 1%d\r\n" % (inbox, n, n) for n in range(1001)))
 
     assert any(b"maximum subscriptions exceeded" in line for line in await raw.pinged())
+    await house.until(lambda: bool(house.alerts))
+    assert "maximum subscriptions exceeded" in house.alerts[0][1]
 
 
 @pytest.mark.requirement("gateway-rates-bounded")

@@ -17,6 +17,9 @@ from postroom.gateway.plumbing import BEAT, LARGEST
 from postroom.identity.accounts import AGENT_SUBSCRIPTIONS
 from postroom.lines.frames import attempt
 
+NO_RIGHT = "Permissions Violation"
+"""Begins the words of the NATS protocol for what a client may not do."""
+
 MAX_SHOWN = 256
 """Bytes of a subject that an error repeats."""
 
@@ -170,11 +173,13 @@ class ClientPolicy:
         shown = _UNSHOWN.sub(b"?", shown[:MAX_SHOWN])
         self.answers.append(b"-ERR '%b \"%b\"'\r\n" % (why.encode(), shown))
         said = shown.decode("ascii")
-        self.offences.append(
-            f"it named an address for the answer that is not its own, {said}"
-            if subject
-            else attempt(verb.decode(), said, self._conn.spec.uid, _brief)
-        )
+        if not why.startswith(NO_RIGHT):
+            said = f"{why} {said}"
+        elif subject:
+            said = f"it named an address for the answer that is not its own, {said}"
+        else:
+            said = attempt(verb.decode(), said, self._conn.spec.uid, _brief)
+        self.offences.append(said)
         return False
 
     def _deny_record(self, verb: bytes, subject: bytes, size: int, why: str) -> bool:
