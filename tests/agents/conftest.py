@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from tests.agents.programs import Agent, installed
 from tests.e2e.conftest import PostRoom, until
 from tests.fakes.model.server import FakeModel, Request
+from tests.workspaces.bench import QUIET
 
 SECRET = "sk-real-4b2f90"
 
@@ -61,6 +62,16 @@ class AgentsRoom(PostRoom):
         place = ("scheme=http", f"host=127.0.0.1:{self.model.port}", f"program={program}")
         settings = [word for one in place for word in ("--set", one)]
         return self.json("spawn", template, "--name", nick, *settings, *words)
+
+    def keep_keys(self) -> None:
+        """Keep the keys of both agents' models, and let git look at nothing of this machine."""
+        self.env |= QUIET
+        at = ("--host", f"http://127.0.0.1:{self.model.port}", "--header")
+        for name, header in (
+            ("anthropic", "x-api-key: {secret}"),
+            ("openai", "Authorization: Bearer {secret}"),
+        ):
+            self.run("credential", "add", name, *at, header, given=SECRET + "\n")
 
     def get(self, path: str, **query: Any) -> Any:
         """What the API answers."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.conftest import SECRET, AgentsRoom, agents_room
+from tests.agents.conftest import AgentsRoom, agents_room
 from tests.agents.programs import CLAUDE, CODEX
-from tests.workspaces.bench import QUIET, repository
+from tests.workspaces.bench import repository
 
 # The first test may have to install the agents.
 pytestmark = pytest.mark.timeout(900)
@@ -23,11 +23,7 @@ SHELL = {"ann": "Bash", "cody": "shell"}
 def room() -> Iterator[AgentsRoom]:
     """One post room with a Claude Code and a Codex, each with a copy of a repository."""
     with agents_room() as room:
-        room.env |= QUIET
-        at = ("--host", f"http://127.0.0.1:{room.model.port}", "--header")
-        room.run("credential", "add", "anthropic", *at, "x-api-key: {secret}", given=SECRET + "\n")
-        bearer = "Authorization: Bearer {secret}"
-        room.run("credential", "add", "openai", *at, bearer, given=SECRET + "\n")
+        room.keep_keys()
         for nick in AGENTS:
             hired(room, nick, nick)
         yield room

@@ -14,7 +14,7 @@ import pytest
 from tests.agents.conftest import SECRET, AgentsRoom, agents_room, awaited
 from tests.agents.programs import CLAUDE, CODEX
 from tests.e2e.conftest import until
-from tests.workspaces.bench import QUIET, git, repository
+from tests.workspaces.bench import git, repository
 
 # The first test may have to install the agents.
 pytestmark = pytest.mark.timeout(900)
@@ -29,11 +29,7 @@ KEY = {"ann": ("x-api-key", SECRET), "cody": ("authorization", f"Bearer {SECRET}
 def room() -> Iterator[AgentsRoom]:
     """One post room with a Claude Code, ann, and a Codex, cody."""
     with agents_room() as room:
-        room.env |= QUIET
-        at = ("--host", f"http://127.0.0.1:{room.model.port}", "--header")
-        room.run("credential", "add", "anthropic", *at, "x-api-key: {secret}", given=SECRET + "\n")
-        bearer = "Authorization: Bearer {secret}"
-        room.run("credential", "add", "openai", *at, bearer, given=SECRET + "\n")
+        room.keep_keys()
         app = ("--workspace", str(repository(room.scratch / "app")))
         room.hire("claude-code", CLAUDE, "ann", "--set", "credential=anthropic", *app, "--detach")
         room.hire("codex", CODEX, "cody", "--set", "credential=openai", "--set", "model=fake-model")

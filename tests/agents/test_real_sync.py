@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.conftest import SECRET, AgentsRoom, agents_room
+from tests.agents.conftest import AgentsRoom, agents_room
 from tests.agents.programs import CLAUDE, CODEX
 from tests.e2e.conftest import until
-from tests.workspaces.bench import QUIET, git, repository
+from tests.workspaces.bench import git, repository
 from tests.workspaces.test_syncing import commit
 
 # The first test may have to install the agents.
@@ -28,11 +28,7 @@ NEWS = "that you have not"
 def room() -> Iterator[AgentsRoom]:
     """One post room with a Claude Code, ann, and a Codex, cody, which ask for nothing."""
     with agents_room() as room:
-        room.env |= QUIET
-        at = ("--host", f"http://127.0.0.1:{room.model.port}", "--header")
-        room.run("credential", "add", "anthropic", *at, "x-api-key: {secret}", given=SECRET + "\n")
-        bearer = "Authorization: Bearer {secret}"
-        room.run("credential", "add", "openai", *at, bearer, given=SECRET + "\n")
+        room.keep_keys()
         app = ("--workspace", str(repository(room.scratch / "app")), "--autonomous")
         room.hire("claude-code", CLAUDE, "ann", "--set", "credential=anthropic", *app, "--detach")
         model = ("--set", "credential=openai", "--set", "model=fake-model")

@@ -187,7 +187,7 @@ async def open_base(
     # It waits out by itself what passes; anything else means that log and database do not belong together.
     background.supervise("fold", fold.run, fatal=(Exception,))
     background.tell_by(alerts.tell, left=True)
-    if kept := getattr(database.place, "kept", None):
+    if kept := database.place.kept:
         text = f"its database was brought to this version; as it was before, it is in {kept}"
         await append_alert(bus, Alert("database-migrated", text))
     mover = DeadLetterMover(bus, admin, database, clerk)

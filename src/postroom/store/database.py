@@ -97,12 +97,17 @@ class Place(Protocol):
         inline: a call takes less time than a change of threads, so the event loop may make it itself.
         forgets: it may crash while we live, and undo what `fold` has committed last.
         parts: each with its tables: what has a version of its own, in the order in which they are made.
+        kept: where a copy lies of what the last migration has changed, None for none.
     """
 
     shared: bool
     inline: bool
     forgets: bool
     parts: Mapping[str, Sequence[sqlalchemy.Table]]
+
+    @property
+    def kept(self) -> Path | None:
+        """See `Place`."""
 
     def connect(self, *, writes: bool, timeout: float | None = None) -> StoreConnection:
         """A new connection; `timeout` is how many seconds it waits for another process's lock."""

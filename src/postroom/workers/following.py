@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from postroom.errors import DatabaseAway, PostroomError, leaves
@@ -14,6 +15,7 @@ from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
 from postroom.workers.lifecycle import Workers
 from postroom.workers.workspaces import tracking
+from postroom.workers.workspaces.records import Held
 from postroom_a2a.task_state import INTERRUPTED, TERMINAL, TaskState
 
 log = get_logger(__name__)
@@ -111,18 +113,16 @@ class BranchFollower:
         with self._changes.listen(TASKS, limit=1, only=_begins) as listener:
             change: Change | Signal = Signal.QUIET
             while change is not Signal.CLOSED:
-                for top, uids in (
-                    await asyncio.to_thread(self._workers.work.spaces.tracked)
-                ).items():
-                    await self._look(top, uids)
+                tracked = await asyncio.to_thread(self._workers.work.spaces.tracked)
+                for top, helds in tracked.items():
+                    await self._look(top, helds)
                 well()
                 change = await listener.next(EVERY)
 
-    async def _look(self, top: str, uids: tuple[str, ...]) -> None:
+    async def _look(self, top: str, helds: Mapping[str, Held]) -> None:
+        spaces, uids = self._workers.work.spaces, tuple(helds)
         try:
-            spaces = self._workers.work.spaces
-            held = [found for uid in uids if (found := spaces.held(uid)) is not None]
-            workers = any(map(tracking.of_workers, held))
+            workers = any(map(tracking.of_workers, helds.values()))
             now = (*await asyncio.to_thread(tracking.marks, Path(top), workers=workers), *uids)
             if now == self._seen.get(top) or time.monotonic() < self._at.get(top, 0.0):
                 return

@@ -35,9 +35,12 @@ async def left(workers: Workers, repository: str, by: str) -> Left:
         Forbidden: it is beyond the reach of `by`.
         InvalidInput: it is none.
     """
+    return await _left(workers, await _git(workers, repository, by) if repository else None)
+
+
+async def _left(workers: Workers, git: Git | None) -> Left:
     branches: list[stale.Stale] = []
-    if repository:
-        git = await _git(workers, repository, by)
+    if git is not None:
         branches = await stale.stale(git, await workers.work.spaces.branches())
     folders = [(each, nick, workers.work.unsaved(each.uid)) for each, nick in await workers.left()]
     return Left(folders, branches)
@@ -49,10 +52,11 @@ async def tidy(workers: Workers, repository: str, by: str, named: Collection[str
     Args:
         named: commits that nothing else has, and uids of workers with unsaved files, to delete nevertheless.
     """
-    found = await left(workers, repository, by)
+    git = await _git(workers, repository, by)
+    found = await _left(workers, git)
     folders = [each for each in found.folders if not each[2] or each[0].uid in named]
     branches = [each for each in found.branches if each.merged or each.commit in named]
-    gone = await stale.delete(await _git(workers, repository, by), branches)
+    gone = await stale.delete(git, branches)
     for each, _, unsaved in folders:
         if unsaved:
             await workers.work.spaces.forget(each.uid)

@@ -51,6 +51,7 @@ class PostgresPlace:
     shared = False
     inline = False
     forgets = True
+    kept = None  # a copy is the person's to make
 
     def __init__(self, address: Address, org: str) -> None:
         self.address = address

@@ -162,6 +162,11 @@ class TasksElsewhere:
         self.place.close()
         self.tasks.close()
 
+    @property
+    def kept(self) -> Path | None:
+        """As `database.Place`."""
+        return self.place.kept
+
     def before(self) -> None:
         """As `database.Place`."""
         self.place.before()

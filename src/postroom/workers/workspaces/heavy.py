@@ -47,9 +47,9 @@ async def brings(git: Git, base: str, top: str, largest: int) -> tuple[str, ...]
 def _said(changed: bytes, listed: bytes, largest: int) -> tuple[str, ...]:
     added, binary = _read(changed.decode(errors="surrogateescape"))
     blobs = _blobs(listed.decode(errors="surrogateescape"))
-    over = {name: size for name, size in blobs if size > largest}
+    over, seen = {name: size for name, size in blobs if size > largest}, binary | added
     large = [
-        sized(name, size) + ("" if name in binary | added else ", in a commit before the last")
+        sized(name, size) + ("" if name in seen else ", in a commit before the last")
         for name, size in over.items()
     ]
     new = sorted(one_line(name, LONGEST_NAME) for name in (added & binary) - over.keys())

@@ -31,6 +31,8 @@ if __name__ == "__main__":
 from postroom.workers.workspaces import modules
 from postroom.workers.workspaces.running import (
     Broken,
+    borrow,
+    cut,
     empty,
     fresh,
     git,
@@ -61,8 +63,7 @@ def begin(order: dict[str, Any]) -> dict[str, Any]:
     place = {"GIT_DIR": str(own), "GIT_WORK_TREE": str(workspace)}
     relink(order)
     (own / "info").mkdir(exist_ok=True)
-    if order["shallow"]:
-        (own / "shallow").write_text("".join(f"{commit}\n" for commit in order["shallow"]))
+    cut(own, order["shallow"])
     for name, value in (("user.name", order["name"]), ("user.email", order["mail"])):
         git("config", name, value, env=place)
     git("symbolic-ref", "HEAD", f"refs/heads/{order['branch']}", env=place)
@@ -82,17 +83,15 @@ def begin(order: dict[str, Any]) -> dict[str, Any]:
 
 def relink(order: dict[str, Any]) -> dict[str, Any]:
     """Write where the borrowed objects are."""
-    info = Path(order["workspace"], ".git", "objects", "info")
-    info.mkdir(parents=True, exist_ok=True)
-    text = "".join(f"{folder}\n" for folder in order["objects"])
-    (info / "alternates").write_text(text, encoding="utf-8", errors="surrogateescape")
-    link = info.parents[1] / "refs" / "remotes" / PERSON
+    own = Path(order["workspace"], ".git")
+    borrow(own, order["objects"])
+    link = own / "refs" / "remotes" / PERSON
     if link.is_symlink() or not os.path.lexists(link):  # otherwise it has made such refs itself
         link.unlink(missing_ok=True)
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(order["person"])
         # A collection of garbage would else pack refs that it cannot delete, and keep what they were.
-        git("config", "--file", str(info.parents[1] / "config"), "gc.packRefs", "false")
+        git("config", "--file", str(own / "config"), "gc.packRefs", "false")
     if order["do"] == "relink":
         modules.populate(order)
     return {}

@@ -17,6 +17,7 @@ GUARD = "gitdir:\n"
 """Content of a `.git` of ours that stands for none: git takes it for an error, and looks no further."""
 MOST_ALTERNATES = 16
 """Further folders of objects that a repository may borrow from, and a worker with it."""
+LARGEST_SHALLOW = 8 << 20
 _LARGEST = 64 * 1024
 _HEAD = re.compile(r"ref: refs/[^\x00-\x20\x7f~^:?*\[\\]+|[0-9a-f]{40}(?:[0-9a-f]{24})?")
 INCOMING = "tmp_objdir-"
@@ -207,6 +208,12 @@ def _text(path: Path, *, strip: bool = True) -> str:
     except OSError:
         return ""
     return found.rstrip("\n") if strip else found
+
+
+def shallow(folder: Path) -> tuple[str, ...]:
+    """The commits whose parents a git directory has not got; raises OSError."""
+    found = plain.read(folder / "shallow", LARGEST_SHALLOW)
+    return tuple((found or b"").decode("ascii", "replace").split())
 
 
 def objects(store: Path) -> list[Path]:

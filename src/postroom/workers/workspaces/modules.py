@@ -14,6 +14,8 @@ from typing import Any
 
 from postroom.workers.workspaces.running import (
     Broken,
+    borrow,
+    cut,
     fresh,
     git,
     is_folder,
@@ -30,7 +32,7 @@ def populate(order: dict[str, Any]) -> None:
     for module in order["modules"]:
         own, files = _places(order, module)
         if is_folder(own / "objects"):
-            _lend(own, module)
+            borrow(own, module["objects"])
         elif is_folder(files) and not any(files.iterdir()) and not os.path.lexists(own):
             _make(order, module)
 
@@ -40,20 +42,12 @@ def _places(order: dict[str, Any], module: Module) -> tuple[Path, Path]:
     return workspace / ".git" / module["folder"], workspace / module["path"]
 
 
-def _lend(own: Path, module: Module) -> None:
-    info = own / "objects" / "info"
-    info.mkdir(parents=True, exist_ok=True)
-    text = "".join(f"{folder}\n" for folder in module["objects"])
-    (info / "alternates").write_text(text, encoding="utf-8", errors="surrogateescape")
-
-
 def _make(order: dict[str, Any], module: Module) -> None:
     own, files = _places(order, module)
     own.mkdir(parents=True)
     git("init", "-q", "--bare", "--template=", f"--object-format={module['format']}", str(own))
-    _lend(own, module)
-    if module["shallow"]:
-        (own / "shallow").write_text("".join(f"{commit}\n" for commit in module["shallow"]))
+    borrow(own, module["objects"])
+    cut(own, module["shallow"])
     place = {"GIT_DIR": str(own), "GIT_WORK_TREE": str(files)}
     settings = {
         "core.bare": "false",

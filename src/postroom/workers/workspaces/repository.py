@@ -10,14 +10,12 @@ from pathlib import Path
 from shlex import quote
 
 from postroom.errors import InvalidInput, PostroomError
-from postroom.workers.workspaces import plain
 from postroom.workers.workspaces.config import Settings, of_file, of_person
 from postroom.workers.workspaces.git import Git, known
-from postroom.workers.workspaces.layout import find
+from postroom.workers.workspaces.layout import find, shallow
 from postroom.workers.workspaces.program import GitFailed
 from postroom.workers.workspaces.submodules import Modules, lendable, modules
 
-LARGEST_SHALLOW = 8 << 20
 MOST_INCLUDED = 64
 """Files of settings that are looked at for further ones."""
 FILTER = "filter=[^ ]"
@@ -70,12 +68,11 @@ async def look(folder: Path, state: Path, commit: str = "") -> Repository | None
     repo = await known(layout)
     places = tuple(await asyncio.to_thread(lendable, repo.store, state))
     try:
-        shallow = await asyncio.to_thread(plain.read, layout.common / "shallow", LARGEST_SHALLOW)
+        commits = await asyncio.to_thread(shallow, layout.common)
     except OSError as error:
         raise InvalidInput(f"cannot read {layout.common / 'shallow'}: {error.strerror}") from error
     git = Git(layout.top, repo)
     head = await git.line("rev-parse", "--verify", "-q", "HEAD^{commit}")
-    commits = tuple((shallow or b"").decode("ascii", "replace").split())
     inner = await modules(git, commit or head, state)
     return Repository(layout.top, layout.common, places, head, repo.format, commits, git, inner)
 

@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -69,18 +70,28 @@ def who(order: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def borrow(own: Path, objects: Iterable[str]) -> None:
+    """Write where the objects are that a repository borrows."""
+    info = own / "objects" / "info"
+    info.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{folder}\n" for folder in objects)
+    (info / "alternates").write_text(text, encoding="utf-8", errors="surrogateescape")
+
+
+def cut(own: Path, commits: Iterable[str]) -> None:
+    """Write of which commits a repository has not got the parents, if there are any."""
+    if text := "".join(f"{commit}\n" for commit in commits):
+        (own / "shallow").write_text(text)
+
+
 def fresh(order: dict[str, Any], own: Path | None) -> dict[str, str]:
     """A repository of this script that sees the worker's objects; returns the environment for it."""
     repository = Path(order["out"], "repository.git")
     git(
         "init", "-q", "--bare", "--template=", f"--object-format={order['format']}", str(repository)
     )
-    objects = [*([str(own / "objects")] if own else []), *order["objects"]]
-    (repository / "objects" / "info" / "alternates").write_text(
-        "".join(f"{folder}\n" for folder in objects), encoding="utf-8", errors="surrogateescape"
-    )
-    if order["shallow"]:
-        (repository / "shallow").write_text("".join(f"{name}\n" for name in order["shallow"]))
+    borrow(repository, [*([str(own / "objects")] if own else []), *order["objects"]])
+    cut(repository, order["shallow"])
     git("config", "core.bare", "false", env={"GIT_DIR": str(repository)})
     return {"GIT_DIR": str(repository), "GIT_WORK_TREE": order["workspace"]}
 

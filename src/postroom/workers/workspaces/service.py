@@ -261,13 +261,13 @@ class Workspaces:
             git = store_of(self._root(uid), held)
             self.standing[uid] = await tracking.track(self._root(uid), git, held)
 
-    def tracked(self) -> dict[str, tuple[str, ...]]:
-        """By repository of a person: the uids of the workers with branches of their own in it."""
-        found: dict[str, tuple[str, ...]] = {}
+    def tracked(self) -> dict[str, dict[str, Held]]:
+        """By repository of a person: the workers with branches of their own in it, each with its record."""
+        found: dict[str, dict[str, Held]] = {}
         for uid in sorted(path.parent.name for path in self._settings.workers.glob(f"*/{FILE}")):
             held = Held.load(self._root(uid))
             if held is not None and _tracked(held):
-                found[held.top] = (*found.get(held.top, ()), uid)
+                found.setdefault(held.top, {})[uid] = held
         return found
 
     @contextmanager

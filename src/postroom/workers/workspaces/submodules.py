@@ -14,16 +14,15 @@ from pathlib import Path
 
 from postroom.errors import PostroomError
 from postroom.sandbox.never import never_shown
-from postroom.workers.workspaces import config, plain
+from postroom.workers.workspaces import config
 from postroom.workers.workspaces.git import Git, known
-from postroom.workers.workspaces.layout import NotLent, module, objects
+from postroom.workers.workspaces.layout import NotLent, module, objects, shallow
 from postroom.workers.workspaces.program import GitFailed
 from postroom_a2a.text import printable
 
 DEEPEST = 4
 """Submodules of submodules."""
 MOST = 32
-LARGEST_SHALLOW = 8 << 20
 GITLINK = "160000 commit"
 
 
@@ -134,10 +133,9 @@ async def _module(
     if await git.line("cat-file", "-t", commit) != "commit":
         return None
     places = tuple(await asyncio.to_thread(lendable, repo.store, state))
-    shallow = await asyncio.to_thread(plain.read, repo.layout.folder / "shallow", LARGEST_SHALLOW)
+    commits = await asyncio.to_thread(shallow, repo.layout.folder)
     holder = within.folder if within else ""
     folder = f"{holder}/modules/{name}".lstrip("/")
-    commits = tuple((shallow or b"").decode("ascii", "replace").split())
     return Module(name, path, folder, holder, commit, places, repo.format, commits)
 
 
