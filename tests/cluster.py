@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import signal
 import socket
@@ -111,6 +112,8 @@ class Node:
     def freeze(self) -> None:
         """Stop it where it is: its connections stay open, and nothing answers."""
         self._signal(signal.SIGSTOP)
+        if self._process is not None:  # none of its threads does anything any more
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def thaw(self) -> None:
         """Let it go on after `freeze`."""

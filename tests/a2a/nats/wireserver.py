@@ -134,9 +134,11 @@ class Proxy:
     async def _pipe(
         self, source: asyncio.StreamReader, target: asyncio.StreamWriter, flowing: asyncio.Event
     ) -> None:
-        with suppress(OSError):
-            while data := await source.read(self._size):
-                await flowing.wait()
-                target.write(data)
-                await target.drain()
-            target.close()
+        try:
+            with suppress(OSError):
+                while data := await source.read(self._size):
+                    await flowing.wait()
+                    target.write(data)
+                    await target.drain()
+        finally:
+            target.close()  # also where the other side was reset: else this one waits for somebody who has gone
