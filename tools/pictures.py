@@ -54,7 +54,7 @@ MESSAGE = (
         "envelope, id",
         "The API checks Host, Origin and key. The post office finds the recipient and makes the envelope; its id "
         "follows from sender, recipient and key.",
-        ("control/org_router.py", "control/routes/messages.py", "mail/office.py"),
+        ("control/org_router.py", "control/ops/messages.py", "mail/office.py"),
     ),
     Step(
         CONTROL,
@@ -133,7 +133,7 @@ TASK = (
         CONTROL,
         "POST /v1/tasks",
         "The command asks the API for a task, by nick or by skill.",
-        ("cli/commands/delegate.py", "control/routes/tasks.py", "tasks/assignment.py"),
+        ("cli/commands/delegate.py", "control/ops/tasks.py", "tasks/assignment.py"),
     ),
     Step(
         CONTROL,

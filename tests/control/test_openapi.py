@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from jsonschema_rs import Draft202012Validator
 
-from postroom.control.api import build_api
+from postroom.control.api import OPERATIONS, build_api
 from postroom.errors import PROBLEM_TYPE
 from postroom.protocol.principal import Scope
 from tests.control.conforming import contract
@@ -151,7 +151,7 @@ def test_no_body_of_a_request_says_a_default_which_generators_take_for_a_field_t
 @pytest.mark.requirement("api-allow-whole")
 @pytest.mark.parametrize("prefix", ["", "/orgs/acme"])
 async def test_a_method_that_a_path_has_not_is_answered_with_all_that_it_has(prefix: str):
-    app, _ = build_api(MagicMock(), MagicMock(), MagicMock())
+    app = build_api(MagicMock(), MagicMock(), MagicMock())
     found = contract()
     async with serving(app) as site:
         site.router.open(app, "acme")
@@ -183,3 +183,11 @@ async def test_head_is_answered_as_get_without_a_body(path: str):
     assert [a.status_code for a in answers] == [200, 200]
     assert answers[0].headers == answers[1].headers
     assert answers[1].content == b""
+
+
+def test_each_operation_has_a_name_and_an_address_of_its_own():
+    names = [each.name for each in OPERATIONS if not each.hidden and each.method != "HEAD"]
+    addresses = [(each.method, re.sub(r"{\w+}", "{}", each.path)) for each in OPERATIONS]
+
+    assert len(set(names)) == len(names)
+    assert len(set(addresses)) == len(addresses)

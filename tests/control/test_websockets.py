@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any
+from unittest.mock import MagicMock
 
 import pytest
 from pydantic import Field
@@ -14,9 +15,11 @@ from wsproto import events
 from postroom.client.locate import ServerAddress
 from postroom.client.websocket import SocketEnded, WebSocket
 from postroom.control import websockets
-from postroom.control.principals import anyone
+from postroom.control.ops.table import ANYONE, Operations
+from postroom.control.principals import Gate
+from postroom.control.router import Router
 from postroom.control.websocket_protocol import CUT, BoundedWebSocket
-from postroom.control.websockets import Socket, SocketRoutes
+from postroom.control.websockets import Socket
 from postroom.errors import Conflict, InvalidInput, NotFound, PeerError
 from postroom.protocol.limits import MAX_SOCKET_MESSAGE
 from postroom.protocol.sockets import Code
@@ -32,15 +35,14 @@ class Routes:
         self.gone = asyncio.Event()
         self.at = asyncio.Event()
         self.scopes: list[Any] = []
-        self.sockets = SocketRoutes()
-        self.sockets.socket("/echo/{name}")(self.echo)
-        self.sockets.socket("/flood")(self.flood)
-        self.sockets.socket("/refuse")(self.refuse)
-        self.sockets.socket("/break")(self.break_off)
-        self.sockets.socket("/idle")(self.idle)
-        self.sockets.socket("/never")(self.never)
+        self.sockets = Operations()
+        self.sockets.socket("/echo/{name}", ANYONE)(self.echo)
+        self.sockets.socket("/flood", ANYONE)(self.flood)
+        self.sockets.socket("/refuse", ANYONE)(self.refuse)
+        self.sockets.socket("/break", ANYONE)(self.break_off)
+        self.sockets.socket("/idle", ANYONE)(self.idle)
+        self.sockets.socket("/never", ANYONE)(self.never)
 
-    @anyone
     async def echo(
         self, socket: Socket, name: str, number: Annotated[int, Field(ge=0)] = 0
     ) -> None:
@@ -55,7 +57,6 @@ class Routes:
             else:
                 await socket.send_bytes(message)
 
-    @anyone
     async def flood(self, socket: Socket) -> None:
         self.scopes.append(socket.scope)
         await socket.accept()
@@ -65,16 +66,13 @@ class Routes:
         finally:
             self.gone.set()
 
-    @anyone
     async def refuse(self, socket: Socket) -> None:
         raise Conflict("not now", remedy="later")
 
-    @anyone
     async def break_off(self, socket: Socket) -> None:
         await socket.accept()
         raise Conflict("no more")
 
-    @anyone
     async def idle(self, socket: Socket) -> None:
         await socket.accept()
         self.scopes.append(socket.scope)
@@ -84,7 +82,6 @@ class Routes:
         finally:
             self.gone.set()
 
-    @anyone
     async def never(self, socket: Socket) -> None:
         await asyncio.Event().wait()
 
@@ -92,7 +89,7 @@ class Routes:
 @asynccontextmanager
 async def site_with(routes: Routes) -> AsyncGenerator[Site]:
     async with serving(Echo()) as site:
-        site.router.open(Echo(), sockets=routes.sockets)
+        site.router.open(Router(Gate(MagicMock(), MagicMock()), {}, routes.sockets))
         yield site
 
 

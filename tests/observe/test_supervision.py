@@ -170,7 +170,7 @@ async def test_nobody_is_told_of_what_fails_for_a_moment(monkeypatch: pytest.Mon
 KNOWN = {
     "control/http_protocol.py DeadlineProtocol": "one request; its end is the end of its connection",
     "control/orgs.py Orgs": "keeps an organisation open: its own pauses, its alert org-failed, its state in `org list`",
-    "control/routes/terminals.py": "one terminal, for as long as its request",
+    "control/ops/terminals.py": "one terminal, for as long as its request",
     "control/up.py _PostRoom": "nats-server and the listeners: without them there is no post room",
     "gateway/http/exchange.py Exchange": "one request",
     "gateway/http/tunnel.py Tunnel": "one connection",

@@ -32,7 +32,6 @@ from postroom.control.api import build_api
 from postroom.control.app import Installation, OrgGateway
 from postroom.control.base import Base, connect, open_base
 from postroom.control.in_flight import Guard
-from postroom.control.org_router import Receive, Scope, Send
 from postroom.control.orgs import Orgs
 from postroom.control.parts import Parts
 from postroom.control.principals import Gate
@@ -126,17 +125,11 @@ class Organisation:
             announcement: returns the present content of `server.json`.
             orgs: all organisations, for the default one to manage.
         """
-        api, hot = build_api(self.parts, announcement, orgs)
-        door = A2ADoor(self.parts)
-
-        async def first(scope: Scope, receive: Receive, send: Send) -> Receive | None:
-            left = await door.answer(scope, receive, send)
-            return left and await hot.answer(scope, left, send)
-
+        door = A2ADoor(self.parts, build_api(self.parts, announcement, orgs))
         shared = self.parts.installation
         guard = Guard(shared.in_flight, shared.audit, self.owner.org)
         away = Readiness(self.parts).away
-        shared.router.open(api, self.owner.org, first, guard, api.state.sockets, door, away)
+        shared.router.open(door.serve, self.owner.org, guard, door, away)
         await self.parts.workers.restore()
 
     async def alert(self, alert: Alert) -> None:

@@ -7,8 +7,8 @@ its Host (`http.hosts`).
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -16,9 +16,7 @@ from postroom.errors import (
     PROBLEM_TYPE,
     EnvironmentFault,
     Forbidden,
-    MessageTooLarge,
     MethodNotAllowed,
-    NotFound,
     PostroomError,
     Unauthorized,
     http_status,
@@ -30,7 +28,6 @@ from postroom.observe import tracing
 from postroom.observe.metrics import Metrics
 from postroom.protocol import traces
 from postroom.protocol.answers import Ready
-from postroom.protocol.limits import MAX_BODY, MAX_TEMPLATE_BODY
 from postroom.protocol.proxies import Proxies
 from postroom.settings import DEFAULT_ORG
 
@@ -38,10 +35,6 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-Hot = Callable[[Scope, Receive, Send], Awaitable[Receive | None]]
-"""As `App`, but returns None if it has answered, otherwise from where the request is to be received."""
-
-
 Away = Callable[[], Awaitable[Sequence[str]]]
 
 
@@ -63,12 +56,6 @@ class CallDoor(Protocol):
     async def perform(self, scope: Scope, ref: str, method: str, perform: Any) -> None:
         """Let a call for the agent `ref` be performed, if its caller may."""
 
-
-STREAMED = re.compile(r"/v1/blobs|/v1/workers/[^/]+/terminals/[^/]+/output$")
-"""Paths whose bodies are not held in memory; their routes bound them."""
-
-WITH_TEMPLATE = re.compile(r"/v1/workers(?:/[^/]+/restart)?")
-"""Paths of requests that may bring a template with its files."""
 
 ORGS = "/orgs/"
 """Prefix of an organisation's name; the rest of the path is for the API of that organisation."""
@@ -98,6 +85,16 @@ ROUTE = "postroom.route"
 """Scope key: the route that a request is for, with names in the place of what it names; metrics count by it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """An organisation that is open; see `OrgRouter.open`."""
+
+    api: App
+    guard: GuardPort | None
+    calls: CallDoor | None
+    away: Away | None
+
+
 class OrgRouter:
     """ASGI application in front of the APIs.
 
@@ -119,10 +116,7 @@ class OrgRouter:
         self._hosts = hosts
         self._pages = pages
         self._proxies = proxies or Proxies()
-        self._apis: dict[str, App] = {}
-        self._hot: dict[str, Hot] = {}
-        self._sockets: dict[str, App] = {}
-        self._guards: dict[str, GuardPort] = {}
+        self._orgs: dict[str, _Open] = {}
         self._doors: dict[str, str] = {}
         self.metrics = Metrics()
         self._requests = self.metrics.counter(
@@ -137,60 +131,35 @@ class OrgRouter:
             "Seconds from a request to the head of its answer.",
             "route",
         )
-        self._calls: dict[str, CallDoor] = {}
-        self._away: dict[str, Away] = {}
 
     def open(
         self,
         api: App,
         org: str = DEFAULT_ORG,
-        hot: Hot | None = None,
         guard: GuardPort | None = None,
-        sockets: App | None = None,
         calls: CallDoor | None = None,
         away: Away | None = None,
     ) -> None:
         """Hand requests for `org` to `api`; with the default one `/readyz` reports ready.
 
         Args:
-            hot: answers requests before `api` sees them, or leaves them to it.
-            guard: stands before all.
-            sockets: gets WebSockets.
+            guard: stands before it.
             calls: performs calls that do not come over HTTP.
             away: says what is away of that which requests need.
         """
-        if away is not None:
-            self._away[org] = away
-        self._apis[org] = api
-        if calls is not None:
-            self._calls[org] = calls
-        if sockets is not None:
-            self._sockets[org] = sockets
-        if guard is not None:
-            self._guards[org] = guard
-        if hot is not None:
-            self._hot[org] = hot
+        self._orgs[org] = _Open(api, guard, calls, away)
 
     def close(self, org: str) -> None:
         """Stop handing requests to `org`."""
-        self._apis.pop(org, None)
-        self._hot.pop(org, None)
-        self._sockets.pop(org, None)
-        self._guards.pop(org, None)
-        self._calls.pop(org, None)
-        self._away.pop(org, None)
+        self._orgs.pop(org, None)
 
     def shut(self) -> None:
         """Answer only `/livez` from now on."""
-        self._apis.clear()
-        self._hot.clear()
-        self._sockets.clear()
-        self._calls.clear()
-        self._away.clear()
+        self._orgs.clear()
 
     def performs(self, org: str) -> bool:
-        """Whether `calls` has something for `org`."""
-        return org in self._calls
+        """Whether calls that do not come over HTTP find `org`."""
+        return org in self._orgs and self._orgs[org].calls is not None
 
     def calls(self, org: str) -> tuple[CallDoor, GuardPort]:
         """What performs calls for `org`, and what stands before it.
@@ -198,9 +167,10 @@ class OrgRouter:
         Raises:
             EnvironmentFault: it is not open.
         """
-        if org not in self._calls:
-            raise EnvironmentFault("the post room is starting", remedy="try again in a second")
-        return self._calls[org], self._guards[org]
+        opened = self._orgs.get(org)
+        if opened is None or opened.calls is None or opened.guard is None:
+            raise _starting()
+        return opened.calls, opened.guard
 
     def admit(self, worker: str, org: str) -> None:
         """Hand requests through the door of `worker` to the API of `org` and to no other."""
@@ -262,42 +232,23 @@ class OrgRouter:
             case _:
                 try:
                     org = self._org_of(scope)
-                    api = self._api(org)
+                    opened = self._opened(org)
                 except PostroomError as error:
                     await refuse(scope, receive, send, error)
                     return
                 if org and WORKER not in scope:
                     # The prefix before the API's own paths (ASGI 3, root_path).
                     scope["root_path"] = ORGS + org
-                hot = self._hot.get(org or DEFAULT_ORG)
-                guard = self._guards.get(org or DEFAULT_ORG)
-
-                sockets = self._sockets.get(org or DEFAULT_ORG, _no_sockets)
-
-                async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-                    if scope["type"] == "websocket":
-                        await sockets(scope, receive, send)
-                        return
-                    if hot is not None:
-                        left = await hot(scope, receive, send)
-                        if left is None:
-                            return
-                        receive = left
-                    if is_streamed(scope):
-                        await api(scope, receive, send)
-                    else:
-                        await _bounded(api, scope, receive, send)
-
-                if guard is None:
-                    await serve(scope, receive, send)
+                if opened.guard is None:
+                    await opened.api(scope, receive, send)
                 else:
-                    await guard.serve(scope, receive, send, serve, _ended)
+                    await opened.guard.serve(scope, receive, send, opened.api, _ended)
 
     async def _ready(self) -> Ready:
-        if DEFAULT_ORG not in self._apis:
+        default = self._orgs.get(DEFAULT_ORG)
+        if default is None:
             return {"ready": False}
-        away = self._away.get(DEFAULT_ORG)
-        gone = await away() if away is not None else []
+        gone = await default.away() if default.away is not None else ()
         return {"ready": False, "away": gone} if gone else {"ready": True}
 
     def _org_of(self, scope: Scope) -> str:
@@ -314,12 +265,13 @@ class OrgRouter:
             return org
         org = scope["path"].removeprefix(ORGS).partition("/")[0] if named else ""
         # For one that is not open, the default one's API tells the operator why (`routes.orgs`).
-        return org if org in self._apis else ""
+        return org if org in self._orgs else ""
 
-    def _api(self, org: str) -> App:
-        if api := self._apis.get(org or DEFAULT_ORG):
-            return api
-        raise EnvironmentFault("the post room is starting", remedy="try again in a second")
+    def _opened(self, org: str) -> _Open:
+        """Raises EnvironmentFault where it is not open."""
+        if opened := self._orgs.get(org or DEFAULT_ORG):
+            return opened
+        raise _starting()
 
     def _check(self, scope: Scope) -> None:
         if WORKER in scope or OWNER in scope:
@@ -375,9 +327,8 @@ def _end_span(made: tracing.Span, scope: Scope, status: int) -> None:
     made.end(fault=f"status {status}" if status >= 500 or not status else "")
 
 
-async def _no_sockets(scope: Scope, receive: Receive, send: Send) -> None:
-    error = NotFound("there are no WebSockets here")
-    await refuse(scope, receive, send, error)
+def _starting() -> EnvironmentFault:
+    return EnvironmentFault("the post room is starting", remedy="try again in a second")
 
 
 async def _ended(scope: Scope, receive: Receive, send: Send) -> None:
@@ -385,43 +336,17 @@ async def _ended(scope: Scope, receive: Receive, send: Send) -> None:
     await refuse(scope, receive, send, error)
 
 
-def is_streamed(scope: Scope) -> bool:
-    """Whether a request's body passes in pieces, and its route bounds it."""
-    return STREAMED.match(scope["path"].removeprefix(scope.get("root_path", ""))) is not None
-
-
-async def _bounded(api: App, scope: Scope, receive: Receive, send: Send) -> None:
-    """Call `api`, and refuse a body that is too large, whatever its headers promised.
-
-    The API's framework would answer 400 to an error during a read, so the answer is made here.
-    """
-    taken = 0
-    path = scope["path"].removeprefix(scope.get("root_path", ""))
-    most = MAX_TEMPLATE_BODY if WITH_TEMPLATE.fullmatch(path) else MAX_BODY
-    refused = MessageTooLarge(f"the request's body is over {most} bytes")
-
-    async def count() -> MutableMapping[str, Any]:
-        nonlocal taken
-        message = await receive()
-        taken += len(message.get("body", b""))
-        if taken > most:
-            raise refused
-        return message
-
-    async def limited(message: MutableMapping[str, Any]) -> None:
-        if taken <= most:
-            await send(message)
-        elif message["type"] == "http.response.start":
-            await refuse(scope, receive, send, refused)
-
-    await api(scope, count, limited)
-
-
-async def refuse(scope: Scope, receive: Receive, send: Send, error: PostroomError) -> None:
-    """Answer a request with an error, as a problem document."""
+async def refuse(
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    error: PostroomError,
+    more: Sequence[tuple[bytes, bytes]] = (),
+) -> None:
+    """Answer a request with an error, as a problem document; `more` are further headers."""
     seconds = retry_after(error)
     again = [] if seconds is None else [(b"retry-after", str(seconds).encode())]
-    await answer(scope, receive, send, http_status(error), problem(error), again)
+    await answer(scope, receive, send, http_status(error), problem(error), [*again, *more])
 
 
 async def answer(
@@ -441,7 +366,8 @@ async def answer(
     if scope["type"] == "websocket":
         await receive()
         kind_of_message = "websocket.http.response"
-    content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
+    content = text.encode()
     kind = "text/plain" if isinstance(body, str) else "application/json"
     if isinstance(body, dict) and "type" in body:
         kind = PROBLEM_TYPE

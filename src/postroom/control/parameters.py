@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from fastapi import Path, Query
+from pydantic import Field
 
 from postroom.protocol.limits import LONGEST_WAIT, MAX_DETAIL, MAX_LABEL, MAX_PAGE
 
 MAX_SEQUENCE = 2**63 - 1
 """The largest integer of SQL."""
 
-Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="The most entries of the answer.")]
+Limit = Annotated[int, Field(ge=1, le=MAX_PAGE, description="The most entries of the answer.")]
 
 Before = Annotated[
     int,
-    Query(
+    Field(
         ge=0,
         le=MAX_SEQUENCE,
         description="Only what is older than this sequence, such as `next` of another page; 0 for the newest.",
@@ -25,7 +25,7 @@ Before = Annotated[
 
 After = Annotated[
     int,
-    Query(
+    Field(
         ge=0,
         le=MAX_SEQUENCE,
         description="Only what is newer than this sequence, such as the id of the last event that was read.",
@@ -34,65 +34,65 @@ After = Annotated[
 
 Past = Annotated[
     int | None,
-    Query(ge=0, le=MAX_SEQUENCE, description="Only what is newer than this sequence."),
+    Field(ge=0, le=MAX_SEQUENCE, description="Only what is newer than this sequence."),
 ]
 
 AfterId = Annotated[
     int,
-    Query(ge=0, le=MAX_SEQUENCE, description="Only events past the one with this id."),
+    Field(ge=0, le=MAX_SEQUENCE, description="Only events past the one with this id."),
 ]
 
 Seconds = Annotated[
-    float, Query(ge=0, le=LONGEST_WAIT, description="The most seconds that the answer may take.")
+    float, Field(ge=0, le=LONGEST_WAIT, description="The most seconds that the answer may take.")
 ]
 
 Skill = Annotated[
     str,
-    Query(
+    Field(
         max_length=MAX_LABEL,
         description="Only agents whose card has a skill with this id, name or tag.",
     ),
 ]
 
 Words = Annotated[
-    str, Query(max_length=MAX_LABEL, description="Only agents whose card has this text.")
+    str, Field(max_length=MAX_LABEL, description="Only agents whose card has this text.")
 ]
 
 SearchText = Annotated[
-    str, Query(max_length=MAX_DETAIL, description="Only what has each of these words.")
+    str, Field(max_length=MAX_DETAIL, description="Only what has each of these words.")
 ]
 
 Ref = Annotated[
-    str, Query(max_length=MAX_LABEL, description="An agent: nick, with or without `@`, or uid.")
+    str, Field(max_length=MAX_LABEL, description="An agent: nick, with or without `@`, or uid.")
 ]
 
-AgentRef = Annotated[str, Path(description="Nick, with or without `@`, or uid.")]
+AgentRef = Annotated[str, Field(description="Nick, with or without `@`, or uid.")]
 
 MessageRef = Annotated[
-    str, Path(description="Its id, or 4 or more of the first digits if only one has them.")
+    str, Field(description="Its id, or 4 or more of the first digits if only one has them.")
 ]
 
 TaskRef = Annotated[
-    str, Path(description="Its id, or 4 or more of the first digits if only one has them.")
+    str, Field(description="Its id, or 4 or more of the first digits if only one has them.")
 ]
 
 LetterRef = Annotated[
-    str, Path(description="Its number, or 4 or more of the first digits of its message's id.")
+    str, Field(description="Its number, or 4 or more of the first digits of its message's id.")
 ]
 
 ApprovalRef = Annotated[
-    str, Path(description="Its id, or 4 or more of the first digits if only one has them.")
+    str, Field(description="Its id, or 4 or more of the first digits if only one has them.")
 ]
 
-AlertRef = Annotated[str, Path(description="The number of the alert.")]
+AlertRef = Annotated[str, Field(description="The number of the alert.")]
 
-ProjectRef = Annotated[str, Path(description="The name of the project.")]
+ProjectRef = Annotated[str, Field(description="The name of the project.")]
 
-Sha256 = Annotated[str, Path(description="SHA-256 of the content, 64 hexadecimal digits.")]
+Sha256 = Annotated[str, Field(description="SHA-256 of the content, 64 hexadecimal digits.")]
 
-KeyRef = Annotated[str, Path(description="The id of the key; no part of what is secret.")]
+KeyRef = Annotated[str, Field(description="The id of the key; no part of what is secret.")]
 
-NameRef = Annotated[str, Path(description="The name that it was made with.")]
+NameRef = Annotated[str, Field(description="The name that it was made with.")]
 
 
 def next_page(found: Sequence[Any], limit: int, of: Callable[[Any], int]) -> int | None:

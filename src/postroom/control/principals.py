@@ -1,25 +1,20 @@
-"""The callers of the HTTP API: resolved to a principal once for every request, and held to the scope of the route.
+"""The callers of the HTTP API: resolved to a principal once for every request, and held to the scope of the operation.
 
-A person or an external agent comes with an API key, a worker through its own door with its own token. Every route says
-with `needs` what it demands, or with `anyone` that it demands nothing; an API with another route is not built.
+A person or an external agent comes with an API key, a worker through its own door with its own token. What each
+operation demands of them stands in the table (`ops.table.Demand`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import Any
 
-from fastapi import Depends, Request
-from fastapi.responses import Response
-from fastapi.routing import APIRoute
-
-from postroom.control.bodies import read_json
-from postroom.control.described import is_stream
 from postroom.control.http_protocol import PRINCIPAL
 from postroom.control.limits import PAUSE, CallerLimits, Comer
-from postroom.control.org_router import ROUTE, WORKER
+from postroom.control.ops.table import Operation
+from postroom.control.org_router import WORKER
 from postroom.control.org_router import Scope as AsgiScope
 from postroom.directory.iam import IAMProvider
 from postroom.errors import Forbidden, TooManyRequests, Unauthorized
@@ -29,64 +24,14 @@ from postroom.protocol.principal import (
     OPERATOR_KEY,
     USUAL_SCOPES,
     Principal,
-    Scope,
 )
 from postroom.protocol.sockets import bearer_of
 from postroom.settings import DEFAULT_ORG
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 REQUEST = "postroom.request"
 """Scope key: the running request, which ends with its key (`control.in_flight`)."""
-
-_DEMAND = "postroom_demand"
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What a route demands of its callers.
-
-    Attributes:
-        scope: None for a route that needs none.
-        door: workers may call it through their doors.
-        open: everybody may call it, without a key.
-    """
-
-    scope: Scope | None
-    door: bool = False
-    open: bool = False
-
-
-def needs(scope: Scope, *, door: bool = False) -> Callable[[F], F]:
-    """State that the function of a route is for principals with `scope`; with `door` for workers, too."""
-
-    def state(endpoint: F) -> F:
-        setattr(endpoint, _DEMAND, Demand(scope, door))
-        return endpoint
-
-    return state
-
-
-def any_key(endpoint: F) -> F:
-    """State that the function of a route is for everybody with a key: it is about that key, whatever its scopes."""
-    setattr(endpoint, _DEMAND, Demand(None))
-    return endpoint
-
-
-def anyone(endpoint: F) -> F:
-    """State that the function of a route is for everybody, also without a key."""
-    setattr(endpoint, _DEMAND, Demand(None, open=True))
-    return endpoint
-
-
-def demand_of(endpoint: Callable[..., Any]) -> Demand:
-    """What the function of a route demands."""
-    stated: Demand | None = getattr(endpoint, _DEMAND, None)
-    if stated is None:
-        raise TypeError(f"the route {endpoint} states no scope: see `needs`")
-    return stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +53,15 @@ class Gate:
     called: Callable[[str], None] = lambda _: None
     limits: CallerLimits = field(default_factory=CallerLimits)
 
-    async def admit(self, scope: AsgiScope, endpoint: Callable[..., Any]) -> Principal | None:
-        """The principal of a request for `endpoint`, None where that demands none.
+    async def admit(self, scope: AsgiScope, operation: Operation) -> Principal | None:
+        """The principal of a request for `operation`, None where that demands none.
 
         Raises:
             Unauthorized: the key or the token is missing or not valid.
             Forbidden: the principal has not the scope, or is a worker where only others may call.
             Refused: the caller has reached a limit (`control.limits`).
         """
-        demand = demand_of(endpoint)
+        demand = operation.demand
         if demand.open:
             return None
         if WORKER in scope and not demand.door:
@@ -124,7 +69,7 @@ class Gate:
         principal = await self.caller(scope)
         if demand.scope is not None:
             principal.require(demand.scope)
-        if is_stream(endpoint):
+        if operation.streams:
             self.stream(scope)
         return principal
 
@@ -199,44 +144,6 @@ class Gate:
         if who is None:
             raise Unauthorized("the token is not this worker's")
         return Principal(who.uid, who.org, who.nick, who.kind, USUAL_SCOPES, DOOR)
-
-
-class AdmittedRoute(APIRoute):
-    """A route whose callers are admitted before anything of their request is read.
-
-    Attributes:
-        shown: its whole path, for metrics.
-    """
-
-    shown = ""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's handler, which reads the body first of all, behind the gate."""
-        handle, endpoint = super().get_route_handler(), self.endpoint
-
-        async def admitted(request: Request) -> Response:
-            request.scope[ROUTE] = self.shown
-            gate: Gate = request.app.state.gate
-            await gate.admit(request.scope, endpoint)
-            return await handle(_StrictRequest(request.scope, request.receive))
-
-        return admitted
-
-
-class _StrictRequest(Request):
-    """A request whose JSON is read as everywhere here: bounded, and without half characters."""
-
-    async def json(self) -> Any:
-        """The body; FastAPI answers 400 to an error in here, and `control.api` what caused that."""
-        return read_json(await self.body())
-
-
-def _caller(request: Request) -> Principal:
-    return request.scope[PRINCIPAL]
-
-
-Caller = Annotated[Principal, Depends(_caller)]
-"""The type of a route's parameter that gets the principal."""
 
 
 def itself(me: Principal, uid: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from typing import Any, Protocol, cast
 
-from fastapi.responses import StreamingResponse
+from starlette.responses import StreamingResponse
 
 from postroom.errors import EnvironmentFault
 from postroom.observe import get_logger

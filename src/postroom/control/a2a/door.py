@@ -11,7 +11,7 @@ from postroom.control.a2a.operations import CHANGING, DoorOperations, DoorPushes
 from postroom.control.a2a.published import ONE_ORIGIN, PublishedCards
 from postroom.control.http_protocol import ABORT, PRINCIPAL
 from postroom.control.in_flight import ONLY_READS
-from postroom.control.org_router import ROUTE, WORKER, Receive, Scope, Send
+from postroom.control.org_router import ROUTE, WORKER, App, Receive, Scope, Send
 from postroom.control.parts import Parts
 from postroom.errors import Forbidden, NotFound, PostroomError, StateUnwritable, Unauthorized
 from postroom.observe import get_logger
@@ -43,20 +43,26 @@ AGENT = "postroom.a2a"
 
 
 class A2ADoor:
-    """The A2A address of each agent of an organisation."""
+    """The A2A address of each agent of an organisation.
 
-    def __init__(self, parts: Parts) -> None:
+    Args:
+        behind: gets the requests for anything else.
+    """
+
+    def __init__(self, parts: Parts, behind: App) -> None:
         self._parts = parts
+        self._behind = behind
         self._gate = parts.gate
         self._cards = PublishedCards(parts)
         front = Front(self._operations_of, self._admit, self._streaming, MAX_BODY, MAX_VALUES)
         self._application = A2AApplication(front, self._card_of)
 
-    async def answer(self, scope: Scope, receive: Receive, send: Send) -> Receive | None:
-        """Answer a request for an agent's A2A address; returns `receive` for any other."""
-        path: str = scope["path"].removeprefix(scope["root_path"])
-        if not path.startswith(PREFIX):
-            return receive
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection (ASGI 3)."""
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        if scope["type"] != "http" or not path.startswith(PREFIX):
+            await self._behind(scope, receive, send)
+            return
         ref, slash, rest = path.removeprefix(PREFIX).partition("/")
         scope[AGENT] = ref
         scope[ROUTE] = f"{PREFIX}{{agent}}"
@@ -71,7 +77,6 @@ class A2ADoor:
             scope[ABORT]()
         except Exception as error:  # noqa: BLE001 (as the API's: each error has its answer)
             await _fail(exchange, error)
-        return None
 
     async def greet(self, scope: Scope) -> None:
         """As `CallDoor.greet`."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, get_type_hints
+from inspect import Parameter
+from typing import Any
 
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.responses import Response
 
-from postroom.control.described import Answer, Described, description_of
+from postroom import __version__
 from postroom.control.openapi.examples import BODIES, CARD, example
-from postroom.control.openapi.schema import Schema, Schemas, without_defaults
-from postroom.control.principals import demand_of
+from postroom.control.openapi.schema import Schema, Schemas
+from postroom.control.ops.table import SOCKET, Answer, Field, Operation
 from postroom.errors import (
     PROBLEM_TYPE,
     EnvironmentFault,
@@ -54,72 +52,83 @@ SCOPES = {
     Scope.ADMIN: "keys, people, organisations, credentials, trust, retention, shutdown",
 }
 
-Operation = dict[str, Any]
+Described = dict[str, Any]
+"""An Operation Object of OpenAPI."""
 
 
-def document(app: FastAPI) -> dict[str, Any]:
-    """The document of `app`."""
-    routes = {
-        (context.path, method): context.original_route
-        for context in iter_route_contexts(app.routes)
-        if isinstance(context.original_route, APIRoute)
-        for method in context.methods or ()
-    }
-    made = get_openapi(title=app.title, version=app.version, description=ABOUT, routes=app.routes)
-    components = made["components"]
+def document(table: Iterable[Operation]) -> dict[str, Any]:
+    """The document of an API with these operations."""
     schemas = Schemas()
-    # Answers have shapes of ours, which are added below: all that the framework has made is of requests.
-    schemas.components = {n: without_defaults(s) for n, s in components["schemas"].items()}
-    components["schemas"] = schemas.components
     schemas.of(shapes.Problem)
-    for path, operations in made["paths"].items():
-        for method, operation in operations.items():
-            route = routes[path, method.upper()]
-            _describe(operation, path, method, route, schemas)
-    for name in ("HTTPValidationError", "ValidationError"):  # the framework's; ours are problems
-        schemas.components.pop(name, None)
-    made["paths"] = _always(schemas) | made["paths"]
-    components["securitySchemes"] = {
-        KEY_SCHEME: {
-            "type": "http",
-            "scheme": "bearer",
-            "description": "An API key. Its scopes: "
-            + "; ".join(f"`{scope.value}`: {text}" for scope, text in SCOPES.items()),
-        }
-    }
-    components["examples"] = {
-        error.code: {"summary": error.code, "value": _problem(error)} for error in _all_errors(made)
-    }
+    paths: dict[str, dict[str, Described]] = _always(schemas)
+    for operation in table:
+        if not operation.hidden and operation.method != SOCKET:
+            of_path = paths.setdefault(operation.path, {})
+            of_path[operation.method.lower()] = _described(operation, schemas)
     for name, body in BODIES.items():
         if name in schemas.components:
             schemas.components[name]["examples"] = [body]
-    return made
+    examples = {
+        error.code: {"summary": error.code, "value": _problem(error)}
+        for error in _all_errors(paths)
+    }
+    said = "; ".join(f"`{scope.value}`: {text}" for scope, text in SCOPES.items())
+    key = {"type": "http", "scheme": "bearer", "description": f"An API key. Its scopes: {said}"}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Postroom", "description": ABOUT, "version": __version__},
+        "paths": paths,
+        "components": {
+            "schemas": schemas.components,
+            "securitySchemes": {KEY_SCHEME: key},
+            "examples": examples,
+        },
+    }
 
 
 # ── one operation ────────────────────────────────────────────────────────────────────────────────
 
 
-def _describe(
-    operation: Operation, path: str, method: str, route: APIRoute, schemas: Schemas
-) -> None:
-    endpoint = route.endpoint
-    said, demand = description_of(endpoint), demand_of(endpoint)
-    summary, _, more = (endpoint.__doc__ or "").strip().partition("\n")
-    operation["summary"] = summary.rstrip(".")
-    operation["description"] = _text(more) or summary
-    operation["operationId"] = f"{method}{path.removeprefix('/v1')}".replace("/", "_")
-    operation["tags"] = [endpoint.__module__.rpartition(".")[2]]
+def _described(operation: Operation, schemas: Schemas) -> Described:
+    demand = operation.demand
+    summary, _, more = (operation.call.__doc__ or "").strip().partition("\n")
     scope = demand.scope
     named = [] if scope is None else [scope.value]
-    operation["security"] = [] if demand.open else [{KEY_SCHEME: named}]
-    operation["x-postroom-scope"] = None if scope is None else scope.value
+    path = operation.path.removeprefix("/v1").replace("/", "_")
+    made: Described = {
+        "tags": [operation.noun],
+        "summary": summary.rstrip("."),
+        "description": _text(more) or summary,
+        "operationId": f"{operation.method.lower()}{path}",
+        "security": [] if demand.open else [{KEY_SCHEME: named}],
+        "x-postroom-scope": None if scope is None else scope.value,
+    }
+    if parameters := list(_parameters(operation, schemas)):
+        made["parameters"] = parameters
     if demand.door:
-        operation["x-postroom-door"] = True
-        operation["description"] += "\n\nWorkers call it through their own doors, too."
-    _describe_body(operation, said)
-    operation["responses"] = _answers(route, said, schemas, method) | _refusals(
-        operation, said, keyed=not demand.open
-    )
+        made["x-postroom-door"] = True
+        made["description"] += "\n\nWorkers call it through their own doors, too."
+    if body := _body(operation, schemas):
+        made["requestBody"] = body
+    made["responses"] = _answers(operation, schemas) | _refusals(made, operation)
+    return made
+
+
+def _parameters(operation: Operation, schemas: Schemas) -> Iterator[dict[str, Any]]:
+    for name in operation.places.values():
+        field = Field(name, name, operation.hints[name], Parameter.empty)
+        yield _parameter(field, "path", schemas)
+    for field in operation.query.values():
+        yield _parameter(field, "query", schemas)
+
+
+def _parameter(field: Field, place: str, schemas: Schemas) -> dict[str, Any]:
+    """A Parameter Object."""
+    schema = schemas.of_request(field)
+    if not field.required and field.default is not None:
+        schema["default"] = field.default
+    made = {"name": field.shown, "in": place, "required": field.required, "schema": schema}
+    return made | {"description": schema["description"]}
 
 
 def _text(docstring: str) -> str:
@@ -129,38 +138,38 @@ def _text(docstring: str) -> str:
     return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
 
 
-def _describe_body(operation: Operation, said: Described) -> None:
-    if said.content:
+def _body(operation: Operation, schemas: Schemas) -> dict[str, Any]:
+    """The Request Body Object of an operation, {} for one without a body."""
+    if operation.content:
         content = {"type": "string", "contentMediaType": "application/octet-stream"}
-        operation["requestBody"] = {
+        return {
             "required": True,
             "description": "The content; its Content-Type is kept.",
             "content": {"application/octet-stream": {"schema": content, "example": "hello"}},
         }
-    elif body := operation.get("requestBody"):
-        (media,) = body["content"].values()
-        media["schema"] = without_defaults(media["schema"])
-        asked = media["schema"].get("anyOf", [media["schema"]])[0]
-        if "$ref" in asked:  # of a body that may be left out, too
-            media["schema"] = asked
-            media["example"] = BODIES[_named(asked)]
-        else:
-            media["example"] = CARD
+    field = operation.body
+    if field is None:
+        return {}
+    schema = schemas.of_request(field)
+    example = BODIES[_named(schema)] if "$ref" in schema else CARD
+    made: dict[str, Any] = {"content": {"application/json": {"schema": schema, "example": example}}}
+    return {"required": True, **made} if field.required else made
 
 
-def _answers(route: APIRoute, said: Described, schemas: Schemas, method: str) -> dict[str, Any]:
-    given = said.answers or (_annotated(route),)
+def _answers(operation: Operation, schemas: Schemas) -> dict[str, Any]:
+    given = operation.answers or (_annotated(operation),)
     return {
-        str(answer.status): _answer(answer, schemas, empty=method == "head") for answer in given
+        str(answer.status): _answer(answer, schemas, empty=operation.method == "HEAD")
+        for answer in given
     }
 
 
-def _annotated(route: APIRoute) -> Answer:
-    """The answer that the return annotation of a route says."""
-    hint = get_type_hints(route.endpoint, include_extras=True)["return"]
+def _annotated(operation: Operation) -> Answer:
+    """The answer that the return annotation of a function says."""
+    hint = operation.hints["return"]
     if isinstance(hint, type) and issubclass(hint, Response):
-        raise TypeError(f"{route.path}: state what it answers with `answers`")
-    return Answer(route.status_code or 200, None if hint is type(None) else hint)
+        raise TypeError(f"{operation.path}: state what it answers with `answers`")
+    return Answer(operation.status, None if hint is type(None) else hint)
 
 
 def _answer(answer: Answer, schemas: Schemas, *, empty: bool) -> dict[str, Any]:
@@ -206,15 +215,15 @@ ALWAYS: tuple[type[PostroomError], ...] = (
 """Errors of every request: a malformed or too large head, a wrong Host, a post room that starts or lacks something."""
 
 
-def _refusals(operation: Operation, said: Described, *, keyed: bool) -> dict[str, Any]:
-    errors = [*ALWAYS, *said.errors]
-    if keyed:
+def _refusals(made: Described, operation: Operation) -> dict[str, Any]:
+    errors = [*ALWAYS, *operation.fails]
+    if not operation.demand.open:
         errors += [Unauthorized, TooManyRequests]
-    if any(answer.events for answer in said.answers):
+    if operation.streams:
         errors.append(Refused)
-    if operation.get("parameters") or "requestBody" in operation:
+    if "parameters" in made or "requestBody" in made:
         errors.append(InvalidInput)
-    if "requestBody" in operation:
+    if "requestBody" in made:
         errors.append(MessageTooLarge)
     return _problems(errors)
 
@@ -252,10 +261,10 @@ def _problem(error: type[PostroomError]) -> Mapping[str, Any]:
     return problem(error("what is wrong, about this request", remedy="what to do"))
 
 
-def _all_errors(made: Mapping[str, Any]) -> Iterator[type[PostroomError]]:
-    """The errors that the answers of any route name."""
+def _all_errors(paths: Mapping[str, Any]) -> Iterator[type[PostroomError]]:
+    """The errors that the answers of any operation name."""
     named = set()
-    for operations in made["paths"].values():
+    for operations in paths.values():
         for operation in operations.values():
             for answer in operation["responses"].values():
                 named |= set(answer.get("content", {}).get(PROBLEM_TYPE, {}).get("examples", ()))

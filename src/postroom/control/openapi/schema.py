@@ -20,6 +20,7 @@ from typing import (
     is_typeddict,
 )
 
+from postroom.control.ops.table import Field
 from postroom.protocol.shapes import Format
 
 Schema = dict[str, Any]
@@ -70,6 +71,18 @@ class Schemas:
             values = self.of(inner[1])
             return {"type": "object"} | ({"additionalProperties": values} if values else {})
         raise TypeError(f"{hint} has no form in JSON Schema here")
+
+    def of_request(self, field: Field) -> Schema:
+        """The schema of a field of a request, as pydantic checks it; of a body that may be left out as of one."""
+        made = field.adapter.json_schema(ref_template=REF + "{model}")
+        for name, schema in made.pop("$defs", {}).items():
+            self.components.setdefault(name, without_defaults(schema))
+        if "properties" in made:
+            self.components.setdefault(made["title"], without_defaults(made))
+            return {"$ref": REF + made["title"]}
+        if isinstance(made.get("anyOf"), list) and field.is_body:
+            made = made["anyOf"][0]
+        return made
 
     def _shape(self, shape: Any) -> Schema:
         name = shape.__name__

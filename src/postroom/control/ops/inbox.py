@@ -1,0 +1,95 @@
+"""The caller's inbox: look at it, follow it, acknowledge what is in it (docs/api.md, Inbox)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Annotated
+
+from pydantic import Field
+from starlette.responses import StreamingResponse
+
+from postroom.control import sse
+from postroom.control.bodies import AckBody
+from postroom.control.in_flight import acted_on
+from postroom.control.ops.table import STORING, Operations
+from postroom.control.parameters import After, Limit, MessageRef, Past, Seconds
+from postroom.control.parts import Parts
+from postroom.errors import Conflict, NotFound
+from postroom.mail.views import Mail
+from postroom.projection.changes import of_agent
+from postroom.protocol import answers, shapes
+from postroom.protocol.principal import Principal, Scope
+from postroom.protocol.receipts import State
+
+Unread = Annotated[bool, Field(description="Only what was not read.")]
+
+AUDITED = 16
+"""Ids of one acknowledgement that the audit log shows."""
+
+
+operations = Operations()
+
+
+@operations.get("/v1/inbox", Scope.READ)
+async def list_(
+    parts: Parts,
+    me: Principal,
+    limit: Limit = 50,
+    after: Past = None,
+    wait: Seconds = 0.0,
+    *,
+    unread: Unread = False,
+) -> answers.Inbox:
+    """Read the messages to the caller.
+
+    Without `after` and `wait` the newest; else those past `after`, and if there are none the answer waits for up to
+    `wait` seconds.
+    """
+    if after is None and not wait:
+        found = await parts.inboxes.newest(me.uid, unread=unread, limit=limit)
+    else:
+        found = await parts.inboxes.past(me.uid, after or 0, unread=unread, limit=limit, wait=wait)
+    last = found[-1].seq if found else after or 0
+    return {"messages": [mail.as_json() for mail in found], "next": last}
+
+
+@operations.get("/v1/inbox/stream", Scope.READ, events={"mail": shapes.Mail})
+async def stream(parts: Parts, me: Principal, after: After = 0) -> StreamingResponse:
+    """Follow the messages to the caller.
+
+    `id:` is the sequence to come back with.
+    """
+
+    async def read(past: int) -> list[Mail]:
+        return await parts.inboxes.past(me.uid, past, unread=True, limit=sse.PAGE, follows=True)
+
+    async def events() -> AsyncGenerator[str]:
+        found = sse.follow(parts.changes, [of_agent(me.uid)], "mail", after, read)
+        with parts.callers.waiting(me.uid):
+            async for event in found:
+                yield event
+
+    headers = {"Cache-Control": "no-store"}
+    return sse.response(events(), headers)
+
+
+@operations.post("/v1/inbox/ack", Scope.SEND, fails=(*STORING,))
+async def acknowledge(parts: Parts, body: AckBody, me: Principal) -> answers.Acknowledged:
+    """Say that messages were delivered or seen.
+
+    Their senders learn it. Ids that name no message to the caller are in `unknown`.
+    """
+    done = await parts.inboxes.acknowledge(me.uid, body.ids, State(body.state))
+    acted_on(about=" ".join(body.ids[:AUDITED]))
+    return {"messages": [mail.as_json() for mail in done.mails], "unknown": list(done.unknown)}
+
+
+@operations.post("/v1/messages/{message_id}/seen", Scope.SEND, fails=(NotFound, Conflict, *STORING))
+async def seen(parts: Parts, message_id: MessageRef, me: Principal) -> shapes.Mail:
+    """Say that a message to the caller was read."""
+    named = await parts.office.find(message_id, me.only)
+    done = await parts.inboxes.acknowledge(me.uid, [named], State.SEEN)
+    if not done.mails:
+        raise NotFound(f"there is no message {named!r} to you")
+    acted_on(message=named)
+    return done.mails[0].as_json()
