@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 import postroom
 from postroom.errors import BusDisconnected, DatabaseAway, StateUnwritable
 from postroom.observe import supervision
-from postroom.observe.supervision import FAILING, failing, supervisor, well
+from postroom.observe.supervision import FAILING, failing, guarded, supervisor, well
 from postroom.protocol.alerts import Alert
 from tests.supervised import QUICK
 
@@ -193,6 +193,34 @@ PACKAGES = [
 ]
 
 
+GUARDING = {
+    "control/websockets.py SocketRoutes": "one request, which gets the error",
+    "projection/fold.py Fold": "one record that no rule foresaw: people are told, its sequence is kept",
+    "projection/following.py Following": "what follows from such a record: people are told",
+    "remote/task.py RemoteTask": "one task, which fails with the reason",
+    "workers/runs.py Runs": "one run, which has ended with the reason",
+}
+"""Where the control plane logs any error and goes on, and why."""
+
+
+def guarding(path: Path) -> Iterator[str]:
+    """The classes of a module, "" for none, that log any error and go on."""
+    for top in ast.parse(path.read_text()).body:
+        for node in ast.walk(top):
+            if not isinstance(node, ast.ExceptHandler) or any(
+                isinstance(each, ast.Raise) for each in ast.walk(node)
+            ):
+                continue
+            caught = "BaseException" if node.type is None else ast.unparse(node.type)
+            logs = any(
+                ast.unparse(each.func).startswith("log.")
+                for each in ast.walk(node)
+                if isinstance(each, ast.Call)
+            )
+            if logs and caught in {"Exception", "BaseException"}:
+                yield top.name if isinstance(top, ast.ClassDef) else ""
+
+
 def begun(path: Path) -> Iterator[str]:
     """The classes of a module, "" for none, that begin tasks."""
     tree = ast.parse(path.read_text())
@@ -204,13 +232,32 @@ def begun(path: Path) -> Iterator[str]:
                 yield top.name if isinstance(top, ast.ClassDef) else ""
 
 
-async def test_no_task_of_the_control_plane_is_begun_without_a_supervisor():
+def found_by(look: Callable[[Path], Iterator[str]]) -> set[str]:
     root = Path(postroom.__file__).parent
-    found = set()
-    for package in PACKAGES:
-        for path in (root / package).rglob("*.py"):
-            if path.name == "supervision.py":
-                continue
-            named = path.relative_to(root).as_posix()
-            found |= {f"{named} {where}".strip() for where in begun(path)}
-    assert found == set(KNOWN), "begin it by `Supervisor.supervise`, or say here why not"
+    return {
+        f"{path.relative_to(root).as_posix()} {where}".strip()
+        for package in PACKAGES
+        for path in (root / package).rglob("*.py")
+        if path.name != "supervision.py"
+        for where in look(path)
+    }
+
+
+async def test_no_task_of_the_control_plane_is_begun_without_a_supervisor():
+    assert found_by(begun) == set(KNOWN), "begin it by `Supervisor.supervise`, or say here why not"
+
+
+async def test_no_loop_of_the_control_plane_guards_itself():
+    assert found_by(guarding) == set(GUARDING), "take `guarded`, or say here why not"
+
+
+async def test_what_goes_wrong_with_one_of_many_things_ends_no_other(
+    caplog: pytest.LogCaptureFixture,
+):
+    for error in (DatabaseAway("away"), KeyError("x")):
+        with guarded("one of many") as guard:
+            raise error
+        assert guard.error is error
+    assert [bool(record.exc_info) for record in caplog.records] == [False, True]
+    with pytest.raises(DatabaseAway), guarded("one of many", fatal=(DatabaseAway,)):
+        raise DatabaseAway("away")

@@ -5,6 +5,8 @@
 Work that fails is begun again after a pause, for ever; only what is declared `fatal` ends what it serves. It says
 `well()` after each round that succeeded: until then it counts as failing. People are told once of work that fails for
 longer than `PATIENCE`, and once when it succeeds again. All of it is in `failing` and `loops`, for status and metrics.
+
+Work on many things at a time does what concerns one of them within `guarded`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
@@ -79,8 +81,7 @@ class Loop:
         """It has failed, and is tried again."""
         said = str(error) if isinstance(error, PostroomError) else repr(error)
         if said != self.error:
-            unforeseen = None if isinstance(error, PostroomError) else error
-            log.warning("%s%s waits: %s", self.name, self._of, said, exc_info=unforeseen)
+            log.warning("%s%s waits: %s", self.name, self._of, said, exc_info=unforeseen(error))
         if not self.failures:
             self.since, self._late_at = time.time(), time.monotonic() + PATIENCE
             self.news.set()
@@ -118,6 +119,35 @@ def failing(error: Exception) -> None:
     """Say that the present background work waits for the end of a fault by itself."""
     if (loop := _current.get()) is not None:
         loop.fail(error)
+
+
+@dataclass(slots=True)
+class Guard:
+    """What guarded work has failed with."""
+
+    error: Exception | None = None
+
+
+@contextlib.contextmanager
+def guarded(failure: str, *, fatal: tuple[type[Exception], ...] = ()) -> Generator[Guard]:
+    """Work on one of many things: what goes wrong with it is logged as `failure`, and ends no other's.
+
+    Args:
+        fatal: errors that are raised all the same.
+    """
+    guard = Guard()
+    try:
+        yield guard
+    except Exception as error:
+        if isinstance(error, fatal):
+            raise
+        guard.error = error
+        log.warning("%s: %s", failure, error, exc_info=unforeseen(error))
+
+
+def unforeseen(error: Exception) -> Exception | None:
+    """The error if its traceback belongs into the log."""
+    return None if isinstance(error, PostroomError) else error
 
 
 class Supervisor:

@@ -6,12 +6,10 @@ from collections.abc import Callable
 
 from postroom.bus.port import BusAdmin, Message
 from postroom.errors import NotFound, PostroomError
-from postroom.observe import get_logger
+from postroom.observe.supervision import guarded
 from postroom.projection.rules import Rules, fold, fold_alone
 from postroom.protocol.alerts import Alert
 from postroom.store.database import Database, Store
-
-log = get_logger(__name__)
 
 KIND = "record-passed-over"
 """Kind of the alert; its `about` is `<stream>/<sequence>`."""
@@ -52,13 +50,11 @@ async def nobody(_: Alert) -> None:
 
 async def fold_each(database: Database, rules: Rules, stream: str, batch: list[Message]) -> None:
     """Fold records in their order; those that no rule can fold are passed over."""
-    try:
+    failure = f"records of {stream} could not be folded together"
+    with guarded(failure, fatal=(PostroomError,)) as guard:
         await database.write(lambda store: fold(store, rules, stream, batch), accounts=False)
+    if guard.error is None:
         return
-    except PostroomError:
-        raise
-    except Exception:
-        log.exception("records of %s could not be folded together", stream)
     for record in batch:
         if not await _may(database, lambda store, one=record: fold(store, rules, stream, [one])):
             await database.write(
@@ -83,11 +79,6 @@ async def fold_passed_over(database: Database, admin: BusAdmin, rules: Rules, st
 
 
 async def _may(database: Database, work: Callable[[Store], object]) -> bool:
-    try:
+    with guarded("a record could not be folded", fatal=(PostroomError,)) as guard:
         await database.write(work, accounts=False)
-    except PostroomError:
-        raise
-    except Exception:
-        log.exception("a record could not be folded")
-        return False
-    return True
+    return guard.error is None

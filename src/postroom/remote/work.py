@@ -7,12 +7,11 @@ import time
 from base64 import b64encode
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from postroom.directory.callers import Callers
-from postroom.observe import get_logger
-from postroom.observe.supervision import well
+from postroom.observe.supervision import guarded, well
 from postroom.projection.changes import TASKS, Change, Changes, Signal
 from postroom.protocol.blobs import PREFIX, sha256_of
 from postroom.protocol.content import Content
@@ -26,8 +25,6 @@ from postroom.tasks.reports import TaskReports
 from postroom_a2a.retry import Backoff, RetryPolicy
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import ANSWER
-
-log = get_logger(__name__)
 
 AT_ONCE = 16
 """Tasks of one agent that are worked on at a time; those that wait for an answer do not count."""
@@ -167,7 +164,7 @@ class RemoteWork:
     async def _do(self, lane: _Lane, task: str, group: asyncio.TaskGroup) -> None:
         backoff = Backoff(self.patience.retry, AGAIN)
         try:
-            while not await self._guarded(lane.running[task].run()):
+            while not await _ended(lane.running[task].run()):
                 await asyncio.sleep(backoff.next())
                 if lane.uid not in self._agents.uids:
                     return
@@ -180,20 +177,9 @@ class RemoteWork:
     async def _surely(self, work: Callable[[], Awaitable[None]]) -> None:
         backoff = Backoff(self.patience.retry, AGAIN)
         while True:
-            if await self._guarded(work()):
+            if await _ended(work()):
                 return
             await asyncio.sleep(backoff.next())
-
-    async def _guarded(self, work: Awaitable[None]) -> bool:
-        """What goes wrong with one task ends no other; returns whether it came to its end."""
-        try:
-            await work
-        except Ended:
-            pass
-        except Exception:
-            log.exception("a task of somebody else's agent is begun again")
-            return False
-        return True
 
     # ── as a desk ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -275,6 +261,13 @@ class _Lane:
         self.forget()
         for each in self.work.values():
             each.cancel()
+
+
+async def _ended(work: Awaitable[None]) -> bool:
+    """Whether the work on a task came to its end, so that it is not begun again."""
+    with guarded("a task of somebody else's agent is begun again") as guard, suppress(Ended):
+        await work
+    return guard.error is None
 
 
 def _open(store: Store, uid: str) -> tuple[list[TaskHead], list[TaskHead]]:

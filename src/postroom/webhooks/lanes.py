@@ -14,11 +14,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from postroom.errors import PostroomError
-from postroom.observe import get_logger
-from postroom.observe.supervision import well
-
-log = get_logger(__name__)
+from postroom.observe.supervision import guarded, well
 
 OF_OWNER = 32
 """Requests of one owner that are under way at a time."""
@@ -131,13 +127,12 @@ class Lanes:
         group.create_task(self._go(lane, group), name=f"lane {lane.key}")
 
     async def _go(self, lane: Lane, group: asyncio.TaskGroup) -> None:
+        following = None
         try:
-            following = await self._step(lane)
-        except Exception as error:
-            # What is wrong with one receiver's step holds up no other's.
-            unforeseen = None if isinstance(error, PostroomError) else error
-            log.warning("a push waits: %s", error, exc_info=unforeseen)
-            following = self._clock() + RETRY
+            with guarded("a push waits") as guard:
+                following = await self._step(lane)
+            if guard.error is not None:
+                following = self._clock() + RETRY
         finally:
             self._running.pop(lane.key, None)
             for share, _ in lane.shares:

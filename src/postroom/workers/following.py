@@ -9,7 +9,7 @@ from pathlib import Path
 
 from postroom.errors import DatabaseAway, PostroomError, leaves
 from postroom.observe import get_logger
-from postroom.observe.supervision import well
+from postroom.observe.supervision import guarded, well
 from postroom.projection.changes import TASKS, Change, Changes, Signal
 from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
@@ -87,13 +87,9 @@ class WorkFollower:
         more = True
         while more:
             async with self._places:
-                try:
+                failure = f"the work of {agent.uid} was not brought back"
+                with guarded(failure, fatal=(DatabaseAway,)):
                     await self._workers.work.after(agent, record)
-                except DatabaseAway:
-                    raise
-                except Exception:
-                    # What is wrong with one worker's work holds up no other's.
-                    log.exception("the work of %s was not brought back", agent.uid)
             more = agent.uid in self._again
             self._again.discard(agent.uid)
         self._busy.discard(agent.uid)

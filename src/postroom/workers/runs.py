@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from postroom.directory.cards import Card
 from postroom.errors import EnvironmentFault, Forbidden, PostroomError
 from postroom.observe import get_logger
+from postroom.observe.supervision import guarded, unforeseen
 from postroom.protocol.alerts import STALLED, Alert
 from postroom.protocol.presence import OUT_OF_MEMORY
 from postroom.sandbox.limit_monitor import LimitedHandle, memory_exceeded
@@ -144,7 +145,7 @@ class Runs:
         self._last.pop(agent.uid, None)
         self.statistics.not_started += 1
         self._failures[agent.uid] = in_words(error)
-        log.warning("worker %s was not started: %s", agent.uid, error, exc_info=_unforeseen(error))
+        log.warning("worker %s was not started: %s", agent.uid, error, exc_info=unforeseen(error))
         self._changed()
         text = f"was not started: {in_words(error)}"
         await self._alert(Alert("worker-not-started", text, agent.uid))
@@ -190,11 +191,8 @@ class Runs:
                 log.error("a worker could not be ended", exc_info=end)
 
     async def _watch(self, agent: Agent, run: Run) -> None:
-        try:
+        with guarded(f"cannot record how worker {agent.uid} ended"):
             await self._follow(agent, run)
-        except Exception:
-            # An error in this task would end its task group, and with it every worker.
-            log.exception("cannot record how worker %s ended", agent.uid)
 
     async def _follow(self, agent: Agent, run: Run) -> None:
         try:
@@ -205,7 +203,7 @@ class Runs:
             run.ended = ExitStatus(1)
             run.detail = in_words(error)
             log.warning(
-                "the sandbox of worker %s failed: %s", agent.uid, error, exc_info=_unforeseen(error)
+                "the sandbox of worker %s failed: %s", agent.uid, error, exc_info=unforeseen(error)
             )
         self._changed()
         self.statistics.ended += not run.stopping
@@ -232,10 +230,6 @@ class Runs:
                 await self.limited(agent.uid, run.exceeded)
         text = f"was ended: {run.exceeded}; postroom restart {agent.nick}"
         await self._alert(Alert("worker-limit", text, agent.uid))
-
-
-def _unforeseen(error: Exception) -> Exception | None:
-    return None if isinstance(error, PostroomError) else error
 
 
 def in_words(error: Exception) -> str:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from postroom.observe import get_logger
+from postroom.observe.supervision import guarded
 from postroom_a2a.retry import Backoff
-
-log = get_logger(__name__)
 
 FIRST, LAST = 10.0, 600.0
 """Seconds of the first pause and of any later one, at most: each trial starts a real sandbox."""
@@ -44,13 +42,6 @@ class Unwalled:
         while self._uids:
             await asyncio.sleep(pauses.next())
             for uid in sorted(self._uids):
-                if await self._done(uid):
-                    self._uids.discard(uid)
-
-    async def _done(self, uid: str) -> bool:
-        try:
-            return await self._start(uid)
-        except Exception:
-            # An error in this task would end its task group, and with it every worker.
-            log.exception("worker %s was not tried again", uid)
-            return False
+                with guarded(f"worker {uid} was not tried again"):
+                    if await self._start(uid):
+                        self._uids.discard(uid)
