@@ -1,13 +1,14 @@
 """Build what a release consists of, if everything says the same version.
 
-`python -m tools.release v1.2.3` (or `GITHUB_REF=refs/tags/v1.2.3`) checks that the tag, both projects, the package and
-the newest headings of both CHANGELOG.md agree and that nothing is uncommitted, builds wheel and sdist of both
-distributions into dist/, and lists them. Otherwise it says what is wrong and exits 1.
+`python -m tools.release v1.2.3` (or `GITHUB_REF=refs/tags/v1.2.3`) checks that the tag, both projects, each pin of the
+library, the package and the newest headings of both CHANGELOG.md agree and that nothing is uncommitted, builds wheel
+and sdist of both distributions into dist/, and lists them. Otherwise it says what is wrong and exits 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import subprocess
@@ -41,6 +42,11 @@ def versions(root: Path) -> dict[str, str]:
     for name in ("pyproject.toml", "a2a/pyproject.toml"):
         project = tomllib.loads((root / name).read_text(encoding="utf-8"))["project"]
         stated[name] = project["version"]
+        extras = project.get("optional-dependencies", {})
+        for line in (*project["dependencies"], *itertools.chain(*extras.values())):
+            if line.startswith("postroom-a2a"):  # our own, which is released with the package
+                pinned, _, version = line.partition("==")
+                stated[f"{name} ({pinned})"] = version or "no version"
     places = {
         "src/postroom/__init__.py": _VERSION,
         "CHANGELOG.md": _HEADING,

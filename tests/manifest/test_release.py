@@ -228,6 +228,7 @@ def test_a_wheel_brings_the_other_and_takes_no_file_of_it_when_it_goes(
     environment.install("--find-links", str(made.folder), "postroom")
     ours = environment.ours()
     assert environment.run(WHOLE) == ours["postroom"].version == ours["postroom-a2a"].version
+    assert f"postroom-a2a=={made.version}" in (ours["postroom"].requires or ())
     assert not files(ours["postroom"]) & files(ours["postroom-a2a"])
 
     environment.pip("uninstall", "--yes", "postroom")
