@@ -79,7 +79,6 @@ def restore(settings: Settings, file: Path, passphrase: str) -> Restored:
                 task_store=with_it.task_store or settings.task_store,
             )
             asyncio.run(_load_all(made, staging, orgs))
-            shutil.rmtree(staging / SNAPSHOTS)
             (staging / KEYS).unlink()
             _sync_tree(staging)
             staging.replace(state)  # takes the place of an empty folder, and of no other
@@ -139,11 +138,12 @@ async def _load_all(settings: Settings, staging: Path, orgs: tuple[str, ...]) ->
         try:
             for org, database in databases.items():
                 await _load(database, staging, org)
-                if settings.task_store:
-                    # Tasks that lie elsewhere are loaded by the next start, which finds none there.
-                    kept = settings.for_org(org).snapshots / snapshot.NAME
-                    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    shutil.copyfile(staging / SNAPSHOTS / f"{org}.projection", kept)
+                # It stays as the last snapshot, from which `rebuild` begins: the log may be shorter. The next start
+                # loads tasks from it that lie elsewhere, where it finds none.
+                kept = settings.for_org(org).snapshots / snapshot.NAME
+                kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                (staging / SNAPSHOTS / f"{org}.projection").replace(kept)
+                (staging / SNAPSHOTS / f"{org}.identity").unlink()
         except BaseException:
             for database in databases.values():
                 await database.write(lambda store: moving.empty(store.session), timeout=None)
