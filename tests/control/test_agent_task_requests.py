@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from postroom.control import agent_task_requests
+from postroom.control.ops import agent_task_requests
 from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.priority import Cancel, Input

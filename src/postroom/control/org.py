@@ -27,7 +27,6 @@ from postroom.bus.host import BusHost
 from postroom.bus.nats.bus import NatsBus
 from postroom.control.a2a.door import A2ADoor
 from postroom.control.agent_requests import AgentRequests
-from postroom.control.agent_task_requests import AgentTaskRequests
 from postroom.control.api import build_api
 from postroom.control.app import Installation, OrgGateway
 from postroom.control.base import Base, connect, open_base
@@ -265,7 +264,7 @@ async def _open_parts(
             in_flight.limits,
         ),
     )
-    services = AgentRequests(parts, AgentTaskRequests(parts))
+    services = AgentRequests(parts)
     await services.open()
     stack.push_async_callback(services.close)
     return parts

@@ -6,7 +6,6 @@ its Host (`http.hosts`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -30,6 +29,7 @@ from postroom.protocol import traces
 from postroom.protocol.answers import Ready
 from postroom.protocol.proxies import Proxies
 from postroom.settings import DEFAULT_ORG
+from postroom_a2a import strict_json
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -366,8 +366,7 @@ async def answer(
     if scope["type"] == "websocket":
         await receive()
         kind_of_message = "websocket.http.response"
-    text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
-    content = text.encode()
+    content = body.encode() if isinstance(body, str) else strict_json.dumps(body)
     kind = "text/plain" if isinstance(body, str) else "application/json"
     if isinstance(body, dict) and "type" in body:
         kind = PROBLEM_TYPE

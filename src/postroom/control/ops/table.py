@@ -34,11 +34,15 @@ OF_API = frozenset({"parts", "orgs", "measuring", "announcement", "table"})
 """Parameters that are no fields but of the API: the parts of the organisation; all organisations and what measures them
 (the default one's API alone has these); what gives the content of `server.json`; the operations themselves."""
 
-OF_REQUEST = frozenset({"me", "request", "socket"})
-"""Parameters that are no fields but of the request: the principal, the raw request, the WebSocket."""
+OF_REQUEST = frozenset({"me", "request", "socket", "connection"})
+"""Parameters that are no fields but of the request: the principal, the raw request, the WebSocket, on the bus the user
+key of the connection."""
 
 SOCKET = "WEBSOCKET"
 """In the place of an HTTP method: the operation talks over a WebSocket."""
+
+ASK = "ASK"
+"""In the place of an HTTP method: agents ask it on the bus, and its path is the end of the subject."""
 
 LOOKS = frozenset({"GET", "HEAD", SOCKET})
 """Methods of operations that change nothing; what the others do is in the audit log."""
@@ -208,14 +212,15 @@ class Operation:
     @cached_property
     def body(self) -> Field | None:
         """The field that its body is."""
+        if self.method in (SOCKET, ASK):
+            return None
         return next((field for field in self._fields() if field.is_body), None)
 
     @cached_property
     def query(self) -> dict[str, Field]:
-        """The fields of its query, by the names that callers use."""
-        path = set(self.places.values())
-        fields = (f for f in self._fields() if f.name not in path and not f.is_body)
-        return {field.shown: field for field in fields}
+        """The fields that are neither of the path nor the body, by the names that callers use."""
+        others = {*self.places.values(), self.body and self.body.name}
+        return {field.shown: field for field in self._fields() if field.name not in others}
 
     def _fields(self) -> Iterator[Field]:
         for name, parameter in inspect.signature(self.call).parameters.items():
@@ -227,27 +232,35 @@ class Operation:
     def matches(self, segments: list[str]) -> bool:
         """Whether the path of a request, split, is one of this operation."""
         own = self.segments
-        if own[-1] == REST:
+        if own[-1] == REST and len(segments) >= len(own):
             segments = [*segments[: len(own) - 1], REST]
         return len(own) == len(segments) and all(
             bool(given) if at in self.places else given == own[at]
             for at, given in enumerate(segments)
         )
 
-    def in_query(self, query: bytes) -> dict[str, Any]:
-        """The checked values of a query; a field that nobody knows is ignored, of one twice the last counts.
+    def checked(self, given: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+        """The values of the fields but for path and body, checked; one that nobody knows is ignored.
+
+        Args:
+            given: by the names that callers use.
+            place: where they stand, for errors.
 
         Raises:
             InvalidInput: a value is not as it has to be, or one is missing.
         """
-        given = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {}
         values = {}
         for shown, asked in self.query.items():
             if shown in given:
-                values[asked.name] = asked.checked(given[shown], f"query.{shown}")
+                values[asked.name] = asked.checked(given[shown], f"{place}{shown}")
             elif asked.required:
-                raise InvalidInput(f"query.{shown}: Field required")
+                raise InvalidInput(f"{place}{shown}: Field required")
         return values
+
+    def in_query(self, query: bytes) -> dict[str, Any]:
+        """The checked values of a query; of one twice the last counts. Raises InvalidInput."""
+        given = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {}
+        return self.checked(given, "query.")
 
 
 class Operations:
@@ -294,6 +307,7 @@ class Operations:
     put = partialmethod(add, "PUT")
     delete = partialmethod(add, "DELETE")
     socket = partialmethod(add, SOCKET)
+    ask = partialmethod(add, ASK)
 
 
 def _is_body(hint: Any) -> bool:
