@@ -22,7 +22,7 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.requirement("version-names-commit")
+@pytest.mark.requirement("cli-status-attention")
 def test_the_commit_is_found_however_git_keeps_it(tmp_path: Path):
     assert of_checkout(tmp_path) == ""
     repository, other = tmp_path / "repository", tmp_path / "other"

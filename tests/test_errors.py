@@ -114,7 +114,7 @@ def test_any_problem_document_becomes_an_error(document: dict[str, object], stat
     assert isinstance(from_problem(document, status), PostroomError)
 
 
-@pytest.mark.requirement("errors-exit-codes")
+@pytest.mark.requirement("cli-errors-one-line")
 @pytest.mark.parametrize(
     "kind, status",
     [
@@ -163,7 +163,7 @@ def test_a_fault_of_the_caller_never_has_a_status_of_the_server():
     assert [kind for kind, status in statuses.items() if not 400 <= status < 500] == []
 
 
-@pytest.mark.requirement("errors-exit-codes")
+@pytest.mark.requirement("cli-errors-one-line")
 def test_no_error_has_the_exit_code_of_success_or_of_an_interrupt():
     assert {0, 130}.isdisjoint(EXIT_CODES.values())
     assert len(set(EXIT_CODES.values())) == len(EXIT_CODES)

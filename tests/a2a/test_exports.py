@@ -26,7 +26,7 @@ def test_the_table_of_modules_names_what_is_public():
         _ = postroom_a2a.nothing
 
 
-@pytest.mark.requirement("core-sdk-unneeded")
+@pytest.mark.requirement("package-footprint-bounded")
 def test_serving_and_calling_frames_loads_neither_sdk_nor_protobuf():
     program = (
         f"import sys; from postroom_a2a import {', '.join(PLAIN)}; "

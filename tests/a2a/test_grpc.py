@@ -171,7 +171,7 @@ async def test_subscribing_shows_the_task_and_what_follows():
     assert states(seen)[-1] == "completed"
 
 
-@pytest.mark.requirement("grpc-same-as-http")
+@pytest.mark.requirement("a2a-http")
 @pytest.mark.parametrize("version", ["0.3", "99.0", "", "1", None])
 async def test_a_version_that_is_not_spoken_is_refused(version: str | None):
     stated = () if version is None else (("a2a-version", version),)

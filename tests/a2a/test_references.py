@@ -62,7 +62,7 @@ async def get_task(
     return dialect.read_result(operation, answer.result)
 
 
-@pytest.mark.requirement("content-large-arrives")
+@pytest.mark.requirement("a2a-parts-pass")
 @pytest.mark.parametrize(
     "dialect, binary", [(V10, True), (V10, False), (V03, False)], ids=["protobuf", "1.0", "0.3"]
 )
@@ -91,7 +91,7 @@ async def test_a_large_artifact_arrives_whole(tmp_path: Path, dialect: Dialect, 
             assert again.artifacts[0].parts[0].url == url  # not stored a second time
 
 
-@pytest.mark.requirement("content-large-arrives")
+@pytest.mark.requirement("a2a-parts-pass")
 async def test_a_caller_that_did_not_ask_gets_content_or_a_clear_error(tmp_path: Path):
     async with jetstream(tmp_path) as (js, connection):
         handler = Scripted(task(types.Part(raw=bytes(500_000))))
@@ -130,7 +130,7 @@ async def test_events_of_a_stream_have_references_too(tmp_path: Path):
             assert found[0].artifact_update == event
 
 
-@pytest.mark.requirement("content-large-arrives")
+@pytest.mark.requirement("a2a-parts-pass")
 @pytest.mark.parametrize("binding", ["NATS", "urn:postroom:a2a:nats:1"])
 async def test_a_client_of_the_sdk_gets_what_the_agent_made(tmp_path: Path, binding: str):
     made = task(types.Part(raw=ENOUGH, media_type="application/pdf"))
@@ -171,7 +171,7 @@ async def test_many_small_parts_that_do_not_fit_together_go_by_reference(tmp_pat
         assert sent == many
 
 
-@pytest.mark.requirement("content-large-arrives")
+@pytest.mark.requirement("a2a-parts-pass")
 async def test_a_reference_that_is_not_true_is_refused(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         content = await LargeContent.open(js, threshold=10, limit=5000)

@@ -27,7 +27,7 @@ from tests.push.receivers import Receiver, receiver
 
 __all__ = ["room"]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("http-killed-anywhere")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("task-kill-ends-once")]
 
 STRIKES = ("kill_control", "kill_server", "kill_sidecar", "kill_agent")
 FINAL = frozenset({"completed", "failed", "canceled", "rejected"})

@@ -174,7 +174,7 @@ def memory(pid: int) -> int:
 # ── SIGKILL ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("http-killed-anywhere")
+@pytest.mark.requirement("task-kill-ends-once")
 async def test_a_sidecar_killed_in_mid_task_keeps_no_caller_waiting_in_vain(
     desk: Door, callers: list[Caller]
 ) -> None:
@@ -192,7 +192,7 @@ async def test_a_sidecar_killed_in_mid_task_keeps_no_caller_waiting_in_vain(
     assert desk.notes(name).count("did") == 1
 
 
-@pytest.mark.requirement("http-killed-anywhere")
+@pytest.mark.requirement("task-kill-ends-once")
 @pytest.mark.parametrize("strike", ["kill_server", "kill_control"])
 async def test_after_a_kill_a_client_reads_repeats_and_goes_on_where_it_was(
     desk: Door, strike: str

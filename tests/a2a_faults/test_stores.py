@@ -18,7 +18,7 @@ from tests.a2a.agents import Agent, text
 from tests.a2a.handling.handlers import BY_US, Desk
 from tests.a2a.nats.streams import jetstream
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("handler-end-final")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("core-sdk-client")]
 
 CANCELED = TaskState.TASK_STATE_CANCELED
 

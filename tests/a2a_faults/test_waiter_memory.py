@@ -27,7 +27,7 @@ WARM, WAITERS, TASKS = 200, 1000, 20
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("http-waits-no-read")
+@pytest.mark.requirement("task-waiters-end")
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("method", ["SendMessage", "SubscribeToTask"])
 def test_a_call_that_waits_takes_less_than_47_kib_and_gives_it_back(

@@ -17,7 +17,7 @@ from postroom_a2a import json_operations
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import KEY, Hand, TaskRoom, emptied, task_room
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("http-waits-no-read")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("task-waiters-end")]
 
 CALLERS, STREAMS, TASKS = 960, 40, 8
 QUIET = 0.4

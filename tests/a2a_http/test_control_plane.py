@@ -109,7 +109,7 @@ async def stream(
                 yield number, json.loads(line[6:])["result"]
 
 
-@pytest.mark.requirement("a2a-http-resumes")
+@pytest.mark.requirement("client-stream-resumes")
 async def test_a_task_is_sent_followed_and_followed_again_from_where_a_client_was(
     shared: TaskRoom, anna: Agent
 ):
@@ -142,7 +142,7 @@ async def test_a_task_is_sent_followed_and_followed_again_from_where_a_client_wa
         assert (row.requester, row.door) == (anna.uid, "a2a+jsonrpc")
 
 
-@pytest.mark.requirement("a2a-http-same-request")
+@pytest.mark.requirement("task-request-runs-once")
 async def test_the_same_message_id_twice_at_a_time_and_later_is_one_task(
     shared: TaskRoom, anna: Agent
 ):
@@ -171,7 +171,7 @@ OTHER: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.requirement("a2a-http-same-request")
+@pytest.mark.requirement("task-request-runs-once")
 @pytest.mark.parametrize("other", OTHER)
 @pytest.mark.requirement("mend-used-id")
 async def test_a_used_message_id_with_other_content_is_refused_and_names_the_task(
@@ -207,7 +207,7 @@ async def test_a_used_message_id_with_other_content_is_refused_and_names_the_tas
         assert (await call(http, "bob", "ListTasks"))["result"]["totalSize"] == 1
 
 
-@pytest.mark.requirement("a2a-http-same-request")
+@pytest.mark.requirement("task-request-runs-once")
 @pytest.mark.parametrize("other", OTHER)
 async def test_of_two_messages_of_one_id_at_a_time_one_is_taken_and_the_other_refused(
     shared: TaskRoom, anna: Agent, other: str
@@ -224,7 +224,7 @@ async def test_of_two_messages_of_one_id_at_a_time_one_is_taken_and_the_other_re
     assert (refused["code"], taken in refused["message"]) == (-32602, True)
 
 
-@pytest.mark.requirement("a2a-http-same-request")
+@pytest.mark.requirement("task-request-runs-once")
 async def test_an_answer_that_is_sent_again_gives_the_task_and_another_one_is_refused(
     shared: TaskRoom, anna: Agent
 ):

@@ -34,7 +34,7 @@ from postroom.tasks.unfolded import Unfolded
 from tests.control.taskroom import KEY, SECONDS, TaskRoom, emptied, task_room
 from tests.postgres import PostgresServer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("a2a-stored-is-found")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("task-request-runs-once")]
 
 VERSION = {"A2A-Version": "1.0"}
 Hold = Callable[[], Any]
@@ -208,7 +208,7 @@ async def test_after_the_wait_503_names_the_task_and_the_same_message_finds_it(
         assert task in error["message"]
 
 
-@pytest.mark.requirement("outside-answer-fresh")
+@pytest.mark.requirement("task-request-runs-once")
 async def test_the_answer_to_a_report_is_never_the_task_before_it(
     shared: tuple[TaskRoom, Hold], monkeypatch: pytest.MonkeyPatch
 ):

@@ -73,8 +73,8 @@ def steps(events: list[tuple[str, dict[str, Any]]]) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("a2a-http-resumes")
-@pytest.mark.requirement("a2a-http-same-request")
+@pytest.mark.requirement("client-stream-resumes")
+@pytest.mark.requirement("task-request-runs-once")
 def test_a_stream_goes_on_behind_the_last_event_after_the_post_room_was_killed(shared: PostRoom):
     room = shared
     room.run("spawn", room.template(TEMPLATE.format(name="counter"), "counter", counter=COUNTER))

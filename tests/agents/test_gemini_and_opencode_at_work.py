@@ -47,7 +47,7 @@ def room(nick: str) -> Iterator[AgentsRoom]:
         yield room
 
 
-@pytest.mark.requirement("acp-real-agents")
+@pytest.mark.requirement("agents-real")
 def test_a_task_is_done_and_the_key_is_added_outside(room: AgentsRoom, nick: str) -> None:
     task = room.delegate(nick, "say hello")
     done = room.await_task(task, "completed", "failed")
@@ -59,7 +59,7 @@ def test_a_task_is_done_and_the_key_is_added_outside(room: AgentsRoom, nick: str
     assert not room.model.others  # no update check, no telemetry
 
 
-@pytest.mark.requirement("acp-real-agents")
+@pytest.mark.requirement("agents-real")
 @pytest.mark.parametrize("decision, status", [("allowed", "ok"), ("denied", "denied")])
 def test_a_tool_call_waits_for_a_person(
     room: AgentsRoom, nick: str, decision: str, status: str
@@ -75,7 +75,7 @@ def test_a_tool_call_waits_for_a_person(
     assert [event["status"] for event in room.events_at_end(task, "tool_result")] == [status]
 
 
-@pytest.mark.requirement("acp-real-agents")
+@pytest.mark.requirement("agents-real")
 def test_an_interrupt_withdraws_the_question_and_ends_the_turn(room: AgentsRoom, nick: str) -> None:
     task = room.delegate(nick, "RUN:[sleep 300]")
     approval = room.await_approval(task)
@@ -85,7 +85,7 @@ def test_an_interrupt_withdraws_the_question_and_ends_the_turn(room: AgentsRoom,
     assert room.get(f"/v1/approvals/{approval['id']}")["state"] == "withdrawn"
 
 
-@pytest.mark.requirement("acp-real-agents")
+@pytest.mark.requirement("agents-real")
 def test_a_failed_model_fails_the_task_and_the_session_goes_on(room: AgentsRoom, nick: str) -> None:
     done = room.await_task(room.delegate(nick, "FAIL:[401]"), "completed", "failed")
     assert (done["state"], "scripted failure" in done["detail"]) == ("failed", True)

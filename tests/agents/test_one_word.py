@@ -64,7 +64,7 @@ async def home(tmp_path: Path) -> AsyncGenerator[Path]:
         await asyncio.to_thread(until, lambda: gone(pid))
 
 
-@pytest.mark.requirement("one-word-to-a-merge")
+@pytest.mark.requirement("one-word-offers")
 @pytest.mark.parametrize(
     "agent, program, key, base, place",
     [

@@ -115,7 +115,6 @@ def test_a_failed_model_fails_the_task_with_its_reason(room: AgentsRoom, nick: s
     assert result["status"] == "failed"
 
 
-@pytest.mark.requirement("failing-refused-key")
 @pytest.mark.requirement("failing-last-word")
 @both
 def test_a_key_that_the_models_host_refuses_is_an_alert_with_the_command_that_mends_it(

@@ -248,7 +248,7 @@ async def test_an_edited_input_reaches_the_sidecar_as_it_was_given(shared: TaskR
         assert (await alice.heard())["records"][0]["input"] == wish
 
 
-@pytest.mark.requirement("approval-edit-refused")
+@pytest.mark.requirement("approval-edit-plain")
 async def test_an_edited_input_is_refused_where_the_agent_takes_none_and_words_are_an_answer(
     shared: TaskRoom,
 ):
@@ -337,7 +337,7 @@ async def test_a_worker_has_no_more_pending_approvals_than_a_person_can_answer(s
 # ── alerts and status ────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("approval-told-at-once")
+@pytest.mark.requirement("approval-never-hangs")
 async def test_a_pending_approval_is_an_alert_until_it_is_settled(shared: TaskRoom):
     async with emptied(shared) as room, sidecar_of(room) as alice:
         asked = await alice.ask(title="rm\x1b[2J -rf \u202ebuild")

@@ -85,7 +85,7 @@ async def test_what_is_set_is_kept_told_and_shown_with_who_and_the_last_word_cou
         assert (told[-1]["rules"], told[-1]["autonomy"]) == ([], {"": "ask"})
 
 
-@pytest.mark.requirement("autonomy-until-task-ends")
+@pytest.mark.requirement("autonomy-set")
 async def test_what_is_set_for_a_task_ends_with_it_by_itself(shared: TaskRoom):
     async with emptied(shared) as room, sidecar_of(room) as alice:
         task = await working(room, alice)
@@ -114,7 +114,7 @@ async def test_a_task_of_another_worker_is_none(shared: TaskRoom):
         assert await kept(room) == []
 
 
-@pytest.mark.requirement("policy-answers-waiting")
+@pytest.mark.requirement("policy-added-at-once")
 async def test_what_waits_is_answered_by_the_rule_or_the_autonomy_that_allows_it_now(
     shared: TaskRoom,
 ):
@@ -141,7 +141,7 @@ async def test_what_waits_is_answered_by_the_rule_or_the_autonomy_that_allows_it
         assert states == ["allowed", "pending", "pending"]
 
 
-@pytest.mark.requirement("policy-answers-waiting")
+@pytest.mark.requirement("policy-added-at-once")
 async def test_what_the_template_denies_is_not_answered_by_autonomy(shared: TaskRoom):
     async with emptied(shared) as room:
         worker = await room.worker("alice", template=DENIES)

@@ -123,7 +123,7 @@ async def test_two_people_at_once_lose_nothing_of_each_others(shared: TaskRoom):
         assert sorted(heard[-1]["rules"]) == sorted([*mine, *hers, TEST])
 
 
-@pytest.mark.requirement("policy-added-narrow")
+@pytest.mark.requirement("policy-added-at-once")
 @pytest.mark.parametrize(
     "pattern", ["*", "Bash", "Bash(*)", "Bash(a; eval b)", "Bash(a", "a\nb", "é" * 900]
 )

@@ -91,7 +91,7 @@ async def all_of_it(room: TaskRoom, project: str) -> None:
     await room.parts.workers.remove(bob.uid)
 
 
-@pytest.mark.requirement("project-activity")
+@pytest.mark.requirement("client-stream-resumes")
 async def test_what_happened_in_a_project_is_read_from_what_is_stored(shared: TaskRoom):
     async with emptied(shared) as room:
         green = await room.worker("green", projects=("green",))
@@ -135,7 +135,7 @@ async def report_more(room: TaskRoom, hand: Hand, first: int, *events: dict[str,
     await room.parts.fold.reached("EVENTS", done.at, SECONDS)
 
 
-@pytest.mark.requirement("project-activity")
+@pytest.mark.requirement("client-stream-resumes")
 async def test_who_follows_a_project_is_told_each_thing_once_and_goes_on_where_it_was(
     shared: TaskRoom,
 ):
@@ -157,7 +157,7 @@ async def test_who_follows_a_project_is_told_each_thing_once_and_goes_on_where_i
             assert (await again.next("post", "activity"))["record"]["text"] == "later"
 
 
-@pytest.mark.requirement("project-activity")
+@pytest.mark.requirement("client-stream-resumes")
 async def test_what_a_template_decides_by_itself_is_not_told(shared: TaskRoom):
     async with emptied(shared) as room:
         bob = await room.worker("bob", projects=("black",))
@@ -167,7 +167,7 @@ async def test_what_a_template_decides_by_itself_is_not_told(shared: TaskRoom):
         assert [shown(event)[0] for event in found["events"]] == ["joined"]
 
 
-@pytest.mark.requirement("project-activity")
+@pytest.mark.requirement("client-stream-resumes")
 async def test_plain_posts_are_what_they_were_and_nothing_is_written_for_what_happens(
     shared: TaskRoom,
 ):

@@ -14,7 +14,7 @@ from tests.control.taskroom import TaskRoom
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.requirement("autonomy-until-task-ends"),
+    pytest.mark.requirement("autonomy-set"),
     pytest.mark.requirement("approval-pin-demanded"),
 ]
 
@@ -113,7 +113,7 @@ async def test_what_was_asked_in_no_task_is_not_allowed_so(shared: TaskRoom, tmp
         assert await autonomy(coder) == []
 
 
-@pytest.mark.requirement("always-at-each-door")
+@pytest.mark.requirement("policy-added-at-once")
 async def test_attach_allows_always_what_it_shows_and_what_waits_of_that(
     shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -132,7 +132,7 @@ async def test_attach_allows_always_what_it_shows_and_what_waits_of_that(
         typed_unseen(terminal)
 
 
-@pytest.mark.requirement("always-at-each-door")
+@pytest.mark.requirement("policy-added-at-once")
 async def test_who_watches_a_task_allows_always_and_is_told_where_no_rule_can(
     shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -155,7 +155,7 @@ async def test_who_watches_a_task_allows_always_and_is_told_where_no_rule_can(
         assert await added(coder) == [PLAIN]
 
 
-@pytest.mark.requirement("always-at-each-door")
+@pytest.mark.requirement("policy-added-at-once")
 @pytest.mark.parametrize(
     "words, edits",
     [

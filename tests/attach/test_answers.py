@@ -151,7 +151,7 @@ async def test_in_attach_the_editor_changes_what_is_allowed(shared: TaskRoom, tm
         assert (found["state"], found["answer"]["input"]) == ("edited", {"command": "make test"})
 
 
-@pytest.mark.requirement("approval-edit-refused")
+@pytest.mark.requirement("approval-edit-plain")
 async def test_in_attach_nothing_is_edited_where_the_agent_takes_no_edited_input(
     shared: TaskRoom, tmp_path: Path
 ):

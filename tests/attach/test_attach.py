@@ -199,7 +199,7 @@ async def _mail(room: TaskRoom, uid: str) -> dict[str, str]:
     return found[-1]
 
 
-@pytest.mark.requirement("task-events-shown")
+@pytest.mark.requirement("attach-shows-all-kinds")
 async def test_who_watches_a_task_in_a_terminal_sees_what_is_done_for_it_and_answers_there(
     shared: TaskRoom, tmp_path: Path
 ):
@@ -223,7 +223,7 @@ async def test_who_watches_a_task_in_a_terminal_sees_what_is_done_for_it_and_ans
         assert "$ make deploy" in terminal.plain
 
 
-@pytest.mark.requirement("task-events-shown")
+@pytest.mark.requirement("attach-shows-all-kinds")
 async def test_a_script_that_watches_a_task_sees_the_task_alone_unless_it_wants_events(
     shared: TaskRoom, tmp_path: Path
 ):

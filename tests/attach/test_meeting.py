@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 TEMPLATE = '[worker]\nname="x"\n[workstation]\ncommand=["true"]\n[sidecar]\n'
 
 
-@pytest.mark.requirement("terminal-ends")
+@pytest.mark.requirement("terminal-one-at-a-time")
 async def test_a_person_whose_sidecar_does_not_come_gets_an_error_and_may_try_again(
     shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -33,7 +33,7 @@ async def test_a_person_whose_sidecar_does_not_come_gets_an_error_and_may_try_ag
             assert "postroom logs" in terminal.plain
 
 
-@pytest.mark.requirement("terminal-of-execd")
+@pytest.mark.requirement("terminal-one-at-a-time")
 async def test_the_reason_of_a_sidecar_that_has_no_shell_is_told_as_harmless_text():
     holder = Principal("h-1", "default", "ann", "human", USUAL_SCOPES, "key")
     terminal = OpenTerminal("w-1", holder, 0.0)

@@ -63,7 +63,7 @@ def opened(terminal: Terminal) -> None:
     terminal.read_until("ready")
 
 
-@pytest.mark.requirement("terminal-through-gateway")
+@pytest.mark.requirement("terminal-one-at-a-time")
 def test_a_shell_in_the_sandbox_has_the_size_the_environment_and_the_exit_status(room: PostRoom):
     with attached(room, columns=91) as terminal:
         opened(terminal)
@@ -101,7 +101,7 @@ def test_a_second_person_is_told_whose_it_is(room: PostRoom):
         assert again.ended() == 0
 
 
-@pytest.mark.requirement("terminal-ends")
+@pytest.mark.requirement("terminal-one-at-a-time")
 def test_it_ends_with_its_person_even_if_that_is_killed_and_so_does_what_runs_there(
     room: PostRoom,
 ):
@@ -114,7 +114,7 @@ def test_it_ends_with_its_person_even_if_that_is_killed_and_so_does_what_runs_th
     until(lambda: not _running("4815162342"))
 
 
-@pytest.mark.requirement("terminal-ends")
+@pytest.mark.requirement("terminal-one-at-a-time")
 def test_much_output_comes_whole_and_in_order(room: PostRoom):
     with attached(room) as terminal:
         opened(terminal)
@@ -126,7 +126,7 @@ def test_much_output_comes_whole_and_in_order(room: PostRoom):
     assert numbers == [str(number) for number in range(1, 60001)]
 
 
-@pytest.mark.requirement("terminal-ends")
+@pytest.mark.requirement("terminal-one-at-a-time")
 def test_the_stop_of_the_worker_ends_it_and_the_persons_terminal_is_as_before(room: PostRoom):
     with attached(room) as terminal:
         before = termios.tcgetattr(terminal._fd)

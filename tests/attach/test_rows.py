@@ -64,7 +64,7 @@ def test_a_thought_is_dim_and_left_out_where_little_is_shown():
     assert shown(text("hm", kind="thinking"), compact=True) == []
 
 
-@pytest.mark.requirement("attach-text-harmless")
+@pytest.mark.requirement("text-controls-stripped")
 @pytest.mark.parametrize("width", [1, 7, 20, 40, None])
 @pytest.mark.parametrize(
     "event",
@@ -109,7 +109,7 @@ def test_no_text_of_an_agent_acts_on_a_terminal_or_is_wider_than_it(
             assert columns(plain) <= max(width, 2), line
 
 
-@pytest.mark.requirement("attach-text-harmless")
+@pytest.mark.requirement("text-controls-stripped")
 def test_no_line_of_an_agents_text_begins_in_the_first_column():
     said = coloured(text("one\n▸ Bash  rm\r● forged " + "word " * 30), width=30)
     assert len(said) > 5
@@ -253,7 +253,7 @@ def test_who_has_changed_what_the_agent_may_do_is_said_where_it_happened():
 # ── what is asked for ────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("attach-approval-folded")
+@pytest.mark.requirement("approval-shown-decided")
 @pytest.mark.parametrize(
     "filler, shown",
     [
@@ -277,7 +277,7 @@ def test_nothing_is_pushed_out_of_sight_with_blanks(field: str, filler: str, sho
     assert whole.index("npm test;") < whole.index(shown) < whole.index("rm -rf ~")
 
 
-@pytest.mark.requirement("attach-approval-folded")
+@pytest.mark.requirement("approval-shown-decided")
 def test_a_change_and_a_list_of_words_hide_nothing_behind_blanks_either():
     far = "a" + " " * 9000 + "b"
     for given in (
@@ -297,7 +297,7 @@ def test_usual_blanks_and_lines_are_shown_as_they_are():
     assert shown[1:] == text.split("\n")[1:-1]
 
 
-@pytest.mark.requirement("attach-approval-exact")
+@pytest.mark.requirement("approval-shown-decided")
 def test_what_an_agent_asks_for_is_shown_whole_with_every_character_that_hides():
     given = {"command": "echo a\u202e\u200b \\\n  && rm -rf /\x1b[8m", "timeout": 5}
     assert [row.text for row in exact_rows(given)] == [
@@ -307,7 +307,7 @@ def test_what_an_agent_asks_for_is_shown_whole_with_every_character_that_hides()
     ]
 
 
-@pytest.mark.requirement("attach-approval-exact")
+@pytest.mark.requirement("approval-shown-decided")
 def test_no_end_of_a_long_command_is_cut_off():
     (row,) = exact_rows({"command": "echo " + "x" * 500 + "; rm -rf /"})
     lines = list(map(click.unstyle, painted(row, 40)))

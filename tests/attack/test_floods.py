@@ -55,7 +55,7 @@ async def test_who_sends_at_full_rate_is_slowed_down_told_of_and_never_cut_off(
         assert [line for line in await raw.pinged() if line != b"PING"] == []
 
 
-@pytest.mark.requirement("gateway-rates-bounded")
+@pytest.mark.requirement("attack-flood-slowed")
 @pytest.mark.parametrize("kind", ["receipts", "inbox", "alerts", "tasks"])
 async def test_a_flood_of_records_is_held_back_while_what_others_store_is_folded(
     tmp_path: Path, kind: str

@@ -60,7 +60,7 @@ async def test_who_does_not_begin_with_a_credential_of_its_own_is_refused(target
     assert await target.heard() == []
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 async def test_who_shows_no_token_of_its_own_at_the_door_is_told_nothing(target: Target):
     named = {
         b"{t}": target.me.token,
@@ -84,7 +84,7 @@ async def test_who_shows_no_token_of_its_own_at_the_door_is_told_nothing(target:
         assert told[b"POSTROOM/1 %b {o}\n" % protocol] == told[b"POSTROOM/1 %b {n}\n" % protocol]
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 async def test_its_credential_and_its_token_are_worth_nothing_at_another_door(target: Target):
     target.audit.written = b""
     raw = await target.house.knock(target.theirs, target.me.credential)

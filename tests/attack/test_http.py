@@ -79,7 +79,7 @@ def routes() -> Iterator[tuple[str, str]]:
     yield from ((each.method, each.path) for each in shown)
 
 
-@pytest.mark.requirement("http-worker-unforgeable")
+@pytest.mark.requirement("api-key-required")
 async def test_every_route_of_the_operator_is_closed_to_a_worker(target: Target):
     before, failed, told = await target.state(), [], {}
     wanted = [each for each in routes() if each not in OPEN]
@@ -100,7 +100,7 @@ async def test_every_route_of_the_operator_is_closed_to_a_worker(target: Target)
     assert await target.state() == before
 
 
-@pytest.mark.requirement("http-worker-unforgeable")
+@pytest.mark.requirement("api-key-required")
 async def test_no_path_and_no_header_makes_a_worker_somebody_else(target: Target):
     named = {"v": target.victim.uid, "o": target.me.uid, "t": target.task}
     named |= {"theirs": target.theirs.token, "mine": target.me.token}
@@ -149,7 +149,7 @@ FRAMING = (
 )
 
 
-@pytest.mark.requirement("http-worker-unforgeable")
+@pytest.mark.requirement("api-key-required")
 @pytest.mark.parametrize("protocol", ["http", "egress"])
 async def test_no_framing_hides_a_request_in_another(target: Target, protocol: str):
     path = "/v1/blobs" if protocol == "http" else "/http/n0.evil.test/"
@@ -167,7 +167,7 @@ async def test_no_framing_hides_a_request_in_another(target: Target, protocol: s
     assert failed == []
 
 
-@pytest.mark.requirement("attack-unseen")
+@pytest.mark.requirement("org-no-subject-crosses")
 async def test_a_blob_of_somebody_else_is_answered_as_one_that_is_not_there(target: Target):
     content = b"private picture"
     stored = await target.room.api.post("/v1/blobs", content=content)
@@ -189,7 +189,7 @@ async def test_a_blob_of_somebody_else_is_answered_as_one_that_is_not_there(targ
         assert spoken(theirs[1], there) == spoken(nobody[1], NOTHING)
 
 
-@pytest.mark.requirement("attack-unseen")
+@pytest.mark.requirement("org-no-subject-crosses")
 async def test_a_task_of_others_is_answered_as_one_that_is_not_there(target: Target):
     raw = await target.house.enter(target.me)
     own = target.me.uid

@@ -118,7 +118,7 @@ async def test_nobody_elses_delivery_is_acknowledged_refused_or_held(target: Tar
     await as_of_nobody(target, frames, lambda uid: cases.acknowledgements(own, uid))
 
 
-@pytest.mark.requirement("identity-replies-not-forged")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_no_answer_is_asked_for_anywhere_but_in_the_own_inbox(target: Target):
     own = target.me.uid
 
@@ -128,7 +128,7 @@ async def test_no_answer_is_asked_for_anywhere_but_in_the_own_inbox(target: Targ
     await as_of_nobody(target, frames, lambda uid: cases.replies(own, uid))
 
 
-@pytest.mark.requirement("attack-subscribe-refused")
+@pytest.mark.requirement("attack-publish-refused")
 async def test_every_subscription_outside_its_rights_is_refused_and_hears_nothing(target: Target):
     own = target.me.uid
 
@@ -141,7 +141,7 @@ async def test_every_subscription_outside_its_rights_is_refused_and_hears_nothin
     await as_of_nobody(target, frames, lambda uid: cases.subscriptions(own, uid))
 
 
-@pytest.mark.requirement("attack-subscribe-refused")
+@pytest.mark.requirement("attack-publish-refused")
 async def test_whatever_it_may_listen_to_it_hears_nothing_that_is_between_others(target: Target):
     """After the whole list was tried, and with every right used, the traffic of others stays theirs."""
     listener = await target.house.enter(target.me)
@@ -162,7 +162,7 @@ async def test_whatever_it_may_listen_to_it_hears_nothing_that_is_between_others
     listener.close()
 
 
-@pytest.mark.requirement("attack-headers-refused")
+@pytest.mark.requirement("attack-publish-refused")
 async def test_no_header_gives_an_order_to_the_server_or_to_who_reads(target: Target):
     own = target.me.uid
 
@@ -174,7 +174,7 @@ async def test_no_header_gives_an_order_to_the_server_or_to_who_reads(target: Ta
     await as_of_nobody(target, frames, lambda uid: cases.headers(own, uid))
 
 
-@pytest.mark.requirement("attack-headers-refused")
+@pytest.mark.requirement("attack-publish-refused")
 async def test_an_expectation_names_no_record_but_those_of_an_own_task(target: Target):
     own, task = target.me.uid, "1" * 32
     name = "Nats-Expected-Last-Subject-Sequence"
@@ -202,7 +202,7 @@ async def outsider(target: Target) -> Raw:
     return await (await target.house.direct(credential)).connect()
 
 
-@pytest.mark.requirement("attack-server-refuses-alone")
+@pytest.mark.requirement("attack-publish-refused")
 async def test_the_server_refuses_every_publish_without_the_gateway_too(target: Target):
     own, nobody = target.me.uid, new_uid()
     before = await target.state()
@@ -225,7 +225,7 @@ async def test_the_server_refuses_every_publish_without_the_gateway_too(target: 
     assert await target.state() == before
 
 
-@pytest.mark.requirement("identity-replies-not-forged")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_an_answer_sent_to_anothers_subject_without_the_gateway_is_neither_stored_nor_believed(
     target: Target,
 ):
@@ -267,7 +267,7 @@ async def test_an_answer_sent_to_anothers_subject_without_the_gateway_is_neither
     assert after == before
 
 
-@pytest.mark.requirement("attack-server-refuses-alone")
+@pytest.mark.requirement("attack-publish-refused")
 async def test_the_server_refuses_every_subscription_without_the_gateway_too(target: Target):
     own = target.me.uid
     wanted = [

@@ -55,7 +55,7 @@ def artifact(seq: int, follows: int) -> Record:
     return "TASKS", stored(seq, record, follows)
 
 
-@pytest.mark.requirement("blob-readers-named")
+@pytest.mark.requirement("blob-kept-by-hash")
 def test_only_a_reader_passes_a_blob_on():
     with Rows() as rows:
         upload(rows.store, ALICE)
@@ -74,7 +74,7 @@ def test_a_message_that_names_another_recipient_than_its_subject_passes_nothing_
         assert readers(rows.store) == [ALICE]
 
 
-@pytest.mark.requirement("blob-readers-named")
+@pytest.mark.requirement("blob-kept-by-hash")
 def test_a_record_of_a_task_passes_a_blob_on_only_if_it_counts():
     with Rows() as rows:
         upload(rows.store, BOB)
@@ -85,7 +85,7 @@ def test_a_record_of_a_task_passes_a_blob_on_only_if_it_counts():
         assert readers(rows.store) == [ALICE, BOB]
 
 
-@pytest.mark.requirement("blob-readers-named")
+@pytest.mark.requirement("blob-kept-by-hash")
 def test_who_names_a_blob_in_a_request_is_not_given_it_by_the_task_that_repeats_it():
     said = text_message("m", "what is this?", role=ROLE_USER)
     said["parts"].append({"url": blob_url(NAME)})
@@ -124,7 +124,7 @@ def test_what_is_named_is_kept_and_what_is_not_is_found_when_it_is_old():
         assert not rows.store.blobs.forget_unnamed(NAME, 2.0)
 
 
-@pytest.mark.requirement("blob-readers-named")
+@pytest.mark.requirement("blob-kept-by-hash")
 def test_a_post_passes_a_blob_on_to_everybody_if_its_sender_may_read_it():
     with Rows() as rows:
         upload(rows.store, ALICE)

@@ -135,7 +135,7 @@ async def publish(js: JetStream, number: int, timeout: float) -> Stored | Postro
         return error
 
 
-@pytest.mark.requirement("bus-uncertain-named")
+@pytest.mark.requirement("bus-ack-means-disk")
 async def test_a_message_that_is_on_its_way_to_the_followers_is_asked_for_until_it_is_stored(
     tmp_path: Path,
 ) -> None:
@@ -163,7 +163,7 @@ async def test_a_message_that_is_on_its_way_to_the_followers_is_asked_for_until_
         assert len({each.sequence for each in answers if isinstance(each, Stored)}) == SENDERS
 
 
-@pytest.mark.requirement("bus-uncertain-named")
+@pytest.mark.requirement("bus-ack-means-disk")
 async def test_what_is_on_its_way_when_time_is_over_is_perhaps_stored(tmp_path: Path) -> None:
     async with three_servers(tmp_path) as (cluster, trust), log_on(cluster.urls, trust) as (js, _):
         await placed(js, cluster)
@@ -222,7 +222,7 @@ async def accepted(js: JetStream) -> Stored | PostroomError:
     return answer
 
 
-@pytest.mark.requirement("nats-cut-off-left")
+@pytest.mark.requirement("nats-node-death-keeps-accepted")
 @pytest.mark.parametrize("leads", [False, True], ids=["follower", "leader"])
 @pytest.mark.parametrize("hangs", [True, False], ids=["hangs", "ends"])
 async def test_a_server_that_is_cut_off_from_the_others_is_left_for_one_of_them(
@@ -244,7 +244,7 @@ async def test_a_server_that_is_cut_off_from_the_others_is_left_for_one_of_them(
         assert stayed.reconnects == 0
 
 
-@pytest.mark.requirement("nats-cut-off-left")
+@pytest.mark.requirement("nats-node-death-keeps-accepted")
 @pytest.mark.parametrize("hangs", [True, False], ids=["hangs", "ends"])
 async def test_who_only_reads_leaves_a_server_that_is_cut_off_too(
     tmp_path: Path, hangs: bool
@@ -281,7 +281,7 @@ async def test_who_only_reads_leaves_a_server_that_is_cut_off_too(
             await pulling
 
 
-@pytest.mark.requirement("nats-cut-off-left")
+@pytest.mark.requirement("nats-node-death-keeps-accepted")
 async def test_who_begins_to_read_leaves_a_server_that_hears_of_no_leader(tmp_path: Path) -> None:
     """Of a stream such a server tells in the end what it knows, but it makes no consumer."""
     async with (
@@ -301,7 +301,7 @@ async def test_who_begins_to_read_leaves_a_server_that_hears_of_no_leader(tmp_pa
         assert isinstance(answers[-1], dict), answers
 
 
-@pytest.mark.requirement("nats-cut-off-left")
+@pytest.mark.requirement("nats-node-death-keeps-accepted")
 async def test_who_reaches_a_cluster_through_one_door_leaves_too(tmp_path: Path) -> None:
     """As a sidecar does: the gateway dials the servers, and says in its greeting that there are others."""
     loop = asyncio.get_running_loop()

@@ -73,7 +73,7 @@ async def test_a_publish_returns_where_the_record_was_stored(pair: Pair):
     assert (await pair.admin.get("INBOX", stored.sequence)).payload == b"hello"
 
 
-@pytest.mark.requirement("mail-key-once")
+@pytest.mark.requirement("bus-ack-means-disk")
 async def test_a_second_publish_with_the_same_id_is_not_stored(pair: Pair):
     subject = subjects.inbox(pair.bob.uid, pair.alice.uid)
 
@@ -87,7 +87,7 @@ async def test_a_second_publish_with_the_same_id_is_not_stored(pair: Pair):
     assert await pair.admin.last_sequence("INBOX") == first.sequence
 
 
-@pytest.mark.requirement("mail-full-typed")
+@pytest.mark.requirement("mail-floods-contained")
 async def test_a_full_stream_refuses_and_a_retry_after_space_succeeds(pair: Pair):
     await pair.admin.ensure_stream(replace(BY_NAME["INBOX"], max_messages=1))
     subject = subjects.inbox(pair.bob.uid, pair.alice.uid)
@@ -115,7 +115,7 @@ async def test_a_full_pair_of_sender_and_recipient_does_not_stop_other_senders(p
     assert other is not None
 
 
-@pytest.mark.requirement("mail-full-typed")
+@pytest.mark.requirement("mail-floods-contained")
 async def test_a_write_after_a_sequence_that_is_not_the_last_one_is_a_lost_update(pair: Pair):
     subject = subjects.task(pair.alice.uid, "t1", "working")
     await pair.alice.publish(subject, b"1", metadata={"Nats-Expected-Last-Subject-Sequence": "0"})
@@ -126,7 +126,7 @@ async def test_a_write_after_a_sequence_that_is_not_the_last_one_is_a_lost_updat
         )
 
 
-@pytest.mark.requirement("mail-full-typed")
+@pytest.mark.requirement("mail-floods-contained")
 async def test_a_message_over_the_limit_is_not_sent(pair: Pair):
     with pytest.raises(MessageTooLarge):
         await inboxed(pair, b"x" * (1024 * 1024 + 1))
@@ -202,7 +202,7 @@ async def test_a_closed_subscription_receives_nothing(pair: Pair):
     assert closed.count == 0
 
 
-@pytest.mark.requirement("identity-replies-not-forged")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_an_announcement_reaches_the_other_agents(pair: Pair):
     heard = Heard()
     await pair.bob.subscribe("system.discovery.>", heard)
@@ -333,7 +333,7 @@ async def test_a_request_on_a_stored_subject_is_refused(pair: Pair):
 # Consuming.
 
 
-@pytest.mark.requirement("bus-consume-redelivered")
+@pytest.mark.requirement("inbox-confirmed-only")
 async def test_records_are_delivered_in_order(pair: Pair):
     await inboxed(pair, *(bytes([n]) for n in range(50)))
     taken = Taken()
@@ -358,7 +358,7 @@ async def test_no_more_than_a_batch_is_open_at_a_time(pair: Pair):
     assert (await taken.next()).message.payload == bytes([2])
 
 
-@pytest.mark.requirement("sidecar-crash-restarted")
+@pytest.mark.requirement("sidecar-message-handed")
 async def test_an_acknowledged_record_does_not_come_again(pair: Pair):
     taken, again = Taken(), Taken()
     await inboxed(pair, b"first")
@@ -373,7 +373,7 @@ async def test_an_acknowledged_record_does_not_come_again(pair: Pair):
     assert (await again.acked()).payload == b"second"
 
 
-@pytest.mark.requirement("bus-consume-redelivered")
+@pytest.mark.requirement("inbox-confirmed-only")
 async def test_a_record_given_back_comes_again_with_the_next_attempt(pair: Pair):
     taken = Taken()
     await inboxed(pair, b"x")
@@ -398,7 +398,7 @@ async def test_a_record_given_back_with_a_delay_comes_after_others(pair: Pair):
     assert (await taken.acked()).payload == b"slow"
 
 
-@pytest.mark.requirement("bus-consume-redelivered")
+@pytest.mark.requirement("inbox-confirmed-only")
 async def test_a_record_whose_handler_raised_comes_again(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ):
@@ -417,7 +417,7 @@ async def test_a_record_whose_handler_raised_comes_again(
     assert pair.bob.statistics().handler_errors == 1
 
 
-@pytest.mark.requirement("bus-consume-redelivered")
+@pytest.mark.requirement("inbox-confirmed-only")
 async def test_an_unacknowledged_record_comes_again_after_its_consumer_was_killed(pair: Pair):
     await pair.admin.ensure_consumer(impatient(pair.bob.uid))
     taken, again = Taken(), Taken()
@@ -688,7 +688,7 @@ async def test_closing_twice_is_harmless_and_ends_everything(pair: Pair):
     assert not pair.bob.statistics().connected
 
 
-@pytest.mark.requirement("identity-renewal-gapless")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_a_renewed_bus_goes_on_with_what_it_had(pair: Pair):
     taken = Taken()
     await pair.bob.consume("INBOX", pair.bob.uid, taken)

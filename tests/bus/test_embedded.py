@@ -211,7 +211,7 @@ async def test_a_server_that_is_about_to_end_is_waited_for(config: ServerConfig)
         await second.stop()
 
 
-@pytest.mark.requirement("server-kill-recovers")
+@pytest.mark.requirement("all-kills-counted")
 async def test_a_killed_server_starts_again_on_the_same_port_with_what_it_had_acknowledged(
     config: ServerConfig, trust: Trust
 ):

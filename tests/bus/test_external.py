@@ -237,7 +237,7 @@ def _encrypted(authority: Authority, *, first: bool) -> Change:
     return change
 
 
-@pytest.mark.requirement("tls-no-cleartext")
+@pytest.mark.requirement("tls-beyond-loopback")
 async def test_an_encrypted_connection_is_made_and_checked_by_the_named_authority(
     trust: Trust, tmp_path: Path
 ):
@@ -258,7 +258,7 @@ async def test_an_encrypted_connection_is_made_and_checked_by_the_named_authorit
     assert "tls://" in clear.remedy
 
 
-@pytest.mark.requirement("tls-no-cleartext")
+@pytest.mark.requirement("tls-beyond-loopback")
 async def test_a_server_that_speaks_before_tls_is_refused_since_it_could_be_made_to_leave_it_out(
     trust: Trust, tmp_path: Path
 ):
@@ -280,7 +280,7 @@ async def test_a_server_that_speaks_before_tls_is_refused_since_it_could_be_made
     assert "tls://" in clear.remedy
 
 
-@pytest.mark.requirement("tls-no-cleartext")
+@pytest.mark.requirement("tls-beyond-loopback")
 @pytest.mark.parametrize(
     "url", ["nats://10.0.0.7:4222", "nats.example.org", "nats://[2001:db8::1]"]
 )
@@ -347,7 +347,7 @@ async def test_a_look_at_the_servers_that_nobody_foresaw_ends_nothing(
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-@pytest.mark.requirement("server-death-reported")
+@pytest.mark.requirement("background-supervised")
 async def test_on_a_cluster_each_death_is_reported_and_ends_nothing(trust: Trust, tmp_path: Path):
     said: asyncio.Queue[str] = asyncio.Queue()
 

@@ -59,7 +59,7 @@ async def pulling(bus: MessageBusProvider, taken: Taken) -> str:
 # Outages.
 
 
-@pytest.mark.requirement("server-kill-recovers")
+@pytest.mark.requirement("all-kills-counted")
 async def test_a_publish_during_an_outage_is_stored_when_the_server_is_back(durable: Rig):
     alice = await durable.agent()
     bob = new_uid()
@@ -76,7 +76,7 @@ async def test_a_publish_during_an_outage_is_stored_when_the_server_is_back(dura
     assert alice.statistics().reconnects == 1
 
 
-@pytest.mark.requirement("server-kill-recovers")
+@pytest.mark.requirement("all-kills-counted")
 async def test_a_pull_loop_resumes_after_the_server_was_killed(durable: Rig):
     alice, bob = await durable.agent(), await durable.agent()
     taken = Taken()
@@ -93,7 +93,7 @@ async def test_a_pull_loop_resumes_after_the_server_was_killed(durable: Rig):
     assert payloads[-1] == b"after"
 
 
-@pytest.mark.requirement("server-kill-recovers")
+@pytest.mark.requirement("all-kills-counted")
 async def test_what_was_acknowledged_as_stored_is_there_after_a_kill(durable: Rig):
     alice, bob = await durable.agent(), new_uid()
     for number in range(20):
@@ -186,7 +186,7 @@ def notice(monkeypatch: pytest.MonkeyPatch, target: object, name: str) -> asynci
     return called
 
 
-@pytest.mark.requirement("server-kill-recovers")
+@pytest.mark.requirement("all-kills-counted")
 async def test_a_server_that_hangs_is_left_and_found_again(
     nats: NatsPair, monkeypatch: pytest.MonkeyPatch
 ):
@@ -225,7 +225,7 @@ async def test_a_pull_that_expired_is_made_again(nats: NatsPair, monkeypatch: py
 # Connecting.
 
 
-@pytest.mark.requirement("identity-credential-required")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_nobody_at_the_address_is_a_disconnected_bus():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -237,7 +237,7 @@ async def test_nobody_at_the_address_is_a_disconnected_bus():
     assert "password" not in str(raised.value)
 
 
-@pytest.mark.requirement("identity-credential-required")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_a_credential_that_is_not_accepted_is_unauthorized_at_once(tmp_path: Path):
     async with running_server(tmp_path) as rig:
         good, other = rig.credential(new_uid()), rig.credential(new_uid())
@@ -309,13 +309,13 @@ async def test_a_subject_whose_stream_is_missing_has_no_responders(tmp_path: Pat
 # Forged frames.
 
 
-@pytest.mark.requirement("identity-replies-not-forged")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_nobody_can_publish_into_anothers_replies(nats: NatsPair):
     with pytest.raises(Forbidden):
         await nats.alice.publish(subjects.reply(nats.bob.uid, "js", "x" * 24), b"forged")
 
 
-@pytest.mark.requirement("identity-replies-not-forged")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_a_puback_steered_into_a_pull_inbox_is_ignored(nats: NatsPair):
     taken = Taken()
     inbox = await pulling(nats.bob, taken)
@@ -331,7 +331,7 @@ async def test_a_puback_steered_into_a_pull_inbox_is_ignored(nats: NatsPair):
     assert nats.bob.statistics().ignored == 1
 
 
-@pytest.mark.requirement("identity-replies-not-forged")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_a_strangers_delivery_steered_into_a_pull_inbox_is_ignored(nats: NatsPair):
     """Mallory pulls from her own consumer and names bob's inbox for the delivery."""
     taken = Taken()
@@ -349,7 +349,7 @@ async def test_a_strangers_delivery_steered_into_a_pull_inbox_is_ignored(nats: N
     assert nats.bob.statistics().ignored == 1
 
 
-@pytest.mark.requirement("identity-replies-not-forged")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_a_stored_message_with_a_status_header_is_a_message(nats: NatsPair):
     taken = Taken()
     await nats.bob.consume("INBOX", nats.bob.uid, taken)
@@ -361,7 +361,7 @@ async def test_a_stored_message_with_a_status_header_is_a_message(nats: NatsPair
     assert (await taken.acked()).metadata["Status"] == "404"
 
 
-@pytest.mark.requirement("identity-replies-not-forged")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_a_request_that_wants_its_answer_elsewhere_is_not_answered(nats: NatsPair):
     """The full spoof that was found: bob's answer would be stored in a stranger's inbox under his name."""
     heard = Heard()
@@ -382,7 +382,7 @@ async def test_a_request_that_wants_its_answer_elsewhere_is_not_answered(nats: N
     assert await nats.admin.last_sequence("INBOX") == 0
 
 
-@pytest.mark.requirement("identity-replies-not-forged")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_an_announcement_without_its_senders_reply_subject_is_ignored(nats: NatsPair):
     heard = Heard()
     await nats.bob.subscribe("system.discovery.>", heard)
@@ -393,7 +393,7 @@ async def test_an_announcement_without_its_senders_reply_subject_is_ignored(nats
     assert (await heard.next()).payload == b"real"
 
 
-@pytest.mark.requirement("mail-malformed-dead")
+@pytest.mark.requirement("mail-deadletter-moved")
 @pytest.mark.parametrize(
     "frame",
     [
@@ -426,7 +426,7 @@ async def test_frames_with_hostile_bytes_do_not_end_the_receiver(nats: NatsPair,
 # Streams as they are.
 
 
-@pytest.mark.requirement("attack-headers-refused")
+@pytest.mark.requirement("attack-publish-refused")
 async def test_no_header_of_a_worker_can_delete_or_delay_what_others_stored(nats: NatsPair):
     assert isinstance(nats.admin, NatsAdmin)
     for spec in BY_NAME.values():

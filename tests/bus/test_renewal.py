@@ -149,7 +149,7 @@ class Traffic:
         assert self.served == Counter(self.asked)
 
 
-@pytest.mark.requirement("identity-renewal-gapless")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_credentials_of_two_seconds_are_renewed_under_load_without_a_gap(tmp_path: Path):
     async with running_bus(tmp_path) as rig, renewable(rig, 2.0) as agent, renewable(rig) as peer:
         traffic = Traffic(rig, agent.bus, peer.bus)
@@ -170,7 +170,7 @@ async def test_credentials_of_two_seconds_are_renewed_under_load_without_a_gap(t
         assert info == len(traffic.told)
 
 
-@pytest.mark.requirement("identity-renewal-gapless")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_a_live_subscription_hears_each_message_once_and_in_order_over_renewals(
     tmp_path: Path,
 ):
@@ -207,7 +207,7 @@ async def test_a_live_subscription_hears_each_message_once_and_in_order_over_ren
             assert [number for by, number in heard if by == uid] == list(range(said[uid]))
 
 
-@pytest.mark.requirement("identity-renewal-gapless")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_the_former_connection_has_ended_in_time_even_if_the_server_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -228,7 +228,7 @@ async def test_the_former_connection_has_ended_in_time_even_if_the_server_hangs(
         assert (await taken.acked()).payload == b"x"
 
 
-@pytest.mark.requirement("identity-renewal-gapless")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_a_refused_credential_leaves_the_former_connection_in_use(tmp_path: Path):
     async with running_bus(tmp_path) as rig, renewable(rig) as agent:
         good, agent.key = agent.key, KeyPair.generate(Kind.USER)
@@ -267,7 +267,7 @@ async def test_a_renewal_during_an_outage_waits_for_the_server(tmp_path: Path):
         assert agent.bus.lost is None
 
 
-@pytest.mark.requirement("identity-renewal-gapless")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_a_subscription_opened_or_closed_while_a_connection_takes_over_is_right(
     tmp_path: Path,
 ):

@@ -38,7 +38,7 @@ class Stripper:
         writer.close()
 
 
-@pytest.mark.requirement("tls-no-cleartext")
+@pytest.mark.requirement("tls-beyond-loopback")
 @pytest.mark.parametrize("who", ["bus", "system", "gateway"])
 async def test_who_is_told_that_there_is_no_tls_says_nothing_in_clear(who: str):
     stripper = Stripper()

@@ -61,7 +61,7 @@ async def watched(config: ServerConfig) -> AsyncIterator[Watched]:
     await asyncio.wait([made.run], timeout=PATIENCE)
 
 
-@pytest.mark.requirement("server-kill-recovers")
+@pytest.mark.requirement("all-kills-counted")
 async def test_a_crashed_server_comes_back_on_the_same_port(watched: Watched):
     first = watched.crash()
 
@@ -74,7 +74,7 @@ async def test_a_crashed_server_comes_back_on_the_same_port(watched: Watched):
     assert (await greeting(second))["server_id"] == second.server_id
 
 
-@pytest.mark.requirement("server-death-reported")
+@pytest.mark.requirement("background-supervised")
 async def test_too_many_crashes_end_the_supervision_with_the_last_words(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ):

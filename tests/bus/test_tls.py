@@ -81,7 +81,7 @@ async def secured(tmp_path: Path) -> AsyncIterator[Bench]:
         yield made
 
 
-@pytest.mark.requirement("tls-no-cleartext")
+@pytest.mark.requirement("tls-beyond-loopback")
 async def test_a_client_without_tls_is_not_even_greeted(secured: Bench):
     async with asyncio.timeout(PATIENCE):
         reader, writer = await asyncio.open_connection("127.0.0.1", secured.supervisor.server.port)
@@ -96,7 +96,7 @@ async def test_a_client_without_tls_is_not_even_greeted(secured: Bench):
     assert b"PONG" not in said
 
 
-@pytest.mark.requirement("tls-no-cleartext")
+@pytest.mark.requirement("tls-beyond-loopback")
 async def test_a_client_that_trusts_another_authority_does_not_connect(
     secured: Bench, tmp_path: Path
 ):
@@ -146,7 +146,7 @@ async def test_a_handshake_that_the_server_leaves_in_the_middle_is_tried_again(
     await client.close()
 
 
-@pytest.mark.requirement("tls-renewal-automatic")
+@pytest.mark.requirement("tls-local-authority")
 async def test_a_renewed_certificate_is_shown_and_no_connection_is_lost_under_load(
     secured: Bench,
 ):

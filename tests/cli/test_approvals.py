@@ -230,7 +230,7 @@ def test_what_has_hidden_characters_or_no_one_text_is_edited_as_json_with_escape
         draft.into(given, "[1]")
 
 
-@pytest.mark.requirement("approval-edit-refused")
+@pytest.mark.requirement("approval-edit-plain")
 @pytest.mark.parametrize("words", [("--edit",), ("--input", '{"command": "ls"}')])
 def test_where_the_agent_takes_no_edited_input_it_is_refused_in_one_line(
     standin: Standin, postroom: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
@@ -313,7 +313,7 @@ def test_the_history_has_room_for_what_was_asked_in_80_columns(standin: Standin,
         assert max(map(len, terminal.plain.splitlines())) <= 80
 
 
-@pytest.mark.requirement("approval-told-at-once")
+@pytest.mark.requirement("approval-never-hangs")
 def test_status_says_first_what_waits_for_an_approval(standin: Standin, postroom: Run):
     alert: dict[str, Any] = {
         "id": 3,
@@ -398,7 +398,7 @@ def test_no_text_of_an_input_is_left_out_however_its_fields_are_named():
         assert [text for text in texts if text not in shown] == [], given
 
 
-@pytest.mark.requirement("approval-told-at-once")
+@pytest.mark.requirement("approval-never-hangs")
 @pytest.mark.parametrize("hidden", ["\x1b[2K", "\u202e", "\u200b", "\r", "\x00", "\u2028"])
 def test_no_character_that_hides_or_moves_text_reaches_a_person(hidden: str):
     text = f"echo {hidden} rm -rf /"
@@ -427,7 +427,7 @@ def proc(folder: Path, *chain: tuple[str, tuple[str, ...]]) -> Path:
     return folder
 
 
-@pytest.mark.requirement("approval-cli-refuses-agents")
+@pytest.mark.requirement("approval-person-unforgeable")
 @pytest.mark.parametrize("command", [("approve", "7b1c"), ("deny", "7b1c"), ("pin", "set")])
 def test_inside_a_worker_or_an_agent_nothing_is_decided(
     standin: Standin,
@@ -444,7 +444,7 @@ def test_inside_a_worker_or_an_agent_nothing_is_decided(
     assert not sent(standin)
 
 
-@pytest.mark.requirement("approval-cli-refuses-agents")
+@pytest.mark.requirement("approval-person-unforgeable")
 @pytest.mark.parametrize(
     "chain",
     [

@@ -145,7 +145,7 @@ def test_the_options_are_the_query(
     assert request.query == query | {"plumbing": "false"}
 
 
-@pytest.mark.requirement("audit-read-filtered")
+@pytest.mark.requirement("audit-once-in-order")
 def test_plumbing_is_counted_and_shown_on_demand(standin: Standin, postroom: Run):
     standin.answer(CALL, line(verb="HPUB", protocol="nats") + json.dumps({"omitted": 812}) + "\n")
 
@@ -156,7 +156,7 @@ def test_plumbing_is_counted_and_shown_on_demand(standin: Standin, postroom: Run
     assert "plumbing" not in standin.calls(CALL)[-1].query
 
 
-@pytest.mark.requirement("audit-read-filtered")
+@pytest.mark.requirement("audit-once-in-order")
 def test_that_there_is_nothing_is_said(standin: Standin, postroom: Run):
     standin.answer(CALL, json.dumps({"omitted": 2}) + "\n")
     assert postroom("audit").out.splitlines()[-1] == "no records"

@@ -43,7 +43,7 @@ def listed(nick: str, **changes: object) -> dict[str, object]:
     return entry | {"online": True, "card": card} | changes
 
 
-@pytest.mark.requirement("cards-found-by-skill", "text-controls-stripped")
+@pytest.mark.requirement("task-skill-chosen", "text-controls-stripped")
 def test_agents_lists_everybody_with_state_and_skills(postroom: Run, standin: Standin):
     found = [
         listed("alice", kind="human", card=None),
@@ -62,7 +62,7 @@ def test_agents_lists_everybody_with_state_and_skills(postroom: Run, standin: St
     assert json.loads(postroom("agents", "--json").out) == {"agents": found}
 
 
-@pytest.mark.requirement("cards-found-by-skill")
+@pytest.mark.requirement("task-skill-chosen")
 def test_agents_asks_for_a_skill(postroom: Run, standin: Standin):
     standin.answer("GET /v1/agents", {"agents": []})
     assert postroom("agents", "--skill", "fly").out == "nobody has the skill fly\n"
@@ -217,7 +217,7 @@ def test_a_text_that_is_too_large_is_refused_before_it_travels(standin: Standin,
     assert standin.requests == []
 
 
-@pytest.mark.requirement("sidecar-delivered-read")
+@pytest.mark.requirement("mail-states-forward")
 def test_waiting_for_the_answer_prints_it_and_then_marks_it_seen(postroom: Run, standin: Standin):
     answer = from_bob(2, f"yes {NASTY}")
     standin.answer("POST /v1/messages", mail(1, "hi"), 201)
@@ -236,7 +236,7 @@ def test_waiting_for_a_receipt_prints_each_state(postroom: Run, standin: Standin
     assert postroom("send", "@bob", "hi", "--wait", "delivered").out == "m1 accepted\nm1 seen\n"
 
 
-@pytest.mark.requirement("errors-exit-codes")
+@pytest.mark.requirement("cli-errors-one-line")
 def test_a_dead_message_ends_with_7_and_its_reason(postroom: Run, standin: Standin):
     standin.answer("POST /v1/messages", mail(1, "hi"), 201)
     standin.answer("GET /v1/messages/m1", mail(1, "hi", state="dead", reason="expired"))
@@ -245,7 +245,7 @@ def test_a_dead_message_ends_with_7_and_its_reason(postroom: Run, standin: Stand
     assert "message m1 is dead: expired" in ended.err
 
 
-@pytest.mark.requirement("errors-exit-codes")
+@pytest.mark.requirement("cli-errors-one-line")
 def test_a_late_answer_ends_with_9_and_says_that_the_message_is_on_its_way(
     postroom: Run, standin: Standin
 ):
@@ -258,7 +258,7 @@ def test_a_late_answer_ends_with_9_and_says_that_the_message_is_on_its_way(
     assert json.loads(ended.out) == late
 
 
-@pytest.mark.requirement("errors-exit-codes")
+@pytest.mark.requirement("cli-errors-one-line")
 def test_a_late_answer_of_a_worker_that_has_failed_says_so(postroom: Run, standin: Standin):
     standin.answer("POST /v1/messages", mail(1, "hi"), 201)
     standin.answer("GET /v1/messages/m1", mail(1, "hi", timed_out=True))

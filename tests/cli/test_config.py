@@ -130,7 +130,7 @@ def test_a_program_that_cannot_be_run_is_refused(postroom: Run, tmp_path: Path):
     assert not (tmp_path / "postroom.toml").exists()
 
 
-@pytest.mark.requirement("settings-secret-hidden")
+@pytest.mark.requirement("settings-precedence")
 def test_a_secret_comes_by_the_standard_input_and_is_never_shown(postroom: Run, tmp_path: Path):
     state = ("--state", str(tmp_path))
     refused = spawned(["config", "set", "opensandbox.key", "s3cret", *state], env=environment())

@@ -118,7 +118,7 @@ def test_an_answer_that_is_refused_is_said_and_the_task_is_waited_for(
 # ── what keeps a task ────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("client-task-followed")
+@pytest.mark.requirement("client-stream-resumes")
 def test_who_waits_is_told_once_that_the_worker_has_failed_and_where_to_look(
     postroom: Run, standin: Standin
 ):
@@ -136,7 +136,7 @@ def test_who_waits_is_told_once_that_the_worker_has_failed_and_where_to_look(
     assert (ended.status, ended.out) == (0, "the result\n")
 
 
-@pytest.mark.requirement("client-task-followed")
+@pytest.mark.requirement("client-stream-resumes")
 def test_what_was_said_when_the_task_was_given_is_not_said_again(postroom: Run, standin: Standin):
     standin.answer("POST /v1/tasks", task(detail=FAILED), 201)
     standin.answer(f"GET /v1/tasks/{TASK}", DONE)
@@ -144,7 +144,7 @@ def test_what_was_said_when_the_task_was_given_is_not_said_again(postroom: Run, 
     assert postroom("delegate", "@bob", "go", "--wait").err.count("has failed") == 1
 
 
-@pytest.mark.requirement("client-task-followed")
+@pytest.mark.requirement("client-stream-resumes")
 def test_who_waits_is_told_that_the_post_room_is_away_and_goes_on_when_it_is_back(
     postroom: Run, standin: Standin
 ):
@@ -162,7 +162,7 @@ def test_who_waits_is_told_that_the_post_room_is_away_and_goes_on_when_it_is_bac
     )
 
 
-@pytest.mark.requirement("cli-json-everywhere")
+@pytest.mark.requirement("cli-words-expected")
 def test_in_json_a_trouble_is_a_line_of_its_own(postroom: Run, standin: Standin):
     standin.answer("POST /v1/tasks", task(detail=""), 201)
     standin.answer(f"GET /v1/tasks/{TASK}", DONE)

@@ -102,7 +102,7 @@ def near() -> Iterator[Standin]:
     server.close()
 
 
-@pytest.mark.requirement("login-pins-authority")
+@pytest.mark.requirement("tls-beyond-loopback")
 def test_a_login_trusts_the_authority_whose_fingerprint_was_given_and_commands_go_there(
     person: Person, room: Standin, folder: CertificateFolder
 ):
@@ -124,7 +124,7 @@ def test_a_login_trusts_the_authority_whose_fingerprint_was_given_and_commands_g
     ]
 
 
-@pytest.mark.requirement("login-pins-authority")
+@pytest.mark.requirement("tls-beyond-loopback")
 def test_an_authority_that_nobody_confirms_is_shown_and_gets_no_key(
     person: Person, room: Standin, folder: CertificateFolder
 ):
@@ -136,7 +136,7 @@ def test_an_authority_that_nobody_confirms_is_shown_and_gets_no_key(
     assert not person.file.exists()
 
 
-@pytest.mark.requirement("login-pins-authority")
+@pytest.mark.requirement("tls-beyond-loopback")
 def test_another_fingerprint_than_the_one_shown_gets_no_key(person: Person, room: Standin):
     said = person.login(room.url, "--fingerprint", "ab:" * 31 + "ab", status=8)
 
@@ -144,7 +144,7 @@ def test_another_fingerprint_than_the_one_shown_gets_no_key(person: Person, room
     assert room.requests == []
 
 
-@pytest.mark.requirement("login-pins-authority")
+@pytest.mark.requirement("tls-beyond-loopback")
 def test_who_shows_the_true_authority_above_a_certificate_of_another_gets_no_key(
     person: Person, folder: CertificateFolder, tmp_path: Path
 ):
@@ -163,7 +163,7 @@ def test_who_shows_the_true_authority_above_a_certificate_of_another_gets_no_key
     forged.close()
 
 
-@pytest.mark.requirement("login-pins-authority")
+@pytest.mark.requirement("tls-beyond-loopback")
 def test_later_a_certificate_of_another_authority_is_refused_with_what_to_do(
     person: Person, room: Standin, folder: CertificateFolder, tmp_path: Path
 ):
@@ -180,7 +180,7 @@ def test_later_a_certificate_of_another_authority_is_refused_with_what_to_do(
     impostor.close()
 
 
-@pytest.mark.requirement("login-pins-authority")
+@pytest.mark.requirement("tls-beyond-loopback")
 def test_a_renewed_certificate_of_the_pinned_authority_is_taken(
     person: Person, room: Standin, folder: CertificateFolder
 ):
@@ -196,7 +196,7 @@ def test_a_renewed_certificate_of_the_pinned_authority_is_taken(
     later.close()
 
 
-@pytest.mark.requirement("login-pins-authority")
+@pytest.mark.requirement("tls-beyond-loopback")
 def test_the_file_is_private_and_one_that_is_not_is_refused(person: Person, near: Standin):
     person.login(near.url)
     assert person.file.stat().st_mode & 0o777 == 0o600
@@ -247,7 +247,7 @@ def test_a_url_that_is_no_post_rooms_is_refused_before_a_key_is_read(person: Per
     person.login(url, status=2)
 
 
-@pytest.mark.requirement("key-stays-home")
+@pytest.mark.requirement("identity-keys-private")
 def test_a_login_over_plain_http_says_what_it_trusts(person: Person, near: Standin):
     said = person.login(near.url).err
     assert f"{near.url} is plain HTTP: your key goes to whatever program" in said
@@ -366,7 +366,7 @@ def test_one_place_has_one_key():
 COUNTER = {"uid": "c" * 32, "nick": "counter", "kind": "external"}
 
 
-@pytest.mark.requirement("login-of-program-apart")
+@pytest.mark.requirement("login-names-the-room")
 def test_the_key_of_a_program_is_kept_beside_your_own_and_commands_go_where_they_went(
     person: Person, near: Standin
 ):
@@ -390,7 +390,7 @@ def test_the_key_of_a_program_is_kept_beside_your_own_and_commands_go_where_they
     assert logins.read().find(near.url).name == "127-0-0-1"
 
 
-@pytest.mark.requirement("login-of-program-apart")
+@pytest.mark.requirement("login-names-the-room")
 def test_commands_go_to_the_login_of_a_program_where_that_is_said(person: Person, near: Standin):
     near.answer("GET /v1/me", COUNTER)
     person.login(near.url, "--use", "local")
@@ -401,7 +401,7 @@ def test_commands_go_to_the_login_of_a_program_where_that_is_said(person: Person
     person.run("status")
 
 
-@pytest.mark.requirement("login-of-program-apart")
+@pytest.mark.requirement("login-names-the-room")
 def test_your_own_login_need_not_be_where_commands_go(person: Person, near: Standin):
     said = person.login(near.url, "--use", "local").out
 
@@ -443,7 +443,7 @@ def kept(person: Person, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
     keyring.set_keyring(before)
 
 
-@pytest.mark.requirement("login-pins-authority")
+@pytest.mark.requirement("tls-beyond-loopback")
 def test_where_the_system_has_a_keyring_the_key_is_there_and_in_no_file(
     person: Person, near: Standin, kept: Kept
 ):

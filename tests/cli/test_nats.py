@@ -25,7 +25,7 @@ def _accepts(file: Path) -> str:
     return done.stderr
 
 
-@pytest.mark.requirement("nats-config-accepted")
+@pytest.mark.requirement("nats-unfit-refused")
 async def test_a_server_with_exactly_what_is_printed_carries_the_post_room(
     postroom: Run, tmp_path: Path
 ):
@@ -58,7 +58,7 @@ async def test_a_server_with_exactly_what_is_printed_carries_the_post_room(
     assert "not ours, 1 copy" in banner
 
 
-@pytest.mark.requirement("nats-config-accepted")
+@pytest.mark.requirement("nats-unfit-refused")
 def test_what_is_printed_holds_no_private_key_and_stays_the_same_trust(
     postroom: Run, tmp_path: Path
 ):

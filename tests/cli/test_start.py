@@ -190,7 +190,7 @@ def test_each_command_takes_the_post_room_after_its_name():
 NO_ANSWER = {"help", "up", "down", "chat", "blob get"}
 
 
-@pytest.mark.requirement("cli-json-everywhere")
+@pytest.mark.requirement("cli-words-expected")
 def test_each_command_that_answers_can_answer_in_json():
     for name, leaf in leaves():
         has_json = "as_json" in {parameter.name for parameter in leaf.params}

@@ -54,7 +54,7 @@ def after_clock(text: str) -> list[str]:
 # ── delegate ─────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("task-visible-at-once")
+@pytest.mark.requirement("task-request-runs-once")
 def test_delegate_prints_the_id_and_says_that_the_agent_is_offline(postroom: Run, standin: Standin):
     standin.answer("POST /v1/tasks", task(), 201)
     ended = postroom("delegate", "@bob", "review", "it", "--key", "k")
@@ -63,7 +63,7 @@ def test_delegate_prints_the_id_and_says_that_the_agent_is_offline(postroom: Run
     assert standin.requests[-1].body == {"to": "@bob", "text": "review it", "key": "k"}
 
 
-@pytest.mark.requirement("task-visible-at-once")
+@pytest.mark.requirement("task-request-runs-once")
 @pytest.mark.parametrize(
     "state, said", [("submitted", "accepted"), ("working", "working"), ("completed", "completed")]
 )
@@ -74,7 +74,7 @@ def test_delegate_with_a_key_that_was_used_says_how_far_that_task_is(
     assert postroom("delegate", "@bob", "go", "--key", "k").out == f"{TASK} {said}\n"
 
 
-@pytest.mark.requirement("task-visible-at-once")
+@pytest.mark.requirement("task-request-runs-once")
 def test_delegate_with_a_skill_says_who_got_the_task(postroom: Run, standin: Standin):
     standin.answer("POST /v1/tasks", task(detail=""), 201)
     ended = postroom("delegate", "--skill", "review", "@bob wrote it:", "look", "--key", "k")
@@ -112,7 +112,7 @@ def test_a_skill_that_nobody_has_ends_with_4(postroom: Run, standin: Standin):
     assert ended.err.startswith("postroom: no agent has the skill 'fly'\n")
 
 
-@pytest.mark.requirement("mail-key-once")
+@pytest.mark.requirement("bus-ack-means-disk")
 @pytest.mark.parametrize("words", [["delegate", "@bob", "go"], ["send", "@bob", "hi"]])
 def test_a_request_that_was_read_by_a_post_room_that_died_ends_with_9_and_names_its_key(
     standin: Standin, tmp_path: Path, words: list[str]
@@ -183,7 +183,7 @@ def test_waiting_shows_the_progress_beside_and_the_result_alone_on_the_output(
     ]
 
 
-@pytest.mark.requirement("errors-exit-codes")
+@pytest.mark.requirement("cli-errors-one-line")
 @pytest.mark.parametrize(
     "state, code", [("completed", 0), ("failed", 11), ("canceled", 12), ("rejected", 13)]
 )
@@ -217,7 +217,7 @@ def test_each_of_several_results_is_named_beside_the_output(postroom: Run, stand
     ]
 
 
-@pytest.mark.requirement("errors-exit-codes")
+@pytest.mark.requirement("cli-errors-one-line")
 def test_a_late_end_ends_with_9_and_says_that_the_task_goes_on(postroom: Run, standin: Standin):
     played(standin, LATER, change(9, "working", "busy"))
     ended = postroom("delegate", "@bob", "go", "--wait", "--timeout", "0.3")
@@ -233,7 +233,7 @@ def test_a_question_that_nobody_answered_in_time_is_the_remedy(postroom: Run, st
     assert ended.err.endswith("  try: postroom task answer ab12cd34 TEXT\n")
 
 
-@pytest.mark.requirement("cli-json-everywhere")
+@pytest.mark.requirement("cli-words-expected")
 def test_in_json_each_change_is_a_line_between_the_task_at_first_and_at_last(
     postroom: Run, standin: Standin
 ):

@@ -41,7 +41,7 @@ def child_environment() -> dict[str, str]:
     return environment(PYTHONPATH=os.environ["PYTHONPATH"], ROOM=os.environ["ROOM"])
 
 
-@pytest.mark.requirement("cli-spawn-starts-up")
+@pytest.mark.requirement("one-word-starts")
 def test_up_detached_returns_when_it_is_ready_and_down_when_it_is_gone(
     postroom: Run, room: object, tmp_path: Path
 ):
@@ -160,7 +160,7 @@ def test_spawn_starts_a_post_room_if_none_runs_and_says_so(
     assert postroom("down").status == 0
 
 
-@pytest.mark.requirement("cli-spawn-starts-up")
+@pytest.mark.requirement("one-word-starts")
 def test_two_spawns_at_once_start_one_post_room(room: object, tmp_path: Path):
     template = tmp_path / "t.toml"
     template.write_text(TEMPLATE)
@@ -174,7 +174,7 @@ def test_two_spawns_at_once_start_one_post_room(room: object, tmp_path: Path):
     assert (tmp_path / "starts").read_text() == "x"
 
 
-@pytest.mark.requirement("cli-spawn-starts-up")
+@pytest.mark.requirement("one-word-starts")
 def test_a_spawn_waits_for_a_post_room_that_is_starting_in_front(
     room: Callable[[str], None], tmp_path: Path
 ):

@@ -18,7 +18,7 @@ def walled(provider: str, level: str) -> dict[str, object]:
     return worker(sandbox={"provider": provider, "level": level})
 
 
-@pytest.mark.requirement("isolation-shown")
+@pytest.mark.requirement("sandbox-partial-stated")
 @pytest.mark.parametrize(
     "provider, level, red",
     [("bubblewrap", "enforced", False), ("landlock", "partial", True), ("none", "none", True)],

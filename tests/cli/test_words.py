@@ -51,7 +51,7 @@ def test_help_is_that_of_the_command(postroom: Run):
     assert postroom("help", "stop", "bob").status == 2
 
 
-@pytest.mark.requirement("cli-several-workers")
+@pytest.mark.requirement("cli-errors-one-line")
 def test_several_workers_are_stopped_with_one_command(postroom: Run, standin: Standin):
     standin.answer("POST /v1/workers/bob/stop", worker("bob"))
     standin.answer(
@@ -93,7 +93,7 @@ def test_several_workers_are_restarted_interrupted_and_removed(postroom: Run, st
         ), said
 
 
-@pytest.mark.requirement("cli-several-workers")
+@pytest.mark.requirement("cli-errors-one-line")
 def test_of_several_the_worst_is_the_exit_status(postroom: Run, standin: Standin):
     """One agent has ended at once, one nick is nobody's: each has its line."""
     failed = worker("bob", state="failed", detail="no", started=False)
@@ -153,7 +153,7 @@ def test_a_setting_that_is_nearly_one_is_named(postroom: Run):
     assert "postroom config list" in postroom("config", "get", "zzzzzzzz").err
 
 
-@pytest.mark.requirement("version-names-commit")
+@pytest.mark.requirement("cli-status-attention")
 def test_the_status_says_that_command_and_post_room_differ(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("postroom.build.commit", lambda: "a" * 40)
     monkeypatch.setattr("postroom.lines.status.commit", lambda: "a" * 40)

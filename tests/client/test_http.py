@@ -45,7 +45,7 @@ def test_an_error_that_is_no_problem_document_is_still_an_error(standin: Standin
         client.agents()
 
 
-@pytest.mark.requirement("mail-key-once")
+@pytest.mark.requirement("bus-ack-means-disk")
 def test_a_send_is_repeated_with_the_same_key(standin: Standin, client: Client, pauses: Pauses):
     standin.answer("POST /v1/messages", cut=True)
     standin.answer("POST /v1/messages", problem("error", "boom"), 500)
@@ -281,7 +281,7 @@ def test_the_rule_of_repetition(code: int, retry_after: bool, again: Again):
 # ── what is not known ────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("mail-key-once")
+@pytest.mark.requirement("bus-ack-means-disk")
 def test_a_connection_that_breaks_and_is_then_refused_leaves_the_outcome_open_and_names_the_key(
     standin: Standin, client: Client, pauses: Pauses
 ):
@@ -294,7 +294,7 @@ def test_a_connection_that_breaks_and_is_then_refused_leaves_the_outcome_open_an
     assert "--key k7" in caught.value.remedy
 
 
-@pytest.mark.requirement("mail-key-once")
+@pytest.mark.requirement("bus-ack-means-disk")
 @pytest.mark.parametrize("first", [errors.RequestTimeout, errors.BusDisconnected])
 def test_what_the_bus_did_not_confirm_stays_open_when_the_post_room_ends(
     standin: Standin, client: Client, pauses: Pauses, first: type[errors.PostroomError]

@@ -54,7 +54,7 @@ def test_without_a_file_nothing_runs_and_the_remedy_is_to_start_it(tmp_path: Pat
     assert caught.value.remedy == f"postroom --state {tmp_path / folder} up"
 
 
-@pytest.mark.requirement("key-stays-home")
+@pytest.mark.requirement("identity-keys-private")
 def test_a_file_of_a_process_that_has_ended_is_not_believed(tmp_path: Path):
     """Whatever process has its number now, here our own."""
     write(tmp_path, record())

@@ -107,7 +107,7 @@ def test_what_is_no_id_of_a_task_never_stands_in_a_path(ref: str):
         task_ref(ref)
 
 
-@pytest.mark.requirement("client-task-followed")
+@pytest.mark.requirement("client-stream-resumes")
 def test_a_task_is_followed_to_its_end_across_a_lost_connection(standin: Standin, client: Client):
     first, second = standin.stream(), standin.stream()
     first.put(updates(change(7, "submitted"), change(9, "working")))

@@ -15,7 +15,7 @@ from postroom.identity.certfolder import CertificateFolder
 from postroom.tls import server_context
 from tests.client.standin import Standin, status
 
-pytestmark = pytest.mark.requirement("tls-client-verifies")
+pytestmark = pytest.mark.requirement("tls-beyond-loopback")
 
 
 @pytest.fixture

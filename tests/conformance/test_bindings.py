@@ -54,7 +54,7 @@ from postroom_a2a.json_operations import REPEATED
 from tests.agents.programs import A2A, NODE, installed
 from tests.e2e.conftest import PostRoom, running_room
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("a2a-conforms")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("a2a-http")]
 
 HERE = Path(__file__).resolve().parent
 PATIENCE = 20.0

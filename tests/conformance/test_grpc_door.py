@@ -38,7 +38,7 @@ from postroom.settings import Settings
 from postroom_a2a.task_state import TaskState as Ours
 from tests.control.taskroom import KEY, SECONDS, TaskRoom, emptied, task_room
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("grpc-same-as-http")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("a2a-http")]
 
 SETTINGS = Settings(grpc_listen="127.0.0.1:0")
 NOW = SendMessageConfiguration(return_immediately=True)

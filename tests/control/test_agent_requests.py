@@ -47,7 +47,7 @@ async def post(worker: Hand, project: str, text: str, number: str) -> None:
     await worker.bus.publish(subjects.feed(project, worker.uid), envelope.encode(), id=number)
 
 
-@pytest.mark.requirement("cards-found-by-skill")
+@pytest.mark.requirement("task-skill-chosen")
 async def test_an_agent_resolves_a_nick(room: TaskRoom):
     alice, bob = await room.worker("alice"), await room.worker("bob")
 
@@ -128,7 +128,7 @@ async def test_an_agent_lists_what_it_said_and_was_told_in_a_thread_and_nothing_
     assert theirs["text"] == "for eve"
 
 
-@pytest.mark.requirement("identity-renewal-gapless")
+@pytest.mark.requirement("identity-rotation-seamless")
 async def test_a_renewed_credential_is_for_the_same_key_and_lets_its_agent_in(room: TaskRoom):
     carol = await room.worker("carol", projects=("demo",))
     credential = await room.parts.issuer.issue(carol.uid, ("demo",))
@@ -167,7 +167,7 @@ async def test_a_worker_writes_to_a_worker_and_a_person_to_a_worker(room: TaskRo
     assert (await office.wait(mail.id, State.SEEN, 10)).state is State.SEEN
 
 
-@pytest.mark.requirement("cards-found-by-skill")
+@pytest.mark.requirement("task-skill-chosen")
 async def test_an_agent_finds_others_by_what_they_can_do(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice, bob = await room.worker("alice", "write"), await room.worker("bob", "read-source")

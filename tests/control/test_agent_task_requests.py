@@ -45,7 +45,7 @@ async def asked_of(room: TaskRoom, asker: Hand, worker: Hand, text: str = "do it
     return task_id(worker.uid, asker.uid, made)
 
 
-@pytest.mark.requirement("task-one-runner")
+@pytest.mark.requirement("task-request-runs-once")
 async def test_a_worker_is_told_which_of_its_tasks_it_may_take_over(shared: TaskRoom):
     async with emptied(shared) as room:
         alice, bob = await room.worker("alice"), await room.worker("bob")

@@ -109,7 +109,7 @@ async def shown(room: TaskRoom, **query: Any) -> list[dict[str, Any]]:
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("audit-read-filtered")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_records_are_found_by_worker_task_time_and_verdict(room: TaskRoom):
     scout = await room.worker("scout", start=False)
     task = (await room.delegate(scout.uid))["id"]
@@ -134,7 +134,7 @@ async def test_records_are_found_by_worker_task_time_and_verdict(room: TaskRoom)
     assert await found(worker="scout", since="1h") == "b"
 
 
-@pytest.mark.requirement("audit-read-filtered")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_records_of_other_organisations_are_not_shown_those_of_the_log_itself_are(
     room: TaskRoom,
 ):
@@ -146,7 +146,7 @@ async def test_records_of_other_organisations_are_not_shown_those_of_the_log_its
     assert [line["message"] for line in await shown(room, limit=5)] == ["mine", "log"]
 
 
-@pytest.mark.requirement("audit-read-filtered")
+@pytest.mark.requirement("audit-once-in-order")
 @pytest.mark.parametrize("query", [{"since": "yesterday"}, {"worker": "nobody"}, {"limit": -1}])
 async def test_what_cannot_be_meant_is_refused(room: TaskRoom, query: dict[str, Any]):
     answer = await room.api.get("/v1/audit", params=query)
@@ -154,7 +154,7 @@ async def test_what_cannot_be_meant_is_refused(room: TaskRoom, query: dict[str, 
     assert answer.status_code in (400, 404, 422)
 
 
-@pytest.mark.requirement("audit-read-filtered")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_files_that_were_closed_before_the_time_in_question_are_not_searched(
     room: TaskRoom,
 ):
@@ -177,7 +177,7 @@ async def test_only_the_operator_may_read_it(room: TaskRoom):
     assert answer.status_code == 401
 
 
-@pytest.mark.requirement("audit-read-filtered")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_a_follower_gets_what_was_there_and_then_each_line_as_it_comes(room: TaskRoom):
     log_of(room).write(record(message="before"))
     got: list[str] = []
@@ -220,7 +220,7 @@ async def until_copied(rig: Rig, *messages: str) -> list[tuple[str, dict[str, An
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.requirement("audit-copied")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_lines_are_copied_to_the_stream_by_worker_and_only_those_of_the_organisation(
     rig: Rig, log: AuditLog, tmp_path: Path
 ):
@@ -238,7 +238,7 @@ async def test_lines_are_copied_to_the_stream_by_worker_and_only_those_of_the_or
     ]
 
 
-@pytest.mark.requirement("audit-copied")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_the_copy_misses_nothing_over_rotation_restart_and_an_outage_of_the_bus(
     tmp_path: Path, log: AuditLog, monkeypatch: pytest.MonkeyPatch
 ):
@@ -264,7 +264,7 @@ async def test_the_copy_misses_nothing_over_rotation_restart_and_an_outage_of_th
     assert list(dict.fromkeys(ids)) == list(range(90))
 
 
-@pytest.mark.requirement("audit-copied")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_no_agent_can_write_or_read_the_copy(rig: Rig):
     agent = await rig.agent()
 
@@ -276,7 +276,7 @@ async def test_no_agent_can_write_or_read_the_copy(rig: Rig):
 # ── trouble ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("audit-full-disk-heals")
+@pytest.mark.requirement("audit-recorded-first")
 async def test_a_log_that_cannot_be_written_raises_one_alert_until_it_can(rig: Rig, tmp_path: Path):
     log = AuditLog(tmp_path / "audit.jsonl")
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -313,7 +313,7 @@ async def test_a_log_that_cannot_be_written_raises_one_alert_until_it_can(rig: R
     assert "nothing passes the gateway" in alert["text"]
 
 
-@pytest.mark.requirement("audit-full-disk-heals")
+@pytest.mark.requirement("audit-recorded-first")
 async def test_status_says_that_the_log_cannot_be_written(room: TaskRoom):
     assert (await room.api.get("/v1/status")).json()["audit"] == ""
     log_of(room).trouble = Trouble("No space left on device", 0.0)
@@ -365,7 +365,7 @@ async def watch(
     await database.close()
 
 
-@pytest.mark.requirement("audit-server-side")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_what_an_agent_without_the_gateway_stores_is_in_the_log_once(watch: Watch):
     bridge = await watch.agent("external", "bridge")
     other = new_uid()
@@ -388,7 +388,7 @@ async def test_what_an_agent_without_the_gateway_stores_is_in_the_log_once(watch
     assert "private" not in watch.log.files.path.read_text()
 
 
-@pytest.mark.requirement("audit-server-side")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_a_workers_messages_and_connections_are_the_gateways_to_tell(watch: Watch):
     worker = await watch.agent("worker", "scout")
     bridge = await watch.agent("external", "bridge")
@@ -401,7 +401,7 @@ async def test_a_workers_messages_and_connections_are_the_gateways_to_tell(watch
     assert worker.uid not in {line.get("worker") for line in written(watch.log)}
 
 
-@pytest.mark.requirement("audit-server-side")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_who_connects_and_goes_is_in_the_log(watch: Watch):
     bridge = await watch.agent("external", "bridge")
     await until(lambda: bool(watch.lines("open")))
@@ -414,7 +414,7 @@ async def test_who_connects_and_goes_is_in_the_log(watch: Watch):
     assert closed["reason"] == "Client Closed"
 
 
-@pytest.mark.requirement("audit-server-side")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_a_workers_credential_that_is_used_without_the_gateway_is_refused_and_in_the_log(
     watch: Watch,
 ):
@@ -430,7 +430,7 @@ async def test_a_workers_credential_that_is_used_without_the_gateway_is_refused_
     assert line["reason"] == "Proxy Required"
 
 
-@pytest.mark.requirement("audit-server-side")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_a_message_for_an_agent_that_vanished_is_not_delivered_to_the_audit(watch: Watch):
     bridge = await watch.agent("external", "bridge")
     pull = json.dumps({"batch": 5, "expires": 60_000_000_000}).encode()
@@ -449,7 +449,7 @@ async def test_a_message_for_an_agent_that_vanished_is_not_delivered_to_the_audi
     assert await watch.rig.admin.pending("INBOX", bridge.uid) == (2, 0)
 
 
-@pytest.mark.requirement("audit-server-side")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_a_publisher_is_still_told_at_once_that_no_stream_stores_its_message(watch: Watch):
     bridge = await watch.agent("external", "bridge")
     await watch.rig.admin.jetstream.api("STREAM.DELETE.OUTBOX")
@@ -458,7 +458,7 @@ async def test_a_publisher_is_still_told_at_once_that_no_stream_stores_its_messa
         await bridge.publish(subjects.outbox(bridge.uid), b"x", timeout=SECONDS)
 
 
-@pytest.mark.requirement("audit-server-side")
+@pytest.mark.requirement("audit-once-in-order")
 async def test_what_was_stored_while_the_control_plane_was_away_is_listed_afterwards(
     rig: Rig, log: AuditLog, tmp_path: Path
 ):

@@ -20,7 +20,7 @@ from postroom.settings import Settings
 from postroom.tls import client_context, server_context
 from tests.control.serving import Answer, Site, exchange
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("http-proxies-named")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("api-key-required")]
 
 NAME = "localhost"
 
@@ -138,7 +138,7 @@ async def test_who_comes_past_the_proxy_from_another_address_is_not_believed(tmp
         assert place.client == "127.0.0.8"
 
 
-@pytest.mark.requirement("http-host-checked")
+@pytest.mark.requirement("api-key-required")
 @pytest.mark.parametrize(
     "host", ["evil.example", "localhost.evil.example", "localhost", "localhost:1", "evil@localhost"]
 )
@@ -150,7 +150,7 @@ async def test_a_name_that_was_rebound_to_the_proxy_is_refused(tmp_path: Path, h
         assert place.site.api.scopes == []
 
 
-@pytest.mark.requirement("http-host-checked")
+@pytest.mark.requirement("api-key-required")
 async def test_only_pages_of_the_public_origin_may_ask(tmp_path: Path):
     async with behind_proxy(tmp_path, "127.0.0.1") as place:
         own = f"{NAME}:{place.proxy.port}"

@@ -251,7 +251,7 @@ async def test_uploads_at_once_are_bounded_for_each_agent(tmp_path: Path):
 # ── who may read ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("blob-readers-named")
+@pytest.mark.requirement("blob-kept-by-hash")
 async def test_a_message_passes_a_blob_on_to_its_recipient_and_to_nobody_else(tmp_path: Path):
     async with task_room(tmp_path) as room:
         hands = [await room.worker(nick) for nick in ("alice", "bob", "carol")]
@@ -270,7 +270,7 @@ async def test_a_message_passes_a_blob_on_to_its_recipient_and_to_nobody_else(tm
         assert (await room.api.get(PATH)).content == CONTENT
 
 
-@pytest.mark.requirement("blob-readers-named")
+@pytest.mark.requirement("blob-kept-by-hash")
 async def test_an_artifact_passes_a_blob_on_to_who_asked_for_the_task(tmp_path: Path):
     async with task_room(tmp_path) as room:
         hands = [await room.worker(nick) for nick in ("alice", "bob")]
@@ -294,7 +294,7 @@ async def test_an_artifact_passes_a_blob_on_to_who_asked_for_the_task(tmp_path: 
         assert event["text"] == blob_url(NAME)
 
 
-@pytest.mark.requirement("blob-readers-named")
+@pytest.mark.requirement("blob-kept-by-hash")
 async def test_naming_a_blob_that_one_may_not_read_gives_nobody_anything(tmp_path: Path):
     async with task_room(tmp_path) as room:
         hands = [await room.worker(nick) for nick in ("alice", "mallory", "bob")]
@@ -309,7 +309,7 @@ async def test_naming_a_blob_that_one_may_not_read_gives_nobody_anything(tmp_pat
             assert (await bob.get(PATH)).status_code == 404
 
 
-@pytest.mark.requirement("blob-readers-named")
+@pytest.mark.requirement("blob-kept-by-hash")
 async def test_an_upload_tells_nobody_that_another_has_the_content(tmp_path: Path):
     async with task_room(tmp_path) as room:
         hands = [await room.worker(nick) for nick in ("alice", "mallory")]
@@ -322,7 +322,7 @@ async def test_an_upload_tells_nobody_that_another_has_the_content(tmp_path: Pat
             assert (await mallory.get(PATH)).content == CONTENT
 
 
-@pytest.mark.requirement("blob-readers-named")
+@pytest.mark.requirement("blob-kept-by-hash")
 async def test_no_answer_about_ones_own_blob_or_task_tells_that_another_has_the_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -102,7 +102,7 @@ async def test_the_a2a_address_refuses_it(room: TaskRoom, path: str, body: bytes
     assert answer.json()["error"]["code"] in {-32600, -32700, 400}
 
 
-@pytest.mark.requirement("text-whole-characters")
+@pytest.mark.requirement("json-bounded")
 @pytest.mark.parametrize(
     "body",
     [
@@ -129,7 +129,7 @@ async def test_half_a_character_is_bad_input_wherever_it_stands(
     assert "failed" not in caplog.text
 
 
-@pytest.mark.requirement("text-whole-characters")
+@pytest.mark.requirement("json-bounded")
 async def test_half_a_character_in_an_address_breaks_nothing(room: TaskRoom) -> None:
     half = "%ED%A0%80"
     for path in (f"messages?text={half}", f"agents/{half}", f"agents?text={half}", f"tasks/{half}"):
@@ -141,7 +141,7 @@ async def httpx2_get(room: TaskRoom, path: str) -> int:
     return (await room.api.get(httpx2.URL(f"http://{room.site.host}{path}"))).status_code
 
 
-@pytest.mark.requirement("mail-malformed-dead")
+@pytest.mark.requirement("mail-deadletter-moved")
 async def test_a_record_on_the_bus_that_holds_too_much_is_dead_with_the_reason(
     room: TaskRoom,
 ) -> None:

@@ -132,7 +132,7 @@ async def test_a_certificate_without_its_key_is_refused(settings: Settings):
         open_certificate(half, plan(half))
 
 
-@pytest.mark.requirement("tls-no-cleartext")
+@pytest.mark.requirement("tls-beyond-loopback")
 async def test_on_loopback_alone_an_authority_is_made_at_the_first_start(settings: Settings):
     always = replace(settings, listen=(), tls="always")
 
@@ -152,7 +152,7 @@ async def test_without_tls_there_is_no_certificate(settings: Settings):
     assert not settings.tls_folder.exists()
 
 
-@pytest.mark.requirement("tls-renewal-automatic")
+@pytest.mark.requirement("tls-local-authority")
 async def test_an_expired_local_certificate_is_renewed_at_the_start(
     settings: Settings, folder: CertificateFolder
 ):
@@ -165,7 +165,7 @@ async def test_an_expired_local_certificate_is_renewed_at_the_start(
     assert kept.certificate.days_left(clock.now) > 80
 
 
-@pytest.mark.requirement("tls-renewal-automatic")
+@pytest.mark.requirement("tls-local-authority")
 async def test_a_local_certificate_is_renewed_in_the_last_third_of_its_life(
     settings: Settings, folder: CertificateFolder
 ):
@@ -186,7 +186,7 @@ async def test_a_local_certificate_is_renewed_in_the_last_third_of_its_life(
     assert alerts.kinds == []
 
 
-@pytest.mark.requirement("tls-renewal-automatic")
+@pytest.mark.requirement("tls-local-authority")
 async def test_a_certificate_of_somebody_elses_is_warned_about_three_times(
     settings: Settings, folder: CertificateFolder
 ):
@@ -204,7 +204,7 @@ async def test_a_certificate_of_somebody_elses_is_warned_about_three_times(
     assert set(alerts.kinds) == {"certificate-expiring"}
 
 
-@pytest.mark.requirement("tls-renewal-automatic")
+@pytest.mark.requirement("tls-local-authority")
 async def test_a_renewal_that_fails_is_told_once(settings: Settings, folder: CertificateFolder):
     clock, alerts = Clock(), Alerts()
     kept = keeper(settings, clock)
@@ -227,7 +227,7 @@ async def shown(port: int, ca: Path) -> str:
     return sha256(certificate).hexdigest()
 
 
-@pytest.mark.requirement("tls-renewal-automatic")
+@pytest.mark.requirement("tls-local-authority")
 async def test_a_new_certificate_is_shown_to_new_connections_and_open_ones_stay(
     settings: Settings, folder: CertificateFolder
 ):
@@ -275,7 +275,7 @@ async def test_a_replacement_that_does_not_fit_is_not_taken(
     assert folder.serving.read_bytes() == before
 
 
-@pytest.mark.requirement("tls-renewal-automatic")
+@pytest.mark.requirement("tls-local-authority")
 async def test_a_replacement_of_somebody_elses_is_taken_when_it_has_come_to_rest(
     settings: Settings, folder: CertificateFolder
 ):
@@ -293,7 +293,7 @@ async def test_a_replacement_of_somebody_elses_is_taken_when_it_has_come_to_rest
     assert kept.certificate == certificate_files(theirs).read()[0]
 
 
-@pytest.mark.requirement("tls-no-cleartext")
+@pytest.mark.requirement("tls-beyond-loopback")
 async def test_a_client_without_tls_or_with_another_authority_is_told_nothing(
     settings: Settings, folder: CertificateFolder, tmp_path: Path
 ):

@@ -74,7 +74,7 @@ def test_two_addresses_are_refused_with_what_to_name_instead():
     assert "0.0.0.0" in caught.value.remedy
 
 
-@pytest.mark.requirement("tls-no-cleartext")
+@pytest.mark.requirement("tls-beyond-loopback")
 def test_always_means_tls_on_loopback_too():
     endpoints = plan(settings(tls="always"))
 

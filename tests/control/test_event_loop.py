@@ -82,7 +82,7 @@ def test_the_end_of_a_child_by_a_signal_is_seen():
         assert process.communicate(timeout=40)[0] == f"{-signal.SIGTERM}\n"
 
 
-@pytest.mark.requirement("metrics-loop-held")
+@pytest.mark.requirement("metrics-true")
 def test_the_longest_hold_is_known():
     body = (
         "import time\n"
@@ -96,7 +96,7 @@ def test_the_longest_hold_is_known():
         assert process.communicate(timeout=40)[0] == "True True\n"
 
 
-@pytest.mark.requirement("metrics-loop-held")
+@pytest.mark.requirement("metrics-true")
 def test_a_hold_is_forgotten_after_a_minute_or_two():
     now = 0.0
     holds = Holds(lambda: now)

@@ -59,7 +59,7 @@ def hinder(room: TaskRoom, uid: str, why: str) -> None:
 # ── who waits for a task ─────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("client-task-followed")
+@pytest.mark.requirement("client-stream-resumes")
 async def test_who_follows_a_task_is_told_that_its_worker_has_failed_and_that_it_works_again(
     tmp_path: Path,
 ):
@@ -78,7 +78,7 @@ async def test_who_follows_a_task_is_told_that_its_worker_has_failed_and_that_it
         assert (healed["text"], healed["worker"]) == ("", "")
 
 
-@pytest.mark.requirement("client-task-followed")
+@pytest.mark.requirement("client-stream-resumes")
 async def test_what_keeps_a_task_already_is_told_first(tmp_path: Path):
     async with task_room(tmp_path) as room:
         alice = await room.worker("alice")
@@ -100,7 +100,7 @@ async def test_a_task_that_has_ended_is_kept_by_nothing(tmp_path: Path):
             assert {(await told.next())["kind"] for _ in range(3)} == {"update"}
 
 
-@pytest.mark.requirement("client-task-followed")
+@pytest.mark.requirement("client-stream-resumes")
 async def test_who_follows_a_task_is_told_that_the_bus_is_away_and_that_it_is_back(tmp_path: Path):
     async with task_room(tmp_path) as room:
         await room.worker("alice")

@@ -80,7 +80,7 @@ async def test_a_listener_that_is_stopped_ends_and_frees_its_port():
         await asyncio.open_connection("127.0.0.1", site.port)
 
 
-@pytest.mark.requirement("http-worker-unforgeable")
+@pytest.mark.requirement("api-key-required")
 async def test_a_dialled_connection_is_served_as_the_worker_of_the_door():
     api = Echo()
     dialer = WorkerDialer(api)
@@ -92,7 +92,7 @@ async def test_a_dialled_connection_is_served_as_the_worker_of_the_door():
     assert [scope[WORKER] for scope in api.scopes] == [UID, OTHER]
 
 
-@pytest.mark.requirement("http-worker-unforgeable")
+@pytest.mark.requirement("api-key-required")
 @pytest.mark.parametrize("name", [WORKER, "X-Postroom-Worker", "Postroom-Worker"])
 async def test_a_header_does_not_make_a_worker_another_one(name: str):
     api = Echo()
@@ -102,7 +102,7 @@ async def test_a_header_does_not_make_a_worker_another_one(name: str):
     assert api.scopes[0][WORKER] == UID
 
 
-@pytest.mark.requirement("http-worker-unforgeable")
+@pytest.mark.requirement("api-key-required")
 async def test_a_worker_passes_the_front_with_the_host_name_of_its_door():
     front, api = OrgRouter(frozenset({"127.0.0.1:4280"})), Echo()
     front.open(api)
@@ -243,7 +243,7 @@ async def test_an_answer_may_take_longer_than_a_request(monkeypatch: pytest.Monk
         assert (await site.get("/v1/slow")).body == b"api"
 
 
-@pytest.mark.requirement("http-flood-refused")
+@pytest.mark.requirement("owner-way-in")
 async def test_a_connection_too_many_is_told_to_come_again_and_the_others_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ):
@@ -261,7 +261,7 @@ async def test_a_connection_too_many_is_told_to_come_again_and_the_others_are_se
             each.close()
 
 
-@pytest.mark.requirement("http-flood-refused")
+@pytest.mark.requirement("owner-way-in")
 async def test_a_connection_far_too_many_is_cut(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(http_protocol, "most_connections", lambda: 2)
     monkeypatch.setattr(http_protocol, "TURNED_AWAY", 1)
@@ -329,7 +329,7 @@ async def test_a_head_that_is_too_large_is_refused(head: str):
         assert site.api.scopes == []
 
 
-@pytest.mark.requirement("http-waiters-cheap")
+@pytest.mark.requirement("task-waiters-end")
 async def test_a_request_that_only_waits_ends_when_its_caller_goes():
     begun, ended = asyncio.Event(), asyncio.Event()
 
@@ -387,7 +387,7 @@ async def _cut(pair: Pair) -> None:
             assert await pair[0].read() == b""
 
 
-@pytest.mark.requirement("http-idle-kept")
+@pytest.mark.requirement("owner-way-in")
 async def test_an_idle_connection_that_has_shown_a_key_is_kept_longer_than_others(
     monkeypatch: pytest.MonkeyPatch,
 ):
@@ -406,7 +406,7 @@ async def test_an_idle_connection_that_has_shown_a_key_is_kept_longer_than_other
             writer.close()
 
 
-@pytest.mark.requirement("http-idle-kept")
+@pytest.mark.requirement("owner-way-in")
 async def test_a_connection_that_has_shown_a_key_and_begins_a_request_ends_it_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ):
@@ -419,7 +419,7 @@ async def test_a_connection_that_has_shown_a_key_and_begins_a_request_ends_it_in
         pair[1].close()
 
 
-@pytest.mark.requirement("http-idle-kept")
+@pytest.mark.requirement("owner-way-in")
 async def test_where_places_are_short_idle_connections_go_those_without_a_key_first(
     monkeypatch: pytest.MonkeyPatch,
 ):
@@ -440,7 +440,7 @@ async def test_where_places_are_short_idle_connections_go_those_without_a_key_fi
             writer.close()
 
 
-@pytest.mark.requirement("http-idle-kept")
+@pytest.mark.requirement("owner-way-in")
 @pytest.mark.parametrize("path", ["/v1/status", "/v1/tasks", "/v1/inbox"])
 async def test_the_api_tells_its_connection_of_a_valid_key(tmp_path: Path, path: str):
     async with task_room(tmp_path) as room:

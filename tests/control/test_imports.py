@@ -8,7 +8,7 @@ import sys
 import pytest
 
 
-@pytest.mark.requirement("core-sdk-unneeded")
+@pytest.mark.requirement("package-footprint-bounded")
 def test_the_start_of_a_post_room_loads_nothing_of_the_a2a_sdk():
     code = (
         "import sys, postroom.control.up, postroom.control.org\n"

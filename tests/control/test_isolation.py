@@ -34,7 +34,7 @@ def test_by_default_the_strongest_sandbox_must_be_enforced():
     assert demanded() == Demand("auto", ENFORCED)
 
 
-@pytest.mark.requirement("isolation-asked-for")
+@pytest.mark.requirement("sandbox-select-failclosed")
 @pytest.mark.parametrize(
     "template", [("none", ""), ("landlock", ""), ("", "partial"), ("", "none"), ("none", "none")]
 )
@@ -46,7 +46,7 @@ def test_a_template_alone_cannot_weaken_the_wall(template: tuple[str, str]):
     assert refused.value.remedy.split()[-2] in {"--isolation", "--sandbox"}
 
 
-@pytest.mark.requirement("isolation-asked-for")
+@pytest.mark.requirement("sandbox-select-failclosed")
 @pytest.mark.parametrize(
     "template, asked, expected",
     [

@@ -101,7 +101,7 @@ async def test_a_revoked_key_is_not_renewed(tmp_path: Path):
             await desk.issuer.renew(issued.public, uid, ())
 
 
-@pytest.mark.requirement("identity-revocation-confirmed")
+@pytest.mark.requirement("identity-revocation-everywhere")
 @pytest.mark.slow
 async def test_a_server_that_is_away_when_a_key_is_revoked_hears_of_it_when_it_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

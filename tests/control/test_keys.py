@@ -310,7 +310,7 @@ STREAMS = (
 )
 
 
-@pytest.mark.requirement("key-ends-at-once")
+@pytest.mark.requirement("key-scopes-demanded")
 @pytest.mark.parametrize("end", [_revoked, _rotated, _removed])
 async def test_the_end_of_a_key_ends_what_it_opened(shared: TaskRoom, end: Any) -> None:
     async with person(shared, "ann", *Scope) as ann:
@@ -472,7 +472,7 @@ async def test_who_operates_sees_and_steers_everything(shared: TaskRoom) -> None
 # ── acts ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("key-acts-recorded")
+@pytest.mark.requirement("audit-acts-explained")
 async def test_every_act_is_in_the_audit_log_with_its_principal(shared: TaskRoom) -> None:
     async with person(shared, "ann") as ann:
         sent = await ann.api.post("/v1/messages", json={"to": "@maria", "text": "s3cret text"})

@@ -63,7 +63,7 @@ async def test_a_request_reaches_the_api_when_it_is_open(ready: Site):
     assert ready.api.scopes[0]["path"] == "/v1/status"
 
 
-@pytest.mark.requirement("http-host-checked")
+@pytest.mark.requirement("api-key-required")
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/v1/status"])
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", ""]
@@ -76,7 +76,7 @@ async def test_a_request_for_another_host_is_forbidden(ready: Site, path: str, h
     assert ready.api.scopes == []
 
 
-@pytest.mark.requirement("http-host-checked")
+@pytest.mark.requirement("api-key-required")
 async def test_a_request_with_two_hosts_does_not_reach_the_api(ready: Site):
     answer = await ready.get("/v1/status", "Host: evil.example", f"Host: {ready.host}")
 
@@ -84,7 +84,7 @@ async def test_a_request_with_two_hosts_does_not_reach_the_api(ready: Site):
     assert ready.api.scopes == []
 
 
-@pytest.mark.requirement("http-host-checked")
+@pytest.mark.requirement("api-key-required")
 @pytest.mark.parametrize("host", ["localhost:{port}", "LOCALHOST:{port}", "127.0.0.1:{port}"])
 async def test_each_name_of_the_loopback_address_is_served(ready: Site, host: str):
     answer = await ready.get("/v1/status", f"Host: {host.format(port=ready.port)}")
@@ -92,7 +92,7 @@ async def test_each_name_of_the_loopback_address_is_served(ready: Site, host: st
     assert answer.status == 200
 
 
-@pytest.mark.requirement("http-host-checked")
+@pytest.mark.requirement("api-key-required")
 @pytest.mark.parametrize(
     "origin",
     ["https://evil.example", "null", "", "http://127.0.0.1", "http://127.0.0.1.evil.example"],
@@ -104,17 +104,17 @@ async def test_a_web_page_of_another_origin_is_forbidden(ready: Site, origin: st
     assert ready.api.scopes == []
 
 
-@pytest.mark.requirement("http-host-checked")
+@pytest.mark.requirement("api-key-required")
 async def test_a_web_page_of_our_own_origin_may_call(ready: Site):
     assert (await ready.get("/v1/status", f"Origin: http://{ready.host}")).status == 200
 
 
-@pytest.mark.requirement("http-host-checked")
+@pytest.mark.requirement("api-key-required")
 async def test_an_origin_that_is_no_address_is_forbidden(ready: Site):
     assert (await ready.get("/v1/status", "Origin: http://[")).status == 403
 
 
-@pytest.mark.requirement("http-worker-unforgeable")
+@pytest.mark.requirement("api-key-required")
 @pytest.mark.parametrize("name", [WORKER, "X-Postroom-Worker", "Postroom-Worker"])
 async def test_no_header_makes_a_request_on_the_port_one_of_a_worker(ready: Site, name: str):
     await ready.get("/v1/status", f"{name}: {'a' * 32}")
@@ -135,7 +135,7 @@ async def two() -> AsyncGenerator[tuple[Site, Echo]]:
         yield site, acme
 
 
-@pytest.mark.requirement("org-unseen")
+@pytest.mark.requirement("org-no-subject-crosses")
 @pytest.mark.parametrize("path", ["/orgs/acme/v1/status", "/%6Frgs/acme/v1/status"])
 async def test_a_path_that_names_an_organisation_reaches_its_api_alone(
     two: tuple[Site, Echo], path: str
@@ -148,7 +148,7 @@ async def test_a_path_that_names_an_organisation_reaches_its_api_alone(
     assert site.api.scopes == []
 
 
-@pytest.mark.requirement("org-unseen")
+@pytest.mark.requirement("org-no-subject-crosses")
 @pytest.mark.parametrize(
     "path", ["/v1/status", "/orgs/other/v1/status", "/orgs/", "/orgs/../v1/status"]
 )
@@ -177,7 +177,7 @@ async def _through_a_door(site: Site, worker: str, path: str) -> Answer:
     return await exchange(*pair, path, "Host: postroom")
 
 
-@pytest.mark.requirement("org-unseen")
+@pytest.mark.requirement("org-no-subject-crosses")
 async def test_a_workers_door_leads_to_the_api_of_its_own_organisation(two: tuple[Site, Echo]):
     site, acme = two
     site.router.admit("a" * 32, "default")
@@ -190,7 +190,7 @@ async def test_a_workers_door_leads_to_the_api_of_its_own_organisation(two: tupl
     assert [scope[WORKER] for scope in acme.scopes] == ["b" * 32]
 
 
-@pytest.mark.requirement("org-unseen")
+@pytest.mark.requirement("org-no-subject-crosses")
 @pytest.mark.parametrize(
     "path",
     ["/orgs/acme/v1/blobs/x", "/orgs/default/v1/status", "/orgs/none/v1/status", "/%6frgs/acme/v1"],
@@ -207,7 +207,7 @@ async def test_a_worker_that_names_an_organisation_is_refused_whether_there_is_o
     assert site.api.scopes == acme.scopes == []
 
 
-@pytest.mark.requirement("org-unseen")
+@pytest.mark.requirement("org-no-subject-crosses")
 async def test_a_worker_whose_door_is_closed_reaches_no_api(two: tuple[Site, Echo]):
     site, acme = two
     site.router.admit("b" * 32, "acme")

@@ -13,7 +13,7 @@ import pytest
 from postroom.protocol.principal import ALL_SCOPES, KEY, OPERATOR_KEY, Principal, Scope
 from tests.control.taskroom import SECONDS, TaskRoom, task_room
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("announcements-reach-everybody")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("client-stream-resumes")]
 
 
 @pytest.fixture(scope="module")

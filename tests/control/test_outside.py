@@ -131,7 +131,7 @@ async def following(api: httpx2.AsyncClient, path: str) -> AsyncGenerator[Any]:
 # ── the directory ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("agents-every-kind")
+@pytest.mark.requirement("task-skill-chosen")
 @pytest.mark.requirement("mend-times-texts")
 async def test_the_directory_knows_agents_of_every_kind(house: House):
     room = house.room
@@ -290,7 +290,7 @@ async def test_it_sees_nobody_elses_mail_and_tasks(house: House):
 # ── tasks ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("outside-begun-given-again")
+@pytest.mark.requirement("inbox-confirmed-only")
 async def test_after_a_crash_behind_its_first_report_it_is_given_the_task_again(house: House):
     otto = await house.outsider("otto")
     task = (await house.room.delegate("@otto", "do it"))["id"]

@@ -67,7 +67,7 @@ async def refusals(room: TaskRoom, *hands: Hand) -> dict[str, str]:
     return {nick: text for nick, text in await room.alerts() if nick in nicks}
 
 
-@pytest.mark.requirement("cards-live-registered")
+@pytest.mark.requirement("a2a-http-card")
 async def test_a_live_workers_card_is_signed_in_the_bucket_until_it_stops(room: TaskRoom):
     reader = await join(room, "reader", "read-source")
 
@@ -81,7 +81,7 @@ async def test_a_live_workers_card_is_signed_in_the_bucket_until_it_stops(room: 
     assert not room.parts.states.there(reader.uid)
 
 
-@pytest.mark.requirement("cards-live-registered")
+@pytest.mark.requirement("a2a-http-card")
 async def test_the_card_of_a_worker_that_was_killed_is_removed(room: TaskRoom):
     reader = await join(room, "reader")
 
@@ -91,7 +91,7 @@ async def test_the_card_of_a_worker_that_was_killed_is_removed(room: TaskRoom):
     assert await room.bucket(reader.uid) is None
 
 
-@pytest.mark.requirement("cards-live-registered")
+@pytest.mark.requirement("a2a-http-card")
 async def test_the_card_of_a_silent_worker_is_removed(room: TaskRoom):
     reader = await join(room, "reader")
 
@@ -102,7 +102,7 @@ async def test_the_card_of_a_silent_worker_is_removed(room: TaskRoom):
     assert await room.bucket(reader.uid) is None
 
 
-@pytest.mark.requirement("cards-live-registered")
+@pytest.mark.requirement("a2a-http-card")
 async def test_the_server_forgets_a_card_that_is_not_written_anew(room: TaskRoom):
     reader = await join(room, "reader")
     info = await room.rig.core.request("$JS.API.STREAM.INFO.KV_cards", b"")
@@ -116,7 +116,7 @@ async def test_the_server_forgets_a_card_that_is_not_written_anew(room: TaskRoom
     assert [uid for uid, found in room.written if found].count(reader.uid) == 2
 
 
-@pytest.mark.requirement("cards-live-registered")
+@pytest.mark.requirement("a2a-http-card")
 async def test_what_another_life_left_in_the_bucket_is_removed_at_the_start(tmp_path: Path):
     async with task_room(tmp_path) as first:
         stale = new_uid()
@@ -128,7 +128,7 @@ async def test_what_another_life_left_in_the_bucket_is_removed_at_the_start(tmp_
             assert await bucket.get(card_key(DEFAULT_ORG, stale)) is None
 
 
-@pytest.mark.requirement("cards-claims-refused")
+@pytest.mark.requirement("a2a-http-card")
 async def test_a_workers_credential_reaches_no_key_of_the_bucket(room: TaskRoom):
     reader = await join(room, "reader")
     own = f"$KV.{CARDS_BUCKET}.{card_key(DEFAULT_ORG, reader.uid)}"
@@ -148,7 +148,7 @@ async def test_a_workers_credential_reaches_no_key_of_the_bucket(room: TaskRoom)
     assert await room.bucket(reader.uid) == shown(reader)
 
 
-@pytest.mark.requirement("cards-live-registered")
+@pytest.mark.requirement("a2a-http-card")
 async def test_an_announced_card_replaces_the_old_one(room: TaskRoom):
     reader = await join(room, "reader", "read")
 
@@ -160,7 +160,7 @@ async def test_an_announced_card_replaces_the_old_one(room: TaskRoom):
     assert await refusals(room, reader) == {}
 
 
-@pytest.mark.requirement("cards-claims-refused")
+@pytest.mark.requirement("a2a-http-card")
 async def test_a_worker_that_changes_its_card_in_a_loop_is_written_once_a_second(room: TaskRoom):
     reader, other = await join(room, "reader"), await join(room, "other")
     room.later = SHORTEST_INTERVAL
@@ -187,7 +187,7 @@ async def test_a_worker_that_changes_its_card_in_a_loop_is_written_once_a_second
     assert await room.bucket(reader.uid) == shown(reader, "last")
 
 
-@pytest.mark.requirement("cards-claims-refused")
+@pytest.mark.requirement("a2a-http-card")
 async def test_a_claim_of_anothers_name_or_url_is_refused_with_one_alert(room: TaskRoom):
     lead, reader = await join(room, "lead"), await join(room, "reader")
 
@@ -210,7 +210,7 @@ async def test_a_claim_of_anothers_name_or_url_is_refused_with_one_alert(room: T
     assert await room.bucket(lead.uid) == shown(lead)
 
 
-@pytest.mark.requirement("identity-replies-not-forged")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_an_announcement_with_anothers_reply_subject_counts_for_nothing(room: TaskRoom):
     reader = await join(room, "reader")
     payload = json.dumps(shown(reader, "forged")).encode()

@@ -99,7 +99,7 @@ async def watch() -> AsyncGenerator[Watch]:
         await made.runs.close()
 
 
-@pytest.mark.requirement("worker-fault-contained")
+@pytest.mark.requirement("worker-restart-reloads")
 async def test_an_end_that_cannot_be_seen_is_told_and_the_others_run_on() -> None:
     async with watch() as made:
         agent, handle = made.begin("one", ValueError("unforeseen"))
@@ -119,7 +119,7 @@ async def test_an_end_that_cannot_be_seen_is_told_and_the_others_run_on() -> Non
         assert second.running
 
 
-@pytest.mark.requirement("worker-fault-contained")
+@pytest.mark.requirement("worker-restart-reloads")
 async def test_a_stop_that_fails_ends_the_worker_and_closes_its_door() -> None:
     async with watch() as made:
         agent, _ = made.begin("one", SimpleFault())
@@ -146,7 +146,7 @@ async def test_a_worker_whose_processes_do_not_end_is_not_taken_for_ended() -> N
         handle.ended.set()
 
 
-@pytest.mark.requirement("worker-fault-contained")
+@pytest.mark.requirement("worker-restart-reloads")
 async def test_a_start_that_failed_is_kept_in_words_until_the_next_one() -> None:
     async with watch() as made:
         agent = Agent(new_uid(), "default", "one", "worker", 0.0)

@@ -205,7 +205,7 @@ def test_what_was_announced_is_read_by_others_until_it_is_withdrawn(settings: Se
     assert not settings.server_file.exists()
 
 
-@pytest.mark.requirement("control-kill-keeps-all")
+@pytest.mark.requirement("all-kills-counted")
 def test_a_write_that_fails_leaves_the_old_file(settings: Settings):
     announce(settings, ANNOUNCEMENT)
     program = """
@@ -232,7 +232,7 @@ except StateUnwritable:
     assert json.loads(settings.server_file.read_text())["pid"] == 4711
 
 
-@pytest.mark.requirement("control-kill-keeps-all")
+@pytest.mark.requirement("all-kills-counted")
 def test_a_write_leaves_nothing_but_the_file(settings: Settings):
     before = set(settings.state.iterdir())
 

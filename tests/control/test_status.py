@@ -28,7 +28,7 @@ async def test_status_says_that_the_bus_is_away_and_is_answered_all_the_same(tmp
     assert (before, away) == ("", "the bus does not answer")
 
 
-@pytest.mark.requirement("disk-full-said")
+@pytest.mark.requirement("disk-full-refused")
 async def test_status_says_that_the_disk_is_full_before_anything_runs_into_it(
     tmp_path: Path,
 ):

@@ -44,7 +44,7 @@ async def taken(room: TaskRoom, nick: str = "alice") -> tuple[Hand, str]:
 # ── wait ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("client-task-followed")
+@pytest.mark.requirement("client-stream-resumes")
 async def test_a_wait_ends_when_the_task_does_and_shows_what_was_made(shared: TaskRoom):
     async with emptied(shared) as room:
         alice, task = await taken(room)
@@ -133,7 +133,7 @@ async def stream(room: TaskRoom, task: str, after: int = 0) -> list[dict[str, An
     return found
 
 
-@pytest.mark.requirement("client-task-followed")
+@pytest.mark.requirement("client-stream-resumes")
 async def test_a_stream_tells_each_change_and_ends_after_the_last(shared: TaskRoom):
     async with emptied(shared) as room:
         alice, task = await taken(room)
@@ -151,7 +151,7 @@ async def test_a_stream_tells_each_change_and_ends_after_the_last(shared: TaskRo
         assert nothing == []
 
 
-@pytest.mark.requirement("client-task-followed")
+@pytest.mark.requirement("client-stream-resumes")
 @pytest.mark.parametrize("when", ["before", "behind"])
 async def test_a_task_that_ends_around_a_read_of_its_stream_ends_the_stream(
     shared: TaskRoom, monkeypatch: pytest.MonkeyPatch, when: str
@@ -176,7 +176,7 @@ async def test_a_task_that_ends_around_a_read_of_its_stream_ends_the_stream(
 # ── cancel ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("task-cancel-interrupts")
+@pytest.mark.requirement("task-queue-keeps-order")
 @pytest.mark.parametrize("was_taken", [False, True])
 async def test_a_task_of_a_worker_that_is_offline_is_canceled_at_once(
     shared: TaskRoom, was_taken: bool
@@ -203,7 +203,7 @@ async def test_a_task_of_a_worker_that_is_offline_is_canceled_at_once(
             await alice.bus.publish(late.subject(alice.uid), late.encode(), metadata=headers)
 
 
-@pytest.mark.requirement("task-cancel-interrupts")
+@pytest.mark.requirement("task-queue-keeps-order")
 async def test_a_worker_that_works_on_a_task_is_told_and_ends_it_itself(shared: TaskRoom):
     async with emptied(shared) as room:
         alice, task = await taken(room)
@@ -253,7 +253,7 @@ class Overtaken(Chain):
         return await super().append(row, record, before)
 
 
-@pytest.mark.requirement("task-cancel-interrupts")
+@pytest.mark.requirement("task-queue-keeps-order")
 async def test_a_worker_that_takes_a_task_in_the_moment_of_its_cancel_is_told(shared: TaskRoom):
     async with emptied(shared) as room:
         alice = await room.worker("alice")
@@ -318,7 +318,7 @@ async def test_of_two_answers_the_one_that_was_not_taken_is_refused(shared: Task
 WAITS = "@alice is stopped; {} waits for its start: postroom restart alice"
 
 
-@pytest.mark.requirement("answer-waits-said")
+@pytest.mark.requirement("task-answer-resumes")
 async def test_an_answer_to_a_worker_that_is_stopped_is_taken_at_once_and_waits_for_its_start(
     shared: TaskRoom,
 ):
@@ -340,7 +340,7 @@ async def test_an_answer_to_a_worker_that_is_stopped_is_taken_at_once_and_waits_
         assert alice.heard.empty()
 
 
-@pytest.mark.requirement("task-refused-when-not-offered")
+@pytest.mark.requirement("task-retry")
 async def test_an_answer_that_nobody_waits_for_is_refused(shared: TaskRoom):
     async with emptied(shared) as room:
         alice, task = await taken(room)

@@ -43,7 +43,7 @@ async def test_a_task_can_be_canceled_while_the_priority_lane_is_full(shared: Ta
         assert (ended["state"], ended["final"]) == ("canceled", True)
 
 
-@pytest.mark.requirement("task-visible-at-once")
+@pytest.mark.requirement("task-request-runs-once")
 async def test_a_task_for_a_worker_that_is_offline_is_stored_and_waits(shared: TaskRoom):
     async with emptied(shared) as room:
         alice = await room.worker("alice", "write", start=False)
@@ -201,7 +201,7 @@ async def test_a_key_is_known_after_a_restart(shared: TaskRoom):
         assert (found, nobody) == (view["worker"]["uid"], "")
 
 
-@pytest.mark.requirement("task-refused-when-not-offered")
+@pytest.mark.requirement("task-retry")
 async def test_what_cannot_be_delegated_is_refused_with_a_problem(shared: TaskRoom):
     bodies: list[tuple[dict[str, str], str]] = [
         ({"to": "@maria", "text": "x"}, "invalid-input"),
@@ -223,7 +223,7 @@ async def test_what_cannot_be_delegated_is_refused_with_a_problem(shared: TaskRo
         assert (await room.get("", worker="@alice"))["tasks"] == []
 
 
-@pytest.mark.requirement("task-refused-when-not-offered")
+@pytest.mark.requirement("task-retry")
 async def test_what_names_no_task_or_several_is_refused(shared: TaskRoom):
     async with emptied(shared) as room:
         await room.worker("alice")

@@ -25,7 +25,7 @@ from postroom.protocol.limits import MAX_SOCKET_MESSAGE
 from postroom.protocol.sockets import Code
 from tests.control.serving import DEADLINE, Echo, Site, serving
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("websockets-bounded")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("caller-limits")]
 
 
 class Routes:

@@ -18,7 +18,7 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.requirement("cards-live-registered")
+@pytest.mark.requirement("a2a-http-card")
 def test_keys_are_ordered_as_in_the_example_of_the_rfc():
     # RFC 8785, section 3.2.3.
     value = {
@@ -42,7 +42,7 @@ def test_keys_are_ordered_as_in_the_example_of_the_rfc():
     ]
 
 
-@pytest.mark.requirement("cards-live-registered")
+@pytest.mark.requirement("a2a-http-card")
 def test_strings_and_literals_are_written_as_in_the_example_of_the_rfc():
     # RFC 8785, section 3.2.2, without its numbers.
     value = {"string": "\u20ac$\u000f\u000aA'B\u0022\u005c\\\"/", "literals": [None, True, False]}

@@ -16,7 +16,7 @@ KEY = CardKey.generate()
 CARD: dict[str, Any] = {"name": "reader", "description": "Liest Quelltext — 読む 😀", "skills": []}
 
 
-@pytest.mark.requirement("cards-live-registered")
+@pytest.mark.requirement("a2a-http-card")
 def test_a_signed_card_verifies_with_the_public_key_alone():
     signed = sign_card(CARD, KEY)
 
@@ -39,7 +39,7 @@ def test_signing_again_replaces_the_signatures():
     assert verify_card(again, [KEY.jwk]) == CARD
 
 
-@pytest.mark.requirement("cards-live-registered")
+@pytest.mark.requirement("a2a-http-card")
 @pytest.mark.parametrize(
     "forge",
     [

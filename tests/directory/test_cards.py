@@ -42,7 +42,7 @@ def read(value: Any) -> dict[str, Any]:
     return read_card(json.dumps(value).encode(), UID, "reader")
 
 
-@pytest.mark.requirement("cards-live-registered")
+@pytest.mark.requirement("a2a-http-card")
 def test_a_card_says_what_the_template_says():
     built = card()
 
@@ -84,7 +84,7 @@ def test_every_built_card_may_be_announced(description: str, skills: list[str], 
     assert read(card(template)) == card(template)
 
 
-@pytest.mark.requirement("cards-claims-refused")
+@pytest.mark.requirement("a2a-http-card")
 def test_what_is_too_much_for_a_card_is_cut_when_it_is_built():
     names = tuple(f"{'s' * 1000}{n}" for n in range(1000)) + tuple(f"s{n}" for n in range(1000))
     built = card(Template(name="x", command=("true",), description="d" * 50_000, skills=names))
@@ -93,7 +93,7 @@ def test_what_is_too_much_for_a_card_is_cut_when_it_is_built():
     assert len(json.dumps(built)) < MAX_CARD_BYTES
 
 
-@pytest.mark.requirement("cards-claims-refused")
+@pytest.mark.requirement("a2a-http-card")
 def test_a_card_over_the_limit_is_refused():
     with pytest.raises(MessageTooLarge):
         read_card(b" " * (MAX_CARD_BYTES + 1), UID, "reader")
@@ -140,7 +140,7 @@ FOREIGN: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.requirement("cards-claims-refused")
+@pytest.mark.requirement("a2a-http-card")
 @pytest.mark.parametrize("claim", FOREIGN)
 def test_a_card_that_speaks_for_others_is_refused_with_the_reason(claim: str):
     announced, reason = FOREIGN[claim]
@@ -190,7 +190,7 @@ def test_no_card_is_built_for_what_is_no_address():
         build_card("*", "reader", READER, version="1")
 
 
-@pytest.mark.requirement("cards-found-by-skill")
+@pytest.mark.requirement("task-skill-chosen")
 @pytest.mark.parametrize(
     "skill, text, found",
     [

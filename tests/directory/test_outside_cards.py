@@ -51,7 +51,7 @@ def test_a_card_that_was_served_may_be_given_back():
         ({"description": 7}, "is not a text"),
     ],
 )
-@pytest.mark.requirement("cards-claims-refused")
+@pytest.mark.requirement("a2a-http-card")
 def test_a_card_that_speaks_for_others_or_is_malformed_is_refused(given: dict[str, Any], says: str):
     with pytest.raises(InvalidInput, match=says):
         read_given(given, "", "otto")

@@ -7,7 +7,7 @@ import pytest
 from tools import api
 
 
-@pytest.mark.requirement("api-described")
+@pytest.mark.requirement("api-as-described")
 def test_the_tables_of_objects_and_routes_are_as_the_code_has_them():
     page = api.PAGE.read_text(encoding="utf-8")
 

@@ -29,7 +29,7 @@ CODER = Path(__file__).parents[1] / "fakes" / "coder.py"
 
 
 @pytest.mark.requirement("docs-commands-run")
-@pytest.mark.requirement("template-spawn-works")
+@pytest.mark.requirement("template-programs-found")
 @pytest.mark.timeout(180)
 def test_every_command_of_the_page_works_in_its_order(reader: Shell) -> None:
     reader.run(". .venv/bin/activate")

@@ -66,7 +66,7 @@ def test_the_page_names_every_command_of_an_agent() -> None:
         assert re.search(rf"(postroom-agent |`){command}\b", PAGE), command
 
 
-@pytest.mark.requirement("one-vocabulary-of-tasks")
+@pytest.mark.requirement("agent-library")
 def test_a_task_is_reported_by_the_same_words_in_lines_shell_and_python() -> None:
     verbs = [action.verb for action in get_args(TaskAction)]
     # What was canceled a program says only in lines: in Python the cancel has interrupted its handler already.

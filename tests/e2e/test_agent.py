@@ -205,7 +205,7 @@ async def test_tasks_are_done_some_at_once_while_messages_are_answered(shared: P
     assert all(task.completed for task in ended)
 
 
-@pytest.mark.requirement("agent-unread-told")
+@pytest.mark.requirement("agent-library")
 async def test_a_message_that_serving_drops_stays_unread_and_people_are_told(
     room: PostRoom,
 ) -> None:

@@ -195,7 +195,7 @@ def everything(
     return count
 
 
-@pytest.mark.requirement("api-as-described", "api-nothing-of-others")
+@pytest.mark.requirement("api-as-described", "key-sees-own-alone")
 def test_no_request_makes_an_answer_that_the_document_does_not_have(site: Site) -> None:
     asks = everything(site, GenerationMode.POSITIVE, 3, lambda who, case: asked(site, who, case))
     assert asks > 150
@@ -208,7 +208,7 @@ def test_what_the_document_does_not_allow_is_refused_as_it_says(site: Site) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("api-as-described", "api-nothing-of-others")
+@pytest.mark.requirement("api-as-described", "key-sees-own-alone")
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_no_request_at_all_makes_an_answer_that_the_document_does_not_have(
@@ -228,7 +228,7 @@ BODIES = {
 }
 
 
-@pytest.mark.requirement("api-nothing-of-others")
+@pytest.mark.requirement("key-sees-own-alone")
 @pytest.mark.parametrize("who", ["reader", "member", "outside"])
 def test_who_knows_the_ids_of_what_is_anothers_gets_none_of_it(site: Site, who: str) -> None:
     before = site.call("victim", "GET", f"/v1/tasks/{site.secret['task']}").json()

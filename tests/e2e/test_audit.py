@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.timeout(120)]
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("audit-read-filtered", "audit-acts-explained")
+@pytest.mark.requirement("audit-once-in-order", "audit-acts-explained")
 def test_the_operator_sees_what_a_worker_did_and_only_that(room: PostRoom):
     room.up()
     for nick in ("one", "two"):

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("bus-remembered")
+@pytest.mark.requirement("nats-unfit-refused")
 async def test_a_post_room_on_somebody_elses_servers_goes_on_there_and_nowhere_else(
     room: PostRoom, tmp_path: Path
 ) -> None:
@@ -55,7 +55,7 @@ async def test_a_post_room_on_somebody_elses_servers_goes_on_there_and_nowhere_e
         await aside(room.run, "down")
 
 
-@pytest.mark.requirement("bus-remembered")
+@pytest.mark.requirement("nats-unfit-refused")
 async def test_a_post_room_with_a_log_of_its_own_takes_no_other(room: PostRoom) -> None:
     await aside(room.up)
     await aside(room.run, "down")

@@ -85,7 +85,7 @@ def spawned(room: PostRoom, name: str, program: str) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("blob-artifact-reference")
+@pytest.mark.requirement("task-stored-once")
 @pytest.mark.timeout(120)
 def test_a_large_artifact_reaches_another_worker_and_the_person_and_no_memory(room: PostRoom):
     room.up()

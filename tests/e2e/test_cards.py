@@ -9,7 +9,7 @@ from postroom.directory.card_signatures import verify_card
 from tests.e2e.conftest import EXAMPLES, PostRoom, until
 
 
-@pytest.mark.requirement("cards-live-registered")
+@pytest.mark.requirement("a2a-http-card")
 def test_a_worker_is_found_by_its_skill_and_shown_as_offline_once_it_stops(
     shared: PostRoom,
 ) -> None:
@@ -52,7 +52,7 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.requirement("cards-found-by-skill")
+@pytest.mark.requirement("task-skill-chosen")
 def test_an_agent_in_its_sandbox_finds_another(shared: PostRoom) -> None:
     text = """[worker]
 name = "finder"

@@ -185,7 +185,7 @@ async def test_a_post_room_lives_on_when_all_servers_were_killed_and_came_back(
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("nats-cut-off-left")
+@pytest.mark.requirement("nats-node-death-keeps-accepted")
 @pytest.mark.parametrize("hangs", [True, False], ids=["hangs", "ends"])
 async def test_a_post_room_leaves_the_one_of_three_servers_that_is_cut_off(
     room: PostRoom, tmp_path: Path, hangs: bool

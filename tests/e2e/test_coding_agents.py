@@ -94,7 +94,7 @@ def test_a_program_that_prints_no_json_is_said_where_people_look(shared: PostRoo
     shared.run("task", "cancel", task)
 
 
-@pytest.mark.requirement("coding-approval-asked-once")
+@pytest.mark.requirement("approval-one-object")
 def test_people_see_and_answer_what_a_coding_agent_behind_the_wall_asks(shared: PostRoom):
     coder(shared, "asker")
     task = delegate(shared, "asker", "RUN:[printf asked]")
@@ -138,7 +138,7 @@ def test_what_a_person_allows_always_is_not_asked_again_also_after_a_restart_wit
     assert ended(shared, task)["artifacts"][0]["text"].startswith("denied")
 
 
-@pytest.mark.requirement("autonomy-until-task-ends")
+@pytest.mark.requirement("autonomy-set")
 @pytest.mark.requirement("coding-policy-no-shell-tricks")
 def test_all_is_allowed_until_its_task_ends_over_sigkill_and_restart_and_then_it_asks_again(
     shared: PostRoom,
@@ -214,7 +214,7 @@ def test_the_same_session_goes_on_after_sigkill_of_the_agent_and_of_the_sidecar_
     assert len(sessions) == 1
 
 
-@pytest.mark.requirement("coding-events-outlast-the-plane")
+@pytest.mark.requirement("events-folded-once")
 def test_no_event_is_lost_or_doubled_by_a_sigkill_of_the_post_room_in_mid_turn(room: PostRoom):
     room.up()
     coder(room, "writer", "autonomous = true")
@@ -253,7 +253,7 @@ def reports(room: PostRoom) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("events-known-skipped")
+@pytest.mark.requirement("events-folded-once")
 def test_after_a_sigkill_of_the_sidecar_what_it_asks_is_seen_at_once_however_much_it_said_before(
     room: PostRoom,
 ):

@@ -53,7 +53,7 @@ def test_a_worker_killed_while_messages_arrive_catches_up_without_second_effects
     assert sorted(post["text"] for post in posts) == sorted(expected)
 
 
-@pytest.mark.requirement("control-kill-keeps-all")
+@pytest.mark.requirement("all-kills-counted")
 @pytest.mark.timeout(120)
 def test_after_sigkill_of_the_control_plane_everything_is_there_and_what_ran_runs_again(
     room: PostRoom,
@@ -93,7 +93,7 @@ for raw in sys.stdin:
 """
 
 
-@pytest.mark.requirement("sidecar-several-at-once")
+@pytest.mark.requirement("sidecar-message-handed")
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_eight_that_a_worker_holds_when_the_control_plane_is_killed_are_answered_once_it_is_back(
@@ -122,7 +122,7 @@ def test_eight_that_a_worker_holds_when_the_control_plane_is_killed_are_answered
     assert sorted(post["text"] for post in posts) == [f"effect of {name}" for name in names]
 
 
-@pytest.mark.requirement("server-kill-recovers")
+@pytest.mark.requirement("all-kills-counted")
 def test_after_sigkill_of_nats_server_messages_flow_again(room: PostRoom) -> None:
     room.up()
     room.run("spawn", str(EXAMPLES / "echo.toml"))
@@ -134,7 +134,7 @@ def test_after_sigkill_of_nats_server_messages_flow_again(room: PostRoom) -> Non
     assert "you said:" in answer
 
 
-@pytest.mark.requirement("mail-requeue-linked")
+@pytest.mark.requirement("mail-deadletter-moved")
 @pytest.mark.slow
 def test_a_message_that_kills_its_worker_becomes_a_dead_letter_that_can_be_requeued(
     room: PostRoom,

@@ -25,7 +25,7 @@ patience = 1
 
 
 @pytest.mark.requirement("task-queue-keeps-order")
-@pytest.mark.requirement("sidecar-unconfirmed-told")
+@pytest.mark.requirement("sidecar-message-handed")
 def test_an_agent_that_never_confirms_does_its_tasks_and_its_sender_and_status_say_what_it_lacks(
     room: PostRoom,
 ) -> None:

@@ -26,7 +26,7 @@ from tools.transcript import outline, shorten, shown
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("demo-task-completed")
+@pytest.mark.requirement("docs-commands-run")
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     "files, told",
@@ -63,7 +63,7 @@ def test_the_demonstration_completes_its_task_on_any_folder_and_leaves_nothing(
     assert [process for process in living().values() if str(scratch) in process.command] == []
 
 
-@pytest.mark.requirement("demo-task-completed", "docs-commands-run")
+@pytest.mark.requirement("docs-commands-run")
 @pytest.mark.timeout(240)
 def test_the_demonstration_is_kept_on_request_and_prints_what_the_readme_shows() -> None:
     with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
@@ -112,7 +112,7 @@ def test_the_transcript_fits_a_terminal_of_80_columns_and_breaks_no_word() -> No
     assert any("examples/lead.toml" in line for line in lines)
 
 
-@pytest.mark.requirement("demo-in-screen")
+@pytest.mark.requirement("docs-commands-run")
 @pytest.mark.timeout(120)
 @pytest.mark.anyio
 async def test_in_a_terminal_the_demonstration_is_answered_in_the_screen_and_ends_with_a_branch(

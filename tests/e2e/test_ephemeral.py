@@ -122,7 +122,7 @@ def message(text: str) -> str:
     return json.dumps({"message": {"messageId": text, "role": "ROLE_USER", "parts": parts}})
 
 
-@pytest.mark.requirement("ephemeral-streams")
+@pytest.mark.requirement("client-stream-resumes")
 def test_a_worker_streams_anothers_task_also_across_a_kill_and_a_third_sees_nothing(
     room: PostRoom,
 ) -> None:

@@ -67,7 +67,6 @@ def heard(workspace: Path) -> list[dict]:
 
 @pytest.mark.slow
 @pytest.mark.requirement("mail-content-whole")
-@pytest.mark.requirement("mail-content-refused")
 @pytest.mark.timeout(180)
 def test_a_file_goes_from_a_worker_to_a_person_to_another_worker(shared: PostRoom):
     spawned(shared, "maker", MAKER)

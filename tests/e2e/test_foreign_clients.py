@@ -50,7 +50,7 @@ def said(text: str, message_id: str, **fields: Any) -> SendMessageRequest:
     return SendMessageRequest(message=message)
 
 
-@pytest.mark.requirement("a2a-server-speaks")
+@pytest.mark.requirement("a2a-http")
 async def test_the_sdks_client_finds_its_own_message_ids_in_the_history(
     http: httpx.AsyncClient,
 ) -> None:
@@ -73,7 +73,7 @@ async def test_the_sdks_client_finds_its_own_message_ids_in_the_history(
     assert named == ["mine-1", "mine-2"]
 
 
-@pytest.mark.requirement("a2a-server-speaks")
+@pytest.mark.requirement("a2a-http")
 async def test_a_client_by_hand_speaks_in_the_names_of_the_proto(http: httpx.AsyncClient) -> None:
     message = {"message_id": "by-hand", "role": "ROLE_USER", "parts": [{"text": "the red one"}]}
     call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}

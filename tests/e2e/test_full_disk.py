@@ -180,7 +180,7 @@ def test_a_full_disk_ends_neither_worker_nor_post_room_whoever_is_started_again(
         assert "Traceback" not in (room.state / "logs" / log).read_text()
 
 
-@pytest.mark.requirement("disk-full-said")
+@pytest.mark.requirement("disk-full-refused")
 def test_a_worker_can_be_stopped_on_a_full_disk_which_it_may_have_filled(
     room: PostRoom, disk: Path
 ) -> None:

@@ -16,7 +16,7 @@ import pytest
 from tests.cli.terminal import Terminal
 from tests.e2e.conftest import DEADLINE, PostRoom, gone, until
 
-pytestmark = pytest.mark.requirement("start-inherits-nothing")
+pytestmark = pytest.mark.requirement("state-lock-exclusive")
 
 TEMPLATE = """
 [worker]

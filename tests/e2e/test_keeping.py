@@ -31,7 +31,7 @@ def age(database: Path, text: str) -> None:
         assert changed.rowcount == 1
 
 
-@pytest.mark.requirement("retention-chosen")
+@pytest.mark.requirement("mail-retention-covered")
 def test_prune_says_what_is_due_and_deletes_it_when_somebody_says_so(room: PostRoom) -> None:
     room.run("config", "set", "retention.projects", "demo messages 30d")
     room.up()
@@ -71,7 +71,7 @@ def put_back(room: PostRoom, kept: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("snapshot-older-copy")
+@pytest.mark.requirement("mail-rebuild-equal")
 @pytest.mark.timeout(120)
 def test_older_files_of_the_projection_under_a_newer_log_show_everything_again(
     room: PostRoom,

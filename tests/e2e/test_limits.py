@@ -50,7 +50,7 @@ def alerts(room: PostRoom) -> str:
     return str(room.json("status")["alerts"])
 
 
-@pytest.mark.requirement("limit-final-state")
+@pytest.mark.requirement("limit-exceeded-ended")
 def test_a_worker_over_a_limit_fails_with_its_task_and_is_started_by_a_person_only(room: PostRoom):
     pid = spawn(room, "disk_mb = 8")["pid"]
     with room.client() as client:

@@ -10,7 +10,7 @@ from tests.e2e.conftest import EXAMPLES, PostRoom, until
 ECHO = str(EXAMPLES / "echo.toml")
 
 
-@pytest.mark.requirement("cli-spawn-starts-up")
+@pytest.mark.requirement("one-word-starts")
 @pytest.mark.requirement("cli-send-waits-answered")
 def test_spawn_starts_a_post_room_and_a_question_is_answered(room: PostRoom) -> None:
     room.run("spawn", ECHO)
@@ -95,14 +95,14 @@ def test_what_is_wrong_with_a_request_is_said_in_words(shared: PostRoom) -> None
     assert answer.json()["remedy"] == "send it with the header Content-Type: application/json"
 
 
-@pytest.mark.requirement("mail-unknown-refused")
+@pytest.mark.requirement("mail-offline-waits")
 def test_an_unknown_recipient_is_said_at_once(shared: PostRoom) -> None:
     shared.run("send", "@nobody-here", "hello", status=4)
 
     assert "nobody-here" in shared.stderr
 
 
-@pytest.mark.requirement("mail-full-typed")
+@pytest.mark.requirement("mail-floods-contained")
 def test_a_message_over_the_limit_is_refused_before_it_is_sent(shared: PostRoom) -> None:
     shared.run("spawn", ECHO, "--name", "small")
     shared.run("send", "@small", "-", given="x" * 600_000, status=2)

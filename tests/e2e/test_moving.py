@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.conftest import EXAMPLES, PostRoom
 from tests.postgres import PostgresServer
 
-pytestmark = pytest.mark.requirement("store-moves")
+pytestmark = pytest.mark.requirement("backup-restores-all")
 
 CONFLICT = 5
 

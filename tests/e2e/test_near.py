@@ -55,7 +55,7 @@ except ConnectionError:
 """
 
 pytestmark = [
-    pytest.mark.requirement("key-stays-home", "mend-key-to-port"),
+    pytest.mark.requirement("identity-keys-private", "mend-key-to-port"),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs a second account, which root can be"),
 ]
 

@@ -181,7 +181,7 @@ def test_commands_and_files_are_execds_work_while_the_agents_pipes_are_the_sidec
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("terminal-of-execd")
+@pytest.mark.requirement("terminal-one-at-a-time")
 def test_a_persons_terminal_is_execds_and_ends_with_its_shell(
     room: PostRoom, server: Server
 ) -> None:

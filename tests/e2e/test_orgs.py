@@ -51,7 +51,6 @@ def kill(room: PostRoom) -> None:
 
 @pytest.mark.slow
 @pytest.mark.requirement("org-no-subject-crosses")
-@pytest.mark.requirement("org-unseen")
 @pytest.mark.timeout(120)
 def test_workers_of_one_nick_in_two_organisations_are_two_and_come_back_both(
     room: PostRoom,
@@ -89,7 +88,7 @@ def test_workers_of_one_nick_in_two_organisations_are_two_and_come_back_both(
         assert "you said:" in said
 
 
-@pytest.mark.requirement("org-unseen")
+@pytest.mark.requirement("org-no-subject-crosses")
 def test_an_organisation_that_there_is_not_is_named_with_the_remedy_to_the_operator_alone(
     shared: PostRoom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,7 +257,7 @@ async def connected(room: PostRoom, org: str, uid: str, stack: AsyncExitStack) -
 
 
 @pytest.mark.anyio
-@pytest.mark.requirement("org-unseen")
+@pytest.mark.requirement("org-no-subject-crosses")
 async def test_the_control_plane_tells_no_agent_of_those_of_another_organisation(
     shared: PostRoom,
 ) -> None:

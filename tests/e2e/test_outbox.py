@@ -32,7 +32,7 @@ command = ["python3", "/opt/agent/herald.py"]
 files = ["herald.py"]
 """
 
-pytestmark = pytest.mark.requirement("announcements-reach-everybody")
+pytestmark = pytest.mark.requirement("client-stream-resumes")
 
 
 def texts(room: PostRoom, who: str) -> list[str]:

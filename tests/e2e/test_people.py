@@ -25,8 +25,7 @@ def as_ann(room: PostRoom, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.requirement("key-scopes-demanded")
-@pytest.mark.requirement("key-ends-at-once")
-@pytest.mark.requirement("key-acts-recorded")
+@pytest.mark.requirement("audit-acts-explained")
 @pytest.mark.timeout(180)
 def test_people_with_keys_over_two_starts_and_two_organisations(room: PostRoom) -> None:
     room.up()

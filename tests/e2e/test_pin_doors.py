@@ -36,7 +36,7 @@ def text(nick: str, sidecar: str = "", compute: str = "") -> str:
     return f"{plain}[sidecar]\nauto_approve = []\n{sidecar}\n[compute]\n{compute}\n"
 
 
-@pytest.mark.requirement("policy-pin-demanded")
+@pytest.mark.requirement("approval-pin-demanded")
 @pytest.mark.parametrize("org", ["default", "acme"])
 @pytest.mark.parametrize(
     "sidecar, compute",
@@ -67,7 +67,7 @@ def test_a_restart_with_another_template_needs_it(
     assert site.call("operator", "POST", path, same | {"pin": PIN}, org).status_code == 200
 
 
-@pytest.mark.requirement("policy-pin-demanded")
+@pytest.mark.requirement("approval-pin-demanded")
 def test_another_program_or_file_needs_it(site: Site) -> None:
     path = "/v1/workers/filed/restart"
     changed = {"a.txt": base64.b64encode(b"b").decode()}
@@ -78,7 +78,7 @@ def test_another_program_or_file_needs_it(site: Site) -> None:
         assert site.call("operator", "POST", path, body, "default").json()["code"] == "pin-required"
 
 
-@pytest.mark.requirement("policy-pin-demanded")
+@pytest.mark.requirement("approval-pin-demanded")
 @pytest.mark.parametrize("org", ["default", "acme"])
 def test_a_spawn_needs_it_in_every_organisation(site: Site, org: str) -> None:
     bodies: tuple[dict[str, Any], ...] = ({}, {"sandbox": "none"}, {"set": {}})
@@ -94,7 +94,7 @@ def test_a_spawn_needs_it_in_every_organisation(site: Site, org: str) -> None:
     assert site.spawn("olga", "free", org=org).status_code == 201  # who has set none
 
 
-@pytest.mark.requirement("policy-pin-demanded")
+@pytest.mark.requirement("approval-pin-demanded")
 def test_what_opens_the_machine_needs_it(site: Site) -> None:
     path = "/v1/orgs/acme/openings"
     refused = site.call("operator", "POST", path, {"wall": "none"}, "default")
@@ -104,7 +104,7 @@ def test_what_opens_the_machine_needs_it(site: Site) -> None:
     assert site.call("operator", "DELETE", path, {"wall": "none"}, "default").status_code == 200
 
 
-@pytest.mark.requirement("policy-pin-demanded")
+@pytest.mark.requirement("approval-pin-demanded")
 @pytest.mark.parametrize("org", ["default", "acme"])
 def test_no_key_that_could_do_without_it_is_made_without_it(site: Site, org: str) -> None:
     keys = site.call("operator", "GET", "/v1/keys", org=org).json()["keys"]
@@ -137,7 +137,7 @@ def test_no_key_that_could_do_without_it_is_made_without_it(site: Site, org: str
     site.keys[org, "olga"] = replaced.json()["key"]
 
 
-@pytest.mark.requirement("policy-pin-demanded")
+@pytest.mark.requirement("approval-pin-demanded")
 def test_the_commands_take_it_from_a_file_or_say_that_it_is_needed(
     site: Site, tmp_path: Path
 ) -> None:

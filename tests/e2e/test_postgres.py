@@ -28,7 +28,7 @@ def kept(room: PostRoom, server: PostgresServer) -> Iterator[PostRoom]:
         server.start()
 
 
-@pytest.mark.requirement("settings-secret-hidden")
+@pytest.mark.requirement("settings-precedence")
 @pytest.mark.timeout(120)
 def test_a_post_room_on_postgresql_does_what_one_on_files_does(kept: PostRoom) -> None:
     kept.up()
@@ -134,7 +134,7 @@ def test_a_backup_is_restored_into_another_database_and_into_no_full_one(
         other.run("down")
 
 
-@pytest.mark.requirement("postgres-orgs-apart")
+@pytest.mark.requirement("org-no-subject-crosses")
 def test_a_second_post_room_on_the_same_database_is_refused(kept: PostRoom, tmp_path: Path) -> None:
     kept.up()
     other = PostRoom(tmp_path / "state", tmp_path)

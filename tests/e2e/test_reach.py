@@ -197,7 +197,7 @@ def cases(site: Site, nick: str) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "program of an MCP server", plain | {"template": text}
 
 
-@pytest.mark.requirement("reach-opened")
+@pytest.mark.requirement("never-shown")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("org", ORGS)
 @pytest.mark.parametrize("who", [*(scope.value for scope in Scope), "olga", "every"])
@@ -224,7 +224,7 @@ def test_no_lesser_key_gives_a_worker_anything_of_the_machine(
     assert refused.status_code == (403 if org == "default" else 404), refused.text
 
 
-@pytest.mark.requirement("reach-opened")
+@pytest.mark.requirement("never-shown")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("org", ORGS)
 def test_nor_does_a_restart_with_another_template(site: Site, org: str) -> None:
@@ -239,7 +239,7 @@ def test_nor_does_a_restart_with_another_template(site: Site, org: str) -> None:
         assert site.call("olga", "POST", path, org=org).status_code == 200
 
 
-@pytest.mark.requirement("reach-opened")
+@pytest.mark.requirement("never-shown")
 def test_a_template_of_a_lesser_key_does_not_inherit_what_the_operator_gave(site: Site) -> None:
     made = site.spawn("operator", "trusted", sandbox="none")
     assert made.status_code == 201, made.text
@@ -254,7 +254,7 @@ def test_a_template_of_a_lesser_key_does_not_inherit_what_the_operator_gave(site
     assert again.status_code == 200  # the operator's own program, as it was
 
 
-@pytest.mark.requirement("reach-opened")
+@pytest.mark.requirement("never-shown")
 def test_a_lesser_key_has_no_terminal_in_what_it_could_not_spawn(site: Site) -> None:
     assert site.spawn("operator", "bare-own", sandbox="none").status_code == 201
     assert site.spawn("operator", "walled-own").status_code == 201
@@ -280,7 +280,7 @@ def test_a_lesser_key_has_no_terminal_in_what_it_could_not_spawn(site: Site) -> 
     assert said["operator", "bare-own"] == said["olga", "walled-own"] == 409
 
 
-@pytest.mark.requirement("reach-opened")
+@pytest.mark.requirement("never-shown")
 def test_nor_does_it_allow_or_edit_what_such_a_worker_asks(site: Site) -> None:
     """An edited input is a command of theirs, and an allowed one what they have told the agent to do."""
     folder = site.home / "shut"
@@ -317,7 +317,7 @@ def test_nor_does_it_allow_or_edit_what_such_a_worker_asks(site: Site) -> None:
     assert set(said.values()) == {200, 403, 404}, said
 
 
-@pytest.mark.requirement("reach-opened")
+@pytest.mark.requirement("never-shown")
 def test_where_a_lesser_key_has_its_template_nobody_else_reads(site: Site) -> None:
     made = site.spawn("olga", "planted", path=str(site.home / "shut" / "planted.toml"))
 
@@ -325,7 +325,7 @@ def test_where_a_lesser_key_has_its_template_nobody_else_reads(site: Site) -> No
     assert not made.json().get("template")
 
 
-@pytest.mark.requirement("reach-opened")
+@pytest.mark.requirement("never-shown")
 @pytest.mark.timeout(180)
 def test_what_is_opened_can_be_had_and_what_is_closed_ends(site: Site) -> None:
     room, folder = site.room, site.home / "project"
@@ -366,8 +366,8 @@ def test_what_is_opened_can_be_had_and_what_is_closed_ends(site: Site) -> None:
     assert site.call("operator", "POST", "/v1/workers/writer/restart").status_code == 403
 
 
-@pytest.mark.requirement("reach-opened")
-@pytest.mark.requirement("workspace-tidy")
+@pytest.mark.requirement("never-shown")
+@pytest.mark.requirement("workspace-branch")
 def test_branches_are_listed_and_deleted_in_what_is_open_alone(site: Site, tmp_path: Path) -> None:
     app = repository(tmp_path / "tidied")
     git(app, "branch", "postroom/old")
@@ -389,7 +389,7 @@ def test_nobody_else_has_the_operators_key_by_a_backup(site: Site) -> None:
     assert not list(folder.iterdir())
 
 
-@pytest.mark.requirement("reach-opened")
+@pytest.mark.requirement("never-shown")
 @pytest.mark.timeout(180)
 def test_what_is_closed_shows_nothing_more_of_itself(site: Site) -> None:
     room, folder = site.room, site.home / "shared"
@@ -407,7 +407,7 @@ def test_what_is_closed_shows_nothing_more_of_itself(site: Site) -> None:
     assert "written since" not in shown.text
 
 
-@pytest.mark.requirement("reach-opened")
+@pytest.mark.requirement("never-shown")
 @pytest.mark.timeout(180)
 def test_what_a_repository_borrows_since_the_spawn_is_not_lent(site: Site) -> None:
     """A worker that writes an opened folder makes a repository there, and later has it borrow from another one."""
@@ -436,7 +436,7 @@ def test_what_a_repository_borrows_since_the_spawn_is_not_lent(site: Site) -> No
     assert "what is not open" not in shown.text
 
 
-@pytest.mark.requirement("reach-opened")
+@pytest.mark.requirement("never-shown")
 @pytest.mark.timeout(180)
 def test_what_is_closed_while_a_worker_starts_is_closed_to_it(site: Site) -> None:
     room, folder = site.room, site.home / "large"
@@ -461,7 +461,7 @@ def test_what_is_closed_while_a_worker_starts_is_closed_to_it(site: Site) -> Non
     assert "slow" not in site.workers()
 
 
-@pytest.mark.requirement("reach-opened")
+@pytest.mark.requirement("never-shown")
 def test_a_wall_is_opened_by_itself(site: Site) -> None:
     room = site.room
     room.run("org", "open", "acme", "--wall", "none")
@@ -473,7 +473,7 @@ def test_a_wall_is_opened_by_itself(site: Site) -> None:
     assert site.call("operator", "GET", "/v1/workers/bare").json()["state"] == "failed"
 
 
-@pytest.mark.requirement("reach-opened")
+@pytest.mark.requirement("never-shown")
 def test_what_is_never_shown_is_opened_to_nobody(site: Site) -> None:
     room = site.room
     for folder in (site.home / ".ssh", site.home, room.state, "/proc", "/", "/etc"):
@@ -484,7 +484,7 @@ def test_what_is_never_shown_is_opened_to_nobody(site: Site) -> None:
         assert site.spawn("operator", "nosy", **body).status_code == 422
 
 
-@pytest.mark.requirement("reach-opened")
+@pytest.mark.requirement("never-shown")
 @pytest.mark.timeout(180)
 def test_stored_workers_of_lesser_keys_stay_down_until_it_is_opened(room: PostRoom) -> None:
     room.up()
@@ -548,7 +548,7 @@ def test_stored_workers_of_lesser_keys_stay_down_until_it_is_opened(room: PostRo
     assert down == {"bare"}
 
 
-@pytest.mark.requirement("reach-opened")
+@pytest.mark.requirement("never-shown")
 @pytest.mark.timeout(180)
 def test_a_link_that_is_swapped_in_gives_nothing(site: Site) -> None:
     """A worker that writes an opened folder swaps a folder in it while somebody spawns on it."""

@@ -44,7 +44,7 @@ def write(room: PostRoom, nick: str, agent: str, *more: str) -> Path:
 # ── spawn ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("worker-start-awaited")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 def test_an_agent_that_ends_at_once_is_told_with_its_last_words(room: PostRoom) -> None:
     path = write(room, "broken", "def f():\n    raise ValueError('boom \\x1b[31m')\nf()\n")
 
@@ -58,7 +58,7 @@ def test_an_agent_that_ends_at_once_is_told_with_its_last_words(room: PostRoom) 
     assert room.worker("broken")["state"] == "failed"
 
 
-@pytest.mark.requirement("worker-start-awaited")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 def test_who_does_not_want_to_wait_is_not_told(room: PostRoom) -> None:
     path = write(room, "hasty", "import sys; sys.exit(3)")
 
@@ -67,7 +67,7 @@ def test_who_does_not_want_to_wait_is_not_told(room: PostRoom) -> None:
     assert room.await_state("hasty", "failed")["detail"] == "exit code 3"
 
 
-@pytest.mark.requirement("worker-start-awaited")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 def test_an_agent_that_says_all_it_has_to_say_and_ends_has_started(room: PostRoom) -> None:
     agent = "import json; print(json.dumps({'type': 'post', 'text': 'all'}), flush=True)"
 
@@ -82,7 +82,7 @@ def test_an_agent_that_neither_reads_nor_says_anything_has_started(room: PostRoo
     assert room.worker("mute")["state"] == "idle"
 
 
-@pytest.mark.requirement("template-unknown-refused")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 def test_what_cannot_start_is_refused_before_there_is_a_post_room(room: PostRoom) -> None:
     path = write(room, "nowhere", WAITS)
     path.write_text(path.read_text().replace('"python3", "', '"no-such-program", "'))
@@ -102,7 +102,7 @@ def test_what_cannot_start_is_refused_before_there_is_a_post_room(room: PostRoom
     assert not absent.exists()
 
 
-@pytest.mark.requirement("template-unknown-refused")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 def test_a_credential_must_be_there_and_its_host_allowed(room: PostRoom) -> None:
     path = write(room, "keyed", WAITS, "[overrides]", 'credentials = ["model"]')
 
@@ -188,7 +188,7 @@ def test_a_restart_of_what_ends_at_once_says_so(room: PostRoom) -> None:
 # ── remove, prune ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("worker-remove-asks")
+@pytest.mark.requirement("worker-restart-reloads")
 def test_a_worker_with_open_tasks_is_not_removed_without_a_word(room: PostRoom) -> None:
     room.run("spawn", str(write(room, "busy", WAITS)))
     room.run("delegate", "@busy", "never done")
@@ -202,7 +202,7 @@ def test_a_worker_with_open_tasks_is_not_removed_without_a_word(room: PostRoom) 
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("worker-remove-asks")
+@pytest.mark.requirement("worker-restart-reloads")
 def test_what_removed_workers_have_left_is_deleted_when_somebody_says_so(room: PostRoom) -> None:
     folders = {}
     for nick in ("kept", "purged", "left"):

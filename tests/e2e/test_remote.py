@@ -167,7 +167,7 @@ def namespace() -> Generator[Place]:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param("loopback", marks=pytest.mark.requirement("login-used-as-owner")),
+        pytest.param("loopback", marks=pytest.mark.requirement("login-names-the-room")),
         # Without the mark: where nobody may make a namespace it is skipped, and the other one proves the promise.
         pytest.param("namespace", marks=pytest.mark.slow),
     ],

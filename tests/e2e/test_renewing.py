@@ -31,7 +31,7 @@ for line in sys.stdin:
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.requirement("identity-renewal-gapless")
+@pytest.mark.requirement("identity-rotation-seamless")
 @pytest.mark.slow
 def test_tasks_flow_over_renewals_of_requester_and_worker_and_none_is_lost_or_done_twice(
     room: PostRoom,

@@ -38,7 +38,7 @@ def usual_ports_taken() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("settings-survive-restart")
+@pytest.mark.requirement("settings-precedence")
 def test_what_was_set_holds_for_each_start_and_a_broken_file_keeps_nobody_from_the_end(
     room: PostRoom,
 ) -> None:
@@ -79,7 +79,7 @@ def test_a_usual_port_that_is_named_has_to_be_free_and_one_that_is_not_named_nee
     assert room.server["nats_url"] != f"nats://127.0.0.1:{DEFAULT_NATS_PORT}"
 
 
-@pytest.mark.requirement("unit-systemd-runs")
+@pytest.mark.requirement("state-lock-exclusive")
 def test_down_ends_a_post_room_whose_api_refuses_the_command(room: PostRoom) -> None:
     room.up()
     said = room.server
@@ -107,7 +107,7 @@ def test_down_ends_no_process_that_only_has_the_number_of_a_post_room(room: Post
         other.kill()
 
 
-@pytest.mark.requirement("unit-systemd-runs")
+@pytest.mark.requirement("state-lock-exclusive")
 def test_the_systemd_unit_is_valid_and_its_command_runs_the_post_room(room: PostRoom) -> None:
     room.state = room.scratch / 'a $state "100%"'
     room.env["POSTROOM_STALE_AFTER"] = "60"
@@ -154,7 +154,7 @@ def _run_like_systemd(room: PostRoom, command: str) -> None:
     assert process.wait(DEADLINE) == 0
 
 
-@pytest.mark.requirement("unit-systemd-runs")
+@pytest.mark.requirement("state-lock-exclusive")
 def test_the_launchd_job_has_the_same_command(room: PostRoom) -> None:
     room.state = room.scratch / "a & <b>--"
     (room.scratch / "own.pem").touch()

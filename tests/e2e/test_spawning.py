@@ -37,7 +37,7 @@ def spawn(api: httpx2.Client, template: str = ECHO, **more: Any) -> httpx2.Respo
     return api.post("/v1/workers", json={"template": template, **more})
 
 
-@pytest.mark.requirement("template-unknown-refused")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 def test_an_unknown_key_is_named_with_the_one_that_was_meant(room: PostRoom) -> None:
     path = room.template(ECHO.replace("command", "comand"), "misspelt")
 
@@ -47,14 +47,14 @@ def test_an_unknown_key_is_named_with_the_one_that_was_meant(room: PostRoom) -> 
     assert "did you mean 'command'" in room.stderr
 
 
-@pytest.mark.requirement("template-unknown-refused")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 def test_bad_toml_is_refused_with_its_place(room: PostRoom) -> None:
     room.run("spawn", room.template("[worker\nname=1", "broken"), status=2)
 
     assert "line 1" in room.stderr
 
 
-@pytest.mark.requirement("template-unknown-refused")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 def test_a_missing_file_of_the_template_is_named(room: PostRoom) -> None:
     text = ECHO.replace("[workstation]", '[workstation]\nfiles = ["absent.py"]')
 
@@ -69,7 +69,7 @@ def test_a_template_that_does_not_exist_is_named(room: PostRoom) -> None:
     assert "nowhere.toml" in room.stderr
 
 
-@pytest.mark.requirement("template-unknown-refused")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 def test_a_value_for_an_undeclared_parameter_names_the_declared_ones(room: PostRoom) -> None:
     room.run("spawn", str(EXAMPLES / "lead.toml"), "--set", "colour=red", status=2)
 
@@ -114,7 +114,7 @@ def test_a_worker_that_could_not_be_started_leaves_nothing(
     assert spawn(api, name="homeless").status_code == 201
 
 
-@pytest.mark.requirement("template-unknown-refused")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 @pytest.mark.parametrize(
     "files", [{"other.py": ""}, {"agent.py": "no base64!"}, {}], ids=["extra", "garbled", "missing"]
 )
@@ -140,7 +140,7 @@ def test_files_of_the_template_are_read_only_to_the_agent(
     until(lambda: log.exists() and "Read-only file system" in log.read_text())
 
 
-@pytest.mark.requirement("isolation-shown")
+@pytest.mark.requirement("sandbox-partial-stated")
 def test_a_worker_without_a_wall_is_shown_as_such(room: PostRoom) -> None:
     room.run("spawn", str(EXAMPLES / "echo.toml"), "--name", "naked", "--sandbox", "none")
 
@@ -156,7 +156,7 @@ def test_an_unknown_sandbox_names_the_choices(api: httpx2.Client) -> None:
     assert "bubblewrap" in refused.json()["remedy"]
 
 
-@pytest.mark.requirement("sidecar-crash-restarted")
+@pytest.mark.requirement("sidecar-message-handed")
 def test_an_agent_that_exits_1_is_shown_as_failed_and_its_mail_waits(room: PostRoom) -> None:
     text = ECHO.replace('["sed", "-u", "s/^/you said: /"]', '["false"]').replace(
         '"echo"', '"quitter"'
@@ -184,7 +184,7 @@ def test_the_api_wants_the_operators_key(room: PostRoom, key: str) -> None:
     assert answer.json()["type"] == "urn:postroom:error:unauthorized"
 
 
-@pytest.mark.requirement("http-host-checked")
+@pytest.mark.requirement("api-key-required")
 def test_a_foreign_host_header_is_refused(api: httpx2.Client) -> None:
     assert api.get("/v1/status", headers={"Host": "evil.example"}).status_code == 403
 
@@ -223,7 +223,7 @@ def test_what_holds_a_secret_is_readable_by_its_owner_only(room: PostRoom) -> No
     assert {path.name for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077} == set()
 
 
-@pytest.mark.requirement("task-hopeless-ended")
+@pytest.mark.requirement("task-retry")
 def test_a_removed_worker_frees_its_nick_and_what_waits_for_it_is_dead(room: PostRoom) -> None:
     path = str(EXAMPLES / "echo.toml")
     room.run("spawn", path, "--name", "leaver")
@@ -350,7 +350,7 @@ def test_a_module_that_an_agent_left_in_its_workspace_is_not_run_by_the_sidecar(
     room.run("stop", "planter")
 
 
-@pytest.mark.requirement("isolation-asked-for")
+@pytest.mark.requirement("sandbox-select-failclosed")
 def test_a_template_cannot_do_without_the_wall_by_itself(
     room: PostRoom, api: httpx2.Client
 ) -> None:
@@ -365,7 +365,7 @@ def test_a_template_cannot_do_without_the_wall_by_itself(
     room.run("stop", "wallless")
 
 
-@pytest.mark.requirement("template-state-closed")
+@pytest.mark.requirement("never-shown")
 @pytest.mark.parametrize("part", [".", "keys", "workers", ".."])
 def test_a_template_cannot_share_the_state_folder_or_what_holds_it(
     room: PostRoom, api: httpx2.Client, part: str
@@ -379,7 +379,7 @@ def test_a_template_cannot_share_the_state_folder_or_what_holds_it(
     assert "no sandbox is shown" in refused.json()["detail"]
 
 
-@pytest.mark.requirement("spawn-closed-host-said")
+@pytest.mark.requirement("egress-refused-told")
 @pytest.mark.parametrize("host", ["127.0.0.1:11434", "localhost:11434", "[::1]:11434"])
 def test_a_host_that_the_operator_has_not_opened_is_said_at_the_spawn_and_nothing_is_made(
     room: PostRoom, host: str

@@ -41,7 +41,7 @@ def test_a_worker_is_spawned_behind_an_enforced_wall_while_a_stranger_touches_th
             room.run("down")
 
 
-@pytest.mark.requirement("worker-starts-with-wall")
+@pytest.mark.requirement("sandbox-select-failclosed")
 def test_a_worker_that_found_no_wall_at_a_start_runs_when_there_is_one():
     with tempfile.TemporaryDirectory(prefix="postroom-e2e-") as scratch:
         room = PostRoom(Path(scratch) / "state", Path(scratch))

@@ -27,7 +27,7 @@ def kill(room: PostRoom) -> None:
     until(lambda: gone(pid) and gone(nats))
 
 
-@pytest.mark.requirement("surreal-one-process")
+@pytest.mark.requirement("store-contract-kept")
 @pytest.mark.timeout(120)
 def test_a_post_room_with_tasks_in_surrealdb_goes_on_after_sigkill(room: PostRoom):
     folder = room.scratch / "tasks"
@@ -52,7 +52,7 @@ def test_a_post_room_with_tasks_in_surrealdb_goes_on_after_sigkill(room: PostRoo
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("surreal-crash-between")
+@pytest.mark.requirement("store-contract-kept")
 @pytest.mark.timeout(240)
 def test_rebuild_backup_and_a_change_of_the_place_keep_the_tasks(room: PostRoom):
     """Also of a second organisation, and over a server."""

@@ -50,7 +50,7 @@ def room() -> Iterator[PostRoom]:
         yield found
 
 
-@pytest.mark.requirement("task-cancel-interrupts")
+@pytest.mark.requirement("task-queue-keeps-order")
 @pytest.mark.parametrize(
     "adapter, program, stuck, after",
     [

@@ -59,8 +59,8 @@ def delegated(room: PostRoom, nick: str, text: str) -> str:
     return str(artifact["text"])
 
 
-@pytest.mark.requirement("sidecar-text-harmless")
-@pytest.mark.requirement("task-agent-delegates")
+@pytest.mark.requirement("text-controls-stripped")
+@pytest.mark.requirement("task-kill-requester-told")
 def test_the_shell_agent_of_the_document_gives_each_of_three_tasks_its_own_answer(
     room: PostRoom,
 ) -> None:
@@ -75,7 +75,7 @@ def test_the_shell_agent_of_the_document_gives_each_of_three_tasks_its_own_answe
         assert delegated(room, "lead", request) == found
 
 
-@pytest.mark.requirement("task-agent-delegates")
+@pytest.mark.requirement("task-kill-requester-told")
 def test_a_coding_agent_runs_by_the_template_of_the_document(room: PostRoom) -> None:
     programs = room.scratch / "claude-code"
     (programs / "bin").mkdir(parents=True)

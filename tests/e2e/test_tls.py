@@ -79,7 +79,7 @@ def relayed(room: PostRoom) -> Generator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("tls-no-cleartext")
+@pytest.mark.requirement("tls-beyond-loopback")
 def test_nothing_that_passes_between_clients_and_servers_can_be_read(always: PostRoom) -> None:
     marker = f"secret-{secrets.token_hex(8)}"
     with relayed(always):
@@ -161,7 +161,7 @@ def test_a_sniffer_on_loopback_reads_nothing(always: PostRoom) -> None:
     check(captured, marker)
 
 
-@pytest.mark.requirement("tls-no-cleartext")
+@pytest.mark.requirement("tls-beyond-loopback")
 def test_commands_work_over_tls_and_trust_the_local_authority_alone(
     encrypted: PostRoom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,7 +182,7 @@ def test_commands_work_over_tls_and_trust_the_local_authority_alone(
         Client.on(lambda: strange).status()
 
 
-@pytest.mark.requirement("tls-no-cleartext")
+@pytest.mark.requirement("tls-beyond-loopback")
 def test_the_bus_comes_back_with_tls_after_it_was_killed(encrypted: PostRoom) -> None:
     encrypted.run("spawn", ECHO, "--name", "other")
     pid = encrypted.server["nats_pid"]
@@ -219,7 +219,7 @@ def test_beyond_loopback_it_starts_with_a_certificate_only(room: PostRoom) -> No
     assert "eof_received" not in (room.state / "logs" / "up.log").read_text()
 
 
-@pytest.mark.requirement("tls-renewal-automatic")
+@pytest.mark.requirement("tls-local-authority")
 def test_a_running_post_room_shows_a_renewed_certificate(encrypted: PostRoom) -> None:
     before = encrypted.json("status")["server"]["tls"]["fingerprint"]
 
@@ -229,7 +229,7 @@ def test_a_running_post_room_shows_a_renewed_certificate(encrypted: PostRoom) ->
     assert encrypted.json("status")["alerts"] == []
 
 
-@pytest.mark.requirement("tls-renewal-automatic")
+@pytest.mark.requirement("tls-local-authority")
 def test_tls_status_tells_whom_certificates_stand_for_and_when_they_end(room: PostRoom) -> None:
     room.run("tls", "status", status=4)
     room.run("tls", "init", "--host", "box.example.org")

@@ -46,7 +46,7 @@ def here(other: PostRoom) -> Iterator[PostRoom]:
         room.run("down")
 
 
-@pytest.mark.requirement("remote-survives")
+@pytest.mark.requirement("remote-tasks")
 def test_a_task_for_the_other_survives_sigkill_here_and_is_one_task_there(
     here: PostRoom, other: PostRoom
 ):

@@ -39,7 +39,7 @@ def connected(port: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("http-waiters-cheap")
+@pytest.mark.requirement("task-waiters-end")
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("path", ["?wait=delivered&timeout=3600", "/stream"])
 def test_a_caller_that_waits_takes_less_than_20_kb(room: PostRoom, path: str):

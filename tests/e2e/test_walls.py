@@ -126,7 +126,7 @@ def _nats_port(room: PostRoom) -> str:
     return str(room.server["nats_url"]).rpartition(":")[2].rstrip("/")
 
 
-@pytest.mark.requirement("isolation-asked-for")
+@pytest.mark.requirement("sandbox-select-failclosed")
 @landlock
 def test_a_template_that_asks_for_a_weaker_wall_is_refused_until_a_person_agrees(
     room: PostRoom,

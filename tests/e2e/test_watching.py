@@ -89,7 +89,7 @@ def test_a_script_is_told_the_question_of_a_real_agent_and_how_to_answer_it(room
     assert "@asker asks: Which branch?" in room.run("status")
 
 
-@pytest.mark.requirement("answer-waits-said")
+@pytest.mark.requirement("task-answer-resumes")
 def test_a_stopped_worker_with_a_question_says_where_the_answer_waits_until_it_is_started(
     room: PostRoom,
 ) -> None:
@@ -113,7 +113,7 @@ def test_a_stopped_worker_with_a_question_says_where_the_answer_waits_until_it_i
     assert "on main" in room.run("task", "watch", task)
 
 
-@pytest.mark.requirement("client-task-followed", "cli-status-attention")
+@pytest.mark.requirement("client-stream-resumes", "cli-status-attention")
 def test_who_waits_for_a_worker_that_fails_meanwhile_is_told(room: PostRoom) -> None:
     spawn(room, "failing")
     room.run("delegate", "@failing", "fail")

@@ -22,7 +22,7 @@ def processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.requirement("retention-chosen")
+@pytest.mark.requirement("mail-retention-covered")
 def test_a_year_of_busy_days_starts_within_three_seconds_and_fits_what_is_said(
     room: PostRoom,
 ) -> None:

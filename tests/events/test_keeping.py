@@ -94,7 +94,7 @@ async def opened(folder: Path) -> AsyncGenerator[Events]:
         yield made
 
 
-@pytest.mark.requirement("events-kept-as-said")
+@pytest.mark.requirement("mail-retention-covered")
 async def test_what_is_older_than_it_is_kept_goes_but_what_was_used_and_what_waits_stay(
     tmp_path: Path,
 ):
@@ -114,7 +114,7 @@ async def test_what_is_older_than_it_is_kept_goes_but_what_was_used_and_what_wai
         assert await events.database.read(left) == (Usage(7, 0, 0.0), True, True)
 
 
-@pytest.mark.requirement("events-kept-as-said")
+@pytest.mark.requirement("mail-retention-covered")
 async def test_the_oldest_go_first_where_a_project_has_too_much(tmp_path: Path):
     async with opened(tmp_path) as events:
         for first in range(5, 25, 5):
@@ -132,7 +132,7 @@ async def test_the_oldest_go_first_where_a_project_has_too_much(tmp_path: Path):
         assert 0 < sum(map(len, texts)) <= 2**20
 
 
-@pytest.mark.requirement("events-rebuilt-equal")
+@pytest.mark.requirement("mail-rebuild-equal")
 async def test_records_leave_the_log_once_a_snapshot_holds_them_and_a_rebuild_gives_the_same(
     tmp_path: Path,
 ):
@@ -154,7 +154,7 @@ async def test_records_leave_the_log_once_a_snapshot_holds_them_and_a_rebuild_gi
         assert await events.rows() == after
 
 
-@pytest.mark.requirement("events-rebuilt-equal")
+@pytest.mark.requirement("mail-rebuild-equal")
 async def test_nothing_leaves_the_log_that_no_snapshot_holds(tmp_path: Path):
     async with opened(tmp_path) as events:
         await events.log.append(ALICE, [{"type": "text", "text": "not folded"}], "run", 5)
@@ -162,7 +162,7 @@ async def test_nothing_leaves_the_log_that_no_snapshot_holds(tmp_path: Path):
         assert await events.in_log() == 1
 
 
-@pytest.mark.requirement("events-kept-as-said")
+@pytest.mark.requirement("mail-retention-covered")
 async def test_what_was_given_up_does_not_come_back_by_a_rebuild(tmp_path: Path):
     async with opened(tmp_path) as events:
         await events.retention(31).shorten()
@@ -170,7 +170,7 @@ async def test_what_was_given_up_does_not_come_back_by_a_rebuild(tmp_path: Path)
         assert await events.kinds() == ["usage", "control_request"]
 
 
-@pytest.mark.requirement("events-rebuilt-equal")
+@pytest.mark.requirement("mail-rebuild-equal")
 async def test_a_rebuild_on_the_other_database_gives_the_same_rows(
     tmp_path: Path, postgres: PostgresServer
 ):

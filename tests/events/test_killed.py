@@ -104,7 +104,7 @@ def follow(plane: Plane, uid: str, seen: list[dict[str, Any]]) -> None:
                 return
 
 
-@pytest.mark.requirement("events-survive-kill")
+@pytest.mark.requirement("events-folded-once")
 async def test_a_control_plane_that_is_killed_in_mid_flow_loses_nothing_and_doubles_nothing(
     tmp_path: Path,
 ):

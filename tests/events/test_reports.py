@@ -50,7 +50,7 @@ async def told(room: TaskRoom, worker: Hand, **page: int) -> dict[str, Any]:
     return answer.json()
 
 
-@pytest.mark.requirement("events-reported-once")
+@pytest.mark.requirement("events-folded-once")
 async def test_a_report_is_one_record_and_its_repetition_brings_nothing_new(shared: TaskRoom):
     async with emptied(shared) as room:
         alice = await room.worker("alice")
@@ -79,7 +79,7 @@ async def test_a_report_is_one_record_and_its_repetition_brings_nothing_new(shar
         assert shown["next"] is None
 
 
-@pytest.mark.requirement("events-known-skipped")
+@pytest.mark.requirement("events-folded-once")
 async def test_who_begins_again_is_told_how_far_it_was_and_spends_no_share(
     shared: TaskRoom, monkeypatch: pytest.MonkeyPatch
 ):
@@ -107,7 +107,7 @@ async def test_who_begins_again_is_told_how_far_it_was_and_spends_no_share(
         assert [event["text"] for event in shown["events"]] == [str(n) for n in range(1, 43)]
 
 
-@pytest.mark.requirement("events-known-skipped")
+@pytest.mark.requirement("events-folded-once")
 async def test_a_report_that_the_log_has_but_the_fold_has_not_spends_no_share(
     shared: TaskRoom, monkeypatch: pytest.MonkeyPatch
 ):
@@ -121,7 +121,7 @@ async def test_a_report_that_the_log_has_but_the_fold_has_not_spends_no_share(
                 assert answer.status_code == 202, answer.text
 
 
-@pytest.mark.requirement("events-reported-once")
+@pytest.mark.requirement("events-folded-once")
 async def test_two_workers_may_use_the_same_run_and_numbers(shared: TaskRoom):
     async with emptied(shared) as room:
         alice, bob = await room.worker("alice"), await room.worker("bob")
@@ -286,7 +286,7 @@ async def test_only_who_operates_reads_events_and_a_worker_does_not(shared: Task
         assert unknown.status_code == 404
 
 
-@pytest.mark.requirement("usage-counted")
+@pytest.mark.requirement("coding-bounds-hold")
 async def test_what_an_agent_used_is_counted_for_its_worker_and_for_its_own_task(shared: TaskRoom):
     async with emptied(shared) as room:
         alice, bob = await room.worker("alice"), await room.worker("bob")

@@ -23,7 +23,7 @@ from postroom.protocol.sockets import BEARER, SUBPROTOCOL, Code
 from tests.control.taskroom import KEY, SECONDS, Hand, TaskRoom, emptied, task_room
 from tests.control.test_keys import person
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("events-followed-gapless")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("client-stream-resumes")]
 
 
 @pytest.fixture(scope="module")

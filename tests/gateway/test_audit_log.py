@@ -182,7 +182,7 @@ async def test_a_full_file_is_closed_under_a_number_and_the_oldest_goes_with_a_l
     log.close()
 
 
-@pytest.mark.requirement("retention-chosen")
+@pytest.mark.requirement("mail-retention-covered")
 async def test_a_closed_file_that_is_too_old_goes_with_a_line(tmp_path: Path):
     path, now = tmp_path / "audit.jsonl", time.time()
     log = AuditLog(path, file_bytes=1000, files=100, keep=86400.0, clock=lambda: now)
@@ -273,7 +273,7 @@ def test_what_the_disk_does_not_take_is_an_error():
     log.close()
 
 
-@pytest.mark.requirement("audit-full-disk-heals")
+@pytest.mark.requirement("audit-recorded-first")
 async def test_trouble_begins_once_and_ends_by_itself_when_there_is_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -321,7 +321,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-@pytest.mark.requirement("audit-full-disk-heals")
+@pytest.mark.requirement("audit-recorded-first")
 async def test_on_a_disk_that_is_full_every_record_is_whole_or_refused(small_disk: Path):
     path, ballast = small_disk / "audit.jsonl", small_disk / "ballast"
     log = AuditLog(path, file_bytes=20_000)
@@ -346,7 +346,7 @@ async def test_on_a_disk_that_is_full_every_record_is_whole_or_refused(small_dis
     log.close()
 
 
-@pytest.mark.requirement("audit-full-disk-heals")
+@pytest.mark.requirement("audit-recorded-first")
 async def test_a_lossy_log_lets_pass_and_then_says_how_many_records_are_missing(tmp_path: Path):
     path = tmp_path / "audit.jsonl"
     log = AuditLog(path, lossy=True)

@@ -56,7 +56,7 @@ async def test_a_preface_that_comes_in_pieces_opens_the_door(rig: Rig):
     assert await near.read(4) == b"INFO"
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 async def test_the_upstream_is_opened_for_the_worker_of_the_door(rig: Rig):
     await rig.enter("http")
 
@@ -97,7 +97,7 @@ async def test_the_end_of_an_upstream_that_is_closed_at_once_still_delivers_all(
     assert len(await near.rest()) == len(data)
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 @pytest.mark.parametrize(
     "first",
     [
@@ -119,7 +119,7 @@ async def test_a_connection_with_another_first_line_is_closed_without_an_answer(
     assert rig.http.dialled == []
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 async def test_a_first_line_without_end_is_refused_at_its_limit_and_not_waited_for(rig: Rig):
     near = await rig.knock(b"P" * MAX_BYTES)
 
@@ -127,7 +127,7 @@ async def test_a_first_line_without_end_is_refused_at_its_limit_and_not_waited_f
     assert (await rig.ending())["reason"] == "no preface line"
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 async def test_a_connection_that_ends_before_its_first_line_is_refused(rig: Rig):
     near = await rig.knock(rig.preface()[:-1])
     near.end()
@@ -146,7 +146,7 @@ async def test_a_connection_that_ends_without_a_word_is_no_refusal(rig: Rig):
     assert rig.gateway.statistics().refused == 0
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 @pytest.mark.parametrize("deadlines", [DoorDeadlines(preface=0.05)], indirect=True)
 @pytest.mark.parametrize("sent", [0, 20])
 async def test_a_connection_that_is_late_with_its_first_line_is_closed(rig: Rig, sent: int):
@@ -156,7 +156,7 @@ async def test_a_connection_that_is_late_with_its_first_line_is_closed(rig: Rig,
     assert (await rig.ending())["reason"] == "no preface in time"
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 @pytest.mark.parametrize("token", ["0" * 64, "f", digest("x")])
 async def test_a_wrong_token_is_refused(rig: Rig, token: str):
     near = await rig.knock(f"POSTROOM/1 http {token}\n".encode())
@@ -166,14 +166,14 @@ async def test_a_wrong_token_is_refused(rig: Rig, token: str):
     assert rig.http.dialled == []
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 async def test_the_stored_digest_of_a_token_is_not_a_token(rig: Rig):
     near = await rig.knock(f"POSTROOM/1 http {digest(rig.tokens[SCOUT])}\n".encode())
 
     assert await near.rest() == b""
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 async def test_the_token_of_another_worker_is_worth_nothing_at_this_door(rig: Rig):
     near = await rig.knock(rig.preface(uid=OTHER), uid=SCOUT)
 
@@ -297,7 +297,7 @@ def _read_all(end: socket.socket) -> bytes:
     return b"".join(iter(lambda: end.recv(MIB), b""))
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 async def test_closing_a_door_cuts_its_connections_on_both_sides(rig: Rig):
     near, far = await rig.enter()
 
@@ -308,7 +308,7 @@ async def test_closing_a_door_cuts_its_connections_on_both_sides(rig: Rig):
     assert not rig.doors[SCOUT].exists()
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 async def test_closing_a_door_cuts_a_connection_whose_sandbox_does_not_read(rig: Rig):
     near, far = await rig.enter()
     near.reader._transport.pause_reading()  # ty: ignore[missing-attribute]
@@ -320,7 +320,7 @@ async def test_closing_a_door_cuts_a_connection_whose_sandbox_does_not_read(rig:
     assert await far.rest() == b""
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 async def test_closing_a_door_leaves_those_of_others_alone(rig: Rig):
     other = await rig.knock(rig.preface(uid=OTHER), uid=OTHER)
     far = await rig.http.accept()
@@ -331,7 +331,7 @@ async def test_closing_a_door_leaves_those_of_others_alone(rig: Rig):
     assert await other.read(10) == b"still here"
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 @pytest.mark.parametrize("turns", range(8))
 async def test_a_connection_that_comes_while_the_door_closes_does_not_get_through(
     rig: Rig, turns: int
@@ -348,7 +348,7 @@ async def test_a_connection_that_comes_while_the_door_closes_does_not_get_throug
     assert [await end.rest() for end in rig.http.ends] in ([], [b""], [b"too late"])
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 async def test_an_accepted_connection_whose_turn_comes_after_the_door_closed_is_refused(rig: Rig):
     door = rig.gateway._doors[SCOUT]
     await soon(rig.gateway.close_door(SCOUT))
@@ -363,7 +363,7 @@ async def test_an_accepted_connection_whose_turn_comes_after_the_door_closed_is_
     assert (await rig.ending())["reason"] == "the door is closed"
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 async def test_closing_a_door_twice_is_closing_it_once(rig: Rig):
     await soon(rig.gateway.close_door(SCOUT))
     await soon(rig.gateway.close_door(SCOUT))
@@ -371,7 +371,7 @@ async def test_closing_a_door_twice_is_closing_it_once(rig: Rig):
     assert rig.gateway.statistics().doors == 1
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 async def test_a_door_that_is_opened_again_takes_the_new_token_only(rig: Rig):
     old = rig.preface()
     rig.tokens[SCOUT] = "n3w"

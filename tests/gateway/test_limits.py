@@ -17,7 +17,7 @@ class Clock:
         return self.now
 
 
-@pytest.mark.requirement("gateway-rates-bounded")
+@pytest.mark.requirement("attack-flood-slowed")
 def test_ten_seconds_worth_may_come_at_once_and_what_is_more_waits():
     clock = Clock()
     rate_limit = RateLimit(Rates(messages=100, bytes=0), clock)
@@ -36,7 +36,7 @@ def test_bytes_are_limited_like_messages():
     assert rate_limit.take(10**6, 120) == pytest.approx(2.0)
 
 
-@pytest.mark.requirement("gateway-rates-bounded")
+@pytest.mark.requirement("attack-flood-slowed")
 def test_a_flood_of_ten_seconds_is_told_of_each_further_second():
     clock = Clock()
     rate_limit = RateLimit(Rates(messages=10, bytes=0), clock)
@@ -59,7 +59,7 @@ def test_a_flood_that_ends_in_time_is_forgiven():
         clock.now += 20
 
 
-@pytest.mark.requirement("gateway-rates-bounded")
+@pytest.mark.requirement("attack-flood-slowed")
 def test_an_hour_brings_back_what_may_be_stored():
     clock = Clock()
     rate_limit = RateLimit(Rates(stored_bytes=3600), clock)
@@ -71,7 +71,7 @@ def test_an_hour_brings_back_what_may_be_stored():
     assert not rate_limit.store(1)
 
 
-@pytest.mark.requirement("gateway-rates-bounded")
+@pytest.mark.requirement("attack-flood-slowed")
 def test_ten_seconds_worth_of_records_may_be_stored_at_once_and_what_is_more_waits():
     clock = Clock()
     rate_limit = RateLimit(Rates(messages=0, bytes=0, stored_bytes=0, records=20), clock)
@@ -97,7 +97,7 @@ def _violations(clock: Clock, most: int = 3) -> tuple[Violations, list[str]]:
     return Violations(most, lambda kind, _text: told.append(kind), cut, clock), told
 
 
-@pytest.mark.requirement("gateway-nats-violation-answered")
+@pytest.mark.requirement("attack-flood-slowed")
 def test_the_last_of_too_many_violations_cuts_off_once():
     violations, told = _violations(Clock())
     for _ in range(5):
@@ -108,7 +108,7 @@ def test_the_last_of_too_many_violations_cuts_off_once():
     assert violations.count == 3
 
 
-@pytest.mark.requirement("gateway-nats-violation-answered")
+@pytest.mark.requirement("attack-flood-slowed")
 def test_violations_that_are_ten_minutes_apart_do_not_add_up():
     clock = Clock()
     violations, told = _violations(clock)
@@ -120,7 +120,7 @@ def test_violations_that_are_ten_minutes_apart_do_not_add_up():
     assert not violations.barred
 
 
-@pytest.mark.requirement("gateway-rates-bounded")
+@pytest.mark.requirement("attack-flood-slowed")
 def test_who_is_held_back_however_long_is_told_of_once_a_minute_and_never_cut_off():
     clock = Clock()
     violations, told = _violations(clock)

@@ -107,7 +107,7 @@ async def gate(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Gate]
         await gate.gateway.close()
 
 
-@pytest.mark.requirement("gateway-tls")
+@pytest.mark.requirement("opensandbox-lifecycle")
 async def test_a_token_opens_its_own_workers_door_and_the_visit_is_audited(gate: Gate) -> None:
     for uid, token in gate.tokens.items():
         assert await gate.ask(Preface("http", token).encode()) == f"{uid}\n".encode()
@@ -115,7 +115,7 @@ async def test_a_token_opens_its_own_workers_door_and_the_visit_is_audited(gate:
     assert opened == [UID, OTHER]
 
 
-@pytest.mark.requirement("gateway-tls")
+@pytest.mark.requirement("opensandbox-lifecycle")
 async def test_the_sidecars_door_passes_both_ways_and_ends(gate: Gate) -> None:
     gateway = by_tls(f"localhost:{gate.listener.port}", gate.trusted)
     way = with_preface(gateway, "http", gate.tokens[UID])
@@ -129,7 +129,7 @@ async def test_the_sidecars_door_passes_both_ways_and_ends(gate: Gate) -> None:
         writer.close()
 
 
-@pytest.mark.requirement("gateway-tls")
+@pytest.mark.requirement("opensandbox-lifecycle")
 async def test_cleartext_and_another_authority_get_nowhere(gate: Gate) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", gate.listener.port)
     writer.write(Preface("http", gate.tokens[UID]).encode())
@@ -142,7 +142,7 @@ async def test_cleartext_and_another_authority_get_nowhere(gate: Gate) -> None:
     assert gate.audit.records == []
 
 
-@pytest.mark.requirement("gateway-tls")
+@pytest.mark.requirement("opensandbox-lifecycle")
 @pytest.mark.parametrize(
     "line",
     [
@@ -161,14 +161,14 @@ async def test_who_shows_no_workers_token_gets_no_answer_and_no_record(
     assert gate.listener.refused == 1
 
 
-@pytest.mark.requirement("gateway-tls")
+@pytest.mark.requirement("opensandbox-lifecycle")
 async def test_a_closed_door_opens_no_more(gate: Gate) -> None:
     await gate.gateway.close_door(UID)
     assert await gate.ask(Preface("http", gate.tokens[UID]).encode()) == b""
     assert await gate.ask(Preface("http", gate.tokens[OTHER]).encode()) == f"{OTHER}\n".encode()
 
 
-@pytest.mark.requirement("gateway-tls")
+@pytest.mark.requirement("opensandbox-lifecycle")
 async def test_a_flood_of_silent_strangers_keeps_a_worker_out_for_their_deadline_at_most(
     gate: Gate,
 ) -> None:

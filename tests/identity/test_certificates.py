@@ -112,7 +112,7 @@ def test_an_authority_that_is_there_is_not_replaced_unless_told_to(folder: Certi
     assert folder.ca.read_bytes() != before
 
 
-@pytest.mark.requirement("tls-renewal-automatic")
+@pytest.mark.requirement("tls-local-authority")
 def test_a_renewed_certificate_has_the_same_names_and_the_same_authority(
     folder: CertificateFolder,
 ):
@@ -188,7 +188,7 @@ def test_a_wildcard_covers_one_label():
     assert not certificate.covers("a.box.example.org")
 
 
-@pytest.mark.requirement("tls-renewal-automatic")
+@pytest.mark.requirement("tls-local-authority")
 @pytest.mark.parametrize(
     "left,due", [(40, None), (22, None), (20.9, 21), (6.9, 7), (0.9, 1), (-1, 1)]
 )

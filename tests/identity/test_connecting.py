@@ -34,7 +34,7 @@ pytestmark = pytest.mark.anyio
 REFUSED = "(?i)authorization|authentication"
 
 
-@pytest.mark.requirement("identity-credential-required")
+@pytest.mark.requirement("identity-revocation-everywhere")
 @pytest.mark.parametrize("shown", [{}, {"user": "a", "password": "b"}, {"token": "c"}])
 async def test_nobody_connects_without_a_credential(stage: Stage, shown: dict[str, str]):
     async def ignore(_: Exception) -> None:
@@ -57,7 +57,7 @@ def _of_another_key(good: Credential) -> Credential:
     return Credential(good.jwt, KeyPair.generate(Kind.USER).seed)
 
 
-@pytest.mark.requirement("identity-credential-required")
+@pytest.mark.requirement("identity-revocation-everywhere")
 @pytest.mark.parametrize("spoil", [_garbage, _tampered, _of_another_key])
 async def test_a_spoiled_credential_does_not_connect(
     stage: Stage, spoil: Callable[[Credential], Credential]
@@ -66,21 +66,21 @@ async def test_a_spoiled_credential_does_not_connect(
         await stage.connect(spoil(mint(stage.trust, ALICE)), ALICE)
 
 
-@pytest.mark.requirement("identity-credential-required")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_a_credential_of_another_post_room_does_not_connect(stage: Stage, tmp_path: Path):
     stranger = Trust.load_or_create(tmp_path / "elsewhere")
     with pytest.raises(Exception, match=REFUSED):
         await stage.connect(mint(stranger, ALICE), ALICE)
 
 
-@pytest.mark.requirement("identity-credential-required")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_an_expired_credential_does_not_connect(stage: Stage):
     past = stage.trust.mint_agent(ALICE, [], lifetime=60.0, now=time.time() - 120.0)
     with pytest.raises(Exception, match=REFUSED):
         await stage.connect(past, ALICE)
 
 
-@pytest.mark.requirement("identity-credential-required")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_a_live_connection_is_closed_when_its_credential_expires(stage: Stage):
     peer = await stage.connect(mint(stage.trust, ALICE, lifetime=2.0), ALICE)
 

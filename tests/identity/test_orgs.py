@@ -233,7 +233,7 @@ async def test_nothing_that_another_organisation_says_is_heard_by_an_agent(
         assert _foreign(there, ATTACKER)  # they did speak
 
 
-@pytest.mark.requirement("org-unseen")
+@pytest.mark.requirement("org-no-subject-crosses")
 async def test_the_server_answers_about_an_agent_of_another_organisation_as_about_nobody(
     tmp_path: Path,
 ):

@@ -107,7 +107,7 @@ async def test_what_the_server_has_but_is_not_ours_is_replaced(trust: Trust, kno
     assert server.asked[-1] == "$SYS.REQ.CLAIMS.UPDATE"
 
 
-@pytest.mark.requirement("identity-revocation-confirmed")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_a_server_of_a_cluster_that_does_not_answer_is_named(trust: Trust):
     account = trust.edge_account
     taken = {"server": {"id": "S0"}, "data": {"code": 200, "account": account}}

@@ -83,7 +83,7 @@ async def test_a_revoked_agent_is_cut_on_each_of_three_servers_and_let_in_by_non
             await client.close()
 
 
-@pytest.mark.requirement("identity-revocation-confirmed")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_a_server_that_is_away_is_named_and_the_others_are_told_at_once(tmp_path: Path):
     async with cluster_of_three(tmp_path) as (cluster, trust):
         alice = mint(trust, ALICE)

@@ -265,7 +265,7 @@ def test_a_revocation_that_cannot_be_kept_is_not_made(tmp_path: Path):
     assert _edge(trust)["nats"]["revocations"] == {}
 
 
-@pytest.mark.requirement("cards-live-registered")
+@pytest.mark.requirement("a2a-http-card")
 def test_the_card_key_is_kept(tmp_path: Path):
     first = Trust.load_or_create(tmp_path).card_key
     assert Trust.load_or_create(tmp_path).card_key == first

@@ -238,7 +238,7 @@ async def test_a_control_request_carries_who_the_server_says_it_is_from(core: Pe
     assert [(await heard(answers)).data for _ in range(2)] == [b"one", b"two"]
 
 
-@pytest.mark.requirement("identity-replies-not-forged")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_a_forged_reply_subject_of_a_stored_message_puts_nothing_into_a_strangers_inbox(
     core: Peer, alice: Peer
 ):
@@ -265,7 +265,7 @@ async def counted(core: Peer, *, waiting: int, served: int) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.requirement("identity-replies-not-forged")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_a_forged_reply_subject_of_a_pull_puts_nothing_into_a_strangers_inbox(
     core: Peer, alice: Peer
 ):
@@ -281,7 +281,7 @@ async def test_a_forged_reply_subject_of_a_pull_puts_nothing_into_a_strangers_in
     assert await stored(core) == {subjects.outbox(BOB): 1, subjects.inbox(ALICE, BOB): 1}
 
 
-@pytest.mark.requirement("identity-replies-not-forged")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_a_forged_reply_subject_of_an_ack_puts_nothing_into_a_strangers_inbox(
     core: Peer, alice: Peer
 ):
@@ -296,7 +296,7 @@ async def test_a_forged_reply_subject_of_an_ack_puts_nothing_into_a_strangers_in
     assert await stored(core) == {subjects.inbox(ALICE, BOB): 1}
 
 
-@pytest.mark.requirement("identity-replies-not-forged")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_a_forged_reply_subject_of_a_control_request_puts_nothing_into_a_strangers_inbox(
     core: Peer, alice: Peer
 ):
@@ -309,7 +309,7 @@ async def test_a_forged_reply_subject_of_a_control_request_puts_nothing_into_a_s
     assert await stored(core) == {}
 
 
-@pytest.mark.requirement("identity-replies-not-forged")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_a_forged_trace_destination_puts_nothing_into_a_strangers_inbox(
     core: Peer, alice: Peer
 ):
@@ -345,7 +345,7 @@ async def test_a_credential_with_the_most_and_longest_projects_connects_and_post
     assert await stored(core) == {subjects.feed(projects[-1], ALICE): 1}
 
 
-@pytest.mark.requirement("identity-scope-bounds")
+@pytest.mark.requirement("identity-inbox-private")
 @pytest.mark.parametrize(
     "uid", ["*", ">", "", "a" * 31, "A" * 32, "a.b", CONTROL_PLANE, "a" * 32 + "\n"]
 )
@@ -354,14 +354,14 @@ def test_the_minter_refuses_a_uid_that_could_open_foreign_subjects(trust: Trust,
         trust.mint_agent(uid, [LOBBY], lifetime=60.0, now=time.time())
 
 
-@pytest.mark.requirement("identity-scope-bounds")
+@pytest.mark.requirement("identity-inbox-private")
 @pytest.mark.parametrize("project", ["*", ">", "", "a.b", "-", "Lobby", "lobby\n", "project:lobby"])
 def test_the_minter_refuses_a_project_that_could_open_foreign_feeds(trust: Trust, project: str):
     with pytest.raises(InvalidName):
         trust.mint_agent(ALICE, [LOBBY, project], lifetime=60.0, now=time.time())
 
 
-@pytest.mark.requirement("identity-scope-bounds")
+@pytest.mark.requirement("identity-inbox-private")
 async def test_the_agents_signing_key_cannot_mint_wider_rights(stage: Stage):
     user = KeyPair.generate(Kind.USER)
     wide = jwt.user_body() | {

@@ -110,7 +110,7 @@ async def test_a_reply_stays_in_its_thread(desk: Desk):
     assert (reply.thread, other.thread) == ("monday-7", "tuesday")
 
 
-@pytest.mark.requirement("mail-content-refused")
+@pytest.mark.requirement("mail-content-whole")
 async def test_what_a_card_does_not_take_is_refused_before_anything_is_stored(desk: Desk):
     maria, bob = await pair(desk)
     cards(desk, "text/plain")
@@ -123,7 +123,7 @@ async def test_what_a_card_does_not_take_is_refused_before_anything_is_stored(de
     await desk.office.send(bob.uid, "@maria", WHOLE)  # people read everything
 
 
-@pytest.mark.requirement("mail-content-refused")
+@pytest.mark.requirement("mail-content-whole")
 @pytest.mark.parametrize(
     "parts",
     [

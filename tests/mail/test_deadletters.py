@@ -76,7 +76,7 @@ async def test_a_terminated_message_is_dead_with_the_reason_and_a_letter(
         assert dead.attempts == 1
 
 
-@pytest.mark.requirement("sidecar-whole-messages")
+@pytest.mark.requirement("mail-content-whole")
 async def test_a_message_that_its_recipient_does_not_take_is_dead_with_the_recipient_s_words(
     tmp_path: Path,
 ):
@@ -231,7 +231,7 @@ async def test_something_that_is_no_advisory_is_ended(tmp_path: Path):
         assert given.outcome == "term"
 
 
-@pytest.mark.requirement("mail-requeue-linked")
+@pytest.mark.requirement("mail-deadletter-moved")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_requeued_letter_is_a_new_message_of_its_sender_and_the_old_one_stays_dead(
     tmp_path: Path, backend: str
@@ -267,7 +267,7 @@ async def test_junk_that_was_terminated_is_a_letter_that_cannot_be_requeued(tmp_
             await desk.dead.requeue(letter.id)
 
 
-@pytest.mark.requirement("mail-requeue-linked")
+@pytest.mark.requirement("mail-deadletter-moved")
 async def test_a_dropped_letter_is_gone_from_the_list_and_kept_in_the_log(tmp_path: Path):
     async with running_desk(tmp_path) as desk, running(desk.mover.run()):
         _, dead, letter = await dead_letter(desk)
@@ -279,7 +279,7 @@ async def test_a_dropped_letter_is_gone_from_the_list_and_kept_in_the_log(tmp_pa
         assert (await desk.admin.get("DEADLETTER", letter.id)).payload
 
 
-@pytest.mark.requirement("mail-receipt-proven")
+@pytest.mark.requirement("mail-states-forward")
 async def test_an_agent_cannot_declare_dead_what_was_sent_to_another(tmp_path: Path):
     async with running_desk(tmp_path, "nats") as desk, running(desk.mover.run()):
         maria, alice, mallory = (

@@ -20,7 +20,7 @@ from tests.supervised import supervised
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.requirement("mail-unknown-refused")
+@pytest.mark.requirement("mail-offline-waits")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_message_whose_time_is_over_is_dead_expired(tmp_path: Path, backend: str):
     async with running_desk(tmp_path, backend) as desk:
@@ -55,7 +55,7 @@ async def test_what_was_done_is_not_done_again_before_it_is_folded(tmp_path: Pat
         assert await desk.admin.last_sequence("RECEIPTS") == 1
 
 
-@pytest.mark.requirement("sidecar-unconfirmed-told")
+@pytest.mark.requirement("sidecar-message-handed")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_an_agent_that_takes_no_messages_raises_one_alert_until_it_does(
     tmp_path: Path, backend: str

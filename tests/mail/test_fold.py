@@ -36,7 +36,7 @@ def tables(store: Store) -> dict[str, list[tuple]]:
     }
 
 
-@pytest.mark.requirement("mail-unknown-refused")
+@pytest.mark.requirement("mail-offline-waits")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_message_to_nobody_is_dead_by_a_receipt_in_the_log(tmp_path: Path, backend: str):
     async with running_desk(tmp_path, backend) as desk:
@@ -48,7 +48,7 @@ async def test_a_message_to_nobody_is_dead_by_a_receipt_in_the_log(tmp_path: Pat
         assert record.subject == f"worker.{bob.uid}.receipts.postroom"
 
 
-@pytest.mark.requirement("mail-unknown-refused")
+@pytest.mark.requirement("mail-offline-waits")
 async def test_what_waits_for_an_agent_that_is_retired_dies(tmp_path: Path):
     async with running_desk(tmp_path) as desk:
         maria, bob = await desk.person(), await desk.worker("bob")
@@ -59,7 +59,7 @@ async def test_what_waits_for_an_agent_that_is_retired_dies(tmp_path: Path):
         assert (dead.state, dead.reason) == (State.DEAD, "recipient retired")
 
 
-@pytest.mark.requirement("mail-malformed-dead")
+@pytest.mark.requirement("mail-deadletter-moved")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_junk_in_an_inbox_is_dead_and_what_follows_is_folded(tmp_path: Path, backend: str):
     async with running_desk(tmp_path, backend) as desk:
@@ -71,8 +71,8 @@ async def test_junk_in_an_inbox_is_dead_and_what_follows_is_folded(tmp_path: Pat
         assert states[0] == ("malformed:1", State.DEAD)
 
 
-@pytest.mark.requirement("fold-passed-over-kept")
-@pytest.mark.requirement("mail-malformed-dead")
+@pytest.mark.requirement("mail-rebuild-equal")
+@pytest.mark.requirement("mail-deadletter-moved")
 async def test_a_record_that_no_rule_foresaw_is_passed_over_told_and_kept_for_a_rebuild(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -254,7 +254,7 @@ async def test_many_messages_at_once_are_all_folded_in_the_order_of_the_log(tmp_
         assert [mail.seq for mail in await desk.all_mail()] == list(range(1, 601))
 
 
-@pytest.mark.requirement("fold-passed-over-kept")
+@pytest.mark.requirement("mail-rebuild-equal")
 async def test_alerts_that_cannot_be_folded_do_not_beget_alerts_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

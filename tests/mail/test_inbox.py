@@ -159,7 +159,7 @@ async def test_two_messages_under_one_id_are_both_acknowledged(desk: Desk):
     assert {mail.state for mail in done.mails} == {State.SEEN}
 
 
-@pytest.mark.requirement("sidecar-delivered-read")
+@pytest.mark.requirement("mail-states-forward")
 async def test_a_person_says_that_a_message_was_read(desk: Desk):
     maria, bob = await desk.person(), await desk.worker("bob")
     sent = await bob.send(maria.uid, "done")

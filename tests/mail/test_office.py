@@ -115,7 +115,7 @@ async def test_a_reply_makes_the_message_answered(desk: Desk):
     assert (answered.answer.id, answered.answer.text) == (reply.id, "well")
 
 
-@pytest.mark.requirement("mail-receipt-proven")
+@pytest.mark.requirement("mail-states-forward")
 async def test_a_reply_of_a_stranger_answers_nothing(desk: Desk):
     maria, mallory = await desk.person(), await desk.worker("mallory")
     await desk.worker("bob")
@@ -126,7 +126,7 @@ async def test_a_reply_of_a_stranger_answers_nothing(desk: Desk):
     assert (await desk.office.get(sent.id)).state is State.ACCEPTED
 
 
-@pytest.mark.requirement("mail-receipt-proven")
+@pytest.mark.requirement("mail-states-forward")
 async def test_answered_without_an_answer_in_the_log_is_only_seen(desk: Desk):
     maria, bob = await desk.person(), await desk.worker("bob")
     sent = await desk.office.send(maria.uid, "@bob", "how are you?")
@@ -135,7 +135,7 @@ async def test_answered_without_an_answer_in_the_log_is_only_seen(desk: Desk):
     assert (await desk.office.get(sent.id)).state is State.SEEN
 
 
-@pytest.mark.requirement("mail-receipt-proven")
+@pytest.mark.requirement("mail-states-forward")
 async def test_a_receipt_of_a_stranger_changes_nothing(desk: Desk):
     maria, mallory = await desk.person(), await desk.worker("mallory")
     await desk.worker("bob")
@@ -145,7 +145,7 @@ async def test_a_receipt_of_a_stranger_changes_nothing(desk: Desk):
     assert (await desk.office.get(sent.id)).state is State.ACCEPTED
 
 
-@pytest.mark.requirement("mail-unknown-refused")
+@pytest.mark.requirement("mail-offline-waits")
 @pytest.mark.parametrize("ref", ["@nobody", "0" * 32, "not a name", "postroom"])
 async def test_a_message_to_nobody_is_refused_before_it_is_sent(desk: Desk, ref: str):
     maria = await desk.person()
@@ -161,7 +161,7 @@ async def test_a_message_that_is_too_large_is_refused_before_it_is_sent(desk: De
     assert await desk.admin.last_sequence("INBOX") == 0
 
 
-@pytest.mark.requirement("mail-key-once")
+@pytest.mark.requirement("bus-ack-means-disk")
 async def test_the_same_key_toward_the_same_recipient_is_the_same_message(desk: Desk):
     maria, _ = await desk.person(), await desk.worker("bob")
     first = await desk.office.send(maria.uid, "@bob", "hello", key="k")
@@ -183,7 +183,7 @@ async def test_without_a_key_the_same_text_is_another_message(desk: Desk):
     assert (await desk.office.send(maria.uid, "@bob", "hello")).id != first.id
 
 
-@pytest.mark.requirement("mail-id-unsquattable")
+@pytest.mark.requirement("bus-ack-means-disk")
 @pytest.mark.parametrize("key", ["", "k"])
 async def test_an_id_that_somebody_used_first_is_left_and_an_alert_raised(desk: Desk, key: str):
     maria, mallory = await desk.person(), await desk.worker("mallory")
@@ -258,7 +258,7 @@ async def test_a_message_that_nobody_knows_is_not_found(desk: Desk):
         await desk.office.wait("nothing", State.SEEN, 1.0)
 
 
-@pytest.mark.requirement("mail-full-typed")
+@pytest.mark.requirement("mail-floods-contained")
 async def test_a_full_inbox_refuses_with_a_type_and_takes_the_message_once_there_is_room(
     desk: Desk,
 ):
@@ -290,7 +290,7 @@ class SilentOnce:
         return stored
 
 
-@pytest.mark.requirement("mail-key-once")
+@pytest.mark.requirement("bus-ack-means-disk")
 async def test_a_lost_answer_of_the_log_makes_no_second_message_and_no_alert(desk: Desk):
     maria, _ = await desk.person(), await desk.worker("bob")
     desk.submitter._bus = SilentOnce(desk.bus)  # ty: ignore[invalid-assignment]
@@ -299,7 +299,7 @@ async def test_a_lost_answer_of_the_log_makes_no_second_message_and_no_alert(des
     assert await desk.admin.last_sequence("ALERTS") == 0
 
 
-@pytest.mark.requirement("bus-uncertain-named")
+@pytest.mark.requirement("bus-ack-means-disk")
 @pytest.mark.parametrize("error", [Refused("too many calls wait"), NoResponders("no leader")])
 async def test_what_the_second_attempt_hears_says_nothing_of_the_first(
     desk: Desk, error: PostroomError

@@ -27,7 +27,7 @@ from postroom.store.blobs import BlobRow
 from postroom_a2a.messages import text_message
 from tests.mail.desk import BACKENDS, NOW, SECONDS, Desk, Worker, running_desk
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("announcements-reach-everybody")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("client-stream-resumes")]
 
 FILE = {"url": "https://a.example/b.csv", "mediaType": "text/csv", "filename": "b.csv"}
 DATA = {"data": {"rows": [1, None]}, "metadata": {"kept_as_it_is": 1}}

@@ -51,7 +51,7 @@ def test_the_sender_is_the_one_of_the_subject_and_never_of_the_payload():
         assert rows.store.messages.message_of(EVE, "m") is None
 
 
-@pytest.mark.requirement("mail-key-once")
+@pytest.mark.requirement("bus-ack-means-disk")
 def test_the_second_record_of_one_sender_and_id_has_no_effect():
     with Rows() as rows:
         rows.fold(inbox(1, envelope("m")))
@@ -67,7 +67,7 @@ def test_the_same_id_of_another_sender_is_another_message():
         assert len(rows.tables()["messages"]) == 2
 
 
-@pytest.mark.requirement("mail-malformed-dead")
+@pytest.mark.requirement("mail-deadletter-moved")
 @pytest.mark.parametrize(
     "payload",
     [
@@ -99,7 +99,7 @@ def test_a_message_to_an_address_that_no_agent_can_have_is_dead():
     assert (row.state, row.reason, row.final) == ("dead", "no such recipient", True)
 
 
-@pytest.mark.requirement("mail-malformed-dead")
+@pytest.mark.requirement("mail-deadletter-moved")
 @given(st.binary(max_size=200), st.sampled_from(["INBOX", "RECEIPTS", "FEED", "ALERTS"]))
 def test_no_payload_stops_the_fold(payload: bytes, stream: str):
     subject = {
@@ -150,7 +150,7 @@ def test_a_receipt_that_comes_before_its_message_counts_when_the_message_is_fold
         assert rows.tables()["early_receipts"] == []
 
 
-@pytest.mark.requirement("mail-receipt-proven")
+@pytest.mark.requirement("mail-states-forward")
 @pytest.mark.parametrize(
     "record",
     [
@@ -179,7 +179,7 @@ def test_what_the_post_office_declares_dead_keeps_its_reason():
     assert (row.state, row.reason, row.final, row.updated_at) == ("dead", "expired", True, 2001.0)
 
 
-@pytest.mark.requirement("sidecar-unconfirmed-told")
+@pytest.mark.requirement("sidecar-message-handed")
 def test_why_a_message_stays_delivered_is_told_once_and_forgotten_when_it_is_seen():
     first, again = "not confirmed for 60 s", "not confirmed for 61 s"
     with Rows() as rows:

@@ -32,7 +32,7 @@ from tests.mail.desk import SECONDS, Desk, Worker, running, running_desk
 from tests.mail.test_deadletters import dead_letter
 from tests.tasks.desk import TaskDesk, open_desk
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("retention-chosen")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("mail-retention-covered")]
 
 
 def pruner(desk: Desk | TaskDesk, days: float, *projects: str, **kinds: str) -> Pruner:

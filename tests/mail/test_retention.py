@@ -207,7 +207,7 @@ async def test_a_snapshot_is_of_one_moment_while_others_write(tmp_path: Path):
             assert len(tables(store)["messages"]) == 3
 
 
-@pytest.mark.requirement("snapshot-older-copy")
+@pytest.mark.requirement("mail-rebuild-equal")
 async def test_a_projection_older_than_its_snapshot_takes_what_left_the_log_from_it(tmp_path: Path):
     path = tmp_path / "older.db"
     async with running_desk(tmp_path) as desk:

@@ -67,7 +67,7 @@ def pins(name: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.requirement("package-imports-declared")
+@pytest.mark.requirement("install-by-hash")
 def test_every_third_party_import_belongs_to_a_declared_dependency() -> None:
     runtime = [*BASE, *(item for extra in EXTRAS.keys() - TOOLING for item in EXTRAS[extra])]
     declared = {canonicalize_name(requirement.name) for requirement in runtime}
@@ -81,7 +81,7 @@ def test_every_third_party_import_belongs_to_a_declared_dependency() -> None:
     assert undeclared == {}
 
 
-@pytest.mark.requirement("package-imports-declared")
+@pytest.mark.requirement("install-by-hash")
 @pytest.mark.parametrize(
     "requirement",
     [*BUILD, *BASE, *LIBRARY, *(item for items in EXTRAS.values() for item in items)],
@@ -93,7 +93,7 @@ def test_a_dependency_has_a_lower_and_an_upper_bound(requirement: Requirement) -
     assert operators in ({"=="}, {">=", "<"})
 
 
-@pytest.mark.requirement("package-imports-declared")
+@pytest.mark.requirement("install-by-hash")
 @pytest.mark.parametrize(
     "name, wanted",
     [
@@ -117,7 +117,7 @@ def test_the_pins_satisfy_the_declared_dependencies(name: str, wanted: list[Requ
     assert stale == []
 
 
-@pytest.mark.requirement("package-imports-declared")
+@pytest.mark.requirement("install-by-hash")
 @pytest.mark.parametrize("name", ["base", "a2a", "build"])
 def test_every_environment_pins_the_versions_that_dev_tests(name: str) -> None:
     tested = pins("dev")

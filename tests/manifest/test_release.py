@@ -43,7 +43,7 @@ MODULES = {
 }
 
 
-@pytest.mark.requirement("install-library-alone")
+@pytest.mark.requirement("release-versions-agree")
 def test_the_library_imports_nothing_of_postroom_and_nothing_that_it_does_not_declare() -> None:
     project = LIBRARY_PROJECT["project"]
     extras = project["optional-dependencies"]
@@ -159,7 +159,7 @@ def test_a_release_builds_both_distributions(made: Release) -> None:
         assert written.read().decode().strip() == of_checkout(made.folder.parent)
 
 
-@pytest.mark.requirement("version-names-commit")
+@pytest.mark.requirement("cli-status-attention")
 def test_what_is_installed_from_a_release_names_the_commit(
     environment: Environment, made: Release
 ) -> None:
@@ -221,7 +221,7 @@ def files(distribution: Distribution) -> set[Path]:
     return {Path(str(distribution.locate_file(path))) for path in distribution.files or ()}
 
 
-@pytest.mark.requirement("install-library-alone")
+@pytest.mark.requirement("release-versions-agree")
 def test_a_wheel_brings_the_other_and_takes_no_file_of_it_when_it_goes(
     environment: Environment, made: Release
 ) -> None:

@@ -53,12 +53,12 @@ def lines_with(pattern: re.Pattern[str], paths: Iterator[Path]) -> list[str]:
     ]
 
 
-@pytest.mark.requirement("package-imports-declared")
+@pytest.mark.requirement("install-by-hash")
 def test_no_file_names_a_package_registry() -> None:
     assert lines_with(REGISTRIES, repository_files()) == []
 
 
-@pytest.mark.requirement("package-imports-declared")
+@pytest.mark.requirement("install-by-hash")
 def test_no_file_names_a_folder_of_a_machine() -> None:
     assert lines_with(MACHINE_PATHS, repository_files()) == []
 

@@ -64,7 +64,7 @@ def _section(heading: str) -> str:
     return found[1]
 
 
-@pytest.mark.requirement("manifest-places-stood-in")
+@pytest.mark.requirement("manifest-promises-tested")
 def test_everybody_in_the_threat_model_has_a_heading_and_tests():
     model = TEXT.partition("| who | has | wants |\n")[2].partition("\n\n")[0]
     who = [line.split(" | ")[0].removeprefix("| ") for line in model.splitlines()[1:]]
@@ -75,7 +75,7 @@ def test_everybody_in_the_threat_model_has_a_heading_and_tests():
     assert [each for files in PLACES.values() for each in files if not (ROOT / each).exists()] == []
 
 
-@pytest.mark.requirement("manifest-places-stood-in")
+@pytest.mark.requirement("manifest-promises-tested")
 def test_each_promise_against_somebody_is_tried_where_they_stand():
     proofs = scan(ROOT)
     missing = [

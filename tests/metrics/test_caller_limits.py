@@ -122,7 +122,7 @@ def test_a_key_that_was_good_is_a_guess_once_it_is_refused(limits: CallerLimits)
         guess(limits, sha256="digest of old")
 
 
-@pytest.mark.requirement("caller-valid-key-taken")
+@pytest.mark.requirement("owner-way-in")
 def test_a_key_that_may_be_valid_is_looked_up_whatever_others_have_tried(
     limits: CallerLimits, clock: Clock
 ) -> None:
@@ -134,7 +134,7 @@ def test_a_key_that_may_be_valid_is_looked_up_whatever_others_have_tried(
     guess(limits)
 
 
-@pytest.mark.requirement("caller-valid-key-taken")
+@pytest.mark.requirement("owner-way-in")
 def test_a_key_in_use_is_not_forgotten_for_others(limits: CallerLimits, clock: Clock) -> None:
     ask(limits, "first")
     for at in range(2 * MAX_CALLERS):
@@ -144,7 +144,7 @@ def test_a_key_in_use_is_not_forgotten_for_others(limits: CallerLimits, clock: C
     assert limits.knows(Comer(HOME, "digest of first"))
 
 
-@pytest.mark.requirement("caller-rotations-bounded")
+@pytest.mark.requirement("key-scopes-demanded")
 def test_keys_are_made_at_a_bounded_rate_but_for_the_operator(
     limits: CallerLimits, clock: Clock
 ) -> None:
@@ -197,7 +197,7 @@ def test_a_key_has_a_bounded_number_of_streams(limits: CallerLimits) -> None:
     assert limits.streams == 3
 
 
-@pytest.mark.requirement("caller-bodies-weighed")
+@pytest.mark.requirement("caller-limits")
 def test_streams_that_are_opened_again_and_again_are_refused(clock: Clock) -> None:
     limits = CallerLimits(Bounds(streams=200), clock)
     for _ in range(20):
@@ -213,7 +213,7 @@ def test_streams_that_are_opened_again_and_again_are_refused(clock: Clock) -> No
     assert limits.refused == {"streams": 1}
 
 
-@pytest.mark.requirement("caller-bodies-weighed")
+@pytest.mark.requirement("caller-limits")
 @pytest.mark.parametrize(
     "size, marks, more",
     [(0, 0, 0), (PIECE - 1, MARKS - 1, 0), (PIECE, 0, 1), (0, 3 * MARKS, 3)],
@@ -229,7 +229,7 @@ def test_a_body_counts_by_its_bytes_and_its_values(
         ask(limits, "one")
 
 
-@pytest.mark.requirement("caller-bodies-weighed")
+@pytest.mark.requirement("caller-limits")
 def test_large_bodies_of_one_key_wait_for_one_another_and_for_nobody_else(clock: Clock) -> None:
     limits = CallerLimits(Bounds(requests=500, burst=10_000), clock)
     assert [limits.weigh("one", 25 * PIECE, 0) for _ in range(3)] == pytest.approx([0.0, 0.2, 0.4])

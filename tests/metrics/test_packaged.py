@@ -11,7 +11,7 @@ import pytest
 
 from tests.metrics.scraping import Measured, Scrape, measured_room
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("metrics-dashboard")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("metrics-true")]
 
 PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
 OF_SCRAPER = {"instance", "job"}

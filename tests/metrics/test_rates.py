@@ -16,7 +16,7 @@ GAPS = st.lists(st.floats(min_value=0, max_value=30), min_size=1, max_size=60)
 STARTS = st.floats(min_value=0, max_value=1e7)
 
 
-@pytest.mark.requirement("caller-rate-bounded")
+@pytest.mark.requirement("caller-limits")
 @given(RATES, BURSTS, GAPS, STARTS)
 def test_in_no_span_of_time_more_comes_than_the_burst_and_the_rate(
     rate: float, burst: int, gaps: list[float], start: float
@@ -32,7 +32,7 @@ def test_in_no_span_of_time_more_comes_than_the_burst_and_the_rate(
             assert last - first + 1 <= allowed + 1e-3
 
 
-@pytest.mark.requirement("caller-rate-bounded")
+@pytest.mark.requirement("caller-limits")
 @given(
     RATES,
     BURSTS,

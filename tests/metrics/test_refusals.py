@@ -110,7 +110,7 @@ async def test_a_refused_request_is_answered_before_its_body_comes(room: TaskRoo
     assert answer.startswith(("http/1.1 401 ", "http/1.1 429 "))
 
 
-@pytest.mark.requirement("caller-bodies-weighed", "mend-bodies-wait")
+@pytest.mark.requirement("caller-limits", "mend-bodies-wait")
 async def test_a_large_body_counts_as_more_than_one_request(room: TaskRoom) -> None:
     await room.worker("busy", start=False)
     async with person(room, "ann", *Scope) as ann:
@@ -127,7 +127,7 @@ async def test_a_large_body_counts_as_more_than_one_request(room: TaskRoom) -> N
         assert [await bea.status() for _ in range(3)][-1] == 429
 
 
-@pytest.mark.requirement("caller-bodies-weighed")
+@pytest.mark.requirement("caller-limits")
 async def test_a_body_that_comes_in_pieces_and_without_a_length_is_counted(room: TaskRoom) -> None:
     async def pieces() -> AsyncGenerator[bytes]:
         yield b'{"to":"@nobody","text":"'
@@ -157,7 +157,7 @@ async def test_guesses_of_one_address_are_refused_before_a_key_is_looked_up(
         assert await ann.status() == 200  # from the same address
 
 
-@pytest.mark.requirement("caller-valid-key-taken")
+@pytest.mark.requirement("owner-way-in")
 async def test_a_valid_key_is_taken_while_a_hundred_dead_ones_of_its_agent_are_tried_for_ever(
     room: TaskRoom,
 ) -> None:
@@ -190,7 +190,7 @@ async def test_a_valid_key_is_taken_while_a_hundred_dead_ones_of_its_agent_are_t
     assert refused.total() - before <= len(clients) * (time.monotonic() - begun + 2)
 
 
-@pytest.mark.requirement("caller-valid-key-taken")
+@pytest.mark.requirement("owner-way-in")
 async def test_the_operators_key_is_taken_while_dead_ones_that_name_it_are_tried(
     tmp_path: Path,
 ) -> None:
@@ -205,7 +205,7 @@ async def test_the_operators_key_is_taken_while_dead_ones_that_name_it_are_tried
             assert (await operator.get("/v1/me")).status_code == 200
 
 
-@pytest.mark.requirement("caller-rotations-bounded")
+@pytest.mark.requirement("key-scopes-demanded")
 async def test_a_person_replaces_keys_at_a_bounded_rate(tmp_path: Path) -> None:
     async with task_room(tmp_path) as room, person(room, "ann", Scope.READ) as ann:
         key, secret, made = ann.key_id, ann.secret, 0
@@ -245,7 +245,7 @@ async def test_a_key_has_so_many_streams_and_no_more(room: TaskRoom) -> None:
             assert await room.api.get("/v1/me")
 
 
-@pytest.mark.requirement("open-tasks-bounded")
+@pytest.mark.requirement("caller-limits")
 async def test_an_agent_has_so_many_open_tasks_and_no_more(room: TaskRoom) -> None:
     await room.worker("busy", start=False)
     for at in range(4):

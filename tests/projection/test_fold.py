@@ -376,7 +376,7 @@ async def test_who_waits_goes_on_before_what_follows_from_the_fold_is_done(tmp_p
     assert order == ["told", "follows"]
 
 
-@pytest.mark.requirement("fold-passed-over-kept")
+@pytest.mark.requirement("mail-rebuild-equal")
 @pytest.mark.parametrize("at", ["settle", "sweep"])
 async def test_what_follows_and_cannot_be_done_ends_nothing_and_is_told(tmp_path: Path, at: str):
     done: list[str] = []

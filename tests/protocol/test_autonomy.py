@@ -31,7 +31,7 @@ def test_what_is_set_for_a_task_counts_before_what_is_set_for_all_and_that_befor
     assert word_of(kept, autonomous=autonomous, task=task) is Autonomy(word)
 
 
-@pytest.mark.requirement("autonomy-edits-in-folder")
+@pytest.mark.requirement("autonomy-set")
 @pytest.mark.parametrize(
     "tool, given",
     [
@@ -45,7 +45,7 @@ def test_a_change_of_files_in_the_folder_is_an_edit(tool: str, given: dict[str, 
     assert is_edit(tool, given, HOME)
 
 
-@pytest.mark.requirement("autonomy-edits-in-folder")
+@pytest.mark.requirement("autonomy-set")
 @pytest.mark.parametrize(
     "tool, given",
     [

@@ -62,7 +62,7 @@ def test_an_envelope_survives_the_wire(envelope: Envelope):
     assert Envelope.decode(envelope.encode()) == envelope
 
 
-@pytest.mark.requirement("mail-malformed-dead")
+@pytest.mark.requirement("mail-deadletter-moved")
 @given(payloads(VALID))
 def test_any_payload_is_an_envelope_or_a_violation(payload: bytes):
     try:
@@ -72,7 +72,7 @@ def test_any_payload_is_an_envelope_or_a_violation(payload: bytes):
     assert isinstance(envelope, Envelope)
 
 
-@pytest.mark.requirement("mail-malformed-dead")
+@pytest.mark.requirement("mail-deadletter-moved")
 @given(payloads(VALID))
 def test_an_envelope_that_was_read_can_be_stored_and_sent_again(payload: bytes):
     try:
@@ -83,14 +83,14 @@ def test_an_envelope_that_was_read_can_be_stored_and_sent_again(payload: bytes):
     assert Envelope.decode(envelope.encode()).message == envelope.message
 
 
-@pytest.mark.requirement("mail-malformed-dead")
+@pytest.mark.requirement("mail-deadletter-moved")
 @pytest.mark.parametrize("key", ["v", "id", "to", "sent_at", "message"])
 def test_a_payload_without_a_required_member_is_a_violation(key: str):
     with pytest.raises(ProtocolViolation):
         Envelope.decode(json.dumps({k: v for k, v in VALID.items() if k != key}).encode())
 
 
-@pytest.mark.requirement("mail-malformed-dead")
+@pytest.mark.requirement("mail-deadletter-moved")
 @pytest.mark.parametrize(
     "changed",
     [
@@ -141,7 +141,7 @@ def test_no_envelope_says_who_sent_it(envelope: Envelope):
     assert json.loads(envelope.encode()).keys() <= VALID.keys()
 
 
-@pytest.mark.requirement("mail-full-typed")
+@pytest.mark.requirement("mail-floods-contained")
 def test_an_envelope_over_the_limit_is_not_made():
     frame = len(Envelope(id="a", to=UID, message={"t": ""}, sent_at=INSTANT).encode())
     fits = {"t": "x" * (MAX_ENVELOPE_BYTES - frame)}
@@ -154,7 +154,7 @@ def test_an_envelope_over_the_limit_is_not_made():
         Envelope(id="a", to=UID, message=over, sent_at=INSTANT).encode()
 
 
-@pytest.mark.requirement("mail-full-typed")
+@pytest.mark.requirement("mail-floods-contained")
 def test_the_limit_counts_bytes_and_not_characters():
     text = "\N{GRINNING FACE}" * (MAX_ENVELOPE_BYTES // 4)
     with pytest.raises(MessageTooLarge):
@@ -172,7 +172,7 @@ def test_a_message_that_json_cannot_say_is_not_made():
         Envelope(id="a", to=UID, message={"n": float("nan")}, sent_at=INSTANT).encode()
 
 
-@pytest.mark.requirement("mail-unknown-refused")
+@pytest.mark.requirement("mail-offline-waits")
 @given(instants.filter(bool), instants)
 def test_an_envelope_is_expired_from_its_instant_on(expires_at: float, now: float):
     envelope = Envelope(id="a", to=UID, message={}, sent_at=0.0, expires_at=expires_at)

@@ -28,7 +28,7 @@ secrets = st.binary(min_size=1, max_size=32)
 names = st.from_regex(ids.NAME, fullmatch=True)
 
 
-@pytest.mark.requirement("identity-scope-bounds")
+@pytest.mark.requirement("identity-inbox-private")
 @given(st.text(max_size=70))
 @example("*")
 @example(">")
@@ -54,7 +54,7 @@ def test_each_name_of_the_stated_form_passes(name: str):
     assert check_name(name) == name
 
 
-@pytest.mark.requirement("identity-scope-bounds")
+@pytest.mark.requirement("identity-inbox-private")
 @pytest.mark.parametrize(
     "text", ["", "*", ">", UID[:-1], UID + "0", UID.upper(), UID + "\n", f"{UID[:-1]}.", "g" * 32]
 )
@@ -69,7 +69,7 @@ def test_a_uid_passes():
     assert is_uid(UID)
 
 
-@pytest.mark.requirement("identity-scope-bounds")
+@pytest.mark.requirement("identity-inbox-private")
 def test_no_agent_is_given_the_uid_of_the_control_plane():
     assert is_uid(CONTROL_PLANE)
     with pytest.raises(InvalidName):
@@ -159,7 +159,7 @@ def test_hyphens_and_underscores_do_not_tell_two_nicks_apart(nick: str):
     assert skeleton(nick.replace("-", "").replace("_", "")) == skeleton(nick)
 
 
-@pytest.mark.requirement("mail-id-unsquattable")
+@pytest.mark.requirement("bus-ack-means-disk")
 @given(secrets, secrets, names, names, st.text(), st.text())
 def test_another_secret_recipient_or_key_makes_another_message_id(
     secret: bytes, other_secret: bytes, to: str, other_to: str, key: str, other_key: str
@@ -175,7 +175,7 @@ def test_another_secret_recipient_or_key_makes_another_message_id(
     assert first != message_id(secret, to, other_key)
 
 
-@pytest.mark.requirement("mail-key-once")
+@pytest.mark.requirement("bus-ack-means-disk")
 @given(secrets, names, st.text(st.characters(exclude_categories=())))
 @example(b"s", UID, "\ud800")
 def test_the_same_key_toward_the_same_recipient_is_the_same_message(
@@ -188,7 +188,7 @@ def test_the_same_key_toward_the_same_recipient_is_the_same_message(
     assert re.fullmatch(r"[0-9a-f]{32}", identifier)
 
 
-@pytest.mark.requirement("identity-scope-bounds")
+@pytest.mark.requirement("identity-inbox-private")
 @given(st.text(max_size=70))
 @example("a.b")
 @example("a\n")

@@ -19,7 +19,7 @@ def asked(tool: str, given: dict[str, Any], kind: str = "tool") -> Any:
     return {"tool": tool, "input": given, "kind": kind}
 
 
-@pytest.mark.requirement("policy-added-narrow")
+@pytest.mark.requirement("policy-added-at-once")
 @pytest.mark.parametrize(
     "pattern",
     [
@@ -102,7 +102,7 @@ def test_for_a_question_nothing_is_proposed():
     assert suggest(asked("AskUserQuestion", {"question": "x"}, "question")) == ""
 
 
-@pytest.mark.requirement("policy-added-narrow")
+@pytest.mark.requirement("policy-added-at-once")
 @given(
     st.sampled_from([*sorted(SHELLS), "Bash", "Edit"]),
     st.text(max_size=40),
@@ -138,7 +138,7 @@ def test_no_text_of_an_agent_makes_a_pattern_slow():
     assert time.process_time() - before < 1.0
 
 
-@pytest.mark.requirement("policy-path-plain")
+@pytest.mark.requirement("coding-policy-no-shell-tricks")
 @pytest.mark.parametrize(
     "path",
     [
@@ -158,7 +158,7 @@ def test_a_path_that_leaves_the_folder_is_not_in_it(field: str, path: str):
         assert denies("edit(/workspace/docs/*)", "edit", {field: path})  # by either reading
 
 
-@pytest.mark.requirement("policy-path-plain")
+@pytest.mark.requirement("coding-policy-no-shell-tricks")
 @pytest.mark.parametrize(
     "path",
     ["/workspace/docs/a", "/workspace//docs/./a", "/workspace/x/../docs/a", "//workspace/docs/a"],
@@ -169,7 +169,7 @@ def test_a_path_that_is_in_the_folder_is_taken_however_it_is_written(path: str):
     assert denies("edit(/workspace/docs/*)", "edit", {"file_path": path})
 
 
-@pytest.mark.requirement("policy-one-field")
+@pytest.mark.requirement("coding-policy-no-shell-tricks")
 @pytest.mark.parametrize(
     "pattern, tool, said",
     [
@@ -211,7 +211,7 @@ def test_what_is_searched_for_decides_nothing_beside_where():
     assert approves("Glob(*.py)", "Glob", {"pattern": "src/*.py"})
 
 
-@pytest.mark.requirement("policy-path-plain")
+@pytest.mark.requirement("coding-policy-no-shell-tricks")
 @pytest.mark.parametrize(
     "url",
     [
@@ -236,7 +236,7 @@ def test_a_plain_url_is_taken():
         )
 
 
-@pytest.mark.requirement("policy-plain-commands")
+@pytest.mark.requirement("coding-policy-no-shell-tricks")
 def test_each_command_of_a_line_is_allowed_by_itself_and_for_its_folder():
     rules = ("Bash(npm test *)", "Bash(cd web && npm test * | tail *)", "Bash(git status)")
 
@@ -258,7 +258,7 @@ def test_each_command_of_a_line_is_allowed_by_itself_and_for_its_folder():
         assert not allowed(other), other
 
 
-@pytest.mark.requirement("policy-why-not")
+@pytest.mark.requirement("policy-added-at-once")
 @pytest.mark.parametrize(
     "given, why",
     [

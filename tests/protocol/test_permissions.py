@@ -46,7 +46,7 @@ def test_an_agent_may_publish(subject: str):
     assert allows(RIGHTS.publish, subject)
 
 
-@pytest.mark.requirement("identity-scope-bounds")
+@pytest.mark.requirement("identity-inbox-private")
 @pytest.mark.parametrize(
     "subject",
     [
@@ -100,7 +100,7 @@ def test_an_agent_may_subscribe(subject: str):
     assert allows(RIGHTS.subscribe, subject)
 
 
-@pytest.mark.requirement("identity-scope-bounds")
+@pytest.mark.requirement("identity-inbox-private")
 @pytest.mark.parametrize(
     "subject",
     [
@@ -121,7 +121,7 @@ def test_an_agent_without_projects_may_post_nowhere():
     assert not [each for each in agent_permissions(OWN, ()).publish if each.startswith("project.")]
 
 
-@pytest.mark.requirement("identity-scope-bounds")
+@pytest.mark.requirement("identity-inbox-private")
 def test_every_right_of_the_template_carries_the_agents_name():
     rights = agent_permissions()
 

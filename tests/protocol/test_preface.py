@@ -13,7 +13,7 @@ protocols = st.sampled_from(PROTOCOLS)
 tokens = st.from_regex(r"[A-Za-z0-9]{1,128}", fullmatch=True)
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 @given(protocols, tokens)
 def test_a_preface_survives_the_wire(protocol: str, token: str):
     preface = Preface(protocol, token)
@@ -21,7 +21,7 @@ def test_a_preface_survives_the_wire(protocol: str, token: str):
     assert Preface.decode(preface.encode()) == preface
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 @given(st.binary(max_size=300) | st.from_regex(rb"POSTROOM/1 [ -~\n]{0,80}\n", fullmatch=True))
 @example(b"POSTROOM/1 nats \n")
 @example(b"POSTROOM/1 nats abc")
@@ -45,7 +45,7 @@ def test_a_line_is_its_own_encoding_or_a_violation(line: bytes):
     assert preface.encode() == line
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 def test_a_line_over_the_limit_is_a_violation():
     shell = len(b"POSTROOM/1 nats \n")
     longest = Preface("nats", "a" * (MAX_BYTES - shell))
@@ -55,7 +55,7 @@ def test_a_line_over_the_limit_is_a_violation():
         Preface.decode(Preface("nats", longest.token + "a").encode())
 
 
-@pytest.mark.requirement("gateway-token-bound")
+@pytest.mark.requirement("gateway-nats-proof")
 @given(protocols, tokens)
 def test_a_violation_does_not_repeat_the_token(protocol: str, token: str):
     token = "s3cret" + token

@@ -40,7 +40,7 @@ def test_a_status_survives_the_wire(presence: Presence):
     assert Presence.decode(presence.encode()) == presence
 
 
-@pytest.mark.requirement("mail-malformed-dead")
+@pytest.mark.requirement("mail-deadletter-moved")
 @given(payloads(VALID))
 def test_any_payload_is_a_status_that_can_be_answered_or_a_violation(payload: bytes):
     try:
@@ -51,7 +51,7 @@ def test_any_payload_is_a_status_that_can_be_answered_or_a_violation(payload: by
     assert presence.waiting >= 0
 
 
-@pytest.mark.requirement("mail-malformed-dead")
+@pytest.mark.requirement("mail-deadletter-moved")
 @pytest.mark.parametrize(
     "changed",
     [

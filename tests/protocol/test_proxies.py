@@ -15,7 +15,7 @@ def caller(peer: str, *headers: tuple[str, str], proxies: Proxies = PROXIES) -> 
     return proxies.caller(peer, [(name.encode(), value.encode()) for name, value in headers])
 
 
-@pytest.mark.requirement("http-proxies-named")
+@pytest.mark.requirement("api-key-required")
 def test_a_proxy_of_ours_says_who_has_called_it():
     said = ("x-forwarded-for", "198.51.100.7")
 
@@ -28,7 +28,7 @@ def test_a_proxy_of_ours_says_who_has_called_it():
     )
 
 
-@pytest.mark.requirement("http-proxies-named")
+@pytest.mark.requirement("api-key-required")
 @pytest.mark.parametrize("peer", ["198.51.100.1", "10.0.1.1", "2001:db8::6", "", "unix"])
 @pytest.mark.parametrize("name", ["x-forwarded-for", "forwarded", "x-forwarded-proto"])
 def test_nobody_else_is_believed(peer: str, name: str):
@@ -38,7 +38,7 @@ def test_nobody_else_is_believed(peer: str, name: str):
     )
 
 
-@pytest.mark.requirement("http-proxies-named")
+@pytest.mark.requirement("api-key-required")
 @pytest.mark.parametrize(
     "chain,client",
     [
@@ -58,14 +58,14 @@ def test_what_stands_before_the_first_stranger_is_the_strangers_own_word(chain: 
     assert caller("10.0.0.3", ("x-forwarded-for", chain)).address == client
 
 
-@pytest.mark.requirement("http-proxies-named")
+@pytest.mark.requirement("api-key-required")
 def test_headers_of_several_lines_are_one_list():
     forged, added = ("x-forwarded-for", "192.0.2.1"), ("x-forwarded-for", "198.51.100.7")
 
     assert caller("10.0.0.3", forged, added).address == "198.51.100.7"
 
 
-@pytest.mark.requirement("http-proxies-named")
+@pytest.mark.requirement("api-key-required")
 def test_two_headers_that_disagree_are_refused_since_a_proxy_writes_one_and_passes_the_other_on():
     with pytest.raises(Forbidden):
         caller("10.0.0.3", ("forwarded", "for=1.1.1.1"), ("x-forwarded-for", "198.51.100.7"))

@@ -118,7 +118,7 @@ def test_a_message_has_reached_each_state_up_to_its_own(current: State, wanted: 
         assert reached(current, wanted) == (order.index(current) >= order.index(wanted))
 
 
-@pytest.mark.requirement("mail-receipt-proven")
+@pytest.mark.requirement("mail-states-forward")
 def test_only_the_recipient_and_the_control_plane_report_on_a_message():
     assert may_set("anna", "anna", "postroom")
     assert may_set("postroom", "anna", "postroom")
@@ -140,7 +140,7 @@ def test_a_receipt_survives_the_wire(receipt: Receipt):
     assert Receipt.decode(receipt.encode()) == receipt
 
 
-@pytest.mark.requirement("mail-malformed-dead")
+@pytest.mark.requirement("mail-deadletter-moved")
 @given(payloads(VALID))
 def test_any_payload_is_a_receipt_that_can_be_stored_or_a_violation(payload: bytes):
     try:
@@ -150,7 +150,7 @@ def test_any_payload_is_a_receipt_that_can_be_stored_or_a_violation(payload: byt
     assert is_storable(asdict(receipt))
 
 
-@pytest.mark.requirement("mail-malformed-dead")
+@pytest.mark.requirement("mail-deadletter-moved")
 @pytest.mark.parametrize(
     "changed",
     [

@@ -115,7 +115,7 @@ PIECES = st.sampled_from(
 )
 
 
-@pytest.mark.requirement("policy-plain-commands")
+@pytest.mark.requirement("coding-policy-no-shell-tricks")
 @settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(["npm test", "npm test a b", "cd web && npm test"]),
@@ -130,7 +130,7 @@ def test_no_rule_for_plain_commands_allows_another_form(
         assert not approving(RULES, "Bash", {"command": command}), command
 
 
-@pytest.mark.requirement("policy-plain-commands")
+@pytest.mark.requirement("coding-policy-no-shell-tricks")
 @pytest.mark.parametrize("form", FORMS)
 def test_each_other_form_is_asked(form: str):
     command = f"npm test {form}"
@@ -151,7 +151,7 @@ set -f
 """Has bash say what it would run: in one write, since the commands of a pipe run at once."""
 
 
-@pytest.mark.requirement("policy-plain-commands")
+@pytest.mark.requirement("coding-policy-no-shell-tricks")
 @settings(max_examples=300, deadline=None)
 @given(st.lists(PIECES, min_size=1, max_size=9), st.booleans())
 @example(["npm test", "\n", ";", "a"], True)
@@ -210,7 +210,7 @@ def test_a_long_or_deep_line_is_asked_in_a_moment():
     assert time.process_time() - before < 2.0
 
 
-@pytest.mark.requirement("policy-plain-commands")
+@pytest.mark.requirement("coding-policy-no-shell-tricks")
 def test_the_grammar_is_loaded_for_a_line_with_operators_alone():
     program = """
 import sys

@@ -62,7 +62,7 @@ def test_a_subject_out_of_the_table_has_no_stream():
         stream_of("$JS.API.INFO")
 
 
-@pytest.mark.requirement("mail-full-typed")
+@pytest.mark.requirement("mail-floods-contained")
 @pytest.mark.parametrize("spec", STREAMS, ids=lambda spec: spec.name)
 def test_every_stream_is_bounded(spec: StreamSpec):
     assert spec.max_bytes > 0
@@ -71,7 +71,7 @@ def test_every_stream_is_bounded(spec: StreamSpec):
     assert not spec.max_age or spec.duplicate_window <= spec.max_age
 
 
-@pytest.mark.requirement("mail-full-typed")
+@pytest.mark.requirement("mail-floods-contained")
 @pytest.mark.parametrize("name", ["INBOX", "PRIORITY", "TASKS", "RECEIPTS", "EVENTS", "DEADLETTER"])
 def test_what_was_accepted_is_never_dropped_for_age_or_space(name: str):
     assert BY_NAME[name].discard_new

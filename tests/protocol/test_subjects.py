@@ -140,7 +140,7 @@ def test_a_delivery_of_ones_own_consumer_is_accepted(stream: str, subject: str):
     assert subjects.accepts_delivery(stream, A, ("main",), subject, reply)
 
 
-@pytest.mark.requirement("identity-replies-not-forged")
+@pytest.mark.requirement("identity-sender-proved")
 @pytest.mark.parametrize(
     "stream, subject, reply",
     [
@@ -168,7 +168,7 @@ def test_a_request_that_wants_its_answer_is_accepted():
     assert subjects.accepts_rpc(A, subjects.rpc(A, B), subjects.reply(B, A, "token"))
 
 
-@pytest.mark.requirement("identity-replies-not-forged")
+@pytest.mark.requirement("identity-sender-proved")
 @pytest.mark.parametrize(
     "subject, reply",
     [
@@ -187,7 +187,7 @@ def test_a_request_that_wants_its_answer_elsewhere_is_not_accepted(subject: str,
     assert not subjects.accepts_rpc(A, subject, reply)
 
 
-@pytest.mark.requirement("identity-replies-not-forged")
+@pytest.mark.requirement("identity-sender-proved")
 @pytest.mark.parametrize(
     "subject, reply, accepted",
     [

@@ -88,7 +88,7 @@ def test_a_message_is_done_when_the_agent_says_so_unless_the_template_says_other
     assert read.confirm == "read"
 
 
-@pytest.mark.requirement("template-unknown-refused")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 def test_a_set_value_replaces_the_default_of_a_declared_parameter():
     parsed = parse_template(FULL, {"folder": "docs"})
 
@@ -96,27 +96,27 @@ def test_a_set_value_replaces_the_default_of_a_declared_parameter():
     assert parsed.env == {"MODE": "fast"}
 
 
-@pytest.mark.requirement("template-unknown-refused")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 def test_a_value_for_an_undeclared_parameter_is_refused_and_the_declared_are_named():
     with pytest.raises(InvalidTemplate, match="folder, mode"):
         parse_template(FULL, {"foldr": "docs"})
 
 
-@pytest.mark.requirement("template-unknown-refused")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 def test_a_value_is_not_searched_for_parameters_again():
     parsed = parse_template(FULL, {"folder": "{mode}"})
 
     assert parsed.read_only == ("/data/{mode}",)
 
 
-@pytest.mark.requirement("template-unknown-refused")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 @pytest.mark.parametrize("value", ["../../etc", "..", "a/../.."])
 def test_a_value_is_checked_like_what_it_is_put_into(value: str):
     with pytest.raises(InvalidTemplate, match="read_only"):
         parse_template(FULL, {"folder": value})
 
 
-@pytest.mark.requirement("template-unknown-refused")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 @pytest.mark.parametrize(
     "text, hint",
     [
@@ -133,7 +133,7 @@ def test_an_unknown_table_or_key_is_refused_with_the_nearest_known(text: str, hi
     assert hint in caught.value.remedy
 
 
-@pytest.mark.requirement("template-unknown-refused")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 @pytest.mark.parametrize(
     "text, place",
     [
@@ -165,14 +165,14 @@ def test_a_value_that_breaks_its_rule_is_refused_with_its_place(text: str, place
         parse_template(text)
 
 
-@pytest.mark.requirement("template-state-closed")
+@pytest.mark.requirement("never-shown")
 @pytest.mark.parametrize("name", ["POSTROOM_API", "POSTROOM_SIDECAR_CONFIG"])
 def test_a_template_cannot_set_what_postroom_sets(name: str):
     with pytest.raises(InvalidTemplate, match=name):
         parse_template(_smallest(workstation=f'env = {{ {name} = "x" }}'))
 
 
-@pytest.mark.requirement("template-state-closed")
+@pytest.mark.requirement("never-shown")
 @pytest.mark.parametrize(
     "path",
     ["", "data", "./data", "/", "//", "/.", "/./", "//./.", "/..", "/data/../..", "/a\\u0000b"],
@@ -182,7 +182,7 @@ def test_a_folder_that_is_relative_the_root_or_climbs_is_refused(path: str):
         parse_template(_smallest(compute=f'read_only = ["{path}"]'))
 
 
-@pytest.mark.requirement("template-state-closed")
+@pytest.mark.requirement("never-shown")
 @pytest.mark.parametrize(
     "name", ["", ".", "..", ".env", "../x", "a/b", "/etc/passwd", "a\\u0000", "a\\n", "a b", "-rf"]
 )
@@ -198,14 +198,14 @@ def test_a_worker_with_a_nick_that_is_not_allowed_is_refused(name: str):
         parse_template(SMALLEST.replace("scout", name))
 
 
-@pytest.mark.requirement("identity-scope-bounds")
+@pytest.mark.requirement("identity-inbox-private")
 @pytest.mark.parametrize("project", ["*", ">", "a.b", "-", "Main"])
 def test_a_project_that_is_no_token_of_a_subject_is_refused(project: str):
     with pytest.raises(InvalidName):
         parse_template(_smallest(worker=f'project = "{project}"'))
 
 
-@pytest.mark.requirement("template-unknown-refused")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 def test_a_template_over_the_limit_is_refused():
     with pytest.raises(InvalidTemplate, match="over"):
         parse_template(SMALLEST + "#" * MAX_TEMPLATE_BYTES)
@@ -268,7 +268,7 @@ values = st.dictionaries(
 )
 
 
-@pytest.mark.requirement("template-unknown-refused")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 @given(toml_like | toml_like.map(SMALLEST.__add__) | st.text(st.characters(exclude_categories=())))
 @example("\ud800")
 @example("a = " + "[" * 5000)
@@ -283,7 +283,7 @@ def test_any_text_is_a_template_or_an_error_of_the_template(text: str):
     assert isinstance(parsed, Template)
 
 
-@pytest.mark.requirement("template-unknown-refused")
+@pytest.mark.requirement("worker-spawn-all-or-nothing")
 @given(values)
 @example({"folder": "\ud800"})
 @example({"mode": "\0"})

@@ -78,7 +78,7 @@ async def test_a_lane_sleeps_until_its_instant_or_an_earlier_wake():
         await steps.until(lambda: steps.begun == ["two", "one"])
 
 
-@pytest.mark.requirement("pushes-apart")
+@pytest.mark.requirement("pushes-not-lost")
 async def test_dead_receivers_of_one_host_or_owner_leave_places_for_all_others(
     monkeypatch: pytest.MonkeyPatch,
 ):

@@ -175,7 +175,7 @@ async def test_a_receiver_that_wants_nothing_more_gets_nothing_more(tasks: Tasks
         assert len(hook.got) == 1
 
 
-@pytest.mark.requirement("pushes-apart")
+@pytest.mark.requirement("pushes-not-lost")
 async def test_receivers_that_hang_delay_no_other_and_not_what_is_stored(tasks: Tasks):
     async with receiver(HANG) as dead, receiver() as hook, tasks.pushing(*at(dead.port, hook.port)):
         task = await tasks.task()
@@ -248,7 +248,7 @@ async def test_a_repeated_config_takes_the_place_of_the_first_and_no_change_come
         assert hook.what == ["working", "completed"]
 
 
-@pytest.mark.requirement("pushes-apart")
+@pytest.mark.requirement("pushes-not-lost")
 async def test_a_config_is_there_for_who_made_it_alone(tasks: Tasks):
     task = await tasks.task()
     async with receiver() as hook, tasks.pushing(*at(hook.port)):
@@ -297,7 +297,7 @@ async def test_the_door_of_a_worker_opens_no_other_way_out(tasks: Tasks):
         await tasks.push_to("http://169.254.169.254/latest", await tasks.task())
 
 
-@pytest.mark.requirement("pushes-apart")
+@pytest.mark.requirement("pushes-not-lost")
 async def test_nothing_is_pushed_for_a_key_that_was_revoked_or_an_owner_that_has_gone(
     tasks: Tasks,
 ):

@@ -50,7 +50,7 @@ def started(tmp_path: Path) -> Generator[tuple[int, queue.Queue[str]]]:
     process.stdout.close()
 
 
-@pytest.mark.requirement("pushes-verified")
+@pytest.mark.requirement("pushes-not-lost")
 async def test_the_receiver_of_the_document_takes_what_is_signed_for_it_once_and_nothing_else(
     started: tuple[int, queue.Queue[str]],
 ):

@@ -68,7 +68,7 @@ async def key_of(room: TaskRoom, nick: str) -> tuple[str, str]:
     return key["key"], key["id"]
 
 
-@pytest.mark.requirement("pushes-verified")
+@pytest.mark.requirement("pushes-not-lost")
 async def test_a_client_gives_a_task_with_a_url_and_is_told_of_every_change_signed(
     shared: TaskRoom,
 ):
@@ -175,7 +175,7 @@ async def test_a_push_that_was_given_up_is_an_alert_and_goes_out_again_by_hand(s
         assert missing.status_code == 404
 
 
-@pytest.mark.requirement("pushes-apart")
+@pytest.mark.requirement("pushes-not-lost")
 async def test_a_key_that_is_revoked_ends_the_pushes_of_its_configs(shared: TaskRoom):
     async with receiver() as hook, emptied(shared) as room:
         open_for(room, hook)

@@ -59,7 +59,7 @@ def a2a(tmp_path: Path, server: Foreign) -> Commands:
     return Commands(tmp_path / "state")
 
 
-@pytest.mark.requirement("a2a-by-hand")
+@pytest.mark.requirement("a2a-client-speaks")
 async def test_a_task_is_sent_waited_for_shown_and_listed(a2a: Commands, server: Foreign):
     card = await a2a.run("card", server.url)
     assert card.stdout.startswith("poet\naddress      http://127.0.0.1:")
@@ -83,7 +83,7 @@ async def test_a_task_is_sent_waited_for_shown_and_listed(a2a: Commands, server:
     ).stdout == "cannot do that\n"
 
 
-@pytest.mark.requirement("a2a-by-hand")
+@pytest.mark.requirement("a2a-client-speaks")
 async def test_a_question_ends_the_waiting_and_is_answered(a2a: Commands, server: Foreign):
     await a2a.run("send", server.url, "ask me", "--wait", status=9)
     page = json.loads((await a2a.run("list", server.url, "--json")).stdout)
@@ -116,7 +116,7 @@ async def test_a_key_goes_to_its_host_alone(a2a: Commands, server: Foreign):
         assert all("x-key" not in headers for _, headers in server.seen)
 
 
-@pytest.mark.requirement("a2a-by-hand")
+@pytest.mark.requirement("a2a-client-speaks")
 @pytest.mark.requirement("mend-closed-repeated")
 async def test_an_answer_that_a_proxy_lost_is_asked_for_again(a2a: Commands, server: Foreign):
     async with losing(server.url, "/rpc", "/.well-known/agent-card.json") as (url, passed):

@@ -59,7 +59,7 @@ def client(server: Scripted, **more: Any) -> A2AClient:
     return A2AClient(Interface(server.url), calling(**more))
 
 
-@pytest.mark.requirement("client-retries")
+@pytest.mark.requirement("a2a-client-speaks")
 @pytest.mark.parametrize(
     "failure",
     [
@@ -84,7 +84,7 @@ async def test_a_message_goes_out_again_with_the_same_id(server: Scripted, failu
     assert len({asked.message_id for asked in server.asked}) == 1
 
 
-@pytest.mark.requirement("client-retries")
+@pytest.mark.requirement("a2a-client-speaks")
 @pytest.mark.parametrize(
     "failure, kind",
     [
@@ -138,7 +138,7 @@ async def test_attempts_end_and_what_may_have_been_done_is_said_not_to_be_known(
     assert type(broken.value) is errors.PeerError
 
 
-@pytest.mark.requirement("client-retries")
+@pytest.mark.requirement("a2a-client-speaks")
 async def test_what_would_be_done_twice_is_not_repeated_after_a_close_without_an_answer(
     server: Scripted,
 ):
@@ -182,7 +182,7 @@ async def test_no_answer_in_time_is_a_timeout_at_the_deadline_of_the_call(server
     assert len(server.asked) == 1
 
 
-@pytest.mark.requirement("a2a-client-guarded")
+@pytest.mark.requirement("egress-address-guarded")
 async def test_the_guard_refuses_a_private_address_before_anything_is_sent(server: Scripted):
     server.then(result(TASK))
     guarded = Calling(outbound_exchange(OutboundPolicy()), retry=SOON)

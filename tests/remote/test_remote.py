@@ -211,7 +211,7 @@ async def there(house: House, script: Scripted) -> Any:
     return add
 
 
-@pytest.mark.requirement("remote-ends")
+@pytest.mark.requirement("remote-tasks")
 @pytest.mark.parametrize(
     "scripts, why",
     [
@@ -264,7 +264,7 @@ async def test_an_agent_in_trouble_fails_its_task_with_the_reason(
     assert why in done["status_text"]
 
 
-@pytest.mark.requirement("remote-own-task")
+@pytest.mark.requirement("remote-tasks")
 @pytest.mark.parametrize(
     "foreign",
     [
@@ -304,7 +304,7 @@ async def test_what_it_says_of_another_task_is_not_taken_for_this_one(
     assert not done["artifacts"]
 
 
-@pytest.mark.requirement("remote-survives")
+@pytest.mark.requirement("remote-tasks")
 @pytest.mark.parametrize("streaming", [True, False])
 async def test_a_server_that_is_killed_in_the_middle_of_an_answer_is_asked_again(
     house: House, there: Any, script: Scripted, streaming: bool
@@ -322,7 +322,7 @@ async def test_a_server_that_is_killed_in_the_middle_of_an_answer_is_asked_again
     assert ended["state"] == "completed", calls(script)
 
 
-@pytest.mark.requirement("remote-survives")
+@pytest.mark.requirement("remote-tasks")
 @pytest.mark.requirement("mend-closed-repeated")
 async def test_a_peer_that_closes_without_an_answer_gets_the_request_again(
     house: House, there: Any, script: Scripted
@@ -336,7 +336,7 @@ async def test_a_peer_that_closes_without_an_answer_gets_the_request_again(
     assert len({each.message_id for each in sent}) == 1
 
 
-@pytest.mark.requirement("remote-survives")
+@pytest.mark.requirement("remote-tasks")
 async def test_an_answer_whose_reply_was_lost_is_not_refused_the_second_time(
     house: House, there: Any, script: Scripted
 ):
@@ -363,7 +363,7 @@ async def test_an_answer_whose_reply_was_lost_is_not_refused_the_second_time(
     assert (await house.ended(given))["state"] == "completed", calls(script)
 
 
-@pytest.mark.requirement("remote-survives")
+@pytest.mark.requirement("remote-tasks")
 @pytest.mark.requirement("mend-closed-repeated")
 async def test_a_proxy_that_loses_an_answer_fails_no_task(
     tmp_path: Path, servers: dict[str, Foreign]
@@ -382,7 +382,7 @@ async def test_a_proxy_that_loses_an_answer_fails_no_task(
             assert len({each.message_id for each in sent}) == 1
 
 
-@pytest.mark.requirement("remote-survives")
+@pytest.mark.requirement("remote-tasks")
 @pytest.mark.parametrize("version", ["0.3", "1.0"])
 @pytest.mark.requirement("mend-closed-repeated")
 async def test_a_server_that_is_killed_at_work_gets_the_request_again(tmp_path: Path, version: str):
@@ -402,7 +402,7 @@ async def test_a_server_that_is_killed_at_work_gets_the_request_again(tmp_path: 
     assert (ended["state"], text_of(ended)) == ("completed", "one a poem"), ended["status_text"]
 
 
-@pytest.mark.requirement("remote-ends")
+@pytest.mark.requirement("remote-tasks")
 @pytest.mark.parametrize("streaming", [True, False])
 async def test_a_deadline_ends_the_task_here_and_there(
     house: House, there: Any, script: Scripted, streaming: bool
@@ -477,7 +477,7 @@ class Faulty:
         return await self._database.read(work)
 
 
-@pytest.mark.requirement("remote-faults")
+@pytest.mark.requirement("remote-tasks")
 @pytest.mark.parametrize(
     "error",
     [
@@ -514,7 +514,7 @@ async def test_a_task_goes_on_after_a_fault_of_the_database(
     assert (done["state"], done["status_text"]) == ("completed", "done")
 
 
-@pytest.mark.requirement("remote-faults")
+@pytest.mark.requirement("remote-tasks")
 async def test_a_start_says_a_cancel_again_though_the_database_is_away_for_a_moment(
     house: House, server: Foreign, monkeypatch: pytest.MonkeyPatch
 ):
@@ -683,7 +683,7 @@ async def test_a_private_address_is_refused_and_so_is_what_is_no_agent(
     assert "not an address of the public internet" in done["status_text"]
 
 
-@pytest.mark.requirement("remote-credential")
+@pytest.mark.requirement("egress-key-outside")
 async def test_a_credential_goes_to_its_host_alone_and_is_shown_nowhere(
     house: House, servers: dict[str, Foreign], script: Scripted
 ):

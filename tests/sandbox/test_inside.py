@@ -105,7 +105,7 @@ say([mode, text, os.listdir(os.path.dirname(path))])
     assert said == [0o600, SECRET, []]
 
 
-@pytest.mark.requirement("sandbox-host-readonly")
+@pytest.mark.requirement("wall-sidecar-closed")
 async def test_the_environment_is_what_the_spec_says_and_nothing_else(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ):
@@ -119,7 +119,7 @@ async def test_the_environment_is_what_the_spec_says_and_nothing_else(
     assert of_first_process == ""
 
 
-@pytest.mark.requirement("sandbox-host-readonly")
+@pytest.mark.requirement("wall-sidecar-closed")
 async def test_what_is_written_to_the_workspace_and_the_state_folder_is_on_the_host(rig: Rig):
     state = rig.folder / "state"
     state.mkdir()
@@ -134,7 +134,7 @@ say("written")
     assert (state / "b").read_text() == "s"
 
 
-@pytest.mark.requirement("sandbox-host-readonly")
+@pytest.mark.requirement("wall-sidecar-closed")
 @pytest.mark.parametrize(
     "folder",
     [

@@ -12,7 +12,7 @@ from postroom.protocol.template import Template
 from postroom.sandbox.arguments import SHOWN
 from postroom.sandbox.template_check import check_program
 
-pytestmark = pytest.mark.requirement("template-unknown-refused")
+pytestmark = pytest.mark.requirement("worker-spawn-all-or-nothing")
 
 
 def template(*command: str, **more: object) -> Template:

@@ -221,7 +221,7 @@ signal.pause()
     assert await end_of(sandbox) == "memory limit of 64 MiB exceeded"
 
 
-@pytest.mark.requirement("isolation-shown")
+@pytest.mark.requirement("sandbox-partial-stated")
 async def test_a_share_of_the_processor_without_control_groups_is_said_not_to_be_enforced(rig: Rig):
     limits = Limits(memory=256 * MIB, cpu_percent=50)
     sandbox = await guarded(rig, BubblewrapProvider(), "hold()", limits)

@@ -12,7 +12,7 @@ from tests.sandbox.rig import Rig
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.requirement("sandbox-host-readonly")
+@pytest.mark.requirement("wall-sidecar-closed")
 async def test_the_environment_is_what_the_spec_says(rig: Rig, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HOST_SECRET", "x")
 

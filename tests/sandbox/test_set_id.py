@@ -102,7 +102,7 @@ def _lent(folder: Path) -> set[str]:
     return found
 
 
-@pytest.mark.requirement("sandbox-no-set-id")
+@pytest.mark.requirement("sandbox-kernel-files-closed")
 @pytest.mark.parametrize("provider", ALL)
 async def test_no_file_with_a_set_id_bit_or_a_capability_comes_out_of_a_wall(
     rig: Rig, provider: SandboxProvider
@@ -119,7 +119,7 @@ async def test_no_file_with_a_set_id_bit_or_a_capability_comes_out_of_a_wall(
         assert _lent(rig.workspace) == set()
 
 
-@pytest.mark.requirement("sandbox-no-set-id")
+@pytest.mark.requirement("sandbox-kernel-files-closed")
 @needs_root
 @pytest.mark.parametrize("provider", ALL)
 async def test_another_account_that_runs_a_workers_program_stays_itself(
@@ -187,7 +187,7 @@ def _archive(folder: Path) -> Path:
     return archive
 
 
-@pytest.mark.requirement("sandbox-no-set-id")
+@pytest.mark.requirement("sandbox-kernel-files-closed")
 @has("tar")
 def test_tar_says_which_mode_it_cannot_set_and_unpacks_everything(tmp_path: Path):
     archive = _archive(tmp_path)
@@ -200,7 +200,7 @@ def test_tar_says_which_mode_it_cannot_set_and_unpacks_everything(tmp_path: Path
     assert _lent(here) == set()
 
 
-@pytest.mark.requirement("sandbox-no-set-id")
+@pytest.mark.requirement("sandbox-kernel-files-closed")
 @has("tar")
 def test_python_unpacks_what_has_the_bits(tmp_path: Path):
     archive = _archive(tmp_path)
@@ -214,7 +214,7 @@ def test_python_unpacks_what_has_the_bits(tmp_path: Path):
     assert _lent(here) == set()
 
 
-@pytest.mark.requirement("sandbox-no-set-id")
+@pytest.mark.requirement("sandbox-kernel-files-closed")
 def test_cp_says_which_mode_it_cannot_keep_and_copies_the_file(tmp_path: Path):
     (tmp_path / "tool").write_text("a tool")
     (tmp_path / "tool").chmod(0o4755)
@@ -229,7 +229,7 @@ def test_cp_says_which_mode_it_cannot_keep_and_copies_the_file(tmp_path: Path):
     assert _lent(tmp_path) == {"tool"}
 
 
-@pytest.mark.requirement("sandbox-no-set-id")
+@pytest.mark.requirement("sandbox-kernel-files-closed")
 @has("git")
 def test_git_makes_clones_and_unpacks_a_repository(tmp_path: Path):
     script = """

@@ -28,7 +28,7 @@ port = 1
 """
 
 
-@pytest.mark.requirement("settings-survive-restart")
+@pytest.mark.requirement("settings-precedence")
 @pytest.mark.parametrize(
     "key, value, old, new",
     [
@@ -45,7 +45,7 @@ def test_one_value_changes_and_every_other_line_stays(key: str, value: object, o
     assert changed(OURS, key, value) == OURS.replace(old, new, 1)
 
 
-@pytest.mark.requirement("settings-survive-restart")
+@pytest.mark.requirement("settings-precedence")
 @pytest.mark.parametrize(
     "text, key",
     [

@@ -106,7 +106,7 @@ def test_a_file_must_have_the_type_of_the_setting(key: str, value: object):
         BY_KEY[key].from_toml(value, key, Path())
 
 
-@pytest.mark.requirement("settings-secret-hidden")
+@pytest.mark.requirement("settings-precedence")
 def test_a_secret_is_not_in_the_error_that_refuses_it():
     with pytest.raises(InvalidInput) as caught:
         BY_KEY["opensandbox.key"].from_text("s3cret\n", "opensandbox.key")

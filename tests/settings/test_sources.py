@@ -146,7 +146,7 @@ def test_a_folder_in_place_of_the_file_is_told(state: Path):
         load(state)
 
 
-@pytest.mark.requirement("settings-secret-hidden")
+@pytest.mark.requirement("settings-precedence")
 def test_a_secret_in_a_file_that_others_can_read_is_refused(state: Path):
     path = users(state)
     path.write_text('[opensandbox]\nkey = "s3cret"\n')

@@ -151,7 +151,7 @@ async def clients(tmp_path: Path) -> AsyncIterator[Clients]:
             await agent
 
 
-@pytest.mark.requirement("a2a-server-speaks")
+@pytest.mark.requirement("a2a-http")
 async def test_a_client_of_the_sdk_gives_a_task_and_has_its_result(clients: Clients):
     clients.works(Progress("", "half"), Artifact("", "42", name="sum"), Complete("", "done"))
     task = await clients.send("add", context_id="talk", message_id="one")
@@ -174,7 +174,7 @@ def shown(event: StreamResponse) -> str:
             return event.artifact_update.artifact.parts[0].text
 
 
-@pytest.mark.requirement("a2a-server-speaks")
+@pytest.mark.requirement("a2a-http")
 async def test_a_client_of_the_sdk_streams_a_task_from_its_first_change_to_its_end(
     clients: Clients,
 ):
@@ -192,7 +192,7 @@ async def test_a_client_of_the_sdk_streams_a_task_from_its_first_change_to_its_e
     assert [shown(event) async for event in clients.streaming.send_message(again)] == events
 
 
-@pytest.mark.requirement("a2a-server-speaks")
+@pytest.mark.requirement("a2a-http")
 async def test_a_stream_ends_when_the_task_asks_and_a_subscription_goes_on_to_its_end(
     clients: Clients,
 ):
@@ -407,7 +407,7 @@ async def test_a_body_that_is_no_call_is_answered_with_its_error(
     assert (answer.json()["error"]["code"], answer.json()["id"]) == (code, None)
 
 
-@pytest.mark.requirement("a2a-server-speaks")
+@pytest.mark.requirement("a2a-http")
 async def test_the_card_is_at_both_paths_and_names_this_server_first(clients: Clients):
     for path in ("agent-card.json", "agent.json"):
         card = (await clients.http.get(f"{clients.url}/.well-known/{path}")).json()
@@ -420,7 +420,7 @@ async def test_the_card_is_at_both_paths_and_names_this_server_first(clients: Cl
         assert not any("required" in each for each in card["capabilities"]["extensions"])
 
 
-@pytest.mark.requirement("a2a-server-speaks")
+@pytest.mark.requirement("a2a-http")
 async def test_a_card_says_how_long_it_may_be_kept_and_is_not_sent_again_to_who_has_it(
     clients: Clients,
 ):
@@ -438,7 +438,7 @@ async def test_a_card_says_how_long_it_may_be_kept_and_is_not_sent_again_to_who_
     assert (changed.status_code, changed.json()) == (200, first.json())
 
 
-@pytest.mark.requirement("a2a-server-speaks")
+@pytest.mark.requirement("a2a-http")
 async def test_a_client_that_has_the_endpoint_as_its_base_url_is_served(clients: Clients):
     async with httpx.AsyncClient(base_url=f"{clients.url}/a2a", trust_env=False) as http:
         card = await http.get("/.well-known/agent-card.json")
@@ -451,7 +451,7 @@ async def test_a_client_that_has_the_endpoint_as_its_base_url_is_served(clients:
     assert listed.json()["result"]["tasks"] == []
 
 
-@pytest.mark.requirement("a2a-server-speaks")
+@pytest.mark.requirement("a2a-http")
 async def test_fields_are_taken_by_the_names_of_the_proto_too(clients: Clients):
     clients.works(Complete("", "done"))
     free = {"kept_as_it_is": 1}
@@ -549,7 +549,7 @@ async def test_a_client_may_name_extensions_and_other_versions_are_refused(clien
         assert (error["code"], error["data"][0]["reason"]) == (-32009, "VERSION_NOT_SUPPORTED")
 
 
-@pytest.mark.requirement("http-host-checked")
+@pytest.mark.requirement("api-key-required")
 async def test_web_pages_and_other_host_names_have_no_answer_on_the_port(clients: Clients):
     card, a2a = f"{clients.url}/.well-known/agent-card.json", f"{clients.url}/a2a"
     for headers in ({"host": "evil.example"}, {"origin": "http://evil.example"}):

@@ -122,7 +122,7 @@ def test_a_post_of_a_feed_is_its_own_kind_of_line():
     assert json.loads(line)["project"] == "main"
 
 
-@pytest.mark.requirement("sidecar-text-harmless")
+@pytest.mark.requirement("text-controls-stripped")
 @given(st.text(), st.text())
 def test_a_text_agent_reads_no_character_that_would_act_on_a_terminal(text: str, nick: str):
     message = Incoming("m1", Sender("a" * 32, nick, "worker"), "@reader", text)
@@ -131,7 +131,7 @@ def test_a_text_agent_reads_no_character_that_would_act_on_a_terminal(text: str,
     assert not any(unicodedata.category(c).startswith("C") for c in read if c not in "\n\t")
 
 
-@pytest.mark.requirement("sidecar-text-harmless")
+@pytest.mark.requirement("text-controls-stripped")
 @given(st.text(), st.text(max_size=80).filter(str.strip))
 def test_in_what_was_said_before_no_text_can_pass_for_somebody_elses(text: str, nick: str):
     history = (Heard("user", text), Heard("agent", text), Heard("user", text))

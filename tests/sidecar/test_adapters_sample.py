@@ -75,7 +75,7 @@ def test_the_sample_does_its_tasks_asks_and_heeds_a_cancel():
 
 
 @pytest.mark.anyio
-@pytest.mark.requirement("task-agent-delegates")
+@pytest.mark.requirement("task-kill-requester-told")
 async def test_in_a_sidecar_the_sample_completes_a_task(home: WorkerRig):
     request = Envelope(
         id="f" * 32,

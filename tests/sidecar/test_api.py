@@ -111,7 +111,7 @@ async def test_outside_of_a_worker_the_command_says_so():
     assert code == 10
 
 
-@pytest.mark.requirement("http-host-checked")
+@pytest.mark.requirement("api-key-required")
 async def test_only_well_formed_requests_of_programs_in_the_sandbox_are_answered(inside: Inside):
     for head, status in (
         ("GET /v1/whoami HTTP/1.1\nHost: {host}\nConnection: close\n\n", 200),

@@ -188,7 +188,7 @@ async def test_the_command_gives_a_task_and_prints_its_id(inside: Inside):
     ]
 
 
-@pytest.mark.requirement("task-agent-delegates")
+@pytest.mark.requirement("task-kill-requester-told")
 async def test_who_waits_for_a_task_sees_its_updates_and_then_its_result_alone_on_standard_output(
     inside: Inside,
 ):

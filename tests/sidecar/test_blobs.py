@@ -144,7 +144,7 @@ async def test_an_upload_that_its_program_breaks_off_leaves_nothing(desk: Desk):
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.requirement("blob-artifact-reference")
+@pytest.mark.requirement("task-stored-once")
 async def test_a_file_as_artifact_goes_in_the_task_if_it_is_short_text_and_else_as_a_blob(
     desk: Desk,
 ):

@@ -26,7 +26,7 @@ for line in lines():
 """
 
 
-@pytest.mark.requirement("cards-live-registered")
+@pytest.mark.requirement("a2a-http-card")
 async def test_a_sidecar_announces_the_card_that_it_was_handed(home: WorkerRig):
     heard: asyncio.Queue[bytes] = asyncio.Queue()
 
@@ -60,7 +60,7 @@ class Broken:
         raise NotImplementedError
 
 
-@pytest.mark.requirement("cards-live-registered")
+@pytest.mark.requirement("a2a-http-card")
 async def test_a_card_is_announced_again_when_it_has_changed_or_did_not_get_through():
     wire = Broken()
     wire.failures = 1
@@ -81,7 +81,7 @@ async def inside(home: WorkerRig) -> AsyncIterator[Inside]:
         yield found
 
 
-@pytest.mark.requirement("cards-found-by-skill")
+@pytest.mark.requirement("task-skill-chosen")
 async def test_an_agent_finds_others_by_a_line(home: WorkerRig):
     async with home.sidecar(FINDS):
         posts = await home.tap.until(lambda: len(home.posts()) >= 3 and home.posts())
@@ -92,7 +92,7 @@ async def test_an_agent_finds_others_by_a_line(home: WorkerRig):
     assert home.finds == [{"skill": "write"}]
 
 
-@pytest.mark.requirement("cards-found-by-skill")
+@pytest.mark.requirement("task-skill-chosen")
 async def test_the_command_lists_who_is_there_and_what_they_can_do(inside: Inside):
     code, out, _ = await inside.run("agents", "--skill", "write & more")
 
@@ -104,7 +104,7 @@ async def test_the_command_lists_who_is_there_and_what_they_can_do(inside: Insid
     assert inside.home.finds[1] == {"skill": ""}
 
 
-@pytest.mark.requirement("cards-found-by-skill")
+@pytest.mark.requirement("task-skill-chosen")
 async def test_the_local_api_lists_agents(inside: Inside):
     host = inside.api.removeprefix("http://")
     reader, writer = await asyncio.open_connection(*host.split(":"))

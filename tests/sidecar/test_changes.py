@@ -47,7 +47,7 @@ async def shown_of(stream: AsyncGenerator[TaskChange, None]) -> list[str]:
         return [each.event["said"] async for each in following if each.event is not None]
 
 
-@pytest.mark.requirement("task-news-from-log-only")
+@pytest.mark.requirement("task-kill-requester-told")
 async def test_who_is_told_changes_that_there_are_not_is_shown_those_that_there_are():
     changes, log = TaskChanges(), Log(change(0, 5, "begun"))
     following = asyncio.create_task(shown(changes, log))
@@ -61,7 +61,7 @@ async def test_who_is_told_changes_that_there_are_not_is_shown_those_that_there_
     assert await following == ["begun", "lie", "made", "done"]
 
 
-@pytest.mark.requirement("task-news-from-log-only")
+@pytest.mark.requirement("task-kill-requester-told")
 async def test_who_is_told_changes_without_end_is_shown_the_end_that_is_stored(
     monkeypatch: pytest.MonkeyPatch,
 ):
@@ -111,7 +111,7 @@ def hostile_frames() -> dict[str, Any]:
     }
 
 
-@pytest.mark.requirement("task-news-from-log-only")
+@pytest.mark.requirement("task-kill-requester-told")
 async def test_a_live_frame_that_is_no_change_of_the_task_is_not_shown_and_ends_no_stream(
     caplog: pytest.LogCaptureFixture,
 ):

@@ -23,7 +23,7 @@ from postroom.sidecar.process import exited
 from postroom.sidecar.terminal import OpenShell, Shell, Terminal, own_shell, printed
 from tests.sandbox.opensandbox.execd import Execd
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("terminal-of-execd")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("terminal-one-at-a-time")]
 
 ENV = {"PATH": os.environ["PATH"], "OWN": "of the 'agent'", "PS1": "> "}
 TOKEN = "sesame"

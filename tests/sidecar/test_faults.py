@@ -17,7 +17,7 @@ from tests.sidecar.worker_rig import PATIENCE, WorkerRig
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.requirement("sidecar-crash-restarted")
+@pytest.mark.requirement("sidecar-message-handed")
 async def test_an_agent_that_exits_1_is_restarted_and_gets_the_message_again_flagged(
     home: WorkerRig,
 ):
@@ -36,7 +36,7 @@ async def test_an_agent_that_exits_1_is_restarted_and_gets_the_message_again_fla
         assert not home.alerts()
 
 
-@pytest.mark.requirement("sidecar-crash-restarted")
+@pytest.mark.requirement("sidecar-message-handed")
 async def test_an_agent_that_keeps_ending_is_given_up_with_an_alert_and_keeps_its_inbox(
     home: WorkerRig,
 ):
@@ -161,7 +161,7 @@ async def test_what_is_no_action_goes_to_the_log_and_the_agent_lives_on(home: Wo
         assert "\x1b" not in home.log()
 
 
-@pytest.mark.requirement("sidecar-unconfirmed-told")
+@pytest.mark.requirement("sidecar-message-handed")
 async def test_an_agent_that_never_reads_is_handed_no_more_and_nothing_is_lost(home: WorkerRig):
     agent = """
     say(type="post", text="up")

@@ -18,7 +18,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "confirmed"
 
 
-@pytest.mark.requirement("sidecar-crash-restarted")
+@pytest.mark.requirement("sidecar-message-handed")
 def test_what_was_confirmed_is_known_to_the_next_start(path: Path):
     Journal(path).add("m1", ALICE)  # never closed, as after SIGKILL
 
@@ -28,7 +28,7 @@ def test_what_was_confirmed_is_known_to_the_next_start(path: Path):
     assert not again.confirmed("m2", ALICE)
 
 
-@pytest.mark.requirement("sidecar-crash-restarted")
+@pytest.mark.requirement("sidecar-message-handed")
 def test_what_was_handed_over_is_known_to_the_next_start_until_it_is_confirmed(path: Path):
     journal = Journal(path)
     for note in (Note(1), Note(2), Note(1, set_aside=True)):

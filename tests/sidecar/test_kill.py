@@ -65,7 +65,7 @@ async def test_killed_while_messages_arrive_every_one_is_handled_and_no_effect_i
         assert letters == sorted(f"{w} {name}" for name in expected for w in ("about", "echo"))
 
 
-@pytest.mark.requirement("sidecar-outage-survived")
+@pytest.mark.requirement("sidecar-message-handed")
 async def test_what_is_sent_while_the_bus_is_away_is_stored_when_it_is_back(tmp_path: Path):
     agent = """
     message = next(messages())
@@ -88,7 +88,7 @@ async def test_what_is_sent_while_the_bus_is_away_is_stored_when_it_is_back(tmp_
         assert sorted(await stored(home, "INBOX")) == ["during", "the outage"]
 
 
-@pytest.mark.requirement("sidecar-crash-restarted")
+@pytest.mark.requirement("sidecar-message-handed")
 @pytest.mark.parametrize("with_server", ["sidecar", "agent"])
 async def test_what_is_handed_over_just_before_the_server_is_killed_comes_again_flagged_with_one_effect(
     tmp_path: Path, with_server: str

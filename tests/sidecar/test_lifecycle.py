@@ -25,7 +25,7 @@ def canaries(**found: object) -> dict[str, object]:
     return json.loads(Canaries().to_json()) | found
 
 
-@pytest.mark.requirement("sidecar-outage-survived")
+@pytest.mark.requirement("sidecar-message-handed")
 async def test_sigterm_tells_the_agent_and_what_it_still_says_counts(home: WorkerRig):
     agent = """
     held = next(messages())
@@ -86,7 +86,7 @@ async def test_the_configuration_is_gone_before_the_agent_runs_and_no_secret_is_
         assert env["POSTROOM_NICK"] == "reader"
 
 
-@pytest.mark.requirement("sidecar-wall-tested")
+@pytest.mark.requirement("sandbox-canary-unreachable")
 async def test_a_reachable_canary_behind_an_enforced_wall_ends_the_worker_before_its_agent_runs(
     home: WorkerRig,
 ):
@@ -127,7 +127,7 @@ async def test_the_credential_is_renewed_before_it_runs_out_and_the_worker_goes_
         await home.seen(after)
 
 
-@pytest.mark.requirement("identity-credential-required")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_a_worker_whose_credential_is_refused_ends_with_the_code_of_forbidden(
     home: WorkerRig,
 ):
@@ -195,7 +195,7 @@ async def test_an_idle_sidecar_is_small_and_holds_no_server_or_database_code(hom
         await end(process)
 
 
-@pytest.mark.requirement("core-sdk-unneeded")
+@pytest.mark.requirement("package-footprint-bounded")
 async def test_no_heavy_library_is_loaded_by_the_sidecar():
     code = (
         "import sys, postroom.sidecar.main\n"

@@ -64,7 +64,7 @@ async def test_the_agent_is_told_who_wrote_and_who_it_is(home: WorkerRig):
         }
 
 
-@pytest.mark.requirement("sidecar-delivered-read")
+@pytest.mark.requirement("mail-states-forward")
 async def test_delivered_is_reported_when_the_agent_has_read_and_seen_only_when_it_says_so(
     home: WorkerRig,
 ):

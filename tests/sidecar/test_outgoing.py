@@ -80,7 +80,7 @@ async def test_the_same_key_toward_the_same_recipient_is_the_same_message():
     assert len(log.records) == 1
 
 
-@pytest.mark.requirement("mail-key-once")
+@pytest.mark.requirement("bus-ack-means-disk")
 @pytest.mark.parametrize("failure", [RequestTimeout("?"), BusDisconnected("?")])
 async def test_a_send_whose_answer_is_lost_is_sent_again_under_the_same_id(failure: PostroomError):
     log = Log(failure)
@@ -103,7 +103,7 @@ async def test_a_refusal_is_final():
     assert len(log.sent) == 1
 
 
-@pytest.mark.requirement("mail-id-unsquattable")
+@pytest.mark.requirement("bus-ack-means-disk")
 async def test_an_id_that_is_taken_at_its_first_use_is_no_acceptance_but_an_alert_and_a_new_id():
     log = Log()
     key = random_key()

@@ -72,7 +72,7 @@ def key_of(owner: Owner) -> str:
     return owner.derivation.message if owner.derivation else "fresh"
 
 
-@pytest.mark.requirement("mail-key-once")
+@pytest.mark.requirement("bus-ack-means-disk")
 @pytest.mark.parametrize(
     "held, task, key",
     [
@@ -97,7 +97,7 @@ def test_what_names_nothing_belongs_to_what_the_agent_is_certainly_at_and_else_t
     assert key_of(owners.of(said)) == key_of(owners.of_line(said)) == key
 
 
-@pytest.mark.requirement("mail-key-once")
+@pytest.mark.requirement("bus-ack-means-disk")
 def test_what_names_a_message_or_a_task_belongs_to_that_one_whatever_else_is_held() -> None:
     owners, inbox, program = ownership({"one": False, "two": False}, "t")
     inbox.confirmed, program.former = ("old",), ("done",)

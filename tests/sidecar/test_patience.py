@@ -22,7 +22,7 @@ for message in messages():
 SOON = {"patience": 1}
 
 
-@pytest.mark.requirement("sidecar-unconfirmed-told")
+@pytest.mark.requirement("sidecar-message-handed")
 async def test_who_wrote_a_message_that_is_not_confirmed_is_told_once_and_the_next_is_handed_over(
     home: WorkerRig,
 ) -> None:
@@ -39,7 +39,7 @@ async def test_who_wrote_a_message_that_is_not_confirmed_is_told_once_and_the_ne
         assert handed(home) == ["first False", "second False"]
 
 
-@pytest.mark.requirement("sidecar-unconfirmed-told")
+@pytest.mark.requirement("sidecar-message-handed")
 async def test_a_message_that_was_given_up_waiting_for_can_still_be_confirmed(
     home: WorkerRig,
 ) -> None:
@@ -59,7 +59,7 @@ async def test_a_message_that_was_given_up_waiting_for_can_still_be_confirmed(
         await home.all_acked()
 
 
-@pytest.mark.requirement("sidecar-unconfirmed-told")
+@pytest.mark.requirement("sidecar-message-handed")
 async def test_what_is_not_confirmed_comes_again_however_often_the_worker_is_stopped(
     home: WorkerRig,
 ) -> None:
@@ -81,7 +81,7 @@ async def test_what_is_not_confirmed_comes_again_however_often_the_worker_is_sto
         await home.all_acked()
 
 
-@pytest.mark.requirement("sidecar-unconfirmed-told")
+@pytest.mark.requirement("sidecar-message-handed")
 @pytest.mark.slow
 async def test_what_is_not_confirmed_comes_again_when_the_sidecar_is_killed(
     home: WorkerRig,
@@ -145,7 +145,7 @@ async def test_tasks_behind_a_message_that_is_not_confirmed_are_done_in_their_or
         await home.pending("INBOX", (4, 1))
 
 
-@pytest.mark.requirement("sidecar-unconfirmed-told")
+@pytest.mark.requirement("sidecar-message-handed")
 async def test_a_patience_of_nought_waits_for_ever(home: WorkerRig) -> None:
     async with home.sidecar(DEAF, agent={"patience": 0}):
         first = await home.write("first")

@@ -167,7 +167,7 @@ async def collected(stream: AsyncGenerator[StreamResponse]) -> list[str]:
         return [shown(event) async for event in stream]
 
 
-@pytest.mark.requirement("ephemeral-streams")
+@pytest.mark.requirement("client-stream-resumes")
 async def test_a_worker_streams_another_workers_task_each_change_once_in_order(home: WorkerRig):
     async with neighbours(home) as there, running(there.writer, "writer") as writer:
         home.control.silent = True  # so what comes is what writer says itself
@@ -220,7 +220,7 @@ async def test_a_reader_that_stands_still_does_not_grow_the_server_and_misses_no
     assert results[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-@pytest.mark.requirement("task-news-from-log-only")
+@pytest.mark.requirement("task-kill-requester-told")
 async def test_what_a_worker_says_live_cannot_end_a_task_or_hide_what_is_stored(home: WorkerRig):
     async with neighbours(home) as there:
         credential = there.writer.credential
@@ -251,8 +251,8 @@ async def test_what_a_worker_says_live_cannot_end_a_task_or_hide_what_is_stored(
         assert sum(each.startswith("COMPLETED") for each in rest) == 1
 
 
-@pytest.mark.requirement("task-news-from-log-only")
-@pytest.mark.requirement("ephemeral-streams")
+@pytest.mark.requirement("task-kill-requester-told")
+@pytest.mark.requirement("client-stream-resumes")
 async def test_a_task_for_a_worker_that_does_not_run_is_streamed_when_it_does(home: WorkerRig):
     async with neighbours(home) as there:
         stream = there.stream("add")
@@ -263,7 +263,7 @@ async def test_a_task_for_a_worker_that_does_not_run_is_streamed_when_it_does(ho
             assert await collecting == SHOWN[1:]
 
 
-@pytest.mark.requirement("ephemeral-streams")
+@pytest.mark.requirement("client-stream-resumes")
 async def test_a_stream_goes_on_by_what_is_stored_when_the_servers_sidecar_is_killed(
     home: WorkerRig,
 ):
@@ -308,7 +308,7 @@ def code(response: Response) -> int:
     return response.error.code
 
 
-@pytest.mark.requirement("ephemeral-own-tasks")
+@pytest.mark.requirement("task-seen-by-parties")
 async def test_who_asked_reads_follows_and_cancels_a_task_and_a_third_worker_does_not(
     home: WorkerRig,
 ):
@@ -372,7 +372,7 @@ async def test_a_page_of_large_tasks_has_as_many_as_fit_a_message(home: WorkerRi
         assert sorted(found) == sorted(tasks)
 
 
-@pytest.mark.requirement("ephemeral-own-tasks")
+@pytest.mark.requirement("task-seen-by-parties")
 async def test_a_task_cannot_be_begun_over_the_ephemeral_path(home: WorkerRig):
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}
     async with home.sidecar("for line in lines(): pass"):
@@ -387,7 +387,7 @@ async def test_a_task_cannot_be_begun_over_the_ephemeral_path(home: WorkerRig):
         assert code(old) == Code.METHOD_NOT_FOUND
 
 
-@pytest.mark.requirement("ephemeral-own-tasks")
+@pytest.mark.requirement("task-seen-by-parties")
 async def test_a_request_whose_answer_would_go_to_somebody_else_gets_none(home: WorkerRig):
     async with home.sidecar("for line in lines(): pass"):
         await presence(home)
@@ -415,7 +415,7 @@ async def test_a_request_whose_answer_would_go_to_somebody_else_gets_none(home: 
         assert heard == []
 
 
-@pytest.mark.requirement("a2a-server-speaks")
+@pytest.mark.requirement("a2a-http")
 async def test_a_client_of_the_sdk_asks_any_worker_at_the_local_address(home: WorkerRig):
     async with neighbours(home) as there, running(there.writer, "writer") as writer:
         one = ClientFactory(ClientConfig(httpx_client=there.http, streaming=False)).create(

@@ -42,7 +42,7 @@ async def write(_: Execution, __: TaskRecord, /, *, fitting: bool = False) -> No
     raise AssertionError("the program said something")
 
 
-@pytest.mark.requirement("task-cancel-interrupts")
+@pytest.mark.requirement("task-queue-keeps-order")
 async def test_a_task_that_is_canceled_while_the_agent_is_being_started_is_not_handed_to_it():
     agent: Any = Absent()
     program = ProgramExecutor(agent, cast("DirectoryClient", Names()), 5.0)

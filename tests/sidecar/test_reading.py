@@ -58,7 +58,7 @@ def lines(*texts: str) -> bytes:
     return "".join(f'{{"type":"post","text":"{text}"}}\n' for text in texts).encode()
 
 
-@pytest.mark.requirement("sidecar-several-at-once")
+@pytest.mark.requirement("sidecar-message-handed")
 async def test_what_follows_an_action_that_waits_is_read_and_carried_out_if_it_is_independent() -> (
     None
 ):

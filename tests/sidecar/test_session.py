@@ -31,7 +31,7 @@ async def until(condition: object, expected: object) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.requirement("sidecar-unconfirmed-told")
+@pytest.mark.requirement("sidecar-message-handed")
 async def test_an_agent_that_leaves_its_input_unread_is_stalled_until_it_reads(
     monkeypatch: pytest.MonkeyPatch,
 ):

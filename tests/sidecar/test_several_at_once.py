@@ -38,7 +38,7 @@ for message in messages():
 """
 
 
-@pytest.mark.requirement("sidecar-several-at-once")
+@pytest.mark.requirement("sidecar-message-handed")
 @pytest.mark.parametrize("victim", ["agent", pytest.param("sidecar", marks=pytest.mark.slow)])
 async def test_eight_that_are_held_when_all_is_killed_come_again_and_nothing_is_done_twice(
     tmp_path: Path, victim: str
@@ -69,7 +69,7 @@ async def test_eight_that_are_held_when_all_is_killed_come_again_and_nothing_is_
         assert letters == ["about"] * MAX_WINDOW + [f"echo {name}" for name in NAMES]
 
 
-@pytest.mark.requirement("sidecar-several-at-once")
+@pytest.mark.requirement("sidecar-message-handed")
 async def test_what_is_beyond_the_window_waits_until_one_is_confirmed(home: WorkerRig) -> None:
     go = home.fifo("go")
     agent = f"""
@@ -104,7 +104,7 @@ for line in lines():
 """
 
 
-@pytest.mark.requirement("sidecar-several-at-once")
+@pytest.mark.requirement("sidecar-message-handed")
 async def test_a_line_that_waits_holds_back_only_what_belongs_to_the_same_message(
     home: WorkerRig,
 ) -> None:

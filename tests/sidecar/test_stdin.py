@@ -45,7 +45,7 @@ async def turns() -> None:
 Pipe = tuple[AgentInput, Reader]
 
 
-@pytest.mark.requirement("sidecar-delivered-read")
+@pytest.mark.requirement("mail-states-forward")
 async def test_drained_waits_until_the_last_byte_was_read(pipe: Pipe):
     agent_input, reader = pipe
     await agent_input.write(b"hello")

@@ -30,7 +30,7 @@ for line in lines():
 """
 
 
-@pytest.mark.requirement("task-agent-delegates")
+@pytest.mark.requirement("task-kill-requester-told")
 async def test_a_task_reaches_the_agent_and_its_result_the_log(home: WorkerRig) -> None:
     async with home.sidecar(DOES_IT):
         task = await home.request("the dishes")
@@ -114,7 +114,7 @@ async def test_a_killed_sidecar_leaves_its_task_to_the_next_one(home: WorkerRig)
         assert (await home.ledger.states(task)).count("completed") == 1
 
 
-@pytest.mark.requirement("task-cancel-interrupts")
+@pytest.mark.requirement("task-queue-keeps-order")
 async def test_an_agent_is_told_to_stop(home: WorkerRig) -> None:
     program = """
     for line in lines():
@@ -135,7 +135,7 @@ async def test_an_agent_is_told_to_stop(home: WorkerRig) -> None:
         assert status_text(ended.task) == "stopped because it is late"
 
 
-@pytest.mark.requirement("task-cancel-interrupts")
+@pytest.mark.requirement("task-queue-keeps-order")
 async def test_an_agent_that_does_not_stop_is_killed_and_works_on_the_next_task(
     home: WorkerRig,
 ) -> None:
@@ -223,7 +223,7 @@ async def test_a_worker_that_is_stopped_puts_its_task_down(home: WorkerRig) -> N
         assert (done.attempt, done.lost) == (2, 0)
 
 
-@pytest.mark.requirement("task-agent-delegates")
+@pytest.mark.requirement("task-kill-requester-told")
 async def test_an_agent_asks_another_for_a_task_and_hears_what_became_of_it(
     home: WorkerRig,
 ) -> None:
@@ -258,7 +258,7 @@ async def test_an_agent_asks_another_for_a_task_and_hears_what_became_of_it(
         assert '"text": "soup"' in home.posts()[2]
 
 
-@pytest.mark.requirement("task-news-from-log-only")
+@pytest.mark.requirement("task-kill-requester-told")
 async def test_news_of_a_task_from_another_agent_are_not_believed(home: WorkerRig) -> None:
     program = """
     for line in lines():
@@ -467,7 +467,7 @@ async def test_a_result_that_was_left_out_is_told_at_the_end(home: WorkerRig) ->
         assert said == "done (artifacts left out, since they are too large: 1)"
 
 
-@pytest.mark.requirement("task-stop-keeps-answered")
+@pytest.mark.requirement("task-queue-keeps-order")
 async def test_a_worker_stopped_while_an_answered_task_waits_goes_on_with_it_at_its_next_start(
     home: WorkerRig,
 ) -> None:

@@ -35,7 +35,7 @@ async def result(home: WorkerRig, task: str) -> list[str]:
     return [artifact["text"] for artifact in artifacts_of(record.task)]
 
 
-@pytest.mark.requirement("sidecar-text-harmless")
+@pytest.mark.requirement("text-controls-stripped")
 async def test_a_request_of_several_lines_is_one_unit_and_so_is_its_answer(home: WorkerRig) -> None:
     requests = [f"task {n}\nsecond line of {n}\n\nlast of {n}" for n in range(3)]
     async with home.sidecar("", agent=text("cat")):
@@ -47,7 +47,7 @@ async def test_a_request_of_several_lines_is_one_unit_and_so_is_its_answer(home:
         assert {e.reply_to: text_of(e.message) for e in home.to_alice()} == asked
 
 
-@pytest.mark.requirement("sidecar-text-harmless")
+@pytest.mark.requirement("text-controls-stripped")
 async def test_a_shell_loop_that_reads_lines_gets_those_of_one_request(home: WorkerRig) -> None:
     loop = 'while read -r line; do printf "got %s\\n" "$line"; done'
     async with home.sidecar("", agent=text("sh", "-c", loop)):
@@ -153,7 +153,7 @@ async def test_a_run_that_asked_is_followed_by_one_that_reads_all_that_was_said(
         ]
 
 
-@pytest.mark.requirement("task-cancel-interrupts")
+@pytest.mark.requirement("task-queue-keeps-order")
 async def test_a_cancel_interrupts_the_run_and_nothing_that_it_prints_then_is_a_result(
     home: WorkerRig,
 ) -> None:
@@ -198,7 +198,7 @@ async def test_a_run_that_does_not_heed_a_cancel_is_ended_and_the_next_task_is_w
         assert await result(home, after) == ["done"]
 
 
-@pytest.mark.requirement("sidecar-text-harmless")
+@pytest.mark.requirement("text-controls-stripped")
 async def test_a_run_that_goes_on_after_its_task_is_over_can_say_nothing_of_the_next(
     home: WorkerRig,
 ) -> None:
@@ -224,7 +224,7 @@ async def test_a_run_that_goes_on_after_its_task_is_over_can_say_nothing_of_the_
     assert (home.folder / "refused").read_text() in {"4", "5"}  # it is over, or has just ended
 
 
-@pytest.mark.requirement("sidecar-text-harmless")
+@pytest.mark.requirement("text-controls-stripped")
 async def test_a_run_about_a_message_has_no_task_to_speak_of(home: WorkerRig) -> None:
     go = home.fifo("go")
     program = (

@@ -66,7 +66,7 @@ def contents(sent: list[Envelope]) -> list[Content]:
     return [Content.of(envelope.message) for envelope in sent]
 
 
-@pytest.mark.requirement("sidecar-whole-messages")
+@pytest.mark.requirement("mail-content-whole")
 async def test_parts_subject_and_thread_reach_the_agent_and_leave_it_as_they_are(home: WorkerRig):
     async with home.sidecar(RETURNS, agent={"feed": True}):
         await write(home, WHOLE)
@@ -80,7 +80,7 @@ async def test_parts_subject_and_thread_reach_the_agent_and_leave_it_as_they_are
         assert Content.of(Envelope.decode(posted.payload).message) == plain
 
 
-@pytest.mark.requirement("sidecar-whole-messages")
+@pytest.mark.requirement("mail-content-whole")
 async def test_what_is_said_of_a_task_and_its_artifacts_have_parts_of_every_kind(home: WorkerRig):
     async with home.sidecar(RETURNS):
         request = await write(home, WHOLE, TaskRequest())
@@ -103,7 +103,7 @@ def answer(task: str, parts: list[dict[str, Any]]) -> Any:
     return Input(task, {"messageId": "m", "role": ROLE_USER, "parts": parts})
 
 
-@pytest.mark.requirement("sidecar-whole-messages")
+@pytest.mark.requirement("mail-content-whole")
 async def test_a_part_that_the_card_does_not_take_is_refused_and_its_sender_learns_why(
     home: WorkerRig,
 ):
@@ -126,7 +126,7 @@ async def test_a_part_that_the_card_does_not_take_is_refused_and_its_sender_lear
         assert reasons == ["refused: takes text/plain only"]
 
 
-@pytest.mark.requirement("sidecar-whole-messages")
+@pytest.mark.requirement("mail-content-whole")
 async def test_a_text_program_reads_a_line_for_each_part_of_a_post_that_is_no_text(
     home: WorkerRig,
 ):
@@ -142,7 +142,7 @@ async def test_a_text_program_reads_a_line_for_each_part_of_a_post_that_is_no_te
     assert "[application/json]" in got
 
 
-@pytest.mark.requirement("sidecar-whole-messages")
+@pytest.mark.requirement("mail-content-whole")
 async def test_a_shell_sends_files_data_subject_and_thread(home: WorkerRig):
     async with inside(home) as shell:
         await shell.run(

@@ -144,7 +144,7 @@ async def test_a_file_is_written_read_in_pieces_listed_and_removed(
     assert list(root.iterdir()) == []
 
 
-@pytest.mark.requirement("sandbox-host-readonly")
+@pytest.mark.requirement("wall-sidecar-closed")
 @pytest.mark.parametrize("path", ["../secret", "a/../../secret", "/etc/passwd", "a\0b", "x" * 5000])
 async def test_a_path_that_leads_out_of_the_workspace_is_refused(
     station: Workstation, root: Path, path: str
@@ -158,7 +158,7 @@ async def test_a_path_that_leads_out_of_the_workspace_is_refused(
     assert (root.parent / "secret").read_text() == "s"
 
 
-@pytest.mark.requirement("sandbox-host-readonly")
+@pytest.mark.requirement("wall-sidecar-closed")
 async def test_a_link_out_of_the_workspace_is_not_followed(
     station: Workstation, root: Path
 ) -> None:

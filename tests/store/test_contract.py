@@ -213,7 +213,7 @@ async def test_any_text_can_be_stored_and_a_null_character_becomes_a_mark(
     assert (row.text, row.context_id, row.reason) == (stored, stored, stored)
 
 
-@pytest.mark.requirement("mail-malformed-dead")
+@pytest.mark.requirement("mail-deadletter-moved")
 def test_what_a_hostile_sender_puts_into_names_is_folded_like_any_message(empty_store: Store):
     """An index of PostgreSQL takes no long text, and a text no U+0000."""
     long = "".join(

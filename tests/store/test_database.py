@@ -119,7 +119,7 @@ def fold_one(store: Store) -> None:
     store.set_cursor("INBOX", store.cursor("INBOX") + 1)
 
 
-@pytest.mark.requirement("store-orgs-apart")
+@pytest.mark.requirement("org-no-subject-crosses")
 async def test_a_fold_waits_for_no_other_organisation_and_touches_no_accounts(tmp_path: Path):
     file = tmp_path / "accounts.db"
     async with opened(SQLitePlace(tmp_path / "a.db", timeout=0.01)) as database:
@@ -138,7 +138,7 @@ async def test_a_fold_waits_for_no_other_organisation_and_touches_no_accounts(tm
         assert await database.read(lambda store: store.cursor("INBOX")) == 2 * CHECKPOINT
 
 
-@pytest.mark.requirement("store-orgs-apart")
+@pytest.mark.requirement("org-no-subject-crosses")
 async def test_who_waits_for_accounts_holds_up_no_fold(tmp_path: Path):
     async with opened(tmp_path / "a.db") as database:
         with closing(sqlite3.connect(tmp_path / "accounts.db", isolation_level=None)) as other:

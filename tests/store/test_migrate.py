@@ -124,7 +124,7 @@ async def test_a_database_of_a_newer_postroom_is_refused(tmp_path: Path):
             await migrate(database)
 
 
-@pytest.mark.requirement("migration-copied")
+@pytest.mark.requirement("store-older-refused")
 async def test_what_a_migration_changes_is_copied_before_and_the_newest_copies_stay(
     tmp_path: Path, later: Later
 ):
@@ -147,7 +147,7 @@ async def test_what_a_migration_changes_is_copied_before_and_the_newest_copies_s
     assert {(kept._version(copy), copy.stat().st_mode & 0o77) for copy in copies} == {(REVISION, 0)}
 
 
-@pytest.mark.requirement("migration-copied")
+@pytest.mark.requirement("store-older-refused")
 async def test_without_room_for_the_copy_nothing_is_migrated(tmp_path: Path, later: Later):
     with later.not_yet():
         await filled(tmp_path / "a.db")

@@ -30,7 +30,7 @@ from postroom.store.store import Store
 from postroom.store.workers import WorkerRecord
 from tests.postgres import PostgresServer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("store-orgs-apart")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("org-no-subject-crosses")]
 
 BOB = Agent("b" * 32, "default", "bob", "worker", 1.0)
 EVE = Agent("e" * 32, "other", "eve", "worker", 1.0)

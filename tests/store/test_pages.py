@@ -234,7 +234,7 @@ def counting(store: Store) -> Generator[Counting]:
         store.session.driver = driver
 
 
-@pytest.mark.requirement("store-pages-indexed")
+@pytest.mark.requirement("store-contract-kept")
 @pytest.mark.parametrize("many", [6_000, MANY])
 def test_a_page_of_many_costs_hardly_more_than_one_of_few(empty_store: Store, many: int):
     fill(empty_store, 1, FEW)

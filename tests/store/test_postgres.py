@@ -76,7 +76,7 @@ def agents(store: Store) -> list[str]:
     return [agent.nick for org in ("default", "other") for agent in store.agents.all_agents(org)]
 
 
-@pytest.mark.requirement("postgres-orgs-apart")
+@pytest.mark.requirement("org-no-subject-crosses")
 async def test_organisations_in_one_database_do_not_see_each_other(url: str):
     async with opened(url) as ours, opened(url, "other") as theirs:
 
@@ -123,7 +123,7 @@ async def test_a_row_for_another_organisation_is_refused_and_not_shown(url: str)
     assert b"secret".hex() not in shown
 
 
-@pytest.mark.requirement("postgres-orgs-apart")
+@pytest.mark.requirement("org-no-subject-crosses")
 async def test_a_second_post_room_on_the_same_organisation_is_refused(
     url: str, monkeypatch: pytest.MonkeyPatch
 ):
@@ -172,7 +172,7 @@ async def test_a_server_that_is_killed_and_started_again_has_what_was_answered(
             await database.write(add(BOB))
 
 
-@pytest.mark.requirement("postgres-start-waits")
+@pytest.mark.requirement("postgres-outage-survived")
 async def test_a_start_waits_for_a_server_that_is_just_coming_up_and_says_so(
     fragile: PostgresServer, caplog: pytest.LogCaptureFixture
 ):
@@ -201,7 +201,7 @@ async def test_a_start_waits_for_a_server_that_is_just_coming_up_and_says_so(
     assert "waits up to 40 s for the database" in caplog.text
 
 
-@pytest.mark.requirement("postgres-start-waits")
+@pytest.mark.requirement("postgres-outage-survived")
 async def test_a_start_gives_up_in_the_end_and_at_once_where_waiting_helps_nobody(
     fragile: PostgresServer,
 ):
@@ -300,7 +300,7 @@ async def test_a_statement_that_takes_too_long_is_ended(url: str, monkeypatch: p
             assert await asyncio.to_thread(say("SELECT 1 FROM pg_sleep(0.1)"), store) == [(1,)]
 
 
-@pytest.mark.requirement("settings-secret-hidden")
+@pytest.mark.requirement("settings-precedence")
 async def test_a_wrong_password_is_a_fault_that_names_no_password(postgres: PostgresServer):
     wrong = PASSWORD[::-1]
     with pytest.raises(DatabaseAway, match="password authentication failed") as caught:

@@ -89,7 +89,7 @@ async def test_a_task_that_asks_is_an_alert_and_the_answer_over_any_door_resumes
             assert ("alice", text) not in await room.alerts()
 
 
-@pytest.mark.requirement("task-refused-when-not-offered")
+@pytest.mark.requirement("task-retry")
 async def test_an_a2a_client_that_asks_for_a_skill_that_the_card_has_not_is_told_so(
     shared: TaskRoom,
 ):

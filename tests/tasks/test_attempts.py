@@ -56,7 +56,7 @@ async def given_up(desk: Desk, task: str) -> tuple[int, str]:
     return len(desk.executor.begun), await desk.text(task)
 
 
-@pytest.mark.requirement("task-attempts-bounded")
+@pytest.mark.requirement("task-retry")
 async def test_a_task_is_begun_as_often_as_its_template_says(rig: Rig) -> None:
     for most, said in ((1, "lost 1 time, last:"), (2, "lost 2 times, last:")):
         async with running_desk(rig, dies, attempts=Attempts(most)) as desk:
@@ -66,7 +66,7 @@ async def test_a_task_is_begun_as_often_as_its_template_says(rig: Rig) -> None:
             assert text == f"{said} it was killed by signal 9"
 
 
-@pytest.mark.requirement("task-attempts-bounded")
+@pytest.mark.requirement("task-retry")
 async def test_a_task_that_may_not_run_twice_fails_when_its_worker_dies(rig: Rig) -> None:
     async with running_desk(rig, dies, attempts=NEVER) as desk:
         begun, text = await given_up(desk, await desk.ask("pay the bill"))
@@ -184,7 +184,7 @@ async def gives_up(worker: Hand, task: str) -> None:
     await worker.room.parts.fold.settled(10)
 
 
-@pytest.mark.requirement("task-given-up-kept")
+@pytest.mark.requirement("task-retry")
 async def test_a_task_that_was_given_up_is_a_dead_letter_and_is_asked_for_again(shared: TaskRoom):
     async with emptied(shared) as room:
         alice = await room.worker("alice")

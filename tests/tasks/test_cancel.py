@@ -13,7 +13,7 @@ from postroom_a2a.task_state import TaskState
 from tests.rig import Rig, running_bus
 from tests.tasks.enginedesk import Desk, Script, done, running_desk
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("task-cancel-interrupts")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("task-queue-keeps-order")]
 
 
 @pytest.fixture(scope="module")

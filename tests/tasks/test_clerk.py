@@ -214,7 +214,7 @@ async def test_a_worker_that_asks_all_the_time_does_not_flood_the_alerts(
         assert len(await desk.raised()) == 2
 
 
-@pytest.mark.requirement("task-hopeless-ended")
+@pytest.mark.requirement("task-retry")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_task_for_nobody_has_failed_with_the_reason(tmp_path: Path, backend: str):
     async with open_desk(tmp_path, backend) as desk:
@@ -231,7 +231,7 @@ async def test_a_task_for_nobody_has_failed_with_the_reason(tmp_path: Path, back
         assert (await desk.mail(row.request, State.DEAD)).state is State.DEAD
 
 
-@pytest.mark.requirement("task-hopeless-ended")
+@pytest.mark.requirement("task-retry")
 async def test_a_removed_workers_last_word_that_is_folded_in_that_moment_hides_no_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -255,7 +255,7 @@ async def test_a_removed_workers_last_word_that_is_folded_in_that_moment_hides_n
         assert (await desk.final(row.id)).said == "the worker was removed"
 
 
-@pytest.mark.requirement("task-hopeless-ended")
+@pytest.mark.requirement("task-retry")
 async def test_tasks_of_a_worker_that_is_removed_have_failed_taken_or_not(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         ann, bob = await desk.worker("ann"), await desk.worker("bob")
@@ -288,7 +288,7 @@ async def test_a_worker_is_told_of_requests_that_lie_behind_messages_and_of_no_o
         assert first.seq == 0
 
 
-@pytest.mark.requirement("task-hopeless-ended")
+@pytest.mark.requirement("task-retry")
 async def test_who_asked_a_removed_worker_is_told_one_end_of_each_request(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         ann, bob = await desk.worker("ann"), await desk.worker("bob")
@@ -307,7 +307,7 @@ async def test_who_asked_a_removed_worker_is_told_one_end_of_each_request(tmp_pa
         assert await desk.ends(ann.uid, waiting.request) == [State.DEAD]
 
 
-@pytest.mark.requirement("task-hopeless-ended")
+@pytest.mark.requirement("task-retry")
 async def test_a_task_for_a_person_is_rejected(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         ann, maria = await desk.worker("ann"), await desk.person()
@@ -315,7 +315,7 @@ async def test_a_task_for_a_person_is_rejected(tmp_path: Path):
         assert (row.state, row.said) == ("rejected", "@maria is a person, and tasks are for agents")
 
 
-@pytest.mark.requirement("task-hopeless-ended")
+@pytest.mark.requirement("task-retry")
 async def test_stray_records_of_a_worker_do_not_keep_its_task_open_for_ever(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         ann, bob = await desk.worker("ann"), await desk.worker("bob")
@@ -415,7 +415,7 @@ async def test_what_is_listed_of_a_task_needs_no_snapshot(tmp_path: Path):
         assert asking.said == "which?"
 
 
-@pytest.mark.requirement("task-hopeless-ended")
+@pytest.mark.requirement("task-retry")
 async def test_a_task_for_nobody_under_an_id_that_was_used_before_has_failed(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         ann, bob = await desk.worker("ann"), await desk.worker("bob")

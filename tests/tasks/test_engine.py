@@ -54,7 +54,7 @@ def once(rest: Script) -> Script:
     return script
 
 
-@pytest.mark.requirement("task-one-runner")
+@pytest.mark.requirement("task-request-runs-once")
 async def test_each_record_names_the_one_that_it_follows(rig: Rig) -> None:
     async def script(execution: Execution) -> None:
         await execution.say(TaskState.WORKING, "half of it")
@@ -225,7 +225,7 @@ async def test_a_runner_that_stops_on_purpose_loses_nothing(rig: Rig) -> None:
         assert (last.attempt, last.lost) == (2, 0)
 
 
-@pytest.mark.requirement("task-one-runner")
+@pytest.mark.requirement("task-request-runs-once")
 async def test_who_is_overtaken_stops_and_writes_no_more(rig: Rig) -> None:
     go = asyncio.Event()
     refused: list[type[Exception]] = []
@@ -295,7 +295,7 @@ async def test_nothing_follows_a_final_state(rig: Rig) -> None:
         assert await desk.log.stored(task) == 2
 
 
-@pytest.mark.requirement("task-cancel-interrupts")
+@pytest.mark.requirement("task-queue-keeps-order")
 async def test_a_running_task_is_interrupted_by_a_cancel(rig: Rig) -> None:
     async with running_desk(rig, for_ever) as desk:
         task = await desk.ask("do it")
@@ -390,7 +390,7 @@ async def test_a_question_outlives_the_worker(rig: Rig) -> None:
         assert (last.attempt, last.lost) == (1, 0)
 
 
-@pytest.mark.requirement("answer-waits-said")
+@pytest.mark.requirement("task-answer-resumes")
 async def test_what_was_answered_for_a_worker_that_started_meanwhile_is_gone_on_with(
     rig: Rig,
 ) -> None:
@@ -432,7 +432,7 @@ async def test_a_canceled_question_is_forgotten(rig: Rig) -> None:
         assert desk.executor.forgotten == [task]
 
 
-@pytest.mark.requirement("task-refused-when-not-offered")
+@pytest.mark.requirement("task-retry")
 async def test_what_the_worker_does_not_offer_is_rejected(rig: Rig) -> None:
     async with running_desk(rig, refuse=lambda ask: f"no {ask.skill} here") as desk:
         task = await desk.ask("do it", skill="cook")

@@ -62,7 +62,7 @@ async def assert_next_start_does_all(rig: Rig, first: Desk, asking: str, busy: s
             assert (last.attempt, last.lost) == (attempt, 0)
 
 
-@pytest.mark.requirement("task-stop-keeps-answered")
+@pytest.mark.requirement("task-queue-keeps-order")
 async def test_a_task_answered_while_the_worker_is_at_another_outlives_a_stop(rig: Rig) -> None:
     async with asking_and_busy(rig) as (desk, asking, busy, stop):
         await desk.engine.answer(asking, desk.alice, THIS_ONE)
@@ -71,7 +71,7 @@ async def test_a_task_answered_while_the_worker_is_at_another_outlives_a_stop(ri
     await assert_next_start_does_all(rig, desk, asking, busy)
 
 
-@pytest.mark.requirement("task-stop-keeps-answered")
+@pytest.mark.requirement("task-queue-keeps-order")
 async def test_an_answer_that_comes_in_the_moment_of_stopping_is_kept(rig: Rig) -> None:
     async with asking_and_busy(rig) as (desk, asking, busy, stop):
         await stopped(desk, stop)
@@ -80,7 +80,7 @@ async def test_an_answer_that_comes_in_the_moment_of_stopping_is_kept(rig: Rig) 
     await assert_next_start_does_all(rig, desk, asking, busy)
 
 
-@pytest.mark.requirement("task-stop-keeps-answered")
+@pytest.mark.requirement("task-queue-keeps-order")
 async def test_what_a_start_has_recovered_and_not_reached_outlives_its_stop(rig: Rig) -> None:
     async def for_ever(_: Execution) -> None:
         await asyncio.get_running_loop().create_future()

@@ -256,7 +256,7 @@ PIECE = artifact_update(FIRST.task, text_artifact("a", "42"), append=True)
 PROGRESS = status_update(FIRST.task, TaskState.WORKING, 1.0)
 
 
-@pytest.mark.requirement("task-one-runner")
+@pytest.mark.requirement("task-request-runs-once")
 @pytest.mark.parametrize(
     "state, payload, follows",
     [
@@ -313,7 +313,7 @@ def test_a_task_cannot_begin_with_a_change():
         assert row_of(rows.store).seq == 0
 
 
-@pytest.mark.requirement("task-one-runner")
+@pytest.mark.requirement("task-request-runs-once")
 @pytest.mark.parametrize("kind", ["pieces", "progress", "questions"])
 def test_a_worker_that_leaves_snapshots_out_makes_no_task_that_is_too_large(kind: str):
     text = text_message("s", "x" * 20_000)

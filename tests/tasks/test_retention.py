@@ -108,7 +108,7 @@ async def test_a_copy_and_the_log_behind_it_give_the_same_tasks_and_the_fold_goe
             assert not (await desk.task(held.id, held.seq)).final
 
 
-@pytest.mark.requirement("rebuild-owes-the-same")
+@pytest.mark.requirement("mail-rebuild-equal")
 @pytest.mark.parametrize("copied", [False, True], ids=["log", "snapshot"])
 async def test_who_was_not_told_before_a_rebuild_is_told_after_it(tmp_path: Path, copied: bool):
     async with open_desk(tmp_path, fold=False) as desk:

@@ -137,7 +137,7 @@ async def test_only_who_asked_and_the_operator_ask_again(shared: TaskRoom):
         assert not (await room.get(f"/{task}")).get("retried_as")
 
 
-@pytest.mark.requirement("task-door")
+@pytest.mark.requirement("task-seen-by-parties")
 async def test_a_task_shows_the_door_by_which_it_was_asked_for(shared: TaskRoom):
     async with emptied(shared) as room:
         alice, bob = await room.worker("alice"), await room.worker("bob")

@@ -36,7 +36,7 @@ RESULT = next_of(WORKING, TaskState.WORKING, artifact="42")
 DONE = next_of(RESULT, TaskState.COMPLETED, "done")
 
 
-@pytest.mark.requirement("task-visible-at-once")
+@pytest.mark.requirement("task-request-runs-once")
 def test_a_request_makes_a_task_that_nobody_has_taken():
     with Rows() as rows:
         asks = TaskRequest("sum", stream=True)
@@ -138,7 +138,7 @@ def test_a_chain_of_records_is_followed_and_each_is_kept():
     ]
 
 
-@pytest.mark.requirement("task-one-runner")
+@pytest.mark.requirement("task-request-runs-once")
 @pytest.mark.parametrize(
     "record",
     [
@@ -238,7 +238,7 @@ def tasks_logs(draw: st.DrawFn) -> tuple[list[Message], list[Message]]:
     return everything, links
 
 
-@pytest.mark.requirement("task-one-runner")
+@pytest.mark.requirement("task-request-runs-once")
 @given(tasks_logs())
 def test_whatever_a_worker_stores_counts_as_far_as_it_is_the_chain(
     log: tuple[list[Message], list[Message]],
@@ -257,7 +257,7 @@ def test_whatever_a_worker_stores_counts_as_far_as_it_is_the_chain(
     assert not any(state.terminal for state in states[:-1])
 
 
-@pytest.mark.requirement("task-one-runner")
+@pytest.mark.requirement("task-request-runs-once")
 @given(tasks_logs())
 def test_records_that_come_twice_and_other_tasks_between_change_nothing(
     log: tuple[list[Message], list[Message]],

@@ -62,7 +62,7 @@ def test_a_name_that_is_taken_gets_a_number():
     assert keys.free_name("b", known) == "b"
 
 
-@pytest.mark.requirement("doctor-names-remedy")
+@pytest.mark.requirement("template-programs-found")
 def test_each_state_of_a_template_is_told_with_what_mends_it(tmp_path: Path):
     empty = machine(tmp_path)
     program, key = doctor.template_findings("t", NEEDED, [], empty)
@@ -86,7 +86,7 @@ def test_each_state_of_a_template_is_told_with_what_mends_it(tmp_path: Path):
     assert (key.state, key.remedy) == ("ok", "")
 
 
-@pytest.mark.requirement("doctor-names-remedy")
+@pytest.mark.requirement("template-programs-found")
 def test_of_agents_that_nobody_has_named_one_line_says_what_is_not_there(tmp_path: Path):
     (program,) = doctor.template_findings("t", NEEDED, [], machine(tmp_path), wanted=False)
     assert (program.state, program.remedy) == ("note", "npm install -g agent")
@@ -96,7 +96,7 @@ def test_of_agents_that_nobody_has_named_one_line_says_what_is_not_there(tmp_pat
     assert "postroom credential add" in key.remedy
 
 
-@pytest.mark.requirement("doctor-names-remedy")
+@pytest.mark.requirement("template-programs-found")
 def test_a_sound_machine_is_well_without_any_agent_and_nothing_is_said_twice(tmp_path: Path):
     env = environment(HOME=str(tmp_path), POSTROOM_STATE=str(tmp_path / "s"), PATH="/usr/bin:/bin")
     well = spawned(["doctor"], env=env)
@@ -107,7 +107,7 @@ def test_a_sound_machine_is_well_without_any_agent_and_nothing_is_said_twice(tmp
     assert well.err == ""
 
 
-@pytest.mark.requirement("doctor-names-remedy")
+@pytest.mark.requirement("template-programs-found")
 @pytest.mark.parametrize("words", [(), ("--verbose",)])
 def test_without_a_sandbox_the_command_that_brings_one_is_shown_and_the_rest_is_for_who_asks(
     tmp_path: Path, words: tuple[str, ...]
@@ -127,7 +127,7 @@ def test_without_a_sandbox_the_command_that_brings_one_is_shown_and_the_rest_is_
     assert said.err == ""
 
 
-@pytest.mark.requirement("doctor-names-remedy")
+@pytest.mark.requirement("template-programs-found")
 @pytest.mark.parametrize(
     "message",
     [
@@ -158,7 +158,7 @@ def test_a_sandbox_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: p
     assert (sandbox.what, sandbox.state) == ("sandbox", "missing")
 
 
-@pytest.mark.requirement("doctor-names-remedy")
+@pytest.mark.requirement("template-programs-found")
 def test_without_a_post_room_the_command_judges_and_makes_nothing(tmp_path: Path):
     state = tmp_path / "state"
     executable(tmp_path / ".local" / "bin" / "goose")

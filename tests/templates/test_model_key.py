@@ -22,7 +22,7 @@ class Terminal:
         return True
 
 
-@pytest.mark.requirement("template-key-outside")
+@pytest.mark.requirement("egress-key-outside")
 @pytest.mark.parametrize("agreed", [True, False])
 def test_on_a_terminal_the_person_is_asked_whether_the_key_is_kept(
     monkeypatch: pytest.MonkeyPatch, agreed: bool

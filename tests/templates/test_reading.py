@@ -32,7 +32,7 @@ def test_a_template_without_files_needs_none(tmp_path: Path):
     assert read(write(tmp_path, "")).files == {}
 
 
-@pytest.mark.requirement("template-state-closed")
+@pytest.mark.requirement("never-shown")
 @pytest.mark.parametrize(
     "name", ["../secret", "/etc/hostname", "lib/../../secret", "link", "up/secret"]
 )

@@ -111,7 +111,7 @@ def install(room: PostRoom, version: str) -> Path:
     return link(command, own / "bin" / "scout")
 
 
-@pytest.mark.requirement("template-key-outside")
+@pytest.mark.requirement("egress-key-outside")
 @pytest.mark.requirement("template-programs-found")
 def test_a_coding_agent_is_spawned_with_a_key_that_never_enters_its_sandbox(
     room: PostRoom, outside: ModelServer

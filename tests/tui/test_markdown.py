@@ -46,7 +46,7 @@ def text_of(lines: list[str], fence: str = "") -> list[str]:
     return ["".join(span.text for span in spans) for spans in drawn(lines, fence)[0]]
 
 
-@pytest.mark.requirement("screen-markdown")
+@pytest.mark.requirement("screen-scrollback")
 def test_markdown_is_drawn_line_by_line_and_nothing_of_it_is_hidden():
     made, fence = drawn(WRITTEN.split("\n"))
     assert ["".join(span.text for span in spans).rstrip() for spans in made] == SHOWN.split("\n")
@@ -57,7 +57,7 @@ def test_markdown_is_drawn_line_by_line_and_nothing_of_it_is_hidden():
     assert styles['  def f(): return "**x**"'] is Style.TOOL
 
 
-@pytest.mark.requirement("screen-markdown")
+@pytest.mark.requirement("screen-scrollback")
 @given(st.lists(st.text(st.sampled_from("ab *_`~[]()|\\-#>!:\x1b\u202e\n\t1."), max_size=40)))
 def test_any_text_is_as_many_harmless_lines_and_keeps_its_letters(texts: list[str]):
     lines = [line for text in texts for line in text.split("\n")]

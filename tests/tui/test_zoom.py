@@ -17,7 +17,7 @@ from tests.tui.conftest import app_on, screen_text, until, working
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.requirement("screen-zoom")
+@pytest.mark.requirement("screen-opens")
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=str)
 async def test_enter_shows_a_pane_over_the_whole_width_and_back(
     shared: TaskRoom, tmp_path: Path, size: tuple[int, int]

@@ -246,7 +246,7 @@ def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-@pytest.mark.requirement("workspace-persons-own")
+@pytest.mark.requirement("workspace-merge-undone")
 @QUICK
 @HISTORY
 def test_nothing_of_a_person_is_lost_or_changed(steps: list[Step], unborn: bool):
@@ -255,14 +255,14 @@ def test_nothing_of_a_person_is_lost_or_changed(steps: list[Step], unborn: bool)
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.requirement("workspace-persons-own")
+@pytest.mark.requirement("workspace-merge-undone")
 @LONG
 @HISTORY
 def test_nothing_of_a_person_is_lost_or_changed_in_many_histories(steps: list[Step], unborn: bool):
     asyncio.run(lived(steps, unborn=unborn))
 
 
-@pytest.mark.requirement("workspace-persons-own")
+@pytest.mark.requirement("workspace-merge-undone")
 @pytest.mark.parametrize(
     "between",
     [

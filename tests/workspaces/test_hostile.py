@@ -99,7 +99,7 @@ rm -f ran
 
 
 @pytest.mark.requirement("mend-git-settings")
-@pytest.mark.requirement("workspace-plants-nothing")
+@pytest.mark.requirement("workspace-git-closed")
 def test_no_command_of_ours_runs_what_a_worker_planted(room: PostRoom, tmp_path: Path):
     app = repository(tmp_path / "app")
     # Where a program of the host could write, as the trial shows; the sandbox has no such folder.
@@ -161,7 +161,7 @@ TAKEOVERS = {
 }
 
 
-@pytest.mark.requirement("workspace-plants-nothing")
+@pytest.mark.requirement("workspace-git-closed")
 @pytest.mark.parametrize("script", TAKEOVERS.values(), ids=TAKEOVERS)
 @pytest.mark.anyio
 async def test_a_git_directory_that_is_gone_or_leads_elsewhere_costs_the_worker_its_commits_alone(

@@ -77,7 +77,7 @@ async def test_a_file_that_has_grown_large_comes_back_as_it_was_before(
     assert sorted((await bench.bring()).large) == ["a.txt", "staged"]
 
 
-@pytest.mark.requirement("workspace-large-named")
+@pytest.mark.requirement("workspace-large")
 async def test_what_the_agent_has_committed_comes_back_and_is_named(bench: Bench, tmp_path: Path):
     app = repository(tmp_path / "app")
     placed = await bench.begin(app)

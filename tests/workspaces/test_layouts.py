@@ -129,7 +129,7 @@ async def test_a_repository_is_lent_by_another_folder_only_if_it_says_so_itself(
         assert f"it reads all that git keeps in {private}/.git/objects" in held.notes
 
 
-@pytest.mark.requirement("workspace-plants-nothing")
+@pytest.mark.requirement("workspace-git-closed")
 @pytest.mark.requirement("workspace-lends-objects-alone")
 async def test_a_folder_that_a_worker_made_a_git_directory_is_named_and_lent_to_nobody(
     bench: Bench, tmp_path: Path
@@ -179,7 +179,7 @@ async def test_a_folder_that_git_takes_for_a_git_directory_is_closed_to_a_worker
     assert "fixture" not in str((await bench.bring()).made)
 
 
-@pytest.mark.requirement("workspace-plants-nothing")
+@pytest.mark.requirement("workspace-git-closed")
 async def test_a_nested_git_directory_that_a_worker_made_runs_nothing_at_the_next_spawn_there(
     bench: Bench, tmp_path: Path
 ):
@@ -220,7 +220,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.requirement("workspace-objects-checked")
+@pytest.mark.requirement("workspace-lends-objects-alone")
 @pytest.mark.parametrize("script", BROKEN.values(), ids=BROKEN)
 async def test_objects_that_no_git_would_make_do_not_come_back(
     bench: Bench, tmp_path: Path, script: str
@@ -237,7 +237,7 @@ async def test_objects_that_no_git_would_make_do_not_come_back(
     assert not [*(app / ".git" / "objects").glob("tmp*")]
 
 
-@pytest.mark.requirement("workspace-plants-nothing")
+@pytest.mark.requirement("workspace-git-closed")
 async def test_a_branch_that_brings_a_git_directory_is_named_and_not_merged(
     bench: Bench, tmp_path: Path
 ):

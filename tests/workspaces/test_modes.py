@@ -136,7 +136,7 @@ async def test_what_a_worker_makes_is_said_whatever_it_is_called(bench: Bench, t
     assert {"x/.git", "xy z/.git"} <= {*held.made}
 
 
-@pytest.mark.requirement("sandbox-no-set-id")
+@pytest.mark.requirement("sandbox-kernel-files-closed")
 def test_what_lends_an_account_is_found_and_what_cannot_be_looked_at_is_named(tmp_path: Path):
     here = tmp_path / "here"
     (here / "deep").mkdir(parents=True)
@@ -165,7 +165,7 @@ def test_what_lends_an_account_is_found_and_what_cannot_be_looked_at_is_named(tm
     assert "what lies beyond 3 entries" in covers.lending(here, 3)
 
 
-@pytest.mark.requirement("sandbox-no-set-id")
+@pytest.mark.requirement("sandbox-kernel-files-closed")
 async def test_a_file_that_lends_an_account_already_is_closed_to_a_worker(
     bench: Bench, tmp_path: Path
 ):

@@ -23,7 +23,7 @@ from tests.workspaces.planting import (
     trial,
 )
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("workspace-plants-nothing")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("workspace-git-closed")]
 
 
 async def all_of_it(bench: Bench, folder: Path, mode: str, who: Who) -> None:

@@ -22,7 +22,7 @@ from postroom.workers.workspaces.taking import merge
 from tests.workspaces.bench import Bench, Who, git, repository
 from tests.workspaces.planting import Plant
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("workspace-plants-nothing")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("workspace-git-closed")]
 
 NEXT = Who("d" * 32, "next")
 WORK = "for n in $(seq 1 30); do echo more > $n.txt; done"

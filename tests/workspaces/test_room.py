@@ -64,7 +64,7 @@ def test_a_task_comes_back_as_a_branch_that_a_person_looks_at_and_merges(
     assert (shown["mode"], shown["branch"]) == ("worktree", "postroom/coder")
 
 
-@pytest.mark.requirement("workspace-newer-commits")
+@pytest.mark.requirement("workspace-sync")
 def test_status_and_diff_say_how_far_a_worker_is_behind_and_it_sees_the_commits_itself(
     room: PostRoom, tmp_path: Path
 ):
@@ -121,7 +121,7 @@ def test_a_worker_gets_a_persons_newer_commits_and_a_conflict_becomes_its_task(
     assert room.worker("syncer")["workspace"]["behind"] == 1
 
 
-@pytest.mark.requirement("workspace-merge-seen")
+@pytest.mark.requirement("workspace-merge-undone")
 def test_a_merge_that_an_agent_made_is_applied_once_its_person_says_that_it_counts(
     room: PostRoom, tmp_path: Path
 ):
@@ -142,7 +142,7 @@ def test_a_merge_that_an_agent_made_is_applied_once_its_person_says_that_it_coun
     assert (app / "a.txt").read_text() == "both\n"
 
 
-@pytest.mark.requirement("workspace-kept")
+@pytest.mark.requirement("workspace-branch")
 def test_what_was_not_committed_is_on_the_branch_when_the_worker_is_removed_with_its_files(
     room: PostRoom, tmp_path: Path
 ):
@@ -170,7 +170,7 @@ def test_a_folder_that_has_gone_is_an_alert_and_an_error_that_says_so(
     room.run("diff", "orphan")
 
 
-@pytest.mark.requirement("sandbox-no-set-id")
+@pytest.mark.requirement("sandbox-kernel-files-closed")
 def test_files_that_lend_an_account_are_an_alert_at_the_end_of_a_task(
     room: PostRoom, tmp_path: Path
 ):

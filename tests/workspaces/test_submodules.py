@@ -49,7 +49,7 @@ def whole(app: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in found if path.is_file()}
 
 
-@pytest.mark.requirement("workspace-submodules")
+@pytest.mark.requirement("workspace-lends-objects-alone")
 async def test_submodules_come_along_and_what_is_done_in_them_stays_in_the_workers_folder(
     bench: Bench, tmp_path: Path
 ):
@@ -85,7 +85,7 @@ async def test_submodules_come_along_and_what_is_done_in_them_stays_in_the_worke
     assert whole(app) == before
 
 
-@pytest.mark.requirement("workspace-submodules")
+@pytest.mark.requirement("workspace-lends-objects-alone")
 async def test_a_submodule_follows_the_persons_newer_commit_and_may_be_moved_to_one_that_they_have(
     bench: Bench, tmp_path: Path
 ):
@@ -106,7 +106,7 @@ async def test_a_submodule_follows_the_persons_newer_commit_and_may_be_moved_to_
     assert git(app, "rev-parse", "postroom/coder:vendor/shop") == first
 
 
-@pytest.mark.requirement("workspace-submodules")
+@pytest.mark.requirement("workspace-lends-objects-alone")
 async def test_one_that_is_not_on_the_machine_is_said_with_the_command_and_comes_at_the_next_start(
     bench: Bench, tmp_path: Path
 ):
@@ -153,7 +153,7 @@ def planted(folder: Path, said: str) -> Path:
     return app
 
 
-@pytest.mark.requirement("workspace-submodules-hostile")
+@pytest.mark.requirement("workspace-lends-objects-alone")
 async def test_what_gitmodules_names_leads_nowhere_and_runs_nothing(bench: Bench, tmp_path: Path):
     ran = tmp_path / "ran"
     evil = f'path = vendor/shop\n\turl = ext::sh -c "touch {ran}"\n\tupdate = !touch {ran}\n'
@@ -169,7 +169,7 @@ async def test_what_gitmodules_names_leads_nowhere_and_runs_nothing(bench: Bench
     assert not ran.exists()
 
 
-@pytest.mark.requirement("workspace-submodules-hostile")
+@pytest.mark.requirement("workspace-lends-objects-alone")
 async def test_a_path_out_of_the_repository_is_none(bench: Bench, tmp_path: Path):
     app = planted(tmp_path, "")
     for path in (
@@ -188,7 +188,7 @@ async def test_a_path_out_of_the_repository_is_none(bench: Bench, tmp_path: Path
         assert found == Modules(), path
 
 
-@pytest.mark.requirement("workspace-submodules-hostile")
+@pytest.mark.requirement("workspace-lends-objects-alone")
 async def test_objects_that_a_submodule_borrows_from_elsewhere_are_judged_like_those_of_a_repository(
     bench: Bench, tmp_path: Path
 ):

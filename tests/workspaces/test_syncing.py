@@ -113,7 +113,7 @@ def _killed(bench: Bench, workspace: Path, written: int) -> None:
     killed.wait()
 
 
-@pytest.mark.requirement("workspace-sync-whole")
+@pytest.mark.requirement("workspace-sync")
 @pytest.mark.parametrize("written", [0, 50, 300])
 async def test_a_kill_in_the_middle_leaves_the_worker_as_before_or_as_after(
     bench: Bench, tmp_path: Path, written: int
@@ -148,7 +148,7 @@ RESOLVE = {
 }
 
 
-@pytest.mark.requirement("workspace-merge-seen")
+@pytest.mark.requirement("workspace-merge-undone")
 @pytest.mark.parametrize("rebase", [False, True])
 async def test_a_merge_of_the_agent_is_shown_beside_both_sides_and_counts_once_its_person_says_so(
     bench: Bench, tmp_path: Path, rebase: bool
@@ -199,7 +199,7 @@ async def test_what_its_agent_did_not_join_hinders_nothing_and_ends_with_a_merge
     assert await bench.work(placed, "cat a.txt b.txt >&2") == "theirs\nmore\n"
 
 
-@pytest.mark.requirement("workspace-merge-seen")
+@pytest.mark.requirement("workspace-merge-undone")
 async def test_nothing_of_the_worker_chooses_what_its_merge_is_shown_as(
     bench: Bench, tmp_path: Path
 ):

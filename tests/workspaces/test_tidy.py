@@ -12,7 +12,7 @@ from tests.workspaces.bench import git, repository
 from tests.workspaces.test_room import spawn, task
 
 
-@pytest.mark.requirement("workspace-tidy")
+@pytest.mark.requirement("workspace-branch")
 def test_merged_branches_go_and_what_nothing_else_has_is_named_and_stays(
     room: PostRoom, tmp_path: Path
 ):
@@ -50,7 +50,7 @@ def test_merged_branches_go_and_what_nothing_else_has_is_named_and_stays(
     assert "is in no repository" in room.stderr
 
 
-@pytest.mark.requirement("workspace-tidy")
+@pytest.mark.requirement("workspace-branch")
 def test_a_folder_with_what_did_not_come_back_stays_until_it_is_named(
     room: PostRoom, tmp_path: Path
 ):

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 UID = Who().uid
 
 
-@pytest.mark.requirement("workspace-newer-commits")
+@pytest.mark.requirement("workspace-sync")
 async def test_a_worker_sees_its_persons_branch_move_and_can_change_nothing_of_it(
     bench: Bench, tmp_path: Path
 ):
@@ -63,7 +63,7 @@ async def test_the_branch_that_its_own_follows_is_seen_and_others_where_they_are
     assert await bench.work(placed, shown) == f"person/main\nperson/origin/main\n{newest}\n"
 
 
-@pytest.mark.requirement("workspace-branches")
+@pytest.mark.requirement("workspace-sync")
 async def test_branches_that_patterns_name_are_seen_as_they_are_and_no_other(
     bench: Bench, tmp_path: Path
 ):

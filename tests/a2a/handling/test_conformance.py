@@ -58,7 +58,7 @@ from tests.a2a.handling.handlers import (
     shown,
 )
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("handler-same-as-sdk")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("core-sdk-client")]
 
 COMPLETED = TaskState.TASK_STATE_COMPLETED
 FAILED = TaskState.TASK_STATE_FAILED
@@ -75,7 +75,7 @@ def made(request: pytest.FixtureRequest) -> Made:
 # ── answers ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("handler-same-as-sdk")
+@pytest.mark.requirement("core-sdk-client")
 async def test_a_blocking_send_returns_the_finished_task(made: Made) -> None:
     async with made(chunks) as desk:
         task = await desk.send("write")
@@ -87,7 +87,7 @@ async def test_a_blocking_send_returns_the_finished_task(made: Made) -> None:
         assert await desk.get(task.id) == task
 
 
-@pytest.mark.requirement("handler-same-as-sdk")
+@pytest.mark.requirement("core-sdk-client")
 async def test_a_stream_shows_every_event_in_order_and_ends_when_the_agent_returns(
     made: Made,
 ) -> None:
@@ -470,7 +470,7 @@ async def _working(desk: Desk) -> str:
     return task.id
 
 
-@pytest.mark.requirement("task-cancel-interrupts")
+@pytest.mark.requirement("task-queue-keeps-order")
 async def test_a_cancel_reaches_the_executor_and_ends_its_work(made: Made) -> None:
     async with made(waits) as desk:
         streamed = asyncio.create_task(desk.stream("write"))
@@ -526,7 +526,7 @@ async def test_a_cancel_that_the_executor_fails_to_do_fails_the_task(
         await desk.until(task, FAILED)
 
 
-@pytest.mark.requirement("a2a-server-speaks")
+@pytest.mark.requirement("a2a-http")
 async def test_a_subscriber_sees_the_task_then_what_follows_to_its_end(made: Made) -> None:
     async with made(waits) as desk:
         task = await _working(desk)
@@ -578,7 +578,7 @@ async def test_a_stream_that_is_left_leaves_the_task_running(made: Made) -> None
 # ── the rest ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("attack-unseen")
+@pytest.mark.requirement("org-no-subject-crosses")
 async def test_anothers_task_looks_as_if_it_did_not_exist(made: Made) -> None:
     async with made(asks) as desk:
         task = await desk.send("write")
@@ -594,7 +594,7 @@ async def test_anothers_task_looks_as_if_it_did_not_exist(made: Made) -> None:
         assert not (await desk.handler.on_list_tasks(ListTasksRequest(), mallory.context)).tasks
 
 
-@pytest.mark.requirement("a2a-server-speaks")
+@pytest.mark.requirement("a2a-http")
 async def test_tasks_are_listed_newest_first_in_pages(made: Made) -> None:
     async with made(chunks) as desk:
 

@@ -49,7 +49,7 @@ async def settled() -> None:
 # ── follow-ups ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("handler-same-as-sdk")
+@pytest.mark.requirement("core-sdk-client")
 async def test_a_follow_up_that_names_only_its_task_is_in_that_tasks_context() -> None:
     async with BY_US(asks) as desk:
         question = await desk.send("write")
@@ -106,7 +106,7 @@ async def test_an_event_is_stored_when_it_is_enqueued() -> None:
 # ── ends ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("handler-end-final")
+@pytest.mark.requirement("core-sdk-client")
 async def test_nothing_is_written_over_the_end_of_a_task() -> None:
     async def work(_: Any, context: RequestContext, queue: EventQueue, updater: Any) -> None:
         await updater.complete()
@@ -132,7 +132,7 @@ async def test_nothing_is_written_over_the_end_of_a_task() -> None:
             assert not stored.artifacts
 
 
-@pytest.mark.requirement("handler-end-final")
+@pytest.mark.requirement("core-sdk-client")
 async def test_an_agent_that_completes_what_was_cancelled_is_not_heard() -> None:
     async def work(agent: Agent, _: Any, __: Any, updater: TaskUpdater) -> None:
         agent.begun.set()
@@ -156,7 +156,7 @@ class Silent(Agent):
         self.canceled.append(str(context.task_id))
 
 
-@pytest.mark.requirement("handler-end-final")
+@pytest.mark.requirement("core-sdk-client")
 async def test_a_cancel_ends_a_silent_executor_and_is_told_to_streams() -> None:
     async with BY_US(Silent(waits)) as desk:
         streamed = asyncio.create_task(desk.stream("write"))
@@ -171,7 +171,7 @@ async def test_a_cancel_ends_a_silent_executor_and_is_told_to_streams() -> None:
         assert desk.handler.running == 0
 
 
-@pytest.mark.requirement("handler-end-final", "task-cancel-interrupts")
+@pytest.mark.requirement("core-sdk-client", "task-queue-keeps-order")
 async def test_a_cancel_ends_the_task_of_an_executor_that_ignores_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -339,7 +339,7 @@ def _many(count: int) -> Any:
     return work
 
 
-@pytest.mark.requirement("core-stream-window")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_slow_reader_slows_the_agent_and_loses_nothing() -> None:
     async with BY_US(_many(20), buffer=2) as desk:
         events = desk.handler.on_message_send_stream(asked("write"), desk.context)
@@ -354,7 +354,7 @@ async def test_a_slow_reader_slows_the_agent_and_loses_nothing() -> None:
         assert shown(seen)[-1] == "completed"
 
 
-@pytest.mark.requirement("core-stream-window")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_reader_that_stands_still_is_ended_with_an_error_and_the_agent_goes_on() -> None:
     async with BY_US(_many(20), buffer=2, stall=0.02) as desk:
         events = desk.handler.on_message_send_stream(asked("write"), desk.context)
@@ -367,7 +367,7 @@ async def test_a_reader_that_stands_still_is_ended_with_an_error_and_the_agent_g
                 pass
 
 
-@pytest.mark.requirement("core-stream-window")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_reader_that_leaves_frees_the_agent_at_once() -> None:
     async with BY_US(_many(20), buffer=2) as desk:
         events = desk.handler.on_message_send_stream(asked("write"), desk.context)

@@ -54,7 +54,7 @@ class Store(MemoryTaskStore):
         await super().save(task, context)
 
 
-@pytest.mark.requirement("handler-end-final")
+@pytest.mark.requirement("core-sdk-client")
 async def test_a_store_that_cannot_be_read_does_not_cost_the_task_what_it_has() -> None:
     async def work(agent: Agent, context: RequestContext, queue: Any, updater: TaskUpdater) -> None:
         if context.current_task is None:
@@ -74,7 +74,7 @@ async def test_a_store_that_cannot_be_read_does_not_cost_the_task_what_it_has() 
         assert done.status.state == COMPLETED
 
 
-@pytest.mark.requirement("handler-end-final")
+@pytest.mark.requirement("core-sdk-client")
 async def test_who_subscribes_while_an_event_is_saved_sees_it_once() -> None:
     async def work(agent: Agent, _: Any, __: Any, updater: TaskUpdater) -> None:
         await updater.add_artifact(text("one"), artifact_id="a")
@@ -104,7 +104,7 @@ async def test_who_subscribes_while_an_event_is_saved_sees_it_once() -> None:
     assert isinstance(seen[-1], TaskStatusUpdateEvent)
 
 
-@pytest.mark.requirement("handler-end-final")
+@pytest.mark.requirement("core-sdk-client")
 async def test_a_cancel_whose_caller_goes_away_ends_the_task_all_the_same() -> None:
     class Slow(Agent):
         async def cancel(self, context: Any, event_queue: Any) -> None:
@@ -127,7 +127,7 @@ async def test_a_cancel_whose_caller_goes_away_ends_the_task_all_the_same() -> N
         assert desk.handler.running == 0
 
 
-@pytest.mark.requirement("handler-end-final")
+@pytest.mark.requirement("core-sdk-client")
 async def test_an_agent_that_cancels_itself_has_failed() -> None:
     async def work(*_: Any) -> None:
         raise asyncio.CancelledError

@@ -73,7 +73,7 @@ def outcome(check: Any, message: Message) -> Any:
     return None
 
 
-@pytest.mark.requirement("handler-same-as-sdk")
+@pytest.mark.requirement("core-sdk-client")
 @settings(max_examples=100)  # of thirteen types
 @given(st.sampled_from(KINDS).flatmap(messages))
 def test_a_missing_field_is_told_as_by_the_sdk(message: Message) -> None:

@@ -18,7 +18,7 @@ from a2a.utils.errors import (
 from tests.a2a.agents import Agent, answers, asks, chunks, raises, waits
 from tests.a2a.front import Front, artifacts, message, ours, reference, states
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement("handler-same-as-sdk")]
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("core-sdk-client")]
 
 Open = Callable[[Agent], AbstractAsyncContextManager[Front]]
 

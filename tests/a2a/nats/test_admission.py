@@ -135,7 +135,7 @@ async def test_a_call_waits_for_its_place_and_is_refused_when_that_takes_too_lon
         assert (await waiting).result == [1]
 
 
-@pytest.mark.requirement("core-deadline-kept")
+@pytest.mark.requirement("core-busy-told")
 async def test_what_waits_when_a_server_ends_is_answered(tmp_path: Path):
     async with scene(tmp_path, concurrency=1, max_wait=TIMEOUT, drain=0.05) as s:
         calls = [asyncio.create_task(s.call("wait")) for _ in range(3)]

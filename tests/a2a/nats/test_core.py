@@ -168,7 +168,7 @@ async def test_one_call_too_many_is_refused_at_once_while_reads_and_cancel_get_t
     assert refused == 2
 
 
-@pytest.mark.requirement("core-deadline-kept")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_call_whose_deadline_has_passed_is_not_begun(tmp_path: Path):
     async with scene(tmp_path) as s:
         for binary in (False, True):
@@ -180,7 +180,7 @@ async def test_a_call_whose_deadline_has_passed_is_not_begun(tmp_path: Path):
     assert s.agent.calls == []
 
 
-@pytest.mark.requirement("core-deadline-kept")
+@pytest.mark.requirement("core-busy-told")
 @pytest.mark.parametrize("method", ["wait", "stream-wait"])
 async def test_a_call_that_runs_past_its_deadline_is_cancelled_and_answered(
     tmp_path: Path, method: str
@@ -207,7 +207,7 @@ async def test_an_id_comes_back_with_its_type(tmp_path: Path, call_id: str | int
 # ── streams ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("core-stream-window")
+@pytest.mark.requirement("core-busy-told")
 async def test_an_agent_is_not_asked_for_more_than_a_slow_reader_takes(tmp_path: Path):
     async with (
         scene(tmp_path, flow=Flow(window=8, beat=10)) as s,
@@ -221,7 +221,7 @@ async def test_an_agent_is_not_asked_for_more_than_a_slow_reader_takes(tmp_path:
         assert len([event async for event in events]) == 499
 
 
-@pytest.mark.requirement("core-stream-window")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_reader_that_never_acknowledges_loses_its_stream_with_an_error(tmp_path: Path):
     async with scene(tmp_path, stall=0.1) as s:
         mailbox, frames = Mailbox(s.calling), []
@@ -247,7 +247,7 @@ async def test_a_reader_that_never_acknowledges_loses_its_stream_with_an_error(t
     assert [frame.headers["A2A-Sequence"] for frame in frames] == list("123456")
 
 
-@pytest.mark.requirement("core-stream-window")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_standing_reader_of_ten_thousand_frames_costs_the_server_no_memory(tmp_path: Path):
     async with (
         scene(tmp_path, flow=Flow(window=32, beat=10)) as s,
@@ -272,7 +272,7 @@ async def test_a_standing_reader_of_ten_thousand_frames_costs_the_server_no_memo
     assert grown < 256 * 1024
 
 
-@pytest.mark.requirement("core-stream-window")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_reader_that_stops_early_ends_the_stream_at_the_agent(tmp_path: Path):
     async with scene(tmp_path) as s:
         async with aclosing(s.stream("stream-wait")) as events:
@@ -324,7 +324,7 @@ async def test_a_silent_agent_is_told_from_a_dead_server_by_beats(tmp_path: Path
 # ── sizes ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("errors-rpc-lossless")
+@pytest.mark.requirement("core-sdk-client")
 async def test_a_request_over_the_limit_is_refused_before_it_is_sent(tmp_path: Path):
     async with scene(tmp_path) as s:
         limit = s.calling.max_payload
@@ -335,7 +335,7 @@ async def test_a_request_over_the_limit_is_refused_before_it_is_sent(tmp_path: P
         assert (await s.call("echo", "x" * (limit - 400))).error is None
 
 
-@pytest.mark.requirement("errors-rpc-lossless")
+@pytest.mark.requirement("core-sdk-client")
 async def test_an_answer_over_the_limit_becomes_an_error_that_names_the_limit(tmp_path: Path):
     async with scene(tmp_path) as s:
         limit = s.serving.max_payload
@@ -350,7 +350,7 @@ async def test_an_answer_over_the_limit_becomes_an_error_that_names_the_limit(tm
 # ── endings ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("core-deadline-kept")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_server_that_ends_finishes_what_runs_and_takes_no_more(tmp_path: Path):
     async with scene(tmp_path, drain=TIMEOUT) as s:
         call = asyncio.create_task(s.call("wait"))
@@ -366,7 +366,7 @@ async def test_a_server_that_ends_finishes_what_runs_and_takes_no_more(tmp_path:
         await ending
 
 
-@pytest.mark.requirement("core-deadline-kept")
+@pytest.mark.requirement("core-busy-told")
 @pytest.mark.parametrize("method", ["wait", "stubborn", "stream-wait"])
 async def test_what_does_not_finish_in_time_is_cancelled_and_answered_with_an_error(
     tmp_path: Path, method: str
@@ -396,7 +396,7 @@ async def test_a_call_that_has_only_just_come_is_answered_when_the_server_ends(t
     assert all(answer.error is not None for answer in said)
 
 
-@pytest.mark.requirement("connection-order-kept")
+@pytest.mark.requirement("core-never-deaf")
 async def test_server_and_caller_go_on_after_a_restart_of_nats_server(tmp_path: Path):
     agent = PlainAgent()
     async with AsyncExitStack() as stack:

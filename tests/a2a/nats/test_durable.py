@@ -60,7 +60,7 @@ async def test_a_client_that_loses_its_consumer_or_an_answer_reads_on_without_lo
         assert await ask(caller, "after") == {"echo": "after"}
 
 
-@pytest.mark.requirement("core-deadline-kept")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_server_that_ends_gives_back_at_once_what_it_did_not_begin(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         first, second = Agent(), Agent()

@@ -83,7 +83,7 @@ def mutations(rng: random.Random, count: int) -> list[bytes]:
     return found
 
 
-@pytest.mark.requirement("core-no-deputy")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_hostile_requests_are_told_or_dropped_and_the_server_goes_on(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         agent = Agent()
@@ -120,7 +120,7 @@ class Strays:
         self.subjects.append(message.subject)
 
 
-@pytest.mark.requirement("binding-durable-answer-own")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_answers_that_others_had_sent_to_a_client_harm_none_of_its_calls(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         await desk.serve(Agent())
@@ -191,7 +191,7 @@ def nanoseconds(stamp: str) -> int:
     return seconds * 10**9 + int(rest.ljust(9, "0") or "0")
 
 
-@pytest.mark.requirement("binding-durable-provisioned")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_a_flood_of_requests_is_refused_at_the_bound_and_what_was_taken_is_answered(
     tmp_path: Path,
 ):

@@ -49,7 +49,7 @@ async def consumers(js: JetStream) -> int:
 
 
 @pytest.mark.both_connections
-@pytest.mark.requirement("binding-durable-answer-own")
+@pytest.mark.requirement("binding-durable-begun-once")
 @pytest.mark.parametrize("how", ["client", "close", "drain", "block"])
 async def test_clients_that_end_make_room_for_as_many_others(
     desk: Desk, how: str, monkeypatch: pytest.MonkeyPatch
@@ -68,7 +68,7 @@ async def test_clients_that_end_make_room_for_as_many_others(
                 await getattr(connection, how)()
 
 
-@pytest.mark.requirement("binding-durable-answer-own")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_clients_of_one_connection_share_a_consumer_until_the_last_has_closed(desk: Desk):
     connection, js = await desk.connect(), await desk.jetstream()
     clients = [await told(connection) for _ in range(5)]
@@ -82,7 +82,7 @@ async def test_clients_of_one_connection_share_a_consumer_until_the_last_has_clo
     await (await told(connection)).close()
 
 
-@pytest.mark.requirement("binding-durable-answer-own")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_what_clients_that_crashed_have_left_keeps_a_new_one_waiting_and_not_out(desk: Desk):
     for _ in range(3):
         connection = await desk.connect(allow_reconnect=False)

@@ -110,7 +110,7 @@ async def test_what_a_killed_replica_held_ends_also_when_the_durable_is_made_aga
                 assert "work" not in lines
 
 
-@pytest.mark.requirement("core-deadline-kept")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_server_that_ends_answers_what_it_cannot_finish(tmp_path: Path):
     journal = tmp_path / "journal"
     async with open_desk(tmp_path / "nats") as desk:

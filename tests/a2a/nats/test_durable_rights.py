@@ -86,7 +86,7 @@ async def connected(desk: Desk, user: str, **options: Any) -> Client:
     return client
 
 
-@pytest.mark.requirement("binding-durable-answer-own")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_the_rights_of_the_table_suffice(tmp_path: Path):
     async with open_desk(tmp_path, config=config()) as desk:
         users = Users(desk)
@@ -111,7 +111,7 @@ async def test_the_rights_of_the_table_suffice(tmp_path: Path):
         assert users.refused == []
 
 
-@pytest.mark.requirement("binding-durable-answer-own")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_with_the_rights_of_the_table_a_client_reaches_nothing_of_another(tmp_path: Path):
     async with open_desk(tmp_path, config=config()) as desk:
         users = Users(desk)

@@ -54,7 +54,7 @@ async def test_the_sdks_client_calls_the_sdks_handler_over_jetstream(
             await client.close()
 
 
-@pytest.mark.requirement("a2a-server-speaks")
+@pytest.mark.requirement("a2a-http")
 async def test_a_request_to_an_agent_that_does_not_run_is_done_when_it_runs(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         first = JetStreamA2AServer(await desk.connect(), subject=SUBJECT, handler=Scripted())

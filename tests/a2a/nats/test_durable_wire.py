@@ -77,7 +77,7 @@ async def pull(desk: Desk, stream: str, durable: str):
                 return client, message
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 async def test_a_typescript_client_gets_the_bytes_it_knows(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         js = await desk.jetstream()
@@ -112,7 +112,7 @@ async def test_a_typescript_client_gets_the_bytes_it_knows(tmp_path: Path):
         ]
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 async def test_a_typescript_server_gets_the_bytes_it_knows_and_is_understood(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         js = await desk.jetstream()
@@ -139,7 +139,7 @@ async def test_a_typescript_server_gets_the_bytes_it_knows_and_is_understood(tmp
         assert [response.result for response in await stream] == ["a", "b"]
 
 
-@pytest.mark.requirement("binding-durable-provisioned")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_servers_of_both_makers_share_a_durable_whoever_was_first(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         js = await desk.jetstream()
@@ -155,7 +155,7 @@ async def test_servers_of_both_makers_share_a_durable_whoever_was_first(tmp_path
         assert await ask(await desk.caller(), "hello") == {"echo": "hello"}
 
 
-@pytest.mark.requirement("binding-durable-provisioned")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_provisioned_streams_are_used_as_they_are_and_what_lacks_is_named(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         js = await desk.jetstream()
@@ -181,7 +181,7 @@ async def test_provisioned_streams_are_used_as_they_are_and_what_lacks_is_named(
             await ask(caller, "hello")
 
 
-@pytest.mark.requirement("binding-durable-provisioned")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_without_jetstream_both_ends_say_so(tmp_path: Path):
     async with open_desk(tmp_path, jetstream=False) as desk:
         with pytest.raises(EnvironmentFault, match="JetStream is off"):

@@ -41,7 +41,7 @@ def frame(text: str, response_subject: str = CLIENT, call_id: int = 1) -> bytes:
     )
 
 
-@pytest.mark.requirement("binding-durable-answer-own")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_fault_1_a_client_that_comes_back_with_its_id_gets_no_stale_answer(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         await desk.serve(Agent())
@@ -63,7 +63,7 @@ def counts(connection: Connection) -> tuple[int, int]:
     return stats["out_msgs"], stats["in_msgs"]
 
 
-@pytest.mark.requirement("binding-durable-provisioned")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_fault_2_a_call_costs_the_client_one_publish_and_one_delivery_each_time(
     tmp_path: Path,
 ):
@@ -85,7 +85,7 @@ async def test_fault_2_a_call_costs_the_client_one_publish_and_one_delivery_each
             assert 100 <= into <= 104
 
 
-@pytest.mark.requirement("binding-durable-provisioned")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_fault_3_what_is_stored_has_limits_and_consumers_of_lost_clients_go(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         await desk.serve(Agent())
@@ -121,7 +121,7 @@ async def test_a_full_stream_of_requests_refuses_the_sender_and_loses_nothing(tm
         assert all(isinstance(r, dict | StreamFull) for r in results)
 
 
-@pytest.mark.requirement("binding-durable-provisioned")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_requests_that_are_dealt_with_make_room_and_others_stay(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         streams = Streams(max_bytes=16_384)
@@ -162,7 +162,7 @@ async def test_fault_4_a_request_whose_answer_no_stream_takes_ends_nothing_and_i
         assert b"poison" in dead[0]
 
 
-@pytest.mark.requirement("core-no-deputy")
+@pytest.mark.requirement("identity-sender-proved")
 @pytest.mark.parametrize(
     "subject",
     [
@@ -191,7 +191,7 @@ async def test_fault_5_no_answer_is_written_where_answers_do_not_belong(
         assert (await js.api("STREAM.INFO.EVERYTHING"))["state"]["messages"] == 0
 
 
-@pytest.mark.requirement("binding-durable-provisioned")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_fault_6_a_second_agent_on_the_default_streams_gets_its_requests(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         js = await desk.jetstream()
@@ -364,7 +364,7 @@ async def test_fault_10_a_malformed_message_among_the_answers_harms_no_call(tmp_
 
 
 @pytest.mark.both_connections
-@pytest.mark.requirement("errors-rpc-lossless")
+@pytest.mark.requirement("core-sdk-client")
 async def test_fault_17_what_is_too_large_is_told_in_both_directions(tmp_path: Path):
     async with open_desk(tmp_path) as desk:
         await desk.serve(Agent())

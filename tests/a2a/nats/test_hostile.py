@@ -39,7 +39,7 @@ STREAM = b'{"jsonrpc":"2.0","method":"stream","id":1}'
 # ── subjects that a peer names ──────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("core-no-deputy")
+@pytest.mark.requirement("identity-sender-proved")
 @pytest.mark.parametrize("payload", [ECHO, STREAM, b"nonsense"])
 @pytest.mark.parametrize("reply", ["$KV.cards.a2a.agents.victim", "$JS.API.INFO", "a.*", "a.>"])
 async def test_a_server_publishes_to_no_reply_subject_of_the_nats_server_s_own(
@@ -61,7 +61,7 @@ async def test_a_server_does_not_answer_itself(tmp_path: Path):
         assert s.server.statistics().ignored == 1
 
 
-@pytest.mark.requirement("core-no-deputy")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_a_client_acknowledges_to_no_subject_of_the_nats_server_s_own(tmp_path: Path):
     deputy = "$KV.cards.a2a.agents.victim"
     async with (
@@ -94,7 +94,7 @@ async def test_a_client_acknowledges_to_no_subject_of_the_nats_server_s_own(tmp_
     assert said == []
 
 
-@pytest.mark.requirement("core-no-deputy")
+@pytest.mark.requirement("identity-sender-proved")
 async def test_who_saw_one_reply_subject_cannot_tell_the_next(tmp_path: Path):
     async with open_server(tmp_path, jetstream=False) as url, connected(url) as client:
         mailbox = Mailbox(client)

@@ -67,7 +67,7 @@ async def served(folder: Path, handler: Scripted) -> AsyncGenerator[RawClient]:
 # ── their client, our server ─────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 @pytest.mark.parametrize("name, answer", RESPONSES)
 async def test_the_bytes_of_their_call_are_answered_with_the_bytes_of_their_server(
     tmp_path: Path, name: str, answer: str
@@ -84,7 +84,7 @@ async def test_the_bytes_of_their_call_are_answered_with_the_bytes_of_their_serv
     assert received.headers == b""
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 async def test_the_bytes_of_a_stream_are_those_of_their_server(tmp_path: Path):
     asked = next(payload for name, payload in REQUESTS if name == "SendStreamingMessage")
     handler = Scripted(events=[event(value) for value in FOUND])
@@ -96,7 +96,7 @@ async def test_the_bytes_of_a_stream_are_those_of_their_server(tmp_path: Path):
     assert [payload.decode() for payload in payloads] == [*EVENTS[:5], COMPLETE]
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 @pytest.mark.parametrize("answer", ERRORS)
 async def test_the_bytes_of_an_error_are_those_of_their_server(tmp_path: Path, answer: str):
     said = json.loads(answer)
@@ -106,7 +106,7 @@ async def test_the_bytes_of_an_error_are_those_of_their_server(tmp_path: Path, a
         assert (await client.ask(asked.encode())).payload.decode() == answer
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 @pytest.mark.parametrize("method", METHODS)
 async def test_their_client_reads_what_our_server_answers_to_each_method(
     tmp_path: Path, method: str
@@ -127,7 +127,7 @@ async def test_their_client_reads_what_our_server_answers_to_each_method(
     )
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 @pytest.mark.parametrize("method", METHODS)
 async def test_their_client_is_told_each_error_with_its_code(tmp_path: Path, method: str):
     async with served(tmp_path, Scripted(TaskNotFoundError("Task not found: nope"))) as client:
@@ -199,7 +199,7 @@ async def calling(folder: Path, answer: Any) -> AsyncGenerator[tuple[NatsA2ATran
         yield transport, server
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 @pytest.mark.parametrize("method", METHODS)
 async def test_our_client_reads_what_their_server_answers_and_sends_its_bytes_but_for_the_id(
     tmp_path: Path, method: str
@@ -244,7 +244,7 @@ NAMES = {
 }
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 async def test_our_client_raises_the_sdk_s_error_for_what_their_server_answers(tmp_path: Path):
     def refuse(method: str, params: Any) -> Any:
         raise AnsweredError({"code": -32001, "message": "Task not found: nope"})

@@ -35,7 +35,7 @@ async def answered(s: Scene) -> None:
             await s.call("get")
 
 
-@pytest.mark.requirement("core-stream-window")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_peer_without_a_window_that_leaves_its_streams_early_makes_no_server_deaf(
     tmp_path: Path,
 ):
@@ -48,7 +48,7 @@ async def test_a_peer_without_a_window_that_leaves_its_streams_early_makes_no_se
             await answered(s)
 
 
-@pytest.mark.requirement("core-stream-window")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_peer_that_stands_still_and_is_cut_off_makes_no_server_deaf(tmp_path: Path):
     config = tmp_path / "nats.conf"
     config.write_text(IMPATIENT)
@@ -78,7 +78,7 @@ def still() -> bytes:
     )
 
 
-@pytest.mark.requirement("core-deadline-kept")
+@pytest.mark.requirement("core-busy-told")
 async def test_a_deadline_ends_a_stream_also_where_the_nats_server_takes_nothing(tmp_path: Path):
     async with scene(tmp_path, flow=Flow(window=0, beat=0)) as s:
         await s.call("get")

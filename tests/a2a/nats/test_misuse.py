@@ -113,7 +113,7 @@ async def test_a_call_that_nobody_serves_says_what_to_look_at(plain: Connection)
         await ask(plain)
 
 
-@pytest.mark.requirement("binding-durable-provisioned")
+@pytest.mark.requirement("binding-durable-begun-once")
 async def test_a_stream_that_stores_the_calls_of_a_core_subject_is_named(tmp_path: Path):
     async with open_server(tmp_path) as url, connected(url) as connection:
         await connection.jetstream().add_stream(name="GREEDY", subjects=["a2a.>"])

@@ -41,13 +41,13 @@ def error_of(code: int, status: int = 500) -> dict[str, Any]:
     return {"code": status, "err_code": code, "description": "said so"}
 
 
-@pytest.mark.requirement("bus-uncertain-named")
+@pytest.mark.requirement("bus-ack-means-disk")
 @pytest.mark.parametrize("code, kind", DEFINITE.items())
 def test_a_code_that_is_known_to_mean_it_refuses(code: int, kind: type[PostroomError]) -> None:
     assert type(refusals.of_publish(error_of(code), "log.one", first=True)) is kind
 
 
-@pytest.mark.requirement("bus-uncertain-named")
+@pytest.mark.requirement("bus-ack-means-disk")
 @pytest.mark.parametrize("code", UNCERTAIN)
 def test_any_other_code_leaves_it_open_whether_it_is_stored(code: int) -> None:
     error = refusals.of_publish(error_of(code), "log.one", first=True)
@@ -62,7 +62,7 @@ def test_an_error_without_a_code_refuses_only_where_a_gateway_is_meant(status: i
     assert isinstance(error, Refused) == (status == 429)
 
 
-@pytest.mark.requirement("bus-uncertain-named")
+@pytest.mark.requirement("bus-ack-means-disk")
 @pytest.mark.parametrize("code", [10002, 10023, 10109])
 def test_the_refusal_of_a_copy_says_nothing_of_the_message_before_it(code: int) -> None:
     assert type(refusals.of_publish(error_of(code), "log.one", first=False)) is RequestTimeout
@@ -74,7 +74,7 @@ def test_a_call_of_the_api_has_the_text_of_the_server() -> None:
     assert error.message == "stream create LOG: said so"
 
 
-@pytest.mark.requirement("bus-uncertain-named")
+@pytest.mark.requirement("bus-ack-means-disk")
 async def test_a_temporary_answer_is_asked_again_and_another_unknown_one_is_not_believed(
     tmp_path: Path,
 ) -> None:
@@ -93,7 +93,7 @@ async def test_a_temporary_answer_is_asked_again_and_another_unknown_one_is_not_
         assert came.qsize() == 3
 
 
-@pytest.mark.requirement("bus-uncertain-named")
+@pytest.mark.requirement("bus-ack-means-disk")
 @pytest.mark.parametrize("answered", [False, True], ids=["silence", "temporary"])
 async def test_a_copy_that_finds_no_place_to_wait_says_nothing_of_the_message_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answered: bool

@@ -103,7 +103,7 @@ def sdk_card() -> types.AgentCard:
     )
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 async def test_a_card_is_read_by_1_0_and_by_0_3():
     ours = sdk_card()
     written = json.loads(json.dumps(write_card(ours)))
@@ -120,7 +120,7 @@ async def test_a_card_is_read_by_1_0_and_by_0_3():
     assert seen.security_schemes["key"] == ours.security_schemes["key"]
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 async def test_a_card_of_the_typescript_package_is_read_as_one_of_1_0(tmp_path: Path):
     async with jetstream(tmp_path) as (js, connection):
         await js.api(f"STREAM.CREATE.KV_{BUCKET}", TYPESCRIPT_BUCKET)
@@ -184,7 +184,7 @@ async def test_a_removal_that_is_refused_leaves_the_card_alive(tmp_path: Path):
         assert there.liveness == "live"
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 async def test_a_card_goes_when_its_publisher_closes(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         reader = await Registry.open(js, PLAIN)
@@ -200,7 +200,7 @@ async def test_a_card_goes_when_its_publisher_closes(tmp_path: Path):
             assert (change.agent_id, change.registered) == ("x", None)
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 async def test_a_card_lives_while_it_is_refreshed_and_goes_when_that_ends(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         registry = await Registry.open(

@@ -31,7 +31,7 @@ TOKENS = [
 ]
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 def test_a_token_is_made_as_the_wire_makes_it():
     for value, token in TOKENS:
         assert subjects.token(value, compatible=True) == token
@@ -106,7 +106,7 @@ ILLEGAL = [
 ]
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 def test_a_url_names_the_subject_that_the_wire_says():
     for url, subject in URLS:
         assert subjects.subject_of(url) == subjects.subject_of(url, compatible=True) == subject

@@ -63,7 +63,7 @@ async def test_a_task_is_read_listed_and_deleted_by_its_owner_alone(tmp_path: Pa
         await store.save(task(odd), alice)
 
 
-@pytest.mark.requirement("handler-end-final")
+@pytest.mark.requirement("core-sdk-client")
 async def test_of_two_writers_one_is_refused(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         one, other = await KvTaskStore.open(js), await KvTaskStore.open(js)
@@ -93,7 +93,7 @@ async def test_a_task_that_waits_for_input_goes_on_in_another_replica(tmp_path: 
             await replica.save(task("t", ASKING), ANYBODY)
 
 
-@pytest.mark.requirement("handler-end-final")
+@pytest.mark.requirement("core-sdk-client")
 async def test_nothing_is_written_over_a_task_that_has_ended(tmp_path: Path):
     async with jetstream(tmp_path) as (js, _):
         one, other = await KvTaskStore.open(js), await KvTaskStore.open(js)

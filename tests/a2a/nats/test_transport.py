@@ -131,7 +131,7 @@ async def test_an_answered_error_is_the_sdk_s_type(tmp_path: Path, binding: str,
             _ = [e async for e in client.subscribe(types.SubscribeToTaskRequest(id="nope"))]
 
 
-@pytest.mark.requirement("core-deadline-kept")
+@pytest.mark.requirement("core-busy-told")
 @pytest.mark.parametrize("binding, version", FORMS)
 async def test_a_time_out_is_the_same_error_where_the_server_notices_it_first(
     tmp_path: Path, binding: str, version: str, monkeypatch: pytest.MonkeyPatch
@@ -187,7 +187,7 @@ async def test_service_parameters_and_the_version_are_told(
     assert handler.context.requested_extensions == {"urn:x"}
 
 
-@pytest.mark.requirement("core-stream-window")
+@pytest.mark.requirement("core-busy-told")
 @pytest.mark.parametrize("cancels", [True, False])
 async def test_an_abandoned_stream_cancels_its_task_only_if_that_is_asked_for(
     tmp_path: Path, cancels: bool

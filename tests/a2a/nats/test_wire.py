@@ -83,7 +83,7 @@ async def until(true: Any) -> None:
 USER = "authorization { user: ann, password: s3cret }"
 
 
-@pytest.mark.requirement("connection-identity-proved")
+@pytest.mark.requirement("identity-revocation-everywhere")
 @pytest.mark.parametrize(
     "config, good, options",
     [
@@ -103,7 +103,7 @@ async def test_users_and_tokens_are_let_in_and_others_are_told(
             await a2a.connect(f"nats://{server.place}")
 
 
-@pytest.mark.requirement("connection-identity-proved")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_a_key_signs_the_servers_nonce(tmp_path: Path):
     pair, other = KeyPair.generate(Kind.USER), KeyPair.generate(Kind.USER)
     config = f"authorization {{ users: [ {{ nkey: {pair.public} }} ] }}"
@@ -115,7 +115,7 @@ async def test_a_key_signs_the_servers_nonce(tmp_path: Path):
             await a2a.connect(server.place, credentials=Credentials(other.sign, nkey=pair.public))
 
 
-@pytest.mark.requirement("connection-identity-proved")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_a_jwt_and_its_key_are_let_in(tmp_path: Path):
     async with running_server(tmp_path) as rig:
         user = rig.trust.core_credential()
@@ -128,7 +128,7 @@ async def test_a_jwt_and_its_key_are_let_in(tmp_path: Path):
             await a2a.connect(rig.url)
 
 
-@pytest.mark.requirement("connection-identity-proved")
+@pytest.mark.requirement("identity-revocation-everywhere")
 @pytest.mark.parametrize("first", [False, True])
 async def test_tls_is_spoken_and_the_server_is_verified(tmp_path: Path, first: bool):
     authority = trustme.CA()
@@ -152,7 +152,7 @@ async def test_tls_is_spoken_and_the_server_is_verified(tmp_path: Path, first: b
             await a2a.connect(url, tls_first=first)  # nobody vouches for it
 
 
-@pytest.mark.requirement("connection-identity-proved")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_what_asks_for_tls_says_nothing_to_a_server_without(tmp_path: Path):
     async with ConfiguredServer(tmp_path, USER) as server:
         with pytest.raises(ProtocolViolation, match="no TLS"):
@@ -170,7 +170,7 @@ async def test_a_refusal_in_an_outage_ends_the_connection_for_good(tmp_path: Pat
     assert any(isinstance(error, Unauthorized) for error in errors)
 
 
-@pytest.mark.requirement("connection-identity-proved")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_what_is_denied_fails_at_once(tmp_path: Path):
     config = """authorization { users: [ { user: ann, password: pw,
         permissions: { publish: ["open.>"], subscribe: ["_INBOX.>"] } } ] }"""
@@ -191,7 +191,7 @@ async def test_what_is_denied_fails_at_once(tmp_path: Path):
 # ── what comes ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("connection-order-kept")
+@pytest.mark.requirement("core-never-deaf")
 @pytest.mark.parametrize("size", [7, 65_536], ids=["tiny reads", "whole reads"])
 async def test_ten_thousand_messages_come_in_order(tmp_path: Path, size: int):
     async with (
@@ -218,7 +218,7 @@ async def test_ten_thousand_messages_come_in_order(tmp_path: Path, size: int):
         assert [frame.data for frame in await slow.have(count)] == numbers
 
 
-@pytest.mark.requirement("connection-order-kept")
+@pytest.mark.requirement("core-never-deaf")
 async def test_a_slow_consumer_loses_messages_and_is_told(tmp_path: Path):
     errors: list[Exception] = []
     options: Any = {"unread": 10, "unread_size": 1000, "on_error": errors.append}
@@ -245,7 +245,7 @@ async def test_a_slow_consumer_loses_messages_and_is_told(tmp_path: Path):
     assert any(isinstance(error, Refused) for error in errors)
 
 
-@pytest.mark.requirement("connection-order-kept")
+@pytest.mark.requirement("core-never-deaf")
 async def test_what_nobody_waits_for_keeps_its_place_and_goes_also_alone(tmp_path: Path):
     async with (
         ConfiguredServer(tmp_path) as server,
@@ -268,7 +268,7 @@ async def test_what_nobody_waits_for_keeps_its_place_and_goes_also_alone(tmp_pat
         assert not connection.post_later("n", b"6")
 
 
-@pytest.mark.requirement("connection-order-kept")
+@pytest.mark.requirement("core-never-deaf")
 async def test_an_answer_sent_at_once_stays_behind_what_was_sent_before(tmp_path: Path):
     async with (
         ConfiguredServer(tmp_path) as server,
@@ -372,7 +372,7 @@ async def test_drain_hands_over_what_was_sent_and_then_closes(tmp_path: Path):
 # ── what survives ────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("connection-order-kept")
+@pytest.mark.requirement("core-never-deaf")
 @pytest.mark.parametrize("kill", [False, True])
 async def test_an_outage_loses_neither_subscriptions_nor_what_is_published_in_it(
     tmp_path: Path, kill: bool
@@ -396,7 +396,7 @@ async def test_an_outage_loses_neither_subscriptions_nor_what_is_published_in_it
         assert connection.reconnects == 1
 
 
-@pytest.mark.requirement("connection-order-kept")
+@pytest.mark.requirement("core-never-deaf")
 async def test_what_is_kept_during_an_outage_is_bounded(tmp_path: Path):
     async with (
         ConfiguredServer(tmp_path) as server,
@@ -410,7 +410,7 @@ async def test_what_is_kept_during_an_outage_is_bounded(tmp_path: Path):
             await connection.publish("a", bytes(1000))
 
 
-@pytest.mark.requirement("connection-order-kept")
+@pytest.mark.requirement("core-never-deaf")
 async def test_publishing_waits_for_a_server_that_does_not_read(tmp_path: Path):
     async with ConfiguredServer(tmp_path) as server:
         proxy = Proxy(server.place)
@@ -429,7 +429,7 @@ async def test_publishing_waits_for_a_server_that_does_not_read(tmp_path: Path):
             await until(lambda: connection.reconnects)
 
 
-@pytest.mark.requirement("connection-order-kept")
+@pytest.mark.requirement("core-never-deaf")
 async def test_a_connection_that_hangs_is_found_and_replaced(tmp_path: Path):
     async with ConfiguredServer(tmp_path) as server:
         proxy = Proxy(server.place)
@@ -449,7 +449,7 @@ async def test_a_connection_that_hangs_is_found_and_replaced(tmp_path: Path):
                 await caller.close()
 
 
-@pytest.mark.requirement("connection-order-kept")
+@pytest.mark.requirement("core-never-deaf")
 async def test_another_server_of_the_list_takes_over(tmp_path: Path):
     async with (
         ConfiguredServer(tmp_path / "1") as first,
@@ -464,7 +464,7 @@ async def test_another_server_of_the_list_takes_over(tmp_path: Path):
 # ── who keeps trying, and how ────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.requirement("connection-order-kept")
+@pytest.mark.requirement("core-never-deaf")
 async def test_a_server_that_refuses_in_an_outage_is_asked_for_ever_by_who_insists(tmp_path: Path):
     """A server that has just started may not know its accounts yet."""
     errors: list[Exception] = []
@@ -499,7 +499,7 @@ async def test_the_first_connect_waits_for_a_server_that_is_late_and_no_longer(t
             await echoed(connection)
 
 
-@pytest.mark.requirement("connection-identity-proved")
+@pytest.mark.requirement("identity-revocation-everywhere")
 async def test_a_certificate_is_checked_against_the_name_that_was_asked_for(tmp_path: Path):
     authority = trustme.CA()
     issued = authority.issue_cert("bus.test")
@@ -559,7 +559,7 @@ async def test_a_stream_of_ones_own_begins_with_what_must_be_said_first(tmp_path
     assert heard == [b"who: me\n"] * 2
 
 
-@pytest.mark.requirement("connection-order-kept")
+@pytest.mark.requirement("core-never-deaf")
 async def test_a_renewed_connection_loses_nothing_and_repeats_nothing(tmp_path: Path):
     async with (
         ConfiguredServer(tmp_path) as server,

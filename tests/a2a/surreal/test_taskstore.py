@@ -81,7 +81,7 @@ async def test_a_task_is_read_listed_and_deleted_by_its_owner_alone(replicas: Re
     await store.save(task(odd), alice)
 
 
-@pytest.mark.requirement("surreal-library-final")
+@pytest.mark.requirement("store-contract-kept")
 async def test_of_two_writers_one_is_refused(replicas: Replicas):
     one, other = await replicas.open(), await replicas.open()
     await one.save(task("t"), ANYBODY)
@@ -98,7 +98,7 @@ async def test_of_two_writers_one_is_refused(replicas: Replicas):
     assert sum(outcome is None for outcome in outcomes) == 1
 
 
-@pytest.mark.requirement("surreal-library-final")
+@pytest.mark.requirement("store-contract-kept")
 async def test_nothing_is_written_over_a_task_that_has_ended(replicas: Replicas):
     one, other = await replicas.open(), await replicas.open()
     await one.save(task("t"), ANYBODY)

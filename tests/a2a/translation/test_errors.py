@@ -23,7 +23,7 @@ def over_the_wire(error: A2AError, dialect: Dialect) -> A2AError:
     return a2a_error(RpcError.read(rpc_error(error, dialect).document()))
 
 
-@pytest.mark.requirement("errors-rpc-lossless")
+@pytest.mark.requirement("core-sdk-client")
 def test_error_arrives_as_it_was_raised():
     for kind in KINDS:
         for dialect in [V10, V03]:
@@ -57,7 +57,7 @@ def test_error_that_a2a_does_not_name_is_internal():
     assert rpc_error(A2AError("odd"), V10).document()["code"] == Code.INTERNAL_ERROR
 
 
-@pytest.mark.requirement("errors-rpc-lossless")
+@pytest.mark.requirement("core-sdk-client")
 def test_unknown_code_is_kept():
     for data in [None, {"a": 1}, ["x"], "text", 7]:
         error = a2a_error(RpcError.read({"code": -31337, "message": "odd", "data": data}))

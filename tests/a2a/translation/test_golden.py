@@ -10,7 +10,7 @@ from postroom_a2a.sdk.translation import OPERATIONS, V03, a2a_error, operation_o
 from tests.a2a.translation.golden import COMPLETE, ERRORS, EVENTS, REQUESTS, RESPONSES
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 def test_request_is_written_as_it_was_read():
     for name, payload in REQUESTS:
         request = frames.decode_request(payload.encode())
@@ -21,7 +21,7 @@ def test_request_is_written_as_it_was_read():
         assert frames.encode_request(request).decode() == payload
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 def test_response_is_written_as_it_was_read():
     for name, payload in RESPONSES:
         response = frames.decode_response(payload.encode())
@@ -30,7 +30,7 @@ def test_response_is_written_as_it_was_read():
         assert frames.encode_result(response.id, written).decode() == payload
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 def test_event_is_written_as_it_was_read():
     for payload in EVENTS:
         operation = OPERATIONS["SendStreamingMessage"]
@@ -40,7 +40,7 @@ def test_event_is_written_as_it_was_read():
         assert frames.encode_stream_frame(bare).decode() == payload
 
 
-@pytest.mark.requirement("core-interop-methods")
+@pytest.mark.requirement("a2a-http-versions")
 def test_error_is_written_as_it_was_read():
     for payload in ERRORS:
         response = frames.decode_response(payload.encode())

@@ -65,7 +65,7 @@ SEND = OPERATIONS["SendMessage"]
 LIST = OPERATIONS["ListTaskPushNotificationConfigs"]
 CARD = OPERATIONS["GetExtendedAgentCard"]
 
-pytestmark = pytest.mark.requirement("core-interop-methods")
+pytestmark = pytest.mark.requirement("a2a-http-versions")
 
 
 def dumped(model: Any) -> Any:

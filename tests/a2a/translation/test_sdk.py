@@ -263,7 +263,7 @@ async def test_errors_of_the_handler_are_answered():
     assert error is busy
 
 
-@pytest.mark.requirement("errors-rpc-lossless")
+@pytest.mark.requirement("core-sdk-client")
 @pytest.mark.parametrize("method", ["GetTask", "tasks/get"])
 async def test_unforeseen_exception_is_logged_and_not_shown(
     method: str, caplog: pytest.LogCaptureFixture

@@ -51,7 +51,7 @@ async def test_a_connection_serves_one_request_after_another(site: Site):
     assert [call.target for call in site.outside.calls] == ["/0", "/1", "/2"]
 
 
-@pytest.mark.requirement("failing-refused-key")
+@pytest.mark.requirement("failing-last-word")
 async def test_a_refused_credential_is_one_alert_until_it_is_accepted_again(site: Site):
     site.way.allow(site.rule, credentials=("key",))
     site.way.keep(site.rule, path="/v1", header="x-api-key: {secret}")
@@ -80,7 +80,7 @@ async def test_a_refused_credential_is_one_alert_until_it_is_accepted_again(site
     assert SECRET not in text
 
 
-@pytest.mark.requirement("failing-refused-key")
+@pytest.mark.requirement("failing-last-word")
 async def test_a_worker_that_has_some_requests_refused_and_others_not_raises_one_alert_a_minute(
     site: Site,
 ):
@@ -158,7 +158,7 @@ async def test_the_credential_of_the_host_takes_the_place_of_what_the_sandbox_se
     assert call.headers["authorization"] == "Bearer other"
 
 
-@pytest.mark.requirement("egress-credential-bound")
+@pytest.mark.requirement("egress-key-outside")
 @pytest.mark.parametrize(
     "named, host, more",
     [
@@ -184,7 +184,7 @@ async def test_a_credential_goes_nowhere_but_where_it_is_bound(
     assert call.headers["authorization"] == "Bearer own"
 
 
-@pytest.mark.requirement("egress-credential-bound")
+@pytest.mark.requirement("egress-key-outside")
 async def test_a_path_that_can_be_read_in_two_ways_gets_no_credential(site: Site):
     site.way.keep(site.rule, path="/v1")
     site.way.allow(site.rule, credentials=("key",))
@@ -400,7 +400,7 @@ async def test_an_upload_that_waits_for_100_is_told_to_go_on(site: Site):
     assert "expect" not in call.headers
 
 
-@pytest.mark.requirement("egress-headers-cleaned")
+@pytest.mark.requirement("egress-address-guarded")
 async def test_what_speaks_for_a_proxy_or_shows_the_workers_token_is_not_passed_on(site: Site):
     async with site.way.open() as enter:
         near = await enter()
@@ -424,7 +424,7 @@ async def test_what_speaks_for_a_proxy_or_shows_the_workers_token_is_not_passed_
     assert call.headers["connection"] == "close"
 
 
-@pytest.mark.requirement("egress-headers-cleaned")
+@pytest.mark.requirement("egress-address-guarded")
 @pytest.mark.parametrize(
     "smuggled",
     [
@@ -464,7 +464,7 @@ async def test_trace_and_websocket_are_refused(site: Site, request_: tuple[str, 
     assert site.outside.connections == 0
 
 
-@pytest.mark.requirement("egress-credential-bound")
+@pytest.mark.requirement("egress-key-outside")
 async def test_a_redirect_is_handed_on_and_not_followed(site: Site):
     async def redirect(call: Call) -> None:
         await call.say(

@@ -45,7 +45,7 @@ def with_extension(hello: bytes, kind: int, body: bytes) -> bytes:
 HELLO = hello_for("API.example.test")
 
 
-@pytest.mark.requirement("egress-headers-cleaned")
+@pytest.mark.requirement("egress-address-guarded")
 def test_the_name_is_found_in_its_one_spelling():
     assert ClientHello().feed(HELLO) == "api.example.test"
 
@@ -68,7 +68,7 @@ def test_a_hello_in_any_pieces_and_records_says_the_same(pieces: list[int], reco
     assert hello.raw == data
 
 
-@pytest.mark.requirement("egress-headers-cleaned")
+@pytest.mark.requirement("egress-address-guarded")
 @pytest.mark.parametrize(
     "data",
     [
@@ -155,7 +155,7 @@ async def test_a_tunnel_carries_tls_end_to_end_and_is_written_down_at_both_ends(
     assert "secret-path" not in site.way.sink.text
 
 
-@pytest.mark.requirement("egress-headers-cleaned")
+@pytest.mark.requirement("egress-address-guarded")
 async def test_tls_for_another_host_gets_nothing_through(site: Site):
     async with site.way.open() as enter:
         near = await enter()
@@ -170,7 +170,7 @@ async def test_tls_for_another_host_gets_nothing_through(site: Site):
     assert "other.example.test" in denied.reason
 
 
-@pytest.mark.requirement("egress-headers-cleaned")
+@pytest.mark.requirement("egress-address-guarded")
 async def test_what_is_not_tls_gets_nothing_through(site: Site):
     async with site.way.open() as enter:
         near = await enter()

@@ -22,7 +22,7 @@ def refusal(said: bytes, *, task: bool = False) -> str:
     return HEADERS.refusal(b"HPUB x 1 1\r\n" + said + b"body\r\n", 12, len(said), task=task)
 
 
-@pytest.mark.requirement("attack-headers-refused")
+@pytest.mark.requirement("attack-publish-refused")
 def test_what_a_worker_needs_passes():
     chained = {name.replace("-", "_"): value for name, value in chain_headers(OWN, TASK, 7).items()}
 
@@ -31,7 +31,7 @@ def test_what_a_worker_needs_passes():
     assert refusal(block(Nats_Msg_Id="m-1", **chained), task=True) == ""
 
 
-@pytest.mark.requirement("attack-headers-refused")
+@pytest.mark.requirement("attack-publish-refused")
 @pytest.mark.parametrize(
     "said, why",
     [

@@ -108,7 +108,7 @@ async def test_what_does_not_begin_with_a_worker_s_credential_is_closed(house: H
     assert len(house.audit.denied) == 1
 
 
-@pytest.mark.requirement("gateway-nats-info-reduced")
+@pytest.mark.requirement("gateway-nats-no-smuggling")
 async def test_the_greeting_tells_no_address(house: House):
     raw = await house.enter(await house.worker())
 
@@ -119,7 +119,7 @@ async def test_the_greeting_tells_no_address(house: House):
     assert raw.info["server_id"] == raw.info["server_name"] == "postroom"
 
 
-@pytest.mark.requirement("gateway-nats-info-reduced")
+@pytest.mark.requirement("gateway-nats-no-smuggling")
 async def test_a_later_greeting_tells_no_address_either(house: House):
     raw = await house.enter(await house.worker())
 
@@ -235,7 +235,7 @@ async def test_who_ends_its_side_has_all_it_said_taken_to_the_server(house: Hous
 # What is refused.
 
 
-@pytest.mark.requirement("gateway-nats-violation-answered")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_a_foreign_publish_is_refused_as_the_server_would_and_the_connection_goes_on(
     house: House,
 ):
@@ -255,7 +255,7 @@ async def test_a_foreign_publish_is_refused_as_the_server_would_and_the_connecti
     assert house.gateway.statistics().violations == 1
 
 
-@pytest.mark.requirement("gateway-nats-violation-answered")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_the_sidecars_client_hears_of_it_as_forbidden(house: House):
     bus = await house.client(await house.worker())
 
@@ -263,7 +263,7 @@ async def test_the_sidecars_client_hears_of_it_as_forbidden(house: House):
         await bus.publish(f"worker.{'e' * 32}.inbox.{'f' * 32}", b"x", timeout=5)
 
 
-@pytest.mark.requirement("gateway-nats-violation-answered")
+@pytest.mark.requirement("attack-flood-slowed")
 @pytest.mark.parametrize(
     "line, words",
     [
@@ -284,7 +284,7 @@ async def test_each_kind_of_violation_is_answered_and_recorded(house: House, lin
     assert len(house.audit.denied) == 1
 
 
-@pytest.mark.requirement("gateway-nats-violation-answered")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_after_too_many_violations_a_worker_is_cut_off_until_its_next_start(tmp_path: Path):
     async with open_house(tmp_path, violations=3) as house:
         worker = await house.worker()
@@ -365,7 +365,7 @@ async def test_too_many_subscriptions_are_refused(house: House):
     assert "maximum subscriptions exceeded" in house.alerts[0][1]
 
 
-@pytest.mark.requirement("gateway-rates-bounded")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_who_stores_too_much_in_an_hour_is_told_in_its_own_inbox(house: House):
     worker = await house.worker(Rates(stored_bytes=1000))
     bus = await house.client(worker)
@@ -379,7 +379,7 @@ async def test_who_stores_too_much_in_an_hour_is_told_in_its_own_inbox(house: Ho
     assert house.gateway.statistics().violations == 0
 
 
-@pytest.mark.requirement("gateway-rates-bounded")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_who_sends_too_fast_is_slowed_down_and_loses_nothing(house: House):
     worker = await house.worker(Rates(messages=1000))
     raw = await house.enter(worker)
@@ -397,7 +397,7 @@ async def test_who_sends_too_fast_is_slowed_down_and_loses_nothing(house: House)
     assert house.audit.denied == []
 
 
-@pytest.mark.requirement("gateway-rates-bounded")
+@pytest.mark.requirement("attack-flood-slowed")
 async def test_what_one_connection_has_used_up_the_others_of_the_worker_wait_for(house: House):
     worker = await house.worker(Rates(messages=1000))
     raw, other = await house.enter(worker), await house.enter(worker)

@@ -74,7 +74,7 @@ async def test_of_several_servers_one_that_answers_is_found():
     await good.stop()
 
 
-@pytest.mark.requirement("nats-cut-off-left")
+@pytest.mark.requirement("nats-node-death-keeps-accepted")
 async def test_who_leaves_one_of_several_servers_is_given_another_one(folder: Path, tmp_path: Path):
     servers = [Upstream(), Upstream()]
     gateway, enter = await _door(folder, tmp_path, servers)

@@ -203,7 +203,7 @@ def test_an_edit_is_shown_as_a_diff() -> None:
     assert asked.input == {"path": "a.py", "diff": "--- a.py\n+++ a.py\n@@ line 2 @@\n-b\n+B"}
 
 
-@pytest.mark.requirement("acp-interrupt")
+@pytest.mark.requirement("acp-permission-by-kind")
 def test_an_interrupt_cancels_every_open_question() -> None:
     agent = Agent().turn().opened()
     agent.ask(7)
@@ -297,7 +297,7 @@ def test_a_question_that_the_agent_takes_back() -> None:
 LOADS = {"agentCapabilities": {"loadSession": True}}
 
 
-@pytest.mark.requirement("acp-session-resumed")
+@pytest.mark.requirement("coding-session-survives-sigkill")
 def test_a_session_is_loaded_without_telling_its_past_again() -> None:
     agent = Agent(Setup(("agent",), session="s1"), **LOADS).turn()
     agent.result("initialize", **agent.initialized)
@@ -313,7 +313,7 @@ def test_a_session_is_loaded_without_telling_its_past_again() -> None:
     assert used == ("usage", {"input_tokens": 0, "output_tokens": 0, "cost": 0.5})
 
 
-@pytest.mark.requirement("acp-session-resumed")
+@pytest.mark.requirement("coding-session-survives-sigkill")
 @pytest.mark.parametrize("answer", ["result", "error"])
 def test_a_past_that_is_told_after_the_answer_is_no_part_of_the_turn(answer: str) -> None:
     """Gemini CLI does so: the prompt waits until the agent has answered one more request."""
@@ -331,7 +331,7 @@ def test_a_past_that_is_told_after_the_answer_is_no_part_of_the_turn(answer: str
     assert agent.update("agent_message_chunk", content={"type": "text", "text": "of today"})
 
 
-@pytest.mark.requirement("acp-session-resumed")
+@pytest.mark.requirement("coding-session-survives-sigkill")
 @pytest.mark.parametrize("can", [True, False])
 def test_a_session_that_cannot_be_loaded_is_replaced_and_the_agent_told(can: bool) -> None:
     setup = Setup(("agent",), session="old", instructions="Colleagues: @ann.")
@@ -379,7 +379,7 @@ def test_an_agent_of_another_version_fails_the_turn() -> None:
     assert "version 2" in events(said)[-1][1]["reason"]
 
 
-@pytest.mark.requirement("acp-mcp-servers")
+@pytest.mark.requirement("mcp-servers-reach-agents")
 def test_mcp_servers_come_with_the_session() -> None:
     setup = Setup(
         ("agent",),

@@ -40,7 +40,7 @@ def reference(folder: Path) -> Iterator[Driven]:
         yield running
 
 
-@pytest.mark.requirement("acp-mcp-servers")
+@pytest.mark.requirement("mcp-servers-reach-agents")
 def test_a_turn_of_words(reference: Driven) -> None:
     said = reference.turn("tell")
     assert words(said) == "Hello again. [notes, web]"
@@ -75,7 +75,7 @@ def test_a_question_allowed_and_denied(
     assert [r["status"] for r in fields(said, EventKind.TOOL_RESULT)] == [status]
 
 
-@pytest.mark.requirement("acp-interrupt")
+@pytest.mark.requirement("acp-permission-by-kind")
 def test_an_interrupt_while_a_question_is_open(reference: Driven) -> None:
     reference.decide = lambda asked: None
     reference.begin("ask")
@@ -93,7 +93,7 @@ def test_a_failure_and_what_is_not_served_end_nothing(reference: Driven) -> None
     assert words(reference.turn("read")) == "refused: -32601"
 
 
-@pytest.mark.requirement("acp-session-resumed")
+@pytest.mark.requirement("coding-session-survives-sigkill")
 def test_a_session_goes_on_after_sigkill_of_the_agent(tmp_path: Path) -> None:
     with agent(tmp_path) as first:
         first.turn("tell")

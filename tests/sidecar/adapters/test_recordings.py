@@ -39,7 +39,7 @@ def spoken(agent: str) -> tuple[list[TurnSaid], list[dict[str, Any]], list[dict[
     return said, [json.loads(line) for line in written.splitlines()], recorded
 
 
-@pytest.mark.requirement("acp-real-agents")
+@pytest.mark.requirement("agents-real")
 @pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "opencode"])
 def test_the_driver_writes_what_the_recorded_client_wrote(agent: str) -> None:
     _, written, recorded = spoken(agent)
@@ -51,7 +51,7 @@ def test_the_driver_writes_what_the_recorded_client_wrote(agent: str) -> None:
     assert written[-2]["params"] == recorded[-2]["params"]
 
 
-@pytest.mark.requirement("acp-real-agents")
+@pytest.mark.requirement("agents-real")
 @pytest.mark.parametrize(
     "agent, tool, result",
     [

@@ -101,7 +101,7 @@ def asked_text() -> PlainText:
     return adapter
 
 
-@pytest.mark.requirement("agents-any-output")
+@pytest.mark.requirement("sidecar-lines-survive")
 @all_adapters
 @given(noise=st.binary(max_size=300), cuts=st.lists(st.integers(0, 400), max_size=12))
 def test_no_bytes_raise_or_lose_the_valid_line_after_them(name: str, noise: bytes, cuts: list[int]):
@@ -171,7 +171,7 @@ def too_long(adapter: Adapter, then: bytes) -> list[Said]:
     return [*said, *adapter.feed(b"\n" + then + b"\n"), *adapter.finish(End(0))]
 
 
-@pytest.mark.requirement("agents-any-output")
+@pytest.mark.requirement("sidecar-lines-survive")
 @all_cases
 def test_a_recording_means_the_same_byte_by_byte(case: str):
     def bytewise(adapter: TurnAdapter, data: bytes) -> list[TurnSaid]:
@@ -180,7 +180,7 @@ def test_a_recording_means_the_same_byte_by_byte(case: str):
     assert played(case, bytewise) == played(case)
 
 
-@pytest.mark.requirement("agents-any-output")
+@pytest.mark.requirement("sidecar-lines-survive")
 @all_cases
 def test_a_program_killed_after_any_line_leaves_one_result_and_nothing_open(case: str):
     recording = steps(case)
@@ -213,7 +213,7 @@ def test_a_recording_with_a_changed_value_raises_nothing(case: str, data: st.Dat
     check(_without_asked(said), turns=sum(step["dir"] == "turn" for step in recording))
 
 
-@pytest.mark.requirement("agents-any-output")
+@pytest.mark.requirement("sidecar-lines-survive")
 @all_adapters
 def test_an_overlong_line_is_an_error_and_the_next_is_read(name: str):
     adapter = made(name)

@@ -20,7 +20,7 @@ HAS = "that you have not"
 ONE = "1" * 40
 
 
-@pytest.mark.requirement("workspace-told-once")
+@pytest.mark.requirement("workspace-sync")
 async def test_an_agent_is_told_once_for_each_move_of_its_base_also_over_restarts(home: WorkerRig):
     file = home.folder / "standing.json"
 

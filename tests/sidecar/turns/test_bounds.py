@@ -59,7 +59,7 @@ async def test_an_agent_that_says_nothing_is_stalled_until_it_goes_on(
     assert [event["seconds"] > 0 for event in control.of("stalled")[:2]] == [True, False]
 
 
-@pytest.mark.requirement("coding-budget-holds")
+@pytest.mark.requirement("coding-bounds-hold")
 async def test_a_spent_budget_refuses_tasks_and_keeps_messages_over_a_restart_until_it_is_raised(
     home: WorkerRig,
 ):

@@ -18,7 +18,7 @@ from postroom.sidecar.turns.state import StateFile
 RUN = "a" * 32
 
 
-@pytest.mark.requirement("coding-home-no-links")
+@pytest.mark.requirement("wall-sidecar-closed")
 def test_the_agents_configuration_is_written_through_no_link_that_the_agent_made(tmp_path: Path):
     home, outside = make_home(tmp_path), tmp_path / "outside"
     outside.mkdir()
@@ -73,7 +73,7 @@ def numbers(spool: Spool) -> list[int]:
     return found
 
 
-@pytest.mark.requirement("coding-events-outlast-the-plane")
+@pytest.mark.requirement("events-folded-once")
 def test_events_of_several_runs_come_in_their_order_with_their_numbers(tmp_path: Path):
     first = Spool(tmp_path / "events", RUN)
     for number in range(5000):
@@ -91,7 +91,7 @@ def test_events_of_several_runs_come_in_their_order_with_their_numbers(tmp_path:
     assert list((tmp_path / "events").iterdir()) == []
 
 
-@pytest.mark.requirement("events-known-skipped")
+@pytest.mark.requirement("events-folded-once")
 def test_what_the_control_plane_has_is_skipped_over_batches_and_segments(tmp_path: Path):
     first = Spool(tmp_path / "events", RUN)
     for number in range(5000):

@@ -18,7 +18,7 @@ def colleague(nick: str, online: bool = True, description: str = "", *skills: st
     return {"uid": "0" * 32, "nick": nick, "kind": "worker", "online": online, "card": card}
 
 
-@pytest.mark.requirement("agents-know-colleagues")
+@pytest.mark.requirement("coding-turns")
 def test_an_agent_is_told_who_it_is_and_who_else_is_there():
     text = instructions(
         ME, [colleague("claude"), colleague("bob", True, "reads", "review"), colleague("al", False)]

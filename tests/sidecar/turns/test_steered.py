@@ -92,7 +92,7 @@ async def test_the_policy_decides_without_people_and_says_so(home: WorkerRig, co
     assert asked["input"]["command"] == "echo yes; rm -rf x"
 
 
-@pytest.mark.requirement("coding-approval-asked-once")
+@pytest.mark.requirement("approval-one-object")
 @pytest.mark.requirement("policy-added-at-once")
 async def test_a_pattern_that_is_added_or_removed_counts_for_the_next_thing_the_agent_wants(
     home: WorkerRig, control: Control
@@ -126,7 +126,7 @@ async def test_a_pattern_that_is_added_or_removed_counts_for_the_next_thing_the_
     assert ("allowed", {"rule": "Bash"}) in decided
 
 
-@pytest.mark.requirement("autonomy-until-task-ends")
+@pytest.mark.requirement("autonomy-set")
 async def test_what_is_set_for_a_task_counts_in_its_turns_alone_and_denials_stay(
     home: WorkerRig, control: Control
 ):
@@ -193,7 +193,7 @@ async def test_an_answer_that_came_while_the_agent_was_away_is_used_once_when_it
     assert "go on where you were" in prompts(home)[1]
 
 
-@pytest.mark.requirement("coding-approval-asked-once")
+@pytest.mark.requirement("approval-one-object")
 async def test_what_a_killed_agent_has_asked_stays_open_and_is_the_same_when_it_asks_again(
     home: WorkerRig, control: Control
 ):
@@ -255,7 +255,7 @@ async def test_a_person_ends_a_turn_and_the_task_says_who(home: WorkerRig, contr
     assert [e["status"] for e in control.of("result")] == ["interrupted", "completed"]
 
 
-@pytest.mark.requirement("coding-events-outlast-the-plane")
+@pytest.mark.requirement("events-folded-once")
 async def test_events_wait_on_disk_while_the_control_plane_is_away_and_none_is_lost_or_doubled(
     home: WorkerRig, control: Control
 ):

@@ -45,7 +45,7 @@ def opened(folder: Path) -> Connection:
     return open_connection(Address.parse(f"surrealdb+file://{folder}"), "d")
 
 
-@pytest.mark.requirement("surreal-one-process")
+@pytest.mark.requirement("store-contract-kept")
 def test_a_second_process_is_refused_and_what_a_killed_one_has_committed_is_there(tmp_path: Path):
     with process(tmp_path) as first:
         assert first.stdout is not None

@@ -101,7 +101,7 @@ def fail_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SQLiteConnection, "run", failing)
 
 
-@pytest.mark.requirement("surreal-crash-between")
+@pytest.mark.requirement("store-contract-kept")
 async def test_a_batch_reads_what_it_has_written_and_is_stored_as_in_sqlite(tmp_path: Path):
     async with await opened(elsewhere(tmp_path)) as database:
         told: list[Any] = []
@@ -120,7 +120,7 @@ async def test_a_batch_reads_what_it_has_written_and_is_stored_as_in_sqlite(tmp_
         assert await database.read(everything) == ended
 
 
-@pytest.mark.requirement("surreal-crash-between")
+@pytest.mark.requirement("store-contract-kept")
 async def test_a_fold_that_is_repeated_after_sql_has_failed_tells_of_the_same_changes(
     tmp_path: Path,
 ):
@@ -137,7 +137,7 @@ async def test_a_fold_that_is_repeated_after_sql_has_failed_tells_of_the_same_ch
         assert await database.read(everything) == await on_sqlite(tmp_path, BATCH, LAST)
 
 
-@pytest.mark.requirement("surreal-crash-between")
+@pytest.mark.requirement("store-contract-kept")
 async def test_after_a_crash_between_both_commits_the_records_are_folded_again_without_effect(
     tmp_path: Path,
 ):
@@ -199,7 +199,7 @@ async def test_organisations_see_nothing_of_each_others_tasks(
             assert len(await ours.read(lambda store: store.tasks.list_tasks(limit=9))) == 1
 
 
-@pytest.mark.requirement("surreal-one-process")
+@pytest.mark.requirement("store-contract-kept")
 async def test_the_tasks_of_another_post_room_are_refused(tmp_path: Path):
     async with await opened(elsewhere(tmp_path)) as database:
         with pytest.raises(StoreLocked, match="is open in the process"):

@@ -88,7 +88,7 @@ async def opened(
         yield coder, pilot
 
 
-@pytest.mark.requirement("screen-need-shown-exactly")
+@pytest.mark.requirement("approval-shown-decided")
 @pytest.mark.parametrize("size", SIZES, ids=str)
 async def test_a_dialog_opens_by_itself_and_shows_exactly_what_is_to_be_allowed_however_long(
     shared: TaskRoom, tmp_path: Path, size: tuple[int, int]
@@ -160,7 +160,7 @@ async def test_what_was_left_for_later_stays_in_the_queue_and_does_not_open_agai
         assert await state_of(coder) == "pending"
 
 
-@pytest.mark.requirement("screen-need-guarded")
+@pytest.mark.requirement("attach-answers")
 async def test_nothing_opens_while_the_person_types_or_right_after_a_key(
     shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -186,7 +186,7 @@ async def test_nothing_opens_while_the_person_types_or_right_after_a_key(
         assert len(pilot.app.screen_stack) == 1
 
 
-@pytest.mark.requirement("screen-need-guarded")
+@pytest.mark.requirement("attach-answers")
 async def test_a_key_that_was_meant_for_something_else_decides_nothing(
     shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -206,7 +206,7 @@ async def test_a_key_that_was_meant_for_something_else_decides_nothing(
         assert (await coder.decided())["state"] == "allowed"
 
 
-@pytest.mark.requirement("screen-need-answered-elsewhere")
+@pytest.mark.requirement("approval-first-answer-wins")
 async def test_what_is_answered_elsewhere_says_by_whom_and_goes(
     shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -223,7 +223,7 @@ async def test_what_is_answered_elsewhere_says_by_whom_and_goes(
         await closed(pilot)
 
 
-@pytest.mark.requirement("screen-need-answered-elsewhere")
+@pytest.mark.requirement("approval-first-answer-wins")
 async def test_an_answer_that_comes_too_late_says_who_was_first_and_an_agent_gives_none(
     shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -313,7 +313,7 @@ async def test_always_says_what_it_will_allow_writes_the_rule_and_says_where(
         assert await state_of(coder, OTHER) == "pending"
 
 
-@pytest.mark.requirement("autonomy-until-task-ends")
+@pytest.mark.requirement("autonomy-set")
 @pytest.mark.requirement("approval-pin-demanded")
 async def test_one_key_and_enter_allow_all_until_the_task_ends_and_the_pin_is_asked_for(
     shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -347,7 +347,6 @@ async def test_one_key_and_enter_allow_all_until_the_task_ends_and_the_pin_is_as
 
 
 @pytest.mark.requirement("approval-edit-plain")
-@pytest.mark.requirement("approval-edit-refused")
 async def test_a_command_is_edited_as_a_command_and_not_at_all_where_the_agent_takes_none(
     shared: TaskRoom, tmp_path: Path
 ):

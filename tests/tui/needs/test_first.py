@@ -50,7 +50,7 @@ def asked(draw: st.DrawFn) -> tuple[list[Any], list[Any]]:
     return approvals, questions
 
 
-@pytest.mark.requirement("needs-one-order")
+@pytest.mark.requirement("approval-never-hangs")
 @given(asked())
 def test_what_expires_soon_is_first_then_the_oldest_and_a_task_s_question_stands_once(
     given_needs: tuple[list[Any], list[Any]],
@@ -93,7 +93,7 @@ async def opened_by_n(pilot: Any) -> str:
 
 
 @pytest.mark.anyio
-@pytest.mark.requirement("needs-one-order")
+@pytest.mark.requirement("approval-never-hangs")
 async def test_what_n_opens_stands_first_on_the_left_in_the_bar_in_the_status_and_among_approvals(
     shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -176,7 +176,7 @@ async def test_n_goes_to_what_no_dialog_answers_where_nothing_else_waits(
 
 
 @pytest.mark.anyio
-@pytest.mark.requirement("screen-need-shown-exactly")
+@pytest.mark.requirement("approval-shown-decided")
 async def test_a_dialog_says_the_command_first_each_thing_once_and_folds_the_task(
     shared: TaskRoom, tmp_path: Path
 ):

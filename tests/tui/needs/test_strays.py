@@ -35,7 +35,7 @@ async def test_the_rest_of_a_reason_for_what_is_over_acts_nowhere(
         await closed(pilot)
 
 
-@pytest.mark.requirement("screen-need-guarded")
+@pytest.mark.requirement("attach-answers")
 async def test_the_letters_of_a_word_decide_nothing(
     shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -115,7 +115,7 @@ HIDDEN = "a\u202eb\u2066c\u200bd\u200de\ufefff\u2028g\U000e0041h"
 MARKUP = "[bold red]EVIL[/] [@click=app.quit]x[/] [link=https://evil.example]y[/] $error {0} %s"
 
 
-@pytest.mark.requirement("screen-text-harmless")
+@pytest.mark.requirement("text-controls-stripped")
 async def test_no_text_of_an_agent_does_anything_to_the_terminal(coder: Doing):
     evil = "".join(HOSTILE) + HIDDEN + MARKUP
     task = (await coder.room.delegate("coder", f"do {evil}"))["id"]

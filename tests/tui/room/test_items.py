@@ -168,7 +168,7 @@ def text_of(found: list[Item]) -> str:
     return "\n".join("".join(span.text for span in item.spans) for item in found)
 
 
-@pytest.mark.requirement("screen-lists")
+@pytest.mark.requirement("screen-state-fresh")
 def test_names_with_numbers_stand_as_people_count():
     agents: Any = [
         {"uid": f"p-{nick}", "nick": nick, "kind": "human", "online": True}
@@ -179,7 +179,7 @@ def test_names_with_numbers_stand_as_people_count():
     assert names(items(room, 40, NOW, {})) == ["web", "c1", "c2", "c10", "c14", "p9", "p10"]
 
 
-@pytest.mark.requirement("screen-lists")
+@pytest.mark.requirement("screen-state-fresh")
 @pytest.mark.parametrize(
     "wanted, left",
     [
@@ -206,7 +206,7 @@ def test_a_filter_leaves_what_has_all_its_words_in_name_project_state_or_last_wo
     assert shown == (["eve"] if wanted in ("", "@", "fail") else [])
 
 
-@pytest.mark.requirement("screen-lists")
+@pytest.mark.requirement("screen-state-fresh")
 def test_a_folded_project_says_how_many_workers_it_has_and_what_is_new_of_all():
     room = Room(
         status(workers=[worker(), worker("bob"), worker("eve", project="api")]), ("api", "web")

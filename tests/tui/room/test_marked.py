@@ -45,7 +45,7 @@ async def marked(pilot: Pilot[Any], begins: str, count: int) -> None:
     raise AssertionError(screen_text(pilot.app))
 
 
-@pytest.mark.requirement("screen-marks")
+@pytest.mark.requirement("screen-state-fresh")
 async def test_marked_workers_are_stopped_together_by_key_and_by_command(
     shared: TaskRoom, tmp_path: Path
 ):
@@ -70,7 +70,7 @@ async def test_marked_workers_are_stopped_together_by_key_and_by_command(
         await until(pilot, lambda: "•" not in screen_text(pilot.app))
 
 
-@pytest.mark.requirement("screen-marks")
+@pytest.mark.requirement("screen-state-fresh")
 async def test_marked_requests_are_shown_whole_and_allowed_or_denied_together(
     shared: TaskRoom, tmp_path: Path
 ):

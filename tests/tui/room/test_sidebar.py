@@ -174,7 +174,7 @@ async def test_a_key_on_a_worker_acts_on_it_after_a_question(shared: TaskRoom, t
         await until(pilot, lambda: "stop @coder" in screen_text(pilot.app))
 
 
-@pytest.mark.requirement("screen-lists")
+@pytest.mark.requirement("screen-state-fresh")
 async def test_a_slash_in_the_list_filters_it_letter_by_letter_until_esc(
     shared: TaskRoom, tmp_path: Path, told: list[str]
 ):
@@ -200,7 +200,7 @@ async def test_a_slash_in_the_list_filters_it_letter_by_letter_until_esc(
         assert pilot.app.query_one(Sidebar).has_focus
 
 
-@pytest.mark.requirement("screen-lists")
+@pytest.mark.requirement("screen-state-fresh")
 async def test_a_command_that_was_typed_into_the_list_goes_to_the_line_where_one_types(
     shared: TaskRoom, tmp_path: Path
 ):
@@ -217,7 +217,7 @@ async def test_a_command_that_was_typed_into_the_list_goes_to_the_line_where_one
         await until(pilot, lambda: line.has_focus and line.text == "/")
 
 
-@pytest.mark.requirement("screen-lists")
+@pytest.mark.requirement("screen-state-fresh")
 async def test_space_folds_the_project_of_what_is_selected(shared: TaskRoom, tmp_path: Path):
     async with working(shared, tmp_path) as coder, app_on(coder, size=(80, 24)) as pilot:
         await until(pilot, lambda: row_of(pilot.app, "  @coder") > 0)

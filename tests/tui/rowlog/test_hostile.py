@@ -89,7 +89,7 @@ async def none_of_it_acts(*texts: str) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.requirement("screen-text-harmless")
+@pytest.mark.requirement("text-controls-stripped")
 @pytest.mark.filterwarnings("ignore::UnicodeWarning")
 async def test_nothing_of_an_agents_text_acts_on_the_terminal_or_leaves_its_place():
     await none_of_it_acts(*SEQUENCES.values())

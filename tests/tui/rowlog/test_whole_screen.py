@@ -22,7 +22,7 @@ HOSTILE = re.sub("[\x00\ud800-\udfff]", "", HOSTILE)  # no message has these
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("screen-text-harmless")
+@pytest.mark.requirement("text-controls-stripped")
 async def test_no_part_of_the_screen_lets_an_agents_text_act(shared: TaskRoom, tmp_path: Path):
     async with working(shared, tmp_path) as coder:
         task = await coder.room.delegate(coder.uid, HOSTILE)

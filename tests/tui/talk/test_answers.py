@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 LONG = "# Findings\n" + "\n".join(f"- finding **{n}**" for n in range(30))
 
 
-@pytest.mark.requirement("screen-task-answers")
+@pytest.mark.requirement("screen-said-once")
 async def test_a_conversation_shows_a_task_with_its_answer_below_and_folds_a_long_one(
     shared: TaskRoom, tmp_path: Path
 ):
@@ -51,7 +51,7 @@ async def test_a_conversation_shows_a_task_with_its_answer_below_and_folds_a_lon
         await until(screen.pilot, lambda: len(screen.app.screen_stack) == 2)
 
 
-@pytest.mark.requirement("screen-task-answers")
+@pytest.mark.requirement("screen-said-once")
 async def test_a_task_that_failed_says_why_where_it_was_asked_for(shared: TaskRoom, tmp_path: Path):
     async with looking(shared, tmp_path, size=(118, 30)) as (coder, screen):
         await screen.look(coder.target)

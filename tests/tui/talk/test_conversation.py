@@ -73,7 +73,7 @@ async def test_no_text_begins_in_the_first_column_or_forges_a_head(
                 assert shown.lstrip(" │▏").startswith("12:00") is False or shown.startswith("   ")
 
 
-@pytest.mark.requirement("screen-seen")
+@pytest.mark.requirement("screen-calls")
 async def test_what_is_shown_counts_as_seen_only_before_the_eyes_of_the_person(
     shared: TaskRoom, tmp_path: Path
 ):
@@ -89,7 +89,7 @@ async def test_what_is_shown_counts_as_seen_only_before_the_eyes_of_the_person(
         await coder.seen(early)
 
 
-@pytest.mark.requirement("screen-seen")
+@pytest.mark.requirement("screen-calls")
 async def test_a_hidden_conversation_is_not_seen(shared: TaskRoom, tmp_path: Path):
     async with looking(shared, tmp_path, size=(40, 20)) as (coder, screen):
         await screen.look(coder.target)

@@ -15,7 +15,7 @@ from tests.tui.talk.said import looking
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.requirement("screen-search")
+@pytest.mark.requirement("mail-search-own")
 async def test_a_stranger_finds_yesterdays_conversation_and_opens_it_there(
     shared: TaskRoom, tmp_path: Path
 ):
@@ -41,7 +41,7 @@ async def test_a_stranger_finds_yesterdays_conversation_and_opens_it_there(
         assert "umlauts" in screen.text  # what came then did not move it
 
 
-@pytest.mark.requirement("screen-search")
+@pytest.mark.requirement("mail-search-own")
 async def test_posts_are_found_too_and_what_is_not_there_is_said(shared: TaskRoom, tmp_path: Path):
     async with looking(shared, tmp_path, "web") as (coder, screen):
         await coder.post("web", "release on friday")

@@ -76,7 +76,7 @@ async def test_what_cannot_be_done_stays_in_the_line_and_says_why(
         assert line_of(pilot).text == "/stpo x"
 
 
-@pytest.mark.requirement("screen-keeps-unsent")
+@pytest.mark.requirement("screen-said-once")
 async def test_an_error_of_the_post_room_gives_the_text_back(
     shared: TaskRoom, tmp_path: Path
 ) -> None:

@@ -35,7 +35,7 @@ def test_leaving_says_that_everything_goes_on(
     assert capsys.readouterr().out == said
 
 
-@pytest.mark.requirement("screen-fails-in-a-line")
+@pytest.mark.requirement("screen-opens")
 def test_a_failure_of_the_screen_is_one_line_and_a_file_with_the_details(
     surroundings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,7 +68,7 @@ def keys(pilot: Pilot[Any]) -> str:
     return screen_text(pilot.app).rsplit("\n", 1)[-1]
 
 
-@pytest.mark.requirement("screen-merge")
+@pytest.mark.requirement("workspace-merge-undone")
 async def test_a_merge_says_first_where_it_goes_and_one_key_takes_it_back(
     room: PostRoom, tmp_path: Path
 ):
@@ -111,7 +111,7 @@ async def test_a_merge_says_first_where_it_goes_and_one_key_takes_it_back(
     assert git(app, "rev-parse", "HEAD") == before
 
 
-@pytest.mark.requirement("screen-merge-as-shown")
+@pytest.mark.requirement("workspace-merge-undone")
 async def test_what_a_worker_does_after_the_look_is_shown_before_it_is_merged(
     room: PostRoom, tmp_path: Path
 ):
@@ -135,7 +135,7 @@ async def test_what_a_worker_does_after_the_look_is_shown_before_it_is_merged(
     assert (app / "a.txt").read_text() == "one\ntwo\nevil\nworse\n"
 
 
-@pytest.mark.requirement("screen-sync")
+@pytest.mark.requirement("workspace-sync")
 async def test_one_key_brings_a_worker_up_to_date_and_what_conflicts_is_offered_to_its_agent(
     room: PostRoom, tmp_path: Path
 ):

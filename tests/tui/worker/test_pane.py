@@ -38,7 +38,7 @@ def said(text: str, *, delta: bool = False) -> dict[str, object]:
     return {"type": "text", "text": text, "delta": delta}
 
 
-@pytest.mark.requirement("screen-worker-as-it-works")
+@pytest.mark.requirement("attach-shows-all-kinds")
 async def test_what_a_worker_did_and_does_is_shown_with_its_task_above(
     shared: TaskRoom, tmp_path: Path
 ):
@@ -190,7 +190,7 @@ async def test_of_a_worker_that_is_removed_what_was_shown_stays(shared: TaskRoom
         assert "my last words" in screen_text(pilot.app)
 
 
-@pytest.mark.requirement("screen-worker-as-it-works")
+@pytest.mark.requirement("attach-shows-all-kinds")
 @pytest.mark.parametrize("size", [(40, 20), (80, 24)], ids=str)
 async def test_the_pane_is_of_use_in_small_terminals(
     shared: TaskRoom, tmp_path: Path, size: tuple[int, int]

@@ -132,7 +132,7 @@ async def test_keys_that_can_do_nothing_are_not_there(
         assert not any(key in keys(pilot) for key in ("m merge", "sync", "discard"))
 
 
-@pytest.mark.requirement("workspace-merge-seen")
+@pytest.mark.requirement("workspace-merge-undone")
 async def test_a_merge_that_does_not_count_yet_stands_below_the_files_and_is_no_file(
     shared: TaskRoom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
