@@ -2,6 +2,8 @@
 
 The consumer acknowledges nothing and lies in memory, since the stream keeps the answers. The reader makes it before the
 first request. When an answer is missing or the server falls silent, it makes another behind the last answer it read.
+
+What the callers of one connection share hangs on that connection (`shared`), and ends before it.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from postroom_a2a.binding.frames import Response, decode_response
 from postroom_a2a.binding.headers import LANE, sequence_of
 from postroom_a2a.binding.subjects import response_subject, token
-from postroom_a2a.durable.sharing import shared
 from postroom_a2a.durable.streams import Streams
 from postroom_a2a.errors import (
     BusDisconnected,
@@ -28,6 +30,7 @@ from postroom_a2a.errors import (
 from postroom_a2a.nats.acks import parse_ack_subject
 from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.mailbox import Mailbox
+from postroom_a2a.nats.natspy import AdaptedConnection
 from postroom_a2a.nats.port import (
     FAULTS,
     Connection,
@@ -52,6 +55,10 @@ A client tries longer than this to make its consumer, so it can take the place o
 
 MAX_WAITING = 16_384
 """Waiting calls of a client at a time."""
+
+_NAME = "_postroom_shared"
+_ENDS = ("drain", "close", "_close")
+"""Methods that end a connection; `async with` in nats-py calls the last."""
 
 _log = logging.getLogger(__name__)
 
@@ -370,3 +377,44 @@ class AnswerReader:
         except NotFound:
             await self.streams.ensure_responses(self.js, self.namespace, self.subject)
             await self._consume()
+
+
+class Shared:
+    """State that one connection's callers share.
+
+    Attributes:
+        mailboxes: by the prefix of their subjects.
+        ending: called before the connection ends.
+    """
+
+    def __init__(self) -> None:
+        self.mailboxes: dict[str, Mailbox] = {}
+        self.responses: dict[str, AnswerReader] = {}
+        self.ending: set[Callable[[], Awaitable[None]]] = set()
+
+    def announced(self, end: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+        """`end` of a connection, behind the callbacks in `ending`."""
+
+        async def ending(*args: Any, **options: Any) -> None:
+            while self.ending:
+                with suppress(PostroomError):
+                    await self.ending.pop()()
+            await end(*args, **options)
+
+        return ending
+
+
+def shared(connection: Connection) -> Shared:
+    """The shared state of `connection`'s callers, kept as its attribute.
+
+    Callers of a connection without attributes share nothing. Those of an adapter share what its connection has.
+    """
+    if isinstance(connection, AdaptedConnection):
+        connection = connection.connection
+    kept: dict[str, Any] = getattr(connection, "__dict__", {})
+    if _NAME not in kept:
+        kept[_NAME] = together = Shared()
+        for name in _ENDS:
+            if (end := getattr(connection, name, None)) is not None:
+                kept[name] = together.announced(end)
+    return kept[_NAME]

@@ -17,9 +17,8 @@ from postroom_a2a.binding.subjects import (
     SENDER_TOKEN,
     subject_of,
 )
-from postroom_a2a.durable.answer_reader import AnswerReader
+from postroom_a2a.durable.answer_reader import AnswerReader, shared
 from postroom_a2a.durable.client import DurableCaller
-from postroom_a2a.durable.sharing import shared
 from postroom_a2a.durable.streams import namespace_of
 from postroom_a2a.errors import InvalidInput
 from postroom_a2a.live.calling import Caller, CoreCaller, reply_prefix
