@@ -14,12 +14,11 @@ from typing import Any
 
 from postroom.bus.address import BusAddress
 from postroom.control.http_listener import WorkerDialer
-from postroom.gateway.credentials import Credentials
-from postroom.gateway.http.control import ControlProxy
+from postroom.gateway.credentials import Credentials, Refusals
 from postroom.gateway.http.egress import EgressProxy
+from postroom.gateway.http.session import ControlProxy
 from postroom.gateway.nats.proxy import NatsProxy
 from postroom.gateway.port import DoorDeadlines, DoorSpec, Rates
-from postroom.gateway.refusals import Refusals
 from postroom.gateway.server import Gateway
 from postroom.gateway.stream_proxy import StreamProxy
 from postroom.http.outbound import OutboundPolicy, client_context

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from postroom.gateway import rate_limit
+from postroom.gateway import limits
+from postroom.gateway.limits import CUT_OFF, FLOOD, VIOLATION
 from postroom.gateway.nats import policy
 from postroom.gateway.port import DoorDeadlines, Rates
-from postroom.gateway.violations import CUT_OFF, FLOOD, VIOLATION
 from postroom.identity.accounts import AGENT_SUBSCRIPTIONS
 from postroom.protocol import subjects
 from postroom.protocol.streams import stream_of
@@ -35,7 +35,7 @@ async def _served(target: Target) -> None:
 async def test_who_sends_at_full_rate_is_slowed_down_told_of_and_never_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(rate_limit, "FLOOD_AFTER", 0.0)
+    monkeypatch.setattr(limits, "FLOOD_AFTER", 0.0)
     async with open_target(tmp_path, rates=Rates(messages=500), violations=1) as target:
         raw = await target.house.enter(target.me)
         inbox = f"_I.{target.me.uid}.{target.me.uid}.x"

@@ -12,11 +12,10 @@ import pytest
 
 from postroom.audit import AuditLog
 from postroom.errors import EnvironmentFault
-from postroom.gateway.first_line import FirstLine
+from postroom.gateway.limits import RateLimit
 from postroom.gateway.port import DoorDeadlines, DoorSpec, Rates
-from postroom.gateway.rate_limit import RateLimit
 from postroom.gateway.server import Gateway
-from postroom.gateway.stream_proxy import StreamProxy, flush
+from postroom.gateway.stream_proxy import FirstLine, StreamProxy, flush
 from postroom.identity.tokens import digest
 from postroom.protocol.preface import MAX_BYTES
 from tests.gateway.pump import Pump

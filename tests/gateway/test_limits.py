@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from postroom.gateway.limits import CUT_OFF, FLOOD, VIOLATION, RateLimit, Violations
 from postroom.gateway.port import Rates
-from postroom.gateway.rate_limit import RateLimit
-from postroom.gateway.violations import CUT_OFF, FLOOD, VIOLATION, Violations
 
 
 class Clock:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.gateway.plumbing import (
+from postroom.gateway.connection import (
     ANSWER,
     BEAT,
     LARGEST,

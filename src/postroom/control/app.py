@@ -26,13 +26,12 @@ from postroom.control.in_flight import InFlight
 from postroom.control.limits import Bounds, CallerLimits
 from postroom.control.org_router import OrgRouter
 from postroom.errors import InvalidInput
-from postroom.gateway.credentials import Credentials
-from postroom.gateway.http.control import ControlProxy
+from postroom.gateway.credentials import Credentials, Refusals
 from postroom.gateway.http.egress import EgressProxy
+from postroom.gateway.http.session import ControlProxy
 from postroom.gateway.listener import RETRY, TlsListener, bind_listener
 from postroom.gateway.nats.proxy import NatsProxy
 from postroom.gateway.port import DoorSpec, GatewayProvider, GatewayStatistics
-from postroom.gateway.refusals import Refusals
 from postroom.gateway.server import Gateway, Proxy
 from postroom.gateway.stream_proxy import StreamProxy
 from postroom.http.outbound import OutboundPolicy, client_context

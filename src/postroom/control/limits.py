@@ -8,7 +8,7 @@ it admits nobody.
 An address has few tries for each agent whose key it claims to have. When they are spent, a key in the right form is
 looked up nevertheless, by its digest, since it may be the right one: others' wrong ones must not keep it out. A wrong
 one is then refused, and late (`PAUSE`), so that guessing is slow, and so is a program that repeats a dead key for ever.
-Workers come through doors, which have limits of their own (`gateway.rate_limit`). The operator's key has none here: who
+Workers come through doors, which have limits of their own (`gateway.limits`). The operator's key has none here: who
 owns the post room must not be locked out.
 """
 

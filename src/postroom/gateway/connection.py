@@ -1,18 +1,120 @@
-"""One connection through a door: its worker, and the making of its audit records."""
+"""One connection through a door: its worker, what caused its requests, and the making of its audit records.
+
+`Cause`: the gateway sees which tasks the worker has begun and not ended (its records on
+`worker.<own>.tasks.<task>.<state>`) and which messages the bus delivered that it has not acknowledged. This is the
+worker's claim; with one open task it is exact.
+
+`Plumbing`: frames that only keep a connection to the bus alive are counted, not listed (docs/security.md, The audit
+log). A line precedes the first such frame and covers what follows for a while. The next line says exactly how much that
+was. So every byte has a line before it, also after a kill.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from postroom.gateway.cause import Cause
-from postroom.gateway.plumbing import Plumbing
+from postroom.gateway.limits import RateLimit
 from postroom.gateway.port import AuditSink, DoorSpec
-from postroom.gateway.rate_limit import RateLimit
 from postroom.protocol.audit import PLUMBING, AuditRecord
 from postroom_a2a.times import format_time
+
+KEPT = 64
+"""Open tasks and open messages that the gateway remembers of one worker."""
+
+WINDOW = 60.0
+MOST_FRAMES = 1000
+MOST_BYTES = 1024 * 1024
+"""Seconds, frames and bytes that one line covers at most."""
+
+LARGEST = 8 * 1024
+"""Bytes of a frame that may be counted; a larger one has a line of its own."""
+
+BEAT, PULL, ANSWER = "beats", "pulls", "answers"
+"""Kinds: signs of life of the worker and of its work; requests for messages; what the bus answers."""
+
+
+@dataclass(slots=True)
+class Cause:
+    """Open tasks and messages of one worker, oldest first.
+
+    Attributes:
+        places: the id of a message by its sequence in INBOX, which the acknowledgement carries.
+    """
+
+    tasks: dict[str, None] = field(default_factory=dict)
+    messages: dict[str, None] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+
+    def task_changed(self, task: str, state: str) -> None:
+        """The worker has published a record of `task`."""
+        if state == "working":
+            _add(self.tasks, task, None)
+        else:
+            self.tasks.pop(task, None)
+
+    def delivered(self, message: str, sequence: str) -> None:
+        """The bus has delivered a message to the worker."""
+        _add(self.messages, message, None)
+        _add(self.places, sequence, message)
+
+    def settled(self, sequence: str) -> None:
+        """The worker has acknowledged the message."""
+        self.messages.pop(self.places.pop(sequence, ""), None)
+
+    def now(self) -> tuple[str, str, bool]:
+        """Message, task, and whether anything else was open; "" for no message or no task."""
+        task = next(reversed(self.tasks), "")
+        message = next(reversed(self.messages), "")
+        return message, task, len(self.tasks) + (not self.tasks) * len(self.messages) == 1
+
+
+T = TypeVar("T")
+
+
+def _add(known: dict[str, T], name: str, value: T) -> None:
+    known.pop(name, None)
+    known[name] = value
+    if len(known) > KEPT:
+        del known[next(iter(known))]
+
+
+class Plumbing:
+    """The plumbing of one connection since its last line."""
+
+    def __init__(self) -> None:
+        self.frames = self.bytes = 0
+        self._counts: dict[str, list[int]] = {}
+        self._until = float("-inf")
+
+    def covered(self, now: float, size: int) -> bool:
+        """Whether the last line covers a frame of `size` bytes at `now`."""
+        return (
+            self._until - WINDOW <= now < self._until
+            and self.frames < MOST_FRAMES
+            and self.bytes + size <= MOST_BYTES
+        )
+
+    def line(self, now: float = 0.0) -> dict[str, Any]:
+        """The fields of a record of what passed since the last one. With `now`, the line also covers what follows."""
+        said = [f"{count} {kind} {size} B" for kind, (count, size) in self._counts.items()]
+        if now:
+            said.append(f"beats, pulls and answers of up to {WINDOW:.0f} s follow")
+        fields = {"count": self.frames, "size": self.bytes, "reason": "; ".join(said)}
+        self.frames = self.bytes = 0
+        self._counts = {}
+        self._until = now + WINDOW if now else float("-inf")
+        return fields
+
+    def count(self, kind: str, size: int) -> None:
+        """Count a frame that passes."""
+        self.frames += 1
+        self.bytes += size
+        counted = self._counts.setdefault(kind, [0, 0])
+        counted[0] += 1
+        counted[1] += size
 
 
 @dataclass(slots=True)

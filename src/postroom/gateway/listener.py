@@ -13,9 +13,8 @@ import time
 from collections.abc import Awaitable, Callable
 
 from postroom.errors import PortTaken, PostroomError
-from postroom.gateway.first_line import FirstLine
 from postroom.gateway.port import DEADLINES, DoorDeadlines
-from postroom.gateway.stream_proxy import cut
+from postroom.gateway.stream_proxy import FirstLine, cut
 from postroom.observe import get_logger
 from postroom.observe.supervision import well
 from postroom_a2a.retry import RetryPolicy

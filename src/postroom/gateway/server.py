@@ -15,13 +15,10 @@ from functools import partial
 from pathlib import Path
 
 from postroom.errors import EnvironmentFault, PostroomError, ProtocolViolation, Unauthorized
-from postroom.gateway.cause import Cause
-from postroom.gateway.connection import GatewayConnection
-from postroom.gateway.first_line import FirstLine, Silence
+from postroom.gateway.connection import Cause, GatewayConnection
+from postroom.gateway.limits import RateLimit, Violations
 from postroom.gateway.port import DEADLINES, AuditSink, DoorDeadlines, DoorSpec, GatewayStatistics
-from postroom.gateway.rate_limit import RateLimit
-from postroom.gateway.stream_proxy import cut
-from postroom.gateway.violations import Violations
+from postroom.gateway.stream_proxy import FirstLine, Silence, cut
 from postroom.identity.tokens import digest, matches
 from postroom.observe import get_logger
 from postroom.protocol.alerts import Alert

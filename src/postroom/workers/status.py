@@ -14,7 +14,7 @@ from postroom.directory.cards import Card
 from postroom.directory.presence import FRESH, PresenceBoard
 from postroom.errors import BusDisconnected, InvalidTemplate, NotFound, PeerError
 from postroom.events.service import EventLog
-from postroom.gateway.violations import CUT_OFF, VIOLATION
+from postroom.gateway.limits import CUT_OFF, VIOLATION
 from postroom.mail.alerts import AlertService, AlertView
 from postroom.protocol import shapes
 from postroom.protocol.autonomy import word_of

@@ -16,14 +16,12 @@ import h11
 import trustme
 
 from postroom.errors import PostroomError, StateUnwritable
-from postroom.gateway.cause import Cause
-from postroom.gateway.connection import GatewayConnection
-from postroom.gateway.credentials import BoundCredential, Credentials
+from postroom.gateway.connection import Cause, GatewayConnection
+from postroom.gateway.credentials import BoundCredential, Credentials, Refusals
 from postroom.gateway.http.egress import EgressProxy
 from postroom.gateway.http.exchange import Timeouts
+from postroom.gateway.limits import RateLimit
 from postroom.gateway.port import DoorSpec
-from postroom.gateway.rate_limit import RateLimit
-from postroom.gateway.refusals import Refusals
 from postroom.gateway.stream_proxy import StreamServer
 from postroom.http.outbound import OutboundPolicy, PrivateAccess, Resolve
 from postroom.identity.tokens import digest

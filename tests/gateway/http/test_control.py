@@ -11,7 +11,7 @@ import pytest
 
 from postroom.control.http_listener import WorkerDialer
 from postroom.control.org_router import WORKER, Receive, Scope, Send
-from postroom.gateway.http.control import ControlProxy
+from postroom.gateway.http.session import ControlProxy
 from tests.gateway.http.rig import UID, Near, Way
 
 pytestmark = pytest.mark.anyio

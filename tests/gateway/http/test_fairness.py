@@ -8,8 +8,8 @@ import socket
 import h11
 import pytest
 
+from postroom.gateway.limits import RateLimit
 from postroom.gateway.port import Rates
-from postroom.gateway.rate_limit import RateLimit
 from postroom.http.connection import MAX_HEADERS, TURN, HttpConnection
 from tests.gateway.http.rig import DEADLINE, Site
 

@@ -11,9 +11,8 @@ from typing import Any
 import h11
 import pytest
 
-from postroom.gateway.credentials import BoundCredential
+from postroom.gateway.credentials import QUIET, REFUSED, BoundCredential, Refusals
 from postroom.gateway.http.exchange import Timeouts
-from postroom.gateway.refusals import QUIET, REFUSED, Refusals
 from postroom.protocol.alerts import Alert
 from tests.gateway.http.rig import (
     HOST,

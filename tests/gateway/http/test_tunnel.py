@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import ProtocolViolation
-from postroom.gateway.http.client_hello import MAX_HELLO, ClientHello
+from postroom.gateway.http.tunnel import MAX_HELLO, ClientHello
 from tests.gateway.http.rig import DEADLINE, HOST, Near, Site
 
 pytestmark = pytest.mark.anyio

@@ -14,8 +14,8 @@ import pytest
 
 from postroom.bus.port import Delivery
 from postroom.errors import Forbidden, PostroomError
+from postroom.gateway.limits import CUT_OFF, VIOLATION
 from postroom.gateway.port import Rates
-from postroom.gateway.violations import CUT_OFF, VIOLATION
 from postroom.identity.nkeys import KeyPair, Kind
 from postroom.protocol import subjects
 from postroom.protocol.audit import AuditRecord

@@ -17,13 +17,18 @@ import h11
 
 from postroom.errors import AddressRefused, Forbidden, InvalidInput, PostroomError
 from postroom.gateway.connection import GatewayConnection
-from postroom.gateway.credentials import Credentials, headers_of
-from postroom.gateway.http.exchange import DEFAULT_TIMEOUTS, Exchange, Timeouts
-from postroom.gateway.http.headers import Headers, onward
-from postroom.gateway.http.request_record import RequestRecord, without_user
+from postroom.gateway.credentials import Credentials, Refusals, headers_of
+from postroom.gateway.http.exchange import (
+    DEFAULT_TIMEOUTS,
+    Exchange,
+    Headers,
+    RequestRecord,
+    Timeouts,
+    onward,
+    without_user,
+)
 from postroom.gateway.http.session import HttpSession
 from postroom.gateway.http.tunnel import Tunnel
-from postroom.gateway.refusals import Refusals
 from postroom.http.connection import HttpConnection
 from postroom.http.outbound import FairLookups, OutboundPolicy, check_address, connect
 from postroom.identity.tokens import matches

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 
-from postroom.gateway.cause import Cause
-from postroom.gateway.connection import GatewayConnection
+from postroom.gateway.connection import Cause, GatewayConnection
 from postroom.gateway.nats.rights import quoted
 from postroom.protocol.audit import GATEWAY, PLUMBING
 from postroom.protocol.limits import MAX_SUBJECT

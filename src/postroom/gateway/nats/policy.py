@@ -7,13 +7,12 @@ import re
 from collections.abc import Callable
 
 from postroom.errors import PostroomError, ProtocolViolation, Unauthorized
-from postroom.gateway.connection import GatewayConnection
+from postroom.gateway.connection import BEAT, LARGEST, GatewayConnection
 from postroom.gateway.nats.audit_records import NatsRecords, cause_fields, message_field, message_id
 from postroom.gateway.nats.greeting import rewritten_connect
 from postroom.gateway.nats.headers import Headers
 from postroom.gateway.nats.rights import Rights, quoted
 from postroom.gateway.nats.stream import UNKNOWN
-from postroom.gateway.plumbing import BEAT, LARGEST
 from postroom.identity.accounts import AGENT_SUBSCRIPTIONS
 from postroom.lines.frames import attempt
 

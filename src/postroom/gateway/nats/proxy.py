@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from postroom.bus.address import BusAddress
 from postroom.errors import StateUnwritable
-from postroom.gateway.connection import GatewayConnection
+from postroom.gateway.connection import ANSWER, BEAT, LARGEST, GatewayConnection
 from postroom.gateway.nats.audit_records import NatsRecords, message_field, message_id
 from postroom.gateway.nats.client_stream import ClientStream
 from postroom.gateway.nats.greeting import rewritten_info
@@ -20,7 +20,6 @@ from postroom.gateway.nats.rights import Rights, quoted
 from postroom.gateway.nats.server_stream import ServerStream
 from postroom.gateway.nats.side import Side
 from postroom.gateway.nats.upstream import dial
-from postroom.gateway.plumbing import ANSWER, BEAT, LARGEST
 from postroom.gateway.port import DEADLINES, DoorDeadlines
 from postroom.gateway.stream_proxy import cut
 from postroom.protocol.audit import IN

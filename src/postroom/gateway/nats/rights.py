@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from postroom.gateway.plumbing import BEAT, PULL
+from postroom.gateway.connection import BEAT, PULL
 from postroom.protocol.limits import MAX_SUBJECT
 from postroom.protocol.permissions import NAME_TEMPLATE, agent_permissions, allows, matches
 from postroom.protocol.streams import STREAMS
@@ -46,7 +46,7 @@ class Right:
         stored: whether a stream stores what is published on it.
         task, state: of a record of a task, else "".
         extra: further fields of its audit records, as JSON that begins with a comma.
-        plumbing: kind of plumbing (`postroom.gateway.plumbing`); "" for a frame with a line of its own.
+        plumbing: kind of plumbing (`gateway.connection`); "" for a frame with a line of its own.
     """
 
     __slots__ = ("extra", "plumbing", "said", "state", "stored", "task")
