@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from postroom.sandbox import binary
+from postroom.sandbox import bubblewrap_program
 from tests.e2e.conftest import PostRoom, until
 from tests.sandbox.providers import needs_root
 from tests.stranger import stranger
@@ -48,7 +48,7 @@ def test_a_worker_that_found_no_wall_at_a_start_runs_when_there_is_one():
         broken, bwrap = Path(scratch) / "broken", Path(scratch) / "bwrap"
         bwrap.write_text(
             f'#!/bin/sh\nif [ -e {broken} ]; then echo "bwrap: no" >&2; exit 1; fi\n'
-            f'exec {binary.candidates()[0]} "$@"\n'
+            f'exec {bubblewrap_program.candidates()[0]} "$@"\n'
         )
         bwrap.chmod(0o755)
         room.env |= {"POSTROOM_BWRAP": str(bwrap)}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import InvalidInput
-from postroom.sandbox import binary, never, policy
+from postroom.sandbox import bubblewrap_program, never, policy
 from postroom.sandbox.arguments import PATHS, HostView, options
 from postroom.sandbox.bubblewrap import BubblewrapProvider
 from postroom.sandbox.never import never_shown, real_name
@@ -156,4 +156,4 @@ async def test_an_older_bwrap_is_known(tmp_path: Path, said: str, binds: bool) -
     program.write_text(f"#!/bin/sh\necho bubblewrap {said}\n")
     program.chmod(0o755)
 
-    assert await binary.binds_descriptors(program) is binds
+    assert await bubblewrap_program.binds_descriptors(program) is binds

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.sandbox import binary
+from postroom.sandbox import bubblewrap_program
 from postroom.sandbox.python_home import PACKAGES
 from tests.sandbox.providers import needs_landlock
 
@@ -54,7 +54,7 @@ print(asyncio.run(BubblewrapProvider(Path(sys.argv[1])).probe()))
 
 
 def test_a_plain_user_gets_the_same_wall():
-    assert "Level.ENFORCED" in _run_as_plain_user(PROBE, binary.candidates()[0])
+    assert "Level.ENFORCED" in _run_as_plain_user(PROBE, bubblewrap_program.candidates()[0])
 
 
 @needs_landlock
@@ -111,7 +111,7 @@ with tempfile.TemporaryDirectory() as folder:
 @pytest.mark.requirement("sandbox-kernel-files-closed")
 @pytest.mark.parametrize("wall", ["bubblewrap", pytest.param("landlock", marks=needs_landlock)])
 def test_a_plain_user_behind_a_wall_can_make_no_user_namespace(wall: str):
-    chosen = binary.candidates()[0] if wall == "bubblewrap" else "/landlock"
+    chosen = bubblewrap_program.candidates()[0] if wall == "bubblewrap" else "/landlock"
 
     assert "unshare -1" in _run_as_plain_user(SPLIT, chosen)
 
@@ -177,7 +177,7 @@ with tempfile.TemporaryDirectory() as folder:
 
 
 def test_a_process_limit_stops_a_program_that_forks_on():
-    said = _run_as_plain_user(LIMITED, binary.candidates()[0])
+    said = _run_as_plain_user(LIMITED, bubblewrap_program.candidates()[0])
 
     assert "stopped at" in said, said
     assert int(said.split("stopped at")[1]) <= 2 * 10

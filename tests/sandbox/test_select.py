@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import InvalidInput, SandboxUnavailable
-from postroom.sandbox import binary
+from postroom.sandbox import bubblewrap_program
 from postroom.sandbox.plain import PlainProvider
 from postroom.sandbox.select import select
 
@@ -91,7 +91,7 @@ async def test_an_unknown_name_is_an_error_that_lists_the_choices():
 def test_a_configured_bwrap_is_the_only_candidate(tmp_path: Path):
     configured = _program(tmp_path / "bwrap", "true")
 
-    assert binary.candidates(configured) == (configured,)
+    assert bubblewrap_program.candidates(configured) == (configured,)
 
 
 def test_the_bwrap_of_the_wheel_comes_before_the_one_on_the_path(
@@ -100,7 +100,7 @@ def test_the_bwrap_of_the_wheel_comes_before_the_one_on_the_path(
     on_path = _program(tmp_path / "bwrap", "true")
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    found = binary.candidates()
+    found = bubblewrap_program.candidates()
 
     assert found[-1] == on_path
     assert len(found) == 2

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.sandbox import binary, plain, seccomp
+from postroom.sandbox import bubblewrap_program, plain, seccomp
 from postroom.sandbox.memfd import memory_file
 from postroom.sandbox.port import SandboxProvider
 from tests.sandbox.providers import ALL, needs_root
@@ -151,7 +151,14 @@ def _as_stranger(*words: str | Path) -> str:
 def filtered(words: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a program in `folder` with the filter and with no other wall."""
     with memory_file(seccomp.program()) as rules:
-        wrap = [str(binary.candidates()[0]), "--dev-bind", "/", "/", "--seccomp", str(rules)]
+        wrap = [
+            str(bubblewrap_program.candidates()[0]),
+            "--dev-bind",
+            "/",
+            "/",
+            "--seccomp",
+            str(rules),
+        ]
         return subprocess.run(
             [*wrap, "--", *words],
             cwd=folder,

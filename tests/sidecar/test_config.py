@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import InvalidInput
-from postroom.sandbox.binary import candidates
+from postroom.sandbox.bubblewrap_program import candidates
 from postroom.sidecar.config import SidecarConfig, load
 
 RECORD = {

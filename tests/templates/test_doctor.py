@@ -8,7 +8,7 @@ import pytest
 
 from postroom.protocol.shapes import Credential
 from postroom.protocol.template_needs import KeyForm, Needs
-from postroom.sandbox import bubblewrap_errors
+from postroom.sandbox import bubblewrap_program
 from postroom.sandbox.port import Capability, Level
 from postroom.settings import Settings
 from postroom.templates import doctor, keys
@@ -141,8 +141,8 @@ def test_where_apparmor_restricts_user_namespaces_the_commands_that_load_the_pro
 ):
     restriction = tmp_path / "apparmor_restrict_unprivileged_userns"
     restriction.write_text("1\n")
-    monkeypatch.setattr(bubblewrap_errors, "RESTRICTION", restriction)
-    remedy = bubblewrap_errors.remedy(message)
+    monkeypatch.setattr(bubblewrap_program, "RESTRICTION", restriction)
+    remedy = bubblewrap_program.remedy(message)
     assert remedy.startswith("sudo apt install bubblewrap apparmor-profiles && sudo cp ")
     assert "sudo apparmor_parser -r" in remedy
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from postroom.errors import SandboxUnavailable
 from postroom.sandbox import selftest
-from postroom.sandbox.bubblewrap_errors import last_message
+from postroom.sandbox.bubblewrap_program import last_message
 from postroom.sandbox.canary import CanaryServer
 from postroom.sandbox.limits import SCRIPT
 from postroom.sandbox.output import tail

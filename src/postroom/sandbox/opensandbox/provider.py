@@ -15,7 +15,6 @@ from postroom.protocol import execd
 from postroom.sandbox import policy
 from postroom.sandbox.canary import CanaryServer
 from postroom.sandbox.opensandbox import upload
-from postroom.sandbox.opensandbox.egress import ENFORCING
 from postroom.sandbox.opensandbox.handle import OpenSandboxHandle
 from postroom.sandbox.opensandbox.remote import (
     A2A_PORT,
@@ -31,7 +30,14 @@ from postroom.sandbox.opensandbox.remote import (
     WORKSPACE,
     Remote,
 )
-from postroom.sandbox.opensandbox.server import create, load, remove, remove_stale, sdk_errors
+from postroom.sandbox.opensandbox.server import (
+    ENFORCING,
+    create,
+    load,
+    remove,
+    remove_stale,
+    sdk_errors,
+)
 from postroom.sandbox.output import OutputLog
 from postroom.sandbox.port import Capability, Level, Limits, SandboxPaths, SandboxSpec
 from postroom.sandbox.selftest import Canaries, WallReport
