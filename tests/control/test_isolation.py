@@ -7,7 +7,7 @@ import pytest
 from postroom.errors import Forbidden, InvalidInput
 from postroom.protocol.template import Template
 from postroom.sandbox.port import Level
-from postroom.workers.isolation import Demand, demand
+from postroom.workers.preparing import Demand, demand
 
 ENFORCED, PARTIAL, NONE = Level
 

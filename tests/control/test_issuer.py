@@ -19,7 +19,7 @@ from postroom.observe import supervision
 from postroom.protocol.alerts import Alert
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
-from postroom.workers.issuer import Issuer
+from postroom.workers.parts import Issuer
 from tests.gateway.nats.rig import House, Worker, house_before
 from tests.rig import Rig, new_uid, running_server
 from tests.supervised import supervised

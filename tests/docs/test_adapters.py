@@ -16,7 +16,7 @@ from postroom.protocol.template import ADAPTERS, parse_template
 from postroom.sidecar.adapters import End
 from postroom.sidecar.adapters.registry import turn_adapter
 from postroom.sidecar.adapters.turns import Answer, Asked, Event, Setup, TurnAdapter, TurnSaid
-from postroom.workers.adapters import check_adapter
+from postroom.workers.preparing import check_adapter
 from tests.docs.pages import ROOT, blocks
 
 PAGE = "docs/adapters.md"

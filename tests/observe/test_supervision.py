@@ -182,7 +182,7 @@ KNOWN = {
     "webhooks/lanes.py Lanes": "one receiver each, guarded and tried again one by one",
     "workers/following.py WorkFollower": "the parts of one work; what one of them meets ends it, and it begins again",
     "workers/runs.py Runs": "one sandbox each, from its start to its end",
-    "workers/unwalled.py Unwalled": "ends when no worker waits for a wall; a start that fails is tried again",
+    "workers/runs.py Unwalled": "ends when no worker waits for a wall; a start that fails is tried again",
 }
 """Where the control plane begins tasks that no supervisor keeps, and why."""
 

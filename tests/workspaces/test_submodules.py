@@ -11,7 +11,7 @@ import pytest
 
 from postroom.workers.workspaces.git import Git
 from postroom.workers.workspaces.program import GitFailed
-from postroom.workers.workspaces.submodules import Modules, modules
+from postroom.workers.workspaces.repository import Modules, modules
 from tests.workspaces.bench import Bench, Who, git, repository
 
 pytestmark = pytest.mark.anyio

@@ -72,9 +72,8 @@ from postroom.tasks.service import OrgTaskService
 from postroom.tasks.silence import SilentTasks
 from postroom.webhooks.signing import WebhookKey
 from postroom.workers.following import BranchFollower, WorkFollower
-from postroom.workers.issuer import Issuer
 from postroom.workers.lifecycle import Workers
-from postroom.workers.parts import WorkerParts
+from postroom.workers.parts import Issuer, WorkerParts
 from postroom.workers.status import WorkerChanges, WorkerStates, WorkerViews
 from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.mailbox import Mailbox

@@ -22,8 +22,8 @@ from postroom.tasks.assignment import TaskAssigner
 from postroom.tasks.reports import TaskReports
 from postroom.tasks.retries import TaskRetries
 from postroom.tasks.service import OrgTaskService
-from postroom.workers.issuer import Issuer
 from postroom.workers.lifecycle import Workers
+from postroom.workers.parts import Issuer
 from postroom.workers.status import WorkerStates, WorkerViews
 
 

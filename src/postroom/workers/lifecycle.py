@@ -36,9 +36,7 @@ from postroom.workers.parts import WorkerParts
 from postroom.workers.preparing import Prepared, Preparing
 from postroom.workers.reach import BY, Reach, given_by
 from postroom.workers.returning import Returning
-from postroom.workers.runs import Limited, Run, Runs, RunStatistics
-from postroom.workers.starting import Starter
-from postroom.workers.unwalled import Unwalled
+from postroom.workers.runs import Limited, Run, Runs, RunStatistics, Starter, Unwalled
 
 log = get_logger(__name__)
 

@@ -1,29 +1,98 @@
-"""Checks all that a worker is started from, before anything is made or ended."""
+"""Checks all that a worker is started from, before anything is made or ended.
+
+`demand` says the least level of its wall. A template may ask for a stronger wall than the post room demands; a weaker
+one is for the person who spawns (`--isolation`, `--sandbox`) or who runs the post room (`up --sandbox`, its settings).
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from importlib.metadata import entry_points
 
-from postroom.errors import Conflict
+from postroom.errors import Conflict, Forbidden, InvalidInput, InvalidTemplate
 from postroom.gateway.credentials import check_credentials
 from postroom.http.outbound import OutboundPolicy, check_address
 from postroom.protocol.egress import AllowList
 from postroom.protocol.hosts import is_address
-from postroom.protocol.template import Template, declared, parse_template
+from postroom.protocol.template import ADAPTER_GROUP, ADAPTERS, Template, declared, parse_template
 from postroom.sandbox.port import FarProvider, Level
-from postroom.sandbox.select import Chosen, select, stated_level
+from postroom.sandbox.select import AUTO, Chosen, select, stated_level
 from postroom.sandbox.template_check import check_program
 from postroom.settings import DEFAULT_PROJECT
 from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
 from postroom.templates.filling import refound
-from postroom.workers.adapters import check_adapter
-from postroom.workers.isolation import Demand, demand, level_of
 from postroom.workers.launch import decode_files
 from postroom.workers.parts import WorkerParts
 from postroom.workers.reach import BY, Reach
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The sandbox to start a worker in, and the least level that it must have proven."""
+
+    sandbox: str
+    at_least: Level
+
+
+def level_of(name: str) -> Level:
+    """The level called `name`."""
+    try:
+        return Level(name)
+    except ValueError:
+        raise InvalidInput(
+            f"there is no isolation {name!r}", remedy="one of " + ", ".join(Level)
+        ) from None
+
+
+def demand(
+    template: Template, *, sandbox: str, isolation: str, default_sandbox: str, default: str
+) -> Demand:
+    """The sandbox and the least level for a worker of `template`.
+
+    Args:
+        sandbox: named by the person who spawns, "" for none.
+        isolation: the level that this person accepts, "" if they named none.
+        default_sandbox: the post room's own.
+        default: the level that the post room demands.
+
+    Raises:
+        Forbidden: the template asks for a weaker wall than a person has allowed.
+    """
+    chosen = sandbox or template.sandbox or default_sandbox
+    stated = stated_level(chosen)
+    if isolation:
+        at_least = level_of(isolation)
+    else:
+        # To name a sandbox is to ask for its level; the operator's default does so for all workers.
+        at_least = _lowered(_lowered(level_of(default), default_sandbox), sandbox or AUTO)
+    if not sandbox and stated is not None and stated.weaker_than(at_least):
+        raise _forbidden(f"the sandbox {chosen!r}, which is {_called(stated)}", stated)
+    if template.isolation and not isolation and sandbox in {"", AUTO}:
+        wanted = level_of(template.isolation)
+        if wanted.weaker_than(at_least):
+            raise _forbidden(f"the isolation {wanted}", wanted)
+        at_least = wanted
+    return Demand(chosen, at_least)
+
+
+def _lowered(level: Level, sandbox: str) -> Level:
+    stated = stated_level(sandbox)
+    return stated if stated is not None and stated.weaker_than(level) else level
+
+
+def _called(level: Level) -> str:
+    return "no wall" if level is Level.NONE else f"a {level} wall"
+
+
+def _forbidden(what: str, level: Level) -> Forbidden:
+    option = "--sandbox none" if level is Level.NONE else f"--isolation {level}"
+    return Forbidden(
+        f"the template asks for {what}: only a person may allow that",
+        remedy=f"read the template; if it may do all that this allows: {option}",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,3 +287,16 @@ def _differences(before: WorkerRecord, after: WorkerRecord) -> tuple[str, ...]:
     names = sorted({*before.files, *after.files})
     files = [name for name in names if before.files.get(name) != after.files.get(name)]
     return (*keys, *(f"file {name}" for name in files))
+
+
+def check_adapter(name: str) -> None:
+    """Raise InvalidTemplate for an adapter that neither Postroom nor an installed package has."""
+    if name in ADAPTERS:
+        return
+    theirs = sorted({entry.name for entry in entry_points(group=ADAPTER_GROUP)})
+    if name not in theirs:
+        raise InvalidTemplate(
+            f"there is no adapter {name!r}",
+            remedy=f"workstation.adapter is one of {', '.join((*ADAPTERS, *theirs))}; "
+            "for another one install the package that has it where Postroom is (docs/adapters.md)",
+        )

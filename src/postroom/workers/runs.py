@@ -1,29 +1,43 @@
-"""The last start of each worker in this process: watched to its end, and ended on request.
+"""The starts of workers in this process: made of wall, credential, consumers, door and sandbox, watched to their end.
 
-A failure of one worker is reported, and concerns no other worker.
+A failure of one worker is reported, and concerns no other worker. One that found no wall is tried again, since that may
+have been for a moment only.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
+import time
 from collections.abc import Awaitable, Callable, ItemsView
 from dataclasses import dataclass, field
 
 from postroom.directory.cards import Card
 from postroom.errors import EnvironmentFault, Forbidden, PostroomError
+from postroom.gateway.port import DoorSpec
+from postroom.identity.tokens import digest, new_token
 from postroom.observe import get_logger
 from postroom.observe.supervision import guarded, unforeseen
 from postroom.protocol.alerts import STALLED, Alert
 from postroom.protocol.presence import OUT_OF_MEMORY
-from postroom.sandbox.limit_monitor import LimitedHandle, memory_exceeded
-from postroom.sandbox.port import ExitStatus, FarHandle, Limits, SandboxHandle
+from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
+from postroom.sandbox.limit_monitor import LimitedHandle, LimitMonitor, memory_exceeded
+from postroom.sandbox.port import ExitStatus, FarHandle, Level, Limits, SandboxHandle
 from postroom.store.agents import Agent
+from postroom.store.workers import WorkerRecord, autonomy_of, patterns_of
+from postroom.workers.launch import WorkerFolders, WorkerIdentity, card_of, compose, unwritable
 from postroom.workers.parts import WorkerParts
+from postroom.workers.preparing import Prepared
+from postroom.workers.workspaces.service import Placed
+from postroom_a2a.retry import Backoff
 
 log = get_logger(__name__)
 
 Limited = Callable[[str, str], Awaitable[None]]
 """Called when a worker was ended for a limit, with its uid and the limit in words."""
+
+FIRST, LAST = 10.0, 600.0
+"""Seconds of the first pause and of any later one, at most: each trial starts a real sandbox."""
 
 
 @dataclass(slots=True)
@@ -239,3 +253,136 @@ def in_words(error: Exception) -> str:
     if isinstance(error, PostroomError):
         return error.message
     return f"{type(error).__name__}: {error}; the control plane's log has it"
+
+
+class Unwalled:
+    """The workers of an organisation that wait for a wall.
+
+    Args:
+        start: starts the worker with that uid; False if there is still no wall.
+    """
+
+    def __init__(self, tasks: asyncio.TaskGroup, start: Callable[[str], Awaitable[bool]]) -> None:
+        self._tasks = tasks
+        self._start = start
+        self._uids: set[str] = set()
+        self._running: asyncio.Task[None] | None = None
+
+    def add(self, uid: str) -> None:
+        """Try that worker again, with longer and longer pauses."""
+        self._uids.add(uid)
+        if self._running is None or self._running.done():
+            self._running = self._tasks.create_task(self._run(), name="workers without a wall")
+
+    def close(self) -> None:
+        """Try none again."""
+        self._uids.clear()
+        if self._running is not None:
+            self._running.cancel()
+
+    async def _run(self) -> None:
+        pauses = Backoff(FIRST, LAST)
+        while self._uids:
+            await asyncio.sleep(pauses.next())
+            for uid in sorted(self._uids):
+                with guarded(f"worker {uid} was not tried again"):
+                    if await self._start(uid):
+                        self._uids.discard(uid)
+
+
+class Starter:
+    """Starts workers."""
+
+    def __init__(self, parts: WorkerParts) -> None:
+        self._parts = parts
+        self._limits = LimitMonitor()
+
+    async def start(
+        self,
+        agent: Agent,
+        record: WorkerRecord,
+        prepared: Prepared,
+        placed: Placed,
+    ) -> Run:
+        """Start a worker that does not run, with a new credential and token; former ones are revoked."""
+        template, chosen = prepared.template, prepared.chosen
+        folders = WorkerFolders.of(self._parts.settings, agent.uid)
+        await asyncio.to_thread(folders.make, prepared.files)
+        provider, level = chosen.provider, chosen.capability.level
+        card = card_of(agent, record, template)
+        identity = await self._identity(agent, record, level, card)
+        for stream in AGENT_CONSUMER_STREAMS:
+            await self._parts.admin.ensure_consumer(
+                agent_consumer(stream, agent.uid, identity.projects)
+            )
+        door = DoorSpec(
+            uid=agent.uid,
+            org=agent.org,
+            token_sha256=digest(identity.token),
+            projects=identity.projects,
+            egress=template.egress,
+            credentials=template.credentials,
+        )
+        socket = await self._parts.gateway.open_door(door)
+        spec = compose(
+            provider,
+            template,
+            identity,
+            folders,
+            socket,
+            self._parts.canaries,
+            prepared.reach,
+            placed,
+        )
+        gone, grace = (
+            time.time() - (record.begun_at or record.created_at),
+            self._parts.settings.stop_grace,
+        )
+        try:
+            handle = await self._limits.start(provider, spec, elapsed=gone, grace=grace)
+        except OSError as error:
+            raise unwritable(error) from error
+        if handle.unenforced:
+            log.warning("worker %s: not enforced here: %s", agent.uid, ", ".join(handle.unenforced))
+        return Run(
+            handle,
+            provider.name,
+            time.time(),
+            agent.nick,
+            card,
+            identity.run,
+            template.interactive,
+            spec.limits,
+            handle.unenforced,
+        )
+
+    async def _identity(
+        self, agent: Agent, record: WorkerRecord, level: Level, card: Card
+    ) -> WorkerIdentity:
+        token = new_token()
+        await self._parts.database.write(
+            lambda store: store.workers.set_token(agent.uid, digest(token))
+        )
+        secret = await self._parts.directory.message_secret(agent.uid)
+        projects = (record.project,)
+        await self._parts.issuer.withdraw(agent.uid)
+        credential = await self._parts.issuer.issue(agent.uid, projects)
+        # Not `record`: a person may have changed them since that was read. Of a later change the sidecar hears.
+        kept = await self._parts.database.read(
+            lambda store: store.workers.worker_by_uid(agent.uid) or record
+        )
+        return WorkerIdentity(
+            agent.uid,
+            agent.nick,
+            agent.org,
+            projects,
+            credential,
+            token,
+            secret,
+            self._parts.owner,
+            level.value,
+            card,
+            secrets.token_hex(16),
+            tuple(patterns_of(kept.rules)),
+            autonomy_of(kept.rules),
+        )

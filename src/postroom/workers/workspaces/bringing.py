@@ -21,8 +21,7 @@ from postroom.workers.workspaces.job import Desk, Job, JobFailed, seen
 from postroom.workers.workspaces.layout import GIT, make_bare
 from postroom.workers.workspaces.plan import Plan
 from postroom.workers.workspaces.records import Held
-from postroom.workers.workspaces.repository import Repository, guarded, look, notes, told
-from postroom.workers.workspaces.submodules import Module
+from postroom.workers.workspaces.repository import Module, Repository, guarded, look, notes, told
 from postroom_a2a.text import one_line
 
 HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")

@@ -28,7 +28,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).parents[3]))
 
-from postroom.workers.workspaces import modules
+from postroom.workers.workspaces import running
 from postroom.workers.workspaces.running import (
     Broken,
     borrow,
@@ -72,7 +72,7 @@ def begin(order: dict[str, Any]) -> dict[str, Any]:
         git("update-ref", "HEAD", head, env=place)
         git("read-tree", *(() if order["copied"] else ("-u", "--reset")), head, env=place)
     if not order["copied"]:
-        modules.populate(order)
+        running.populate(order)
         return {"base": head}
     base, _, large = _committed(order, place, head, order["message"])
     if base != head:
@@ -93,7 +93,7 @@ def relink(order: dict[str, Any]) -> dict[str, Any]:
         # A collection of garbage would else pack refs that it cannot delete, and keep what they were.
         git("config", "--file", str(own / "config"), "gc.packRefs", "false")
     if order["do"] == "relink":
-        modules.populate(order)
+        running.populate(order)
     return {}
 
 
@@ -123,7 +123,7 @@ def _committed(
     """A commit of the files as they are on top of `parent`, or `parent` if nothing differs; and what it lacks."""
     before = git("rev-parse", f"{parent}^{{tree}}", env=place) if parent else empty(place)
     large = Large(order, place, before)
-    stands, notes = modules.moved(order)
+    stands, notes = running.moved(order)
     tree = snapshot(place, parent, stands, large)
     left = [name for name in _left_out(place, before, tree) if name not in large.found]
     left = [*notes, *left]
@@ -217,7 +217,7 @@ def snapshot(
     """The tree of the files as they are, without those that are too large; the index has the same then.
 
     Args:
-        stands: see `modules.moved`.
+        stands: see `running.moved`.
     """
     try:
         return _written(place, parent, stands, large)

@@ -20,7 +20,7 @@ from postroom.sandbox.port import Limits, Mount, SandboxPaths, SandboxProvider, 
 from postroom.sandbox.template_check import search_path
 from postroom.workers.leftovers import delete
 from postroom.workers.workspaces import inside, plain
-from postroom.workers.workspaces.submodules import Module
+from postroom.workers.workspaces.repository import Module
 from postroom_a2a.text import one_line
 
 DEADLINE = 300.0

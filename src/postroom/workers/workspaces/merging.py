@@ -18,7 +18,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).parents[3]))
 
-from postroom.workers.workspaces import modules
+from postroom.workers.workspaces import running
 from postroom.workers.workspaces.inside import bundle, main, snapshot
 from postroom.workers.workspaces.running import (
     Broken,
@@ -209,7 +209,7 @@ def _move_files(order: dict[str, Any], place: Place, own: Path) -> list[str]:
     before, top = order["before"], order["top"]
     if not take_index(own, place):
         git("read-tree", *([before] if before else ["--empty"]), env=place)
-    now = snapshot(place, before, modules.moved(order)[0])
+    now = snapshot(place, before, running.moved(order)[0])
     wanted = _tree(place, top)
     first = _tree(place, before) if before else empty(place)
     if not order["force"]:
@@ -219,7 +219,7 @@ def _move_files(order: dict[str, Any], place: Place, own: Path) -> list[str]:
         if files := files or _in_the_way(place, Path(order["workspace"]), now, wanted):
             return files
     git("read-tree", "-m", "-u", now, wanted, env=place)
-    modules.follow(order, place, wanted)
+    running.follow(order, place, wanted)
     return []
 
 

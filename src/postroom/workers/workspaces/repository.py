@@ -1,24 +1,189 @@
-"""A person's repository, as far as a worker's workspace depends on it."""
+"""A person's repository, as far as a worker's workspace depends on it.
+
+Its submodules are lent to a worker where their objects are on this machine. Git keeps them in `modules/NAME` of the git
+directory. What `.gitmodules` of a commit says is a stranger's word: only names and paths are read of it, never an
+address or a command, and a name counts only if the repository there names the path as the folder of its files.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 
 from postroom.errors import InvalidInput, PostroomError
-from postroom.workers.workspaces.config import Settings, of_file, of_person
+from postroom.sandbox.never import never_shown
+from postroom.workers.workspaces import program
 from postroom.workers.workspaces.git import Git, known
-from postroom.workers.workspaces.layout import find, shallow
-from postroom.workers.workspaces.program import GitFailed
-from postroom.workers.workspaces.submodules import Modules, lendable, modules
+from postroom.workers.workspaces.layout import NotLent, find, module, objects, shallow
+from postroom.workers.workspaces.program import (
+    GitFailed,
+    Settings,
+    settings_of_file,
+    settings_of_person,
+)
+from postroom_a2a.text import printable
 
 MOST_INCLUDED = 64
 """Files of settings that are looked at for further ones."""
 FILTER = "filter=[^ ]"
+
+DEEPEST = 4
+"""Submodules of submodules."""
+MOST = 32
+GITLINK = "160000 commit"
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A submodule that a worker can be lent.
+
+    Attributes:
+        name: as `.gitmodules` has it.
+        path: from the repository's folder.
+        folder: its git directory, from that of the repository.
+        holder: the git directory of the repository that it is a submodule of, likewise; "" for the repository.
+        commit: that is recorded.
+        objects: its objects, and those that it borrows itself.
+        shallow: the commits whose parents it has not got.
+    """
+
+    name: str
+    path: str
+    folder: str
+    holder: str
+    commit: str
+    objects: tuple[Path, ...]
+    format: str
+    shallow: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Modules:
+    """The submodules of a commit.
+
+    Attributes:
+        found: those that can be lent, each before those inside of it.
+        missing: the paths of the others.
+    """
+
+    found: tuple[Module, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def objects(self) -> tuple[Path, ...]:
+        """Their folders of objects."""
+        return tuple(place for module in self.found for place in module.objects)
+
+
+def lendable(store: Path, state: Path) -> list[Path]:
+    """A folder of objects and those that it borrows from, if a sandbox may be shown all of them.
+
+    Raises:
+        NotLent: it may not.
+    """
+    places = objects(store)
+    for place in places:
+        if reason := never_shown(place, (state,)):
+            raise NotLent(
+                f"the repository has objects in {place}, which no sandbox is shown: {reason}",
+                remedy="look at its objects/info/alternates; or work on a copy: --as copy",
+            )
+    return places
+
+
+async def modules(git: Git, commit: str, state: Path) -> Modules:
+    """The submodules of a commit, and those of theirs.
+
+    Args:
+        commit: "" for none.
+        state: the state folder of the post room, which no sandbox is shown.
+    """
+    found: list[Module] = []
+    missing: list[str] = []
+    if commit:
+        async for each in _below(git, commit, state, None, 0):
+            if len(found) + len(missing) >= MOST:
+                break
+            if isinstance(each, Module):
+                found.append(each)
+            else:
+                missing.append(each)
+    return Modules(tuple(found), tuple(missing))
+
+
+async def _below(
+    git: Git, commit: str, state: Path, within: Module | None, depth: int
+) -> AsyncGenerator[Module | str]:
+    layout = (await git.repo()).layout
+    for name, path, recorded in await _listed(git, commit):
+        whole = f"{within.path}/{path}" if within else path
+        try:
+            place = await asyncio.to_thread(module, layout, name, path)
+            inner = Git(place.top, await known(place)) if place else None
+            mine = await _module(inner, name, whole, recorded, state, within) if inner else None
+        except (PostroomError, OSError):
+            inner = mine = None
+        if inner is None or mine is None:
+            yield whole
+            continue
+        yield mine
+        if depth < DEEPEST:
+            async for each in _below(inner, recorded, state, mine, depth + 1):
+                yield each
+
+
+async def _module(
+    git: Git, name: str, path: str, commit: str, state: Path, within: Module | None
+) -> Module | None:
+    """The submodule, None if it has not got the commit."""
+    repo = await git.repo()
+    if await git.line("cat-file", "-t", commit) != "commit":
+        return None
+    places = tuple(await asyncio.to_thread(lendable, repo.store, state))
+    commits = await asyncio.to_thread(shallow, repo.layout.folder)
+    holder = within.folder if within else ""
+    folder = f"{holder}/modules/{name}".lstrip("/")
+    return Module(name, path, folder, holder, commit, places, repo.format, commits)
+
+
+async def _listed(git: Git, commit: str) -> list[tuple[str, str, str]]:
+    """Name, path and recorded commit of the submodules of a commit."""
+    if not (await git.line("ls-tree", commit, ".gitmodules")).startswith("100644 blob "):
+        return []
+    words = ("config", f"--blob={commit}:.gitmodules", "--no-includes", "-z", "--list")
+    try:
+        settings = program.parsed_settings(await git.run(*words, stranger=True))
+    except GitFailed:
+        return []
+    keys = [
+        key for key, _ in settings.pairs if key.startswith("submodule.") and key.endswith(".path")
+    ]
+    names = [key.removeprefix("submodule.").removesuffix(".path") for key in dict.fromkeys(keys)]
+    said = {name: settings.get(f"submodule.{name}.path") for name in names[:MOST]}
+    paths = {name: path for name, path in said.items() if _plain(name) and _plain(path)}
+    if not paths:
+        return []
+    literal = {"GIT_LITERAL_PATHSPECS": "1"}
+    listed = await git.run("ls-tree", "-z", commit, "--", *paths.values(), env=literal)
+    entries = (line.partition("\t") for line in listed.decode(errors="surrogateescape").split("\0"))
+    links = {
+        path: entry.removeprefix(GITLINK).strip()
+        for entry, _, path in entries
+        if entry.startswith(GITLINK)
+    }
+    return [(name, path, links[path]) for name, path in paths.items() if path in links]
+
+
+def _plain(name: str) -> bool:
+    """Whether it can be a name or a path of a submodule: relative, and never out of where it belongs."""
+    parts = name.split("/")
+    fine = all(part not in ("", ".", "..") and part.casefold() != ".git" for part in parts)
+    return fine and not name.startswith("-") and "\\" not in name and printable(name) == name
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +249,7 @@ async def notes(repository: Repository, folder: Path) -> list[str]:
         found.append(
             f"{folder} is a folder of the repository {repository.top}: the worker has all of it"
         )
-    own = await of_person()
+    own = await settings_of_person()
     if count := (await changed(git, own)).count(b"\0"):
         what = "1 uncommitted change is" if count == 1 else f"{count} uncommitted changes are"
         found.append(f"{what} not taken: commit first, or --as copy")
@@ -115,7 +280,7 @@ async def told(repository: Repository) -> list[str]:
         for place in repository.lent
         if not place.is_relative_to(repository.top)
     ]
-    settings = await of_person() + (await repository.git.repo()).settings
+    settings = await settings_of_person() + (await repository.git.repo()).settings
     if settings.on("commit.gpgsign"):
         found.append("its commits are not signed, nor is a merge by task apply --merge")
     if converts(settings):
@@ -152,7 +317,7 @@ async def guarded(repository: Repository) -> list[Path]:
     found: list[Path] = []
     named = ("~/.gitconfig", "~/.config/git/config", os.environ.get("GIT_CONFIG_GLOBAL", ""))
     own = [path for name in filter(None, named) for path in _places(name)]
-    ahead = [(path.parent, await of_person()) for path in own]
+    ahead = [(path.parent, await settings_of_person()) for path in own]
     ahead.append((repository.common, (await repository.git.repo()).settings))
     while ahead and len(found) < MOST_INCLUDED:
         folder, settings = ahead.pop()
@@ -164,7 +329,7 @@ async def guarded(repository: Repository) -> list[Path]:
                     found.append(path)
                     with suppress(PostroomError):  # git does not take it either
                         real = await asyncio.to_thread(path.resolve)
-                        ahead.append((path.parent, await of_file(real)))
+                        ahead.append((path.parent, await settings_of_file(real)))
     return found + own
 
 

@@ -18,13 +18,17 @@ from postroom.errors import Conflict, InvalidInput, PostroomError
 from postroom.protocol.modes import DIRECT
 from postroom.workers.workspaces import plain
 from postroom.workers.workspaces.branches import LARGEST_TREE, contains
-from postroom.workers.workspaces.config import Settings, of_person
-from postroom.workers.workspaces.git import Git
-from postroom.workers.workspaces.program import MERGES, GitFailed, check_version
+from postroom.workers.workspaces.git import Git, Repo
+from postroom.workers.workspaces.program import (
+    MERGES,
+    GitFailed,
+    Settings,
+    check_version,
+    settings_of_person,
+)
 from postroom.workers.workspaces.records import Held
 from postroom.workers.workspaces.repository import changed, converts, filtered
 from postroom.workers.workspaces.showing import command, unseen
-from postroom.workers.workspaces.view import Repo
 from postroom_a2a.text import one_line
 
 LARGEST_ATTRIBUTES = 1 << 20
@@ -111,7 +115,7 @@ async def proposed(git: Git, held: Held, tree: str = "") -> Proposed:
         )
     by_hand = f"git -C {quote(held.top)} merge {held.branch}"
     await check_version(MERGES)
-    own = await of_person()
+    own = await settings_of_person()
     on, head = await _refuse_busy(git, own, held, by_hand)
     theirs = await git.value(f"{HEADS}{held.branch}")
     if tree and await tree_of(git, theirs) != tree:
@@ -143,7 +147,7 @@ async def offer(git: Git, held: Held) -> Offer:
         return Offer(hinders="; ".join(filter(None, (error.message, error.remedy))))
     if found.commit and found.commit == found.head:
         return Offer(found.onto, found.head, hinders=f"{found.onto} has all of it already")
-    own, repo = await of_person(), await git.repo()
+    own, repo = await settings_of_person(), await git.repo()
     settings = own + repo.settings
     hooks = await asyncio.to_thread(_hooks, settings, repo)
     said = "none of your hooks runs"
@@ -172,7 +176,7 @@ async def merge(git: Git, held: Held, tree: str = "") -> Taken:
         InvalidInput, Conflict: see `proposed`.
     """
     found = await proposed(git, held, tree)
-    own = await of_person()
+    own = await settings_of_person()
     new = found.commit
     if not new:
         words = ("-p", found.head, "-p", found.theirs, "-m", f"Merge {held.branch}")
@@ -194,7 +198,7 @@ async def undo(git: Git, held: Held) -> Taken:
             "there is no merge to undo", remedy="postroom task apply says what can be merged"
         )
     done = Taken(*held.merged)
-    own = await of_person()
+    own = await settings_of_person()
     on, head = await _refuse_busy(git, own, held, "undo it")
     there = f"git -C {quote(held.top)}"
     if on != done.onto:
