@@ -7,8 +7,7 @@ from postroom.control.ops.table import Operations
 from postroom.control.parameters import NameRef
 from postroom.control.parts import Parts
 from postroom.errors import Conflict, NotFound, Refused
-from postroom.gateway.credentials import DEFAULT_HEADER, BoundCredential
-from postroom.gateway.refusals import REFUSED
+from postroom.gateway.credentials import DEFAULT_HEADER, REFUSED, BoundCredential
 from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Scope
 
