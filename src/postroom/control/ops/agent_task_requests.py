@@ -211,7 +211,7 @@ async def cancel(parts: Parts, me: Principal, task: Text = "", reason: Text = ""
 
 @operations.ask("tasks.answer", Scope.TASK)
 async def answer(
-    parts: Parts, me: Principal, message: dict[str, Any], task: Text = ""
+    parts: Parts, me: Principal, task: Text = "", message: Any = None
 ) -> dict[str, Any]:
     """Give a task that the asker asked for the input that it waits for."""
     row = await _requested(parts, me, task)
