@@ -68,7 +68,7 @@ class AgentRequests:
                 given = {"parts": self._parts, "me": me, "connection": _user_key(message)}
                 answer = await operation.call(
                     **operation.checked(asked),
-                    **{name: given[name] for name in operation.takes & given.keys()},
+                    **{name: given[name] for name in operation.given},
                 )
         except PostroomError as error:
             answer = {"error": problem(error)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -36,10 +36,8 @@ from postroom_a2a import strict_json
 
 log = get_logger(__name__)
 
+_ANY: TypeAdapter[Any] = TypeAdapter(Any)
 _JSON = (b"content-type", b"application/json")
-_ANY = 0
-"""In the place of a number of segments: of a path that ends in anything."""
-
 _LOOK = "GET /v1/openapi.json lists what there is"
 _AS_JSON = "send it with the header Content-Type: application/json"
 
@@ -59,10 +57,10 @@ class Router:
         absent = OF_API - given.keys() - {"table"}
         self.table = [each for each in declared if not each.takes & absent]
         self._given = {**given, "table": self.table}
-        self._by_form: dict[tuple[str, int], list[Operation]] = {}
+        self._by_form: dict[tuple[str, int, str], list[Operation]] = {}
         for each in sorted(self.table, key=lambda operation: len(operation.places)):
-            length = _ANY if each.segments[-1] == REST else len(each.segments)
-            self._by_form.setdefault((each.method, length), []).append(each)
+            self._by_form.setdefault(_form(each.method, each.segments), []).append(each)
+        self._others = [each for each in self.table if each.segments[-1] == REST]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection (ASGI 3)."""
@@ -79,7 +77,7 @@ class Router:
         try:
             operation, values = await self._admitted(scope, scope["method"])
             values |= await _in_body(operation, scope, receive)
-            if "request" in operation.takes:
+            if "request" in values:
                 values["request"] = Request(scope, receive)
             elif not operation.changes:
                 scope["headers"].clear()  # a caller may wait for an hour, and thousands may
@@ -100,7 +98,7 @@ class Router:
     async def _talk(self, scope: Scope, socket: Socket) -> None:
         """Do what a WebSocket is for."""
         operation, values = await self._admitted(scope, SOCKET)
-        await operation.call(socket=socket, **values)
+        await operation.call(**values | {"socket": socket})
 
     async def _admitted(self, scope: Scope, method: str) -> tuple[Operation, dict[str, Any]]:
         """The operation of a request, and what it is called with but for its body.
@@ -116,17 +114,19 @@ class Router:
             raise self._unknown(method, path, segments)
         scope[ROUTE] = operation.path
         me = await self._gate.admit(scope, operation)
-        values = {name: segments[at] for at, name in operation.places.items()}
-        values |= operation.in_query(scope["query_string"])
-        given = {**self._given, "me": me}
-        return operation, values | {name: given[name] for name in operation.takes & given.keys()}
+        values = operation.in_query(scope["query_string"])
+        for at, name in operation.places.items():
+            values[name] = segments[at]
+        for name in operation.given:
+            values[name] = me if name == "me" else self._given.get(name)
+        return operation, values
 
     def _found(self, method: str, segments: list[str]) -> Operation | None:
-        for length in (len(segments), _ANY):
-            for operation in self._by_form.get((method, length), ()):
-                if operation.matches(segments):
-                    return operation
-        return None
+        for operation in self._by_form.get(_form(method, segments), ()):
+            if operation.matches(segments):
+                return operation
+        others = (each for each in self._others if each.method == method)
+        return next((each for each in others if each.matches(segments)), None)
 
     def _unknown(self, method: str, path: str, segments: list[str]) -> PostroomError:
         """The error for a request that no operation is for."""
@@ -145,6 +145,11 @@ class Router:
     def _allow(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         allowed = self._methods(scope["path"].removeprefix(scope["root_path"]).split("/"))
         return [(b"allow", ", ".join(allowed).encode())]
+
+
+def _form(method: str, segments: Sequence[str]) -> tuple[str, int, str]:
+    """What operations are looked up by: no path has a field before its third segment, the noun behind `/v1`."""
+    return method, len(segments), segments[2] if len(segments) > 2 else ""
 
 
 async def _in_body(operation: Operation, scope: Scope, receive: Receive) -> dict[str, Any]:
@@ -211,7 +216,7 @@ def _written(value: Any) -> bytes:
     try:
         return strict_json.dumps(value)
     except (TypeError, ValueError):  # not a number: null, as pydantic writes it
-        return TypeAdapter(Any).dump_json(value)
+        return _ANY.dump_json(value)
 
 
 async def _stream(response: StreamingResponse, send: Send) -> None:

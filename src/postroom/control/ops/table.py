@@ -229,15 +229,26 @@ class Operation:
                 marks = [m.name for m in getattr(hint, "__metadata__", ()) if isinstance(m, As)]
                 yield Field(name, marks[0] if marks else name, hint, parameter.default)
 
+    @cached_property
+    def given(self) -> tuple[str, ...]:
+        """Names of the parameters that are no fields (`OF_API`, `OF_REQUEST`)."""
+        return tuple(self.takes & (OF_API | OF_REQUEST))
+
+    @cached_property
+    def _words(self) -> tuple[tuple[int, str], ...]:
+        """The segments of the path that are no fields, by their index."""
+        named = enumerate(self.segments)
+        return tuple((at, name) for at, name in named if at not in self.places and name != REST)
+
     def matches(self, segments: list[str]) -> bool:
         """Whether the path of a request, split, is one of this operation."""
-        own = self.segments
-        if own[-1] == REST and len(segments) >= len(own):
-            segments = [*segments[: len(own) - 1], REST]
-        return len(own) == len(segments) and all(
-            bool(given) if at in self.places else given == own[at]
-            for at, given in enumerate(segments)
-        )
+        own, given = len(self.segments), len(segments)
+        if given != own and (given < own or self.segments[-1] != REST):
+            return False
+        for at, word in self._words:
+            if segments[at] != word:
+                return False
+        return all(map(segments.__getitem__, self.places))
 
     def checked(self, given: Mapping[str, Any], place: str = "") -> dict[str, Any]:
         """The values of the fields but for path and body, checked; one that nobody knows is ignored.
