@@ -13,6 +13,7 @@ import pytest
 from jsonschema_rs import Draft202012Validator
 
 from postroom.control.api import OPERATIONS, build_api
+from postroom.control.ops.table import REST
 from postroom.errors import PROBLEM_TYPE
 from postroom.protocol.principal import Scope
 from tests.control.conforming import contract
@@ -191,3 +192,7 @@ def test_each_operation_has_a_name_and_an_address_of_its_own():
 
     assert len(set(names)) == len(names)
     assert len(set(addresses)) == len(addresses)
+    # The router looks operations up by the third segment, too.
+    assert [each.path for each in OPERATIONS if "{" in "".join(each.segments[:3])] == [
+        each.path for each in OPERATIONS if each.segments[-1] == REST
+    ]

@@ -36,7 +36,7 @@ class Routes:
         self.at = asyncio.Event()
         self.scopes: list[Any] = []
         self.sockets = Operations()
-        self.sockets.socket("/echo/{name}", ANYONE)(self.echo)
+        self.sockets.socket("/v1/echo/{name}", ANYONE)(self.echo)
         self.sockets.socket("/flood", ANYONE)(self.flood)
         self.sockets.socket("/refuse", ANYONE)(self.refuse)
         self.sockets.socket("/break", ANYONE)(self.break_off)
@@ -122,7 +122,7 @@ async def ended(socket: WebSocket) -> SocketEnded:
 async def test_texts_and_bytes_of_every_length_go_both_ways():
     routes = Routes()
     async with site_with(routes) as site:
-        socket = await connected(site, "/echo/anna")
+        socket = await connected(site, "/v1/echo/anna")
         assert await received(socket) == "anna 0"
         for message in ("", "grüße", b"", b"\0\xff", "x" * 126, b"y" * 70_000, "z" * 100_000):
             if isinstance(message, str):
@@ -139,15 +139,15 @@ async def test_what_is_wrong_before_the_beginning_is_an_answer_with_its_problem(
         for path, kind, query in (
             ("/refuse", Conflict, {}),
             ("/nothing", NotFound, {}),
-            ("/echo/", NotFound, {}),
-            ("/echo/a/b", NotFound, {}),
-            ("/echo/a", InvalidInput, {"number": "-1"}),
-            ("/echo/a", InvalidInput, {"number": "b"}),
+            ("/v1/echo/", NotFound, {}),
+            ("/v1/echo/a/b", NotFound, {}),
+            ("/v1/echo/a", InvalidInput, {"number": "-1"}),
+            ("/v1/echo/a", InvalidInput, {"number": "b"}),
         ):
             with pytest.raises(kind) as refused:
                 await connected(site, path, **query)
             assert refused.value.message
-        socket = await connected(site, "/echo/a", number="7", unknown="1")
+        socket = await connected(site, "/v1/echo/a", number="7", unknown="1")
         assert await received(socket) == "a 7"
         socket.close()
 
@@ -172,7 +172,7 @@ async def test_a_strange_host_or_origin_is_refused(headers: dict[str, str]):
         } | headers
         reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
         said = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-        writer.write(f"GET /echo/a HTTP/1.1\r\n{said}\r\n".encode())
+        writer.write(f"GET /v1/echo/a HTTP/1.1\r\n{said}\r\n".encode())
         async with asyncio.timeout(DEADLINE):
             answer = await reader.read()
         assert answer.startswith(b"HTTP/1.1 403 ")
@@ -217,7 +217,7 @@ async def test_a_client_that_never_reads_again_is_cut_and_holds_no_memory(
 
 async def test_who_sends_more_than_a_message_may_have_is_closed():
     async with site_with(Routes()) as site:
-        socket = await connected(site, "/echo/a")
+        socket = await connected(site, "/v1/echo/a")
         await received(socket)
 
         def send() -> None:
