@@ -14,12 +14,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from postroom.audit import AuditLog
 from postroom.bus.host import BusHost
 from postroom.control.a2a.place import GrpcPlace
-from postroom.control.certificate import CertificateKeeper
 from postroom.control.endpoints import Endpoints
 from postroom.control.http_listener import WorkerDialer
 from postroom.control.in_flight import InFlight
@@ -47,6 +47,9 @@ from postroom.sandbox.selftest import Canaries
 from postroom.settings import DEFAULT_GATEWAY_PORT, Settings
 from postroom.settings.keeping import parse_age
 from postroom.webhooks.sender import Sender
+
+if TYPE_CHECKING:
+    from postroom.control.certificate import CertificateKeeper
 
 
 @dataclass(frozen=True, slots=True)

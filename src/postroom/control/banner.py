@@ -7,17 +7,19 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from postroom.build import version
 from postroom.bus.host import BusHost
 from postroom.bus.space import check_room
 from postroom.client.locate import command
-from postroom.control.certificate import CertificateKeeper
 from postroom.control.endpoints import Endpoints
 from postroom.errors import StateUnwritable
-from postroom.identity.certificates import day
 from postroom.settings import Settings
 from postroom.store.place import shown_place
+
+if TYPE_CHECKING:
+    from postroom.control.certificate import CertificateKeeper
 
 
 def say(text: str) -> None:
@@ -44,6 +46,8 @@ def banner(
     if settings.audit_lossy:
         yield "  AUDIT  LOSSY: what cannot be recorded passes nevertheless (POSTROOM_AUDIT)"
     if certificate is not None:
+        from postroom.identity.certificates import day  # X.509, for those that have TLS only
+
         trusted = f"; clients trust {certificate.ca}" if certificate.ca else ""
         yield f"  TLS    certificate until {day(certificate.certificate.not_after)}{trusted}"
     for line in login_commands(settings, urls[1:], certificate):

@@ -12,11 +12,15 @@ import re
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from postroom.errors import InvalidInput
-from postroom.identity.certificates import Certificate, canonical
+from postroom.protocol.hosts import canonical_name
 from postroom.protocol.origins import PORTS, Origin, origin_of
 from postroom.settings import Settings
+
+if TYPE_CHECKING:
+    from postroom.identity.certificates import Certificate
 
 _LISTEN = re.compile(r"(\[(?P<six>[^][]+)\]|(?P<name>[^][:]+))(:(?P<port>[0-9]{1,5}))?")
 
@@ -234,7 +238,7 @@ def _is_near(name: str) -> bool:
 
 def _outward(text: str) -> OutwardAddress:
     name, port = _split(text)
-    name = canonical(name)
+    name = canonical_name(name)
     try:
         return OutwardAddress(name, str(ipaddress.ip_address(name)), port)
     except ValueError:

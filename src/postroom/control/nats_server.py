@@ -15,7 +15,6 @@ from postroom.bus.block import configuration_block
 from postroom.bus.embedded import STOP_GRACE
 from postroom.bus.server_config import ServerConfig
 from postroom.client.locate import command
-from postroom.control.certificate import CertificateKeeper
 from postroom.control.endpoints import Endpoints
 from postroom.control.statefile import StateLock, prepare
 from postroom.errors import Conflict, EnvironmentFault, InvalidInput
@@ -27,6 +26,7 @@ from postroom.settings import DEFAULT_NATS_PORT, DEFAULT_ORG, Settings
 if TYPE_CHECKING:
     from postroom.bus.external import ExternalBus
     from postroom.bus.nats.admin import NatsAdmin  # not loaded this early in a start
+    from postroom.control.certificate import CertificateKeeper
 
 STREAM = "INBOX"
 

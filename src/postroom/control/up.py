@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from postroom import __version__
 from postroom.bus.disk import DiskWatch
@@ -30,7 +31,6 @@ from postroom.bus.space import check_room
 from postroom.bus.supervisor import Supervisor
 from postroom.control import event_loop, nats_server
 from postroom.control.banner import banner, login_commands, notes, own_addresses, say
-from postroom.control.certificate import open_certificate
 from postroom.control.endpoints import bracketed
 from postroom.control.http_listener import HttpListener, bind, bind_near
 from postroom.control.http_protocol import Connections, raise_descriptors
@@ -50,6 +50,9 @@ from postroom.settings import (
 from postroom.store.place import shown_place
 from postroom.workers.compiled import compile_modules
 from postroom_a2a.times import format_time
+
+if TYPE_CHECKING:
+    from postroom.control.certificate import CertificateKeeper
 
 log = get_logger(__name__)
 
@@ -118,7 +121,11 @@ class _PostRoom:
         self._ending = asyncio.Event()
         self._announce: Callable[[], None] = lambda: None
         self._endpoints = check_settings(settings)
-        self._certificate = open_certificate(settings, self._endpoints)
+        self._certificate: CertificateKeeper | None = None
+        if self._endpoints.certified:
+            from postroom.control.certificate import open_certificate  # a heavy import: X.509
+
+            self._certificate = open_certificate(settings, self._endpoints)
 
     async def live(self) -> None:
         """Open everything from the first socket on, wait for the end, and close it."""

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from postroom.errors import Conflict, InvalidInput, NotFound, StateUnwritable
 from postroom.identity import certificates, privatefile
-from postroom.identity.certificates import Certificate, Pair, canonical
+from postroom.identity.certificates import Certificate, Pair
+from postroom.protocol.hosts import canonical_name
 
 MAX_BYTES = 1024 * 1024
 
@@ -75,7 +76,7 @@ def own_names() -> tuple[str, ...]:
     """Names in every local certificate: this machine's, as it sees itself."""
     names = ["localhost", "127.0.0.1", "::1"]
     with contextlib.suppress(InvalidInput):  # such a name fits no certificate
-        names.append(canonical(socket.gethostname()))
+        names.append(canonical_name(socket.gethostname()))
     return tuple(dict.fromkeys(names))
 
 
@@ -121,7 +122,7 @@ class CertificateFolder:
                 f"{self.folder} has an authority already",
                 remedy="postroom tls renew; or with --force a new one, that every client has to be given",
             )
-        names = tuple(dict.fromkeys((*own_names(), *map(canonical, hosts))))
+        names = tuple(dict.fromkeys((*own_names(), *map(canonical_name, hosts))))
         authority = certificates.make_authority(names, now=now)
         pair = certificates.issue(authority, names, now=now, days=days)
         _write(self.ca_key, authority.key)

@@ -7,7 +7,6 @@ key can pass for these names and no others, even on a system that trusts the aut
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from postroom.errors import InvalidInput
+from postroom.protocol.hosts import address_of, canonical_name
 from postroom.protocol.limits import MAX_CERTIFICATE_DAYS
 
 DAY = 86400.0
@@ -30,9 +30,6 @@ SKEW = 3600.0
 
 WARNINGS = (1, 7, 21)
 """Days before its end at which an alert is raised."""
-
-_DNS = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*")
-_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +60,7 @@ class Certificate:
 
     def covers(self, name: str) -> bool:
         """Whether it is valid for the host name or address `name`."""
-        wanted = canonical(name)
+        wanted = canonical_name(name)
         _, _, parent = wanted.partition(".")
         return wanted in self.names or (bool(parent) and f"*.{parent}" in self.names)
 
@@ -75,23 +72,6 @@ class Certificate:
     def lifetime(self) -> float:
         """Seconds from begin to end of its validity."""
         return self.not_after - self.not_before
-
-
-def canonical(name: str) -> str:
-    """A host name or address in canonical form."""
-    if (address := _address(name)) is not None:
-        return str(address)
-    lowered = name.lower().rstrip(".")
-    if len(lowered) > 253 or not _DNS.fullmatch(lowered):
-        raise InvalidInput(f"{name!r} is not a host name or an IP address")
-    return lowered
-
-
-def _address(name: str) -> _Address | None:
-    try:
-        return ipaddress.ip_address(name)
-    except ValueError:
-        return None
 
 
 def near_its_end(certificate: Certificate, now: float) -> bool:
@@ -119,7 +99,7 @@ def make_authority(names: Sequence[str], *, now: float, days: float = AUTHORITY_
     """A new authority that can vouch for `names` alone."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _named("Postroom local authority")
-    permitted = [_subtree(one) for one in map(canonical, names)]
+    permitted = [_subtree(one) for one in map(canonical_name, names)]
     certificate = (
         _begun(name, name, key.public_key(), now, days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -143,7 +123,7 @@ def issue(authority: Pair, names: Sequence[str], *, now: float, days: float = SE
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
         raise InvalidInput("the authority's key was not made by Postroom")
     key = ec.generate_private_key(ec.SECP256R1())
-    wanted = [canonical(name) for name in names]
+    wanted = [canonical_name(name) for name in names]
     _check_permitted(above, wanted)
     certificate = (
         _begun(_named("Postroom"), above.subject, key.public_key(), now, days, above)
@@ -260,12 +240,12 @@ def _named(text: str) -> x509.Name:
 
 
 def _general(name: str) -> x509.GeneralName:
-    address = _address(name)
+    address = address_of(name)
     return x509.DNSName(name) if address is None else x509.IPAddress(address)
 
 
 def _subtree(name: str) -> x509.GeneralName:
-    address = _address(name)
+    address = address_of(name)
     return x509.DNSName(name) if address is None else x509.IPAddress(ipaddress.ip_network(address))
 
 
@@ -283,7 +263,7 @@ def _check_permitted(authority: x509.Certificate, names: Sequence[str]) -> None:
 
 
 def _permits(tree: x509.GeneralName, name: str) -> bool:
-    address = _address(name)
+    address = address_of(name)
     if isinstance(tree, x509.IPAddress):
         return address is not None and address in ipaddress.ip_network(str(tree.value))
     if isinstance(tree, x509.DNSName):

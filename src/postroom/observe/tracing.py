@@ -16,6 +16,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
+import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
@@ -34,6 +35,9 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 EXPORTER = "OTEL_TRACES_EXPORTER"
 EXPORTERS = "opentelemetry_traces_exporter"
 """Group of entry points in which exporters are found by their name."""
+
+PROVIDER = "OTEL_PYTHON_TRACER_PROVIDER"
+"""Names a provider that OpenTelemetry's API loads."""
 
 OTLP = "otlp"
 OTLP_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -282,10 +286,12 @@ def _provider() -> Any:
     None where nobody would see a span. What we set up is ours alone: libraries that make spans of their own (FastAPI
     makes three for a request) would otherwise fill the traces.
     """
+    named = exporter_named()
+    if not named and PROVIDER not in os.environ and "opentelemetry.trace" not in sys.modules:
+        return None  # nobody can have set one; the import takes a moment
     api = importlib.import_module("opentelemetry.trace")
     if not isinstance(api.get_tracer_provider(), api.ProxyTracerProvider):
         return api.get_tracer_provider()
-    named = exporter_named()
     if not named:
         return None
     try:

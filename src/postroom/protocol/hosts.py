@@ -14,6 +14,7 @@ from postroom.protocol.limits import MAX_HOST
 
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_CERTIFIED = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 
 
@@ -88,6 +89,28 @@ def _port(text: str) -> int:
     if _PORT.fullmatch(text) is None or int(text) > 65535:
         raise InvalidInput(f"{text!r} is not a port", remedy="a number from 1 to 65535")
     return int(text)
+
+
+def canonical_name(name: str) -> str:
+    """A host name or an address as a certificate names it; wider than `canonical_host`.
+
+    Raises:
+        InvalidInput: it is neither.
+    """
+    if (address := address_of(name)) is not None:
+        return str(address)
+    lowered = name.lower().rstrip(".")
+    if len(lowered) > MAX_HOST or not _CERTIFIED.fullmatch(lowered):
+        raise InvalidInput(f"{name!r} is not a host name or an IP address")
+    return lowered
+
+
+def address_of(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The IP address that a name is, None if it is another."""
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
 
 
 def authority(host: str, port: int, default_port: int = 0) -> str:
