@@ -1,4 +1,4 @@
-"""Asking the person at the terminal whether a key of the environment is kept (`templates.choosing`)."""
+"""Asking the person at the terminal whether a key of the environment is kept (`templates.keys`)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.protocol.template_needs import KeyForm, Needs
-from postroom.templates import choosing
-from postroom.templates.choosing import Choice
-from postroom.templates.keys import host
+from postroom.templates import keys
+from postroom.templates.keys import Choice, host
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
@@ -26,15 +25,13 @@ def choose(
     store: bool,
     env: Mapping[str, str] | None = None,
 ) -> Choice:
-    """The key for a template, as `choosing.choose`; with `store` that of the environment is kept without asking."""
-    return choosing.choose(
-        needed, values, known, lambda form, name: store or _asked(form, name), env
-    )
+    """The key for a template, as `keys.choose`; with `store` that of the environment is kept without asking."""
+    return keys.choose(needed, values, known, lambda form, name: store or _asked(form, name), env)
 
 
 def keep(client: Client, choice: Choice) -> None:
     """Store the key of the environment in the post room, if one has to be stored."""
-    if said := choosing.keep(client, choice):
+    if said := keys.keep(client, choice):
         click.echo(said, err=True)
 
 

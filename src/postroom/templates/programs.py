@@ -1,21 +1,24 @@
 """Where a coding agent's program is installed on this machine, and which parts of the machine it consists of.
 
 Nothing is run and no package manager is asked: the usual places are looked at. A program in a home folder is shown to
-a sandbox piece by piece (the package, its platform package, the node that runs it), never with the folder around it.
+a sandbox piece by piece (its npm package, the packages that it needs, the node that runs it), never with the folder
+around it. `values_of` makes of it the values of a template's parameters that stand for its program.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from postroom.errors import EnvironmentFault, NotFound
+from postroom.errors import EnvironmentFault, InvalidTemplate, NotFound
+from postroom.protocol.template_needs import MOUNTS, PROGRAM, SEARCH, Needs, needs
 from postroom.sandbox.arguments import SHOWN
 from postroom.templates import node as nodes
-from postroom.templates import packages
 
 _HEAD = 512
 """Bytes of a program that are read to see what runs it."""
@@ -25,6 +28,13 @@ SHIMS = frozenset({"volta-shim", "mise", "asdf", "rtx", "fnm", "nodenv", "npx", 
 
 _PNPM = re.compile(r'"\$basedir/([^"]+)"\s+"\$@"')
 """The program behind a command that pnpm has installed."""
+
+MOST = 48
+"""Packages that one program may consist of; each becomes a mount."""
+
+_MAX_BYTES = 1 << 20
+
+_OWN = (PROGRAM, SEARCH, MOUNTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +160,9 @@ def _is_shell(head: str) -> bool:
 
 
 def _described(name: str, path: Path, real: Path, machine: Machine) -> Program:
-    package = packages.of(real)
-    mounts = list(packages.folders(package)) if package else [real]
-    version = packages.version(package) if package else _version_of(real)
+    package = package_of(real)
+    mounts = list(package_folders(package)) if package else [real]
+    version = package_version(package) if package else _version_of(real)
     search: list[Path] = []
     node = None
     if (words := nodes.shebang(_head(real))) is not None:
@@ -189,3 +199,125 @@ def _version_of(real: Path) -> str:
         if found := _VERSION.fullmatch(part):
             return found[1]
     return ""
+
+
+def package_of(program: Path) -> Path | None:
+    """The folder of the package that has `program`: the next one with a name, below `node_modules`; else None."""
+    for folder in program.parents:
+        if folder.name == "node_modules":
+            return None
+        if "node_modules" in folder.parts and "name" in _document(folder):
+            return folder
+    return None
+
+
+def package_folders(package: Path) -> tuple[Path, ...]:
+    """The package and all that it needs and is installed, outermost first and none inside another.
+
+    Raises:
+        EnvironmentFault: these are too many.
+    """
+    found: dict[Path, None] = {}
+    waiting = [package]
+    while waiting:
+        folder = waiting.pop()
+        if folder in found:
+            continue
+        found[folder] = None
+        waiting += _needed(folder)
+        # What lies in a folder of the list needs no mount of its own, but may need others.
+        if sum(not _inside(each, found) for each in found) > MOST:
+            raise EnvironmentFault(
+                f"{package.name} is installed with over {MOST} packages beside it",
+                remedy="install it by itself: npm install -g",
+            )
+    return tuple(folder for folder in found if not _inside(folder, found))
+
+
+def _inside(folder: Path, others: dict[Path, None]) -> bool:
+    return any(parent in others for parent in folder.parents)
+
+
+def _needed(package: Path) -> Iterator[Path]:
+    document = _document(package)
+    for key in ("dependencies", "optionalDependencies"):
+        names = document.get(key)
+        for name in names if isinstance(names, dict) else ():
+            if (found := _beside(package, name)) is not None:
+                yield found
+
+
+def _beside(package: Path, name: str) -> Path | None:
+    """The folder of the package `name` as node finds it from `package`."""
+    if ".." in Path(name).parts or name.startswith("/"):
+        return None
+    for folder in (package, *package.parents):
+        candidate = folder / "node_modules" / name
+        if folder.name != "node_modules" and candidate.is_dir():
+            return candidate.resolve()
+    return None
+
+
+def package_version(package: Path) -> str:
+    """The version of the package, "" if it says none."""
+    found = _document(package).get("version")
+    return found if isinstance(found, str) else ""
+
+
+def _document(package: Path) -> dict[str, Any]:
+    """The package's `package.json`; {} if it has none that can be read."""
+    try:
+        with (package / "package.json").open("rb") as file:
+            document = json.loads(file.read(_MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def values_of(program: Program) -> dict[str, str]:
+    """The values for a program that was found."""
+    return {
+        PROGRAM: str(program.real),
+        SEARCH: "".join(f"{folder}:" for folder in program.search),
+        MOUNTS: "\n".join(map(str, program.mounts)),
+    }
+
+
+def program_values(
+    needed: Needs, values: Mapping[str, str], machine: Machine | None = None
+) -> dict[str, str]:
+    """The values for the program that a template needs; {} for a template without one, or if a person names all.
+
+    Args:
+        values: that a person has given. A program that they name is looked at where it is.
+
+    Raises:
+        NotFound: it is not installed; the remedy installs it.
+        EnvironmentFault: it cannot be run here.
+        InvalidTemplate: the template has no parameter for it.
+    """
+    if not needed.program or MOUNTS in values:
+        return {}
+    for name in _OWN:
+        if name not in needed.parameters:
+            raise InvalidTemplate(
+                f"the template has [program] and no parameter {name!r}",
+                remedy=f'declare it below [overrides]: {name} = ""',
+            )
+    named = values.get(PROGRAM) or needed.program
+    found = values_of(find(named, machine or Machine.here(), needed.install))
+    return {name: value for name, value in found.items() if name == PROGRAM or name not in values}
+
+
+def refound(text: str, values: Mapping[str, str]) -> dict[str, str]:
+    """The values of a worker, with the program's new place where the old one is gone, as after an update.
+
+    Raises:
+        NotFound, EnvironmentFault: it is not there any more.
+    """
+    kept = dict(values)
+    places = [kept.get(PROGRAM, ""), *kept.get(MOUNTS, "").splitlines()]
+    if all(Path(place).exists() for place in places if place.startswith("/")):
+        return kept
+    needed = needs(text, values)
+    return kept | (program_values(needed, {}) if needed.program else {})

@@ -44,7 +44,7 @@ def program_of(
                 remedy=f"--set {PROGRAM}=PATH, or spawn it there",
             )
     if sandbox != "opensandbox" and not remote:
-        from postroom.templates.filling import program_values
+        from postroom.templates.programs import program_values
 
         found |= program_values(needed, values)
     return found

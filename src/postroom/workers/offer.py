@@ -18,8 +18,7 @@ from postroom.errors import InvalidInput, PostroomError
 from postroom.protocol.template import parse_template
 from postroom.sandbox.never import never_shown
 from postroom.templates import keys
-from postroom.templates.filling import values_of
-from postroom.templates.programs import Machine, find
+from postroom.templates.programs import Machine, find, values_of
 from postroom.templates.shipped import listed
 from postroom.templates.spawning import needs_here
 from postroom.workers.workspaces.layout import find as repository

@@ -23,7 +23,7 @@ from postroom.sandbox.template_check import check_program
 from postroom.settings import DEFAULT_PROJECT
 from postroom.store.agents import Agent
 from postroom.store.workers import WorkerRecord
-from postroom.templates.filling import refound
+from postroom.templates.programs import refound
 from postroom.workers.launch import decode_files
 from postroom.workers.parts import WorkerParts
 from postroom.workers.reach import BY, Reach

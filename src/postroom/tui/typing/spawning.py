@@ -29,7 +29,7 @@ def spawn(
     """
     from postroom.lines.starting import WAIT, ended, notes, spawned
     from postroom.lines.tasks import accepted_line
-    from postroom.templates import choosing, reading, spawning
+    from postroom.templates import keys, reading, spawning
 
     remote = not client.server.pid
     said: list[str] = []
@@ -40,11 +40,11 @@ def spawn(
     needed = spawning.needs_here(bundle.text, values)
     values |= spawning.program_of(needed, values, command["sandbox"], remote=remote)
     if needed.keys:
-        choice = choosing.choose(
+        choice = keys.choose(
             needed, values, client.credentials(), lambda *_: bool(command["store"])
         )
         values |= choice.values
-        said.append(choosing.keep(client, choice))
+        said.append(keys.keep(client, choice))
     reading.check(bundle, values, command["sandbox"])
     worker = spawning.spawn(
         client,
