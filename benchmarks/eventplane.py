@@ -24,8 +24,7 @@ from postroom.control.http_listener import HttpListener, bind
 from postroom.control.org import Organisation
 from postroom.control.org_router import WORKER, OrgRouter, Receive, Scope, Send
 from postroom.control.statefile import Announcement
-from postroom.identity.operator_key import OperatorKey
-from postroom.identity.tokens import digest
+from postroom.identity.tokens import OperatorKey, digest
 from postroom.identity.trust import Trust
 from postroom.sandbox.port import ExitStatus, Level
 from postroom.settings import DEFAULT_ORG, Settings

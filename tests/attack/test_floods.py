@@ -12,7 +12,7 @@ from postroom.gateway import limits
 from postroom.gateway.limits import CUT_OFF, FLOOD, VIOLATION
 from postroom.gateway.nats import policy
 from postroom.gateway.port import DoorDeadlines, Rates
-from postroom.identity.accounts import AGENT_SUBSCRIPTIONS
+from postroom.identity.minting import AGENT_SUBSCRIPTIONS
 from postroom.protocol import subjects
 from postroom.protocol.streams import stream_of
 from tests.attack.cases import MARK

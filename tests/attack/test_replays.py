@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 
-from postroom.audit.connections import Connections
-from postroom.audit.stored import Outsiders
+from postroom.audit.server import Connections, Outsiders
 from postroom.identity import jwt
-from postroom.identity.credential import Credential
-from postroom.identity.nkeys import KeyPair, Kind
+from postroom.identity.nkeys import Credential, KeyPair, Kind
 from postroom.identity.trust import Trust
 from postroom.protocol.audit import DENIED, SERVER, AuditRecord
 from postroom.protocol.ids import CONTROL_PLANE

@@ -23,8 +23,7 @@ from postroom.errors import (
     ServerTooOld,
     exit_code,
 )
-from postroom.identity.account_publisher import system_connection
-from postroom.identity.push import push_accounts
+from postroom.identity.account_publisher import push_accounts, system_connection
 from postroom.identity.trust import Trust
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.streams import BY_NAME

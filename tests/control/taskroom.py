@@ -28,8 +28,7 @@ from postroom.control.parts import Parts
 from postroom.control.statefile import Announcement
 from postroom.directory.card_signatures import verify_card
 from postroom.directory.cards import build_card
-from postroom.identity.operator_key import OperatorKey
-from postroom.identity.tokens import digest, new_token
+from postroom.identity.tokens import OperatorKey, digest, new_token
 from postroom.protocol import priority, subjects
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.presence import Presence, WorkerState

@@ -17,13 +17,11 @@ from typing import Any
 import pytest
 
 from postroom.audit import AuditLog, Trouble, copying
-from postroom.audit import stored as stored_module
-from postroom.audit.connections import Connections
+from postroom.audit import server as stored_module
 from postroom.audit.copying import AuditCopy
-from postroom.audit.cursor import Cursor
-from postroom.audit.reading import Position, all_lines
-from postroom.audit.stored import Outsiders, StoredRecords
-from postroom.audit.unwritable import Alarm
+from postroom.audit.log import Alarm
+from postroom.audit.reading import Cursor, Position, all_lines
+from postroom.audit.server import Connections, Outsiders, StoredRecords
 from postroom.bus.nats.bus import NatsBus
 from postroom.directory.agents import Directory
 from postroom.errors import BusDisconnected, Forbidden, NoResponders, StateUnwritable, Unauthorized

@@ -15,7 +15,7 @@ import pytest
 import postroom
 from postroom.audit import Trouble
 from postroom.audit import log as audit_log
-from postroom.audit.stored import StoredRecords
+from postroom.audit.server import StoredRecords
 from postroom.bus.disk import DiskWatch
 from postroom.control.measuring import _of_process
 from postroom.control.parts import Parts
@@ -81,9 +81,9 @@ MACHINE = {
 
 PAUSES = {
     "postroom.audit.copying.INTERVAL": 0.1,
-    "postroom.audit.stored.IDLE": 0.1,
-    "postroom.audit.stored.INTERVAL": 0.1,
-    "postroom.audit.unwritable.PAUSE": 0.1,
+    "postroom.audit.server.IDLE": 0.1,
+    "postroom.audit.server.INTERVAL": 0.1,
+    "postroom.audit.log.PAUSE": 0.1,
     "postroom.control.base.PAUSE": 0.1,
     "postroom.control.base.SELDOM": QUICK,
     "postroom.control.org.INTERVAL": 0.1,
@@ -145,7 +145,7 @@ class House:
                     raise StateUnwritable("the disk is full")
 
                 patch.setattr("postroom.control.base.check_space", full)
-                patch.setattr("postroom.audit.cursor.write_private", full)
+                patch.setattr("postroom.audit.reading.write_private", full)
                 patch.setattr("postroom.projection.retention.copying.take", full)
             yield
 

@@ -14,8 +14,7 @@ from postroom.control.principals import Gate
 from postroom.directory.agents import Directory
 from postroom.directory.iam import LocalIAM
 from postroom.errors import Forbidden, Unauthorized
-from postroom.identity.operator_key import OperatorKey
-from postroom.identity.tokens import digest, new_token
+from postroom.identity.tokens import OperatorKey, digest, new_token
 from postroom.protocol.principal import ALL_SCOPES, DOOR, KEY, Scope
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store

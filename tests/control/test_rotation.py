@@ -23,9 +23,8 @@ from postroom.control.org import connect_edge
 from postroom.control.rotation import Rotation
 from postroom.errors import Conflict, Unauthorized
 from postroom.identity import jwt
-from postroom.identity.account_publisher import Accounts
-from postroom.identity.credential import Credential
-from postroom.identity.push import push_accounts
+from postroom.identity.account_publisher import Accounts, push_accounts
+from postroom.identity.nkeys import Credential
 from postroom.identity.rotating import Role
 from postroom.identity.trust import Trust
 from postroom.protocol import subjects

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.directory.agents import Directory
-from postroom.directory.callers import FRESH, PAUSE, Callers
+from postroom.directory.presence import CALL_LASTS, PAUSE, Callers
 from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
@@ -54,19 +54,19 @@ async def test_who_called_is_there_for_a_while(room: Room):
     room.callers.called(otto.uid)
     assert (room.callers.there(otto.uid), room.came) == (True, 1)
 
-    room.now += FRESH
+    room.now += CALL_LASTS
     assert not room.callers.there(otto.uid)
-    assert room.callers.seen_at(otto.uid) == room.now - FRESH
+    assert room.callers.seen_at(otto.uid) == room.now - CALL_LASTS
 
 
 async def test_who_has_a_call_open_is_there(room: Room):
     otto = await room.directory.register("otto", "external")
     with room.callers.waiting(otto.uid):
         with room.callers.waiting(otto.uid):
-            room.now += 2 * FRESH
+            room.now += 2 * CALL_LASTS
         assert room.callers.there(otto.uid)
         assert room.callers.seen_at(otto.uid) == room.now
-        room.now += 2 * FRESH
+        room.now += 2 * CALL_LASTS
     assert room.callers.there(otto.uid)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.directory.canonical_json import MAX_INTEGER, canonical
+from postroom.directory.card_signatures import MAX_INTEGER, canonical
 from postroom.errors import InvalidInput
 
 VALUES = st.recursive(

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from postroom.directory.canonical_json import canonical
-from postroom.directory.card_signatures import sign_card, verify_card
+from postroom.directory.card_signatures import canonical, sign_card, verify_card
 from postroom.errors import InvalidInput, Unauthorized
 from postroom.identity.cardkey import CardKey, from_text, to_text, verify
 

@@ -22,9 +22,7 @@ from hypothesis import strategies as st
 
 from postroom.audit import AuditLog
 from postroom.audit import log as log_module
-from postroom.audit.files import Files
-from postroom.audit.query import Match
-from postroom.audit.reading import Position, all_lines, newest, read_lines
+from postroom.audit.reading import Files, Match, Position, all_lines, newest, read_lines
 from postroom.errors import StateUnwritable
 from postroom.protocol.audit import AuditRecord
 

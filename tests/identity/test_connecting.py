@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from nats.aio.client import Client
 
-from postroom.identity.credential import Credential
-from postroom.identity.nkeys import KeyPair, Kind
-from postroom.identity.push import push_accounts
+from postroom.identity.account_publisher import push_accounts
+from postroom.identity.nkeys import Credential, KeyPair, Kind
 from postroom.identity.trust import Trust
 from postroom.protocol import subjects
 from tests.identity.stage import (

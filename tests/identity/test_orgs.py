@@ -13,7 +13,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from postroom.errors import InvalidInput
-from postroom.identity.push import delete_accounts, push_accounts
+from postroom.identity.account_publisher import delete_accounts, push_accounts
 from postroom.identity.trust import Trust
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from postroom.errors import ProtocolViolation, ServerFailed
-from postroom.identity.push import push_accounts
+from postroom.identity.account_publisher import push_accounts
 from postroom.identity.trust import Trust
 from postroom_a2a.nats.port import Arrived
 

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from postroom.bus.memory import MemoryAdmin, MemoryBroker, MemoryBus
 from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider, Stored
 from postroom.directory.agents import Directory
-from postroom.directory.callers import Callers
+from postroom.directory.presence import Callers
 from postroom.mail import outbox, projection, views
 from postroom.mail.alerts import AlertService
 from postroom.mail.clerk import Clerk

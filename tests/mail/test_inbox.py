@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.directory.callers import Callers
+from postroom.directory.presence import Callers
 from postroom.mail.views import Mail
 from postroom.protocol.receipts import State
 from postroom.store.agents import Agent

@@ -14,7 +14,7 @@ import pytest
 from postroom.control import measuring
 from postroom.control.org import Organisation, open_orgs
 from postroom.control.statefile import Announcement
-from postroom.identity.operator_key import OperatorKey
+from postroom.identity.tokens import OperatorKey
 from tests.control.taskroom import KEY, TaskRoom, task_room
 
 _LINE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\})? (\S+)')

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroom.control.limits import MARKS, PIECE
-from postroom.identity.operator_key import OperatorKey
-from postroom.identity.tokens import new_api_key
+from postroom.identity.tokens import OperatorKey, new_api_key
 from postroom.protocol.limits import MAX_API_KEYS
 from postroom.protocol.principal import Scope
 from tests.control.taskroom import SECONDS, TaskRoom, emptied, task_room

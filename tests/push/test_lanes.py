@@ -10,8 +10,7 @@ import pytest
 
 from postroom.webhooks import lanes
 from postroom.webhooks.lanes import Lane, Lanes
-from postroom.webhooks.schedule import LONGEST_REST, PAUSES, REFUSALS, Schedule
-from postroom.webhooks.sender import Outcome
+from postroom.webhooks.sender import LONGEST_REST, PAUSES, REFUSALS, Outcome, Schedule
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ import pytest
 from postroom import errors
 from postroom.http.exchange import outbound_exchange
 from postroom.http.outbound import OutboundPolicy
-from postroom.remote.pace import Pace
+from postroom.remote.agents import Pace
 from postroom_a2a.http.client import A2AClient, fetch_card
 from postroom_a2a.http.client_attempts import Bounds, Calling
 from postroom_a2a.http.client_cards import Interface, choose

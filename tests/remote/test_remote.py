@@ -22,8 +22,7 @@ from postroom.errors import (
     StateUnwritable,
     StoreLocked,
 )
-from postroom.remote.desk import Patience
-from postroom.remote.task import RemoteTask
+from postroom.remote.task import Patience, RemoteTask
 from postroom.remote.work import AT_ONCE
 from tests.control.taskroom import SECONDS, TaskRoom, task_room
 from tests.remote.foreign import Foreign, foreign

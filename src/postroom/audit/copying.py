@@ -11,9 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from postroom.audit import AuditLog
-from postroom.audit.cursor import Cursor
-from postroom.audit.query import org_of
-from postroom.audit.reading import Position, read_lines
+from postroom.audit.reading import Cursor, Position, org_of, read_lines
 from postroom.bus.port import MessageBusProvider
 from postroom.observe.supervision import well
 from postroom.protocol import subjects

@@ -1,4 +1,4 @@
-"""Appends whole lines to the audit log, and reports when it cannot.
+"""Appends whole lines to the audit log, and reports when it cannot; `Alarm` tells people of it, once for each time.
 
 `write` is in the way of every byte that passes the gateway, so it is one system call. Once a second `run` syncs what
 was written, in a thread; it also deletes the oldest files and notices when the disk has space again. All methods are
@@ -17,13 +17,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from postroom.audit.files import Files
-from postroom.audit.reading import Position
+from postroom.audit.reading import Files, Position
 from postroom.errors import StateUnwritable
 from postroom.observe import get_logger
 from postroom.observe.supervision import well
+from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.audit import ALLOWED, DENIED, AuditRecord
 from postroom_a2a.times import format_time
+
+log = get_logger(__name__)
 
 SYNC_INTERVAL = 1.0
 """Seconds after which a line is on the disk: a power failure can take that much."""
@@ -34,7 +36,10 @@ EXPIRY_INTERVAL = 3600.0
 ROTATION_RETRY = 1024 * 1024
 """Bytes that a file which could not be closed still takes before the next try."""
 
-log = get_logger(__name__)
+KIND = "audit-unwritable"
+
+PAUSE = 60.0
+"""Seconds between two alerts: a disk that is full to the last byte takes a line now and then."""
 
 
 @dataclass(slots=True)
@@ -393,3 +398,50 @@ def _sync(descriptor: int) -> None:
     except OSError as error:
         if error.errno != errno.EINVAL:  # a pipe or a terminal cannot be synced
             raise
+
+
+def trouble_of(log: AuditLog) -> str:
+    """Why `log` cannot be written now, "" if it can."""
+    if log.trouble is None:
+        return ""
+    fate = "traffic goes on unrecorded" if log.lossy else "nothing passes the gateway"
+    return f"the audit log cannot be written, {fate}: {log.trouble.reason}"
+
+
+class Alarm:
+    """Raises the alerts; one that the bus cannot take waits until it can.
+
+    Args:
+        tell: raises and ends alerts; raises an error where that is to be tried again.
+        space: raises `StateUnwritable` while the disk of the bus is full: writing then would break its stream.
+    """
+
+    def __init__(self, log: AuditLog, tell: RaiseAlert, space: Callable[[], None]) -> None:
+        self._log = log
+        self._tell = tell
+        self._space = space
+        self._untold = ""
+        self._stands = True  # an alert may be left from an earlier process
+
+    async def run(self) -> None:
+        """Watch the log until cancelled."""
+        while True:
+            if not self._untold:
+                await self._over()
+                while not (text := trouble_of(self._log)):
+                    await asyncio.wait({self._log.turn()})
+                self._untold = text
+            self._space()
+            await self._tell(Alert(KIND, self._untold))
+            self._untold, self._stands = "", True
+            well()
+            while self._log.trouble is not None:
+                await asyncio.wait({self._log.turn()})
+            await self._over()
+            await asyncio.sleep(PAUSE)
+
+    async def _over(self) -> None:
+        if self._stands and self._log.trouble is None:
+            await self._tell(Alert(KIND, ""))
+            self._stands = False
+        well()

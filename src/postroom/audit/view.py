@@ -8,9 +8,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 from postroom.audit import AuditLog
-from postroom.audit.query import Match, Query
-from postroom.audit.reading import Position, newest, read_lines
-from postroom.audit.unwritable import trouble_of
+from postroom.audit.log import trouble_of
+from postroom.audit.reading import Match, Position, Query, newest, read_lines
 from postroom.protocol.intervals import STREAM_BEAT
 from postroom_a2a.times import parse_time
 

@@ -5,16 +5,19 @@
     manifest.json     SHA-256 and size of every file before it
 
 A reader takes nothing on trust: `check` reads the whole file before anything is written, and a name that leads out of
-the folder, twice to one place, or through a link is refused.
+the folder, twice to one place, or through a link is refused. The keys in it are sealed with a passphrase: scrypt makes
+the key, AES-256-GCM encrypts.
 """
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import io
 import json
 import os
+import secrets
 import stat
 import tarfile
 import zlib
@@ -23,6 +26,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from postroom.disk import sync
 from postroom.errors import InvalidInput, StateUnwritable
@@ -33,6 +40,15 @@ LEVEL = 1
 BLOCK = 256 * 1024
 MAX_DOCUMENT = 64 * 1024 * 1024
 """Bytes of a document that is read as a whole."""
+
+SHORTEST = 8
+"""Characters of a passphrase: what is shorter is found by trying, however slow each try is."""
+
+_COST = {"n": 2**16, "r": 8, "p": 1}
+"""64 MiB and a fifth of a second for each try."""
+
+_MOST = 2**20
+"""The highest cost that is taken from a file, 1 GiB: a made-up one must not fill the memory."""
 
 
 class Writer:
@@ -304,3 +320,65 @@ def _reading(path: Path) -> Generator[tarfile.TarFile, None, None]:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"{path} is no backup, or is damaged: {error}") from error
+
+
+def check_passphrase(passphrase: str) -> str:
+    """The passphrase.
+
+    Raises:
+        InvalidInput: it is too short.
+    """
+    if len(passphrase) < SHORTEST:
+        raise InvalidInput(f"the passphrase has fewer than {SHORTEST} characters")
+    return passphrase
+
+
+def seal(content: bytes, passphrase: str, about: bytes) -> bytes:
+    """`content` encrypted; it can be opened beside the same `about` alone."""
+    salt, nonce = secrets.token_bytes(16), secrets.token_bytes(12)
+    key = _key(passphrase, salt, _COST)
+    sealed = AESGCM(key).encrypt(nonce, content, about)
+    return json.dumps(
+        {
+            "kdf": "scrypt",
+            **_COST,
+            "cipher": "AES-256-GCM",
+            "salt": _text(salt),
+            "nonce": _text(nonce),
+            "sealed": _text(sealed),
+        }
+    ).encode()
+
+
+def unseal(document: bytes, passphrase: str, about: bytes) -> bytes:
+    """The content that `seal` encrypted.
+
+    Raises:
+        InvalidInput: the passphrase is wrong, or the document was changed.
+    """
+    try:
+        said: dict[str, Any] = json.loads(document)
+        cost = {name: int(said[name]) for name in _COST}
+        if (
+            said["kdf"] != "scrypt"
+            or not 1 < cost["n"] <= _MOST
+            or (cost["r"], cost["p"]) != (8, 1)
+        ):
+            raise InvalidInput("the keys are sealed in a way that this Postroom does not know")
+        salt, nonce, sealed = (base64.b64decode(said[name]) for name in ("salt", "nonce", "sealed"))
+        return AESGCM(_key(passphrase, salt, cost)).decrypt(nonce, sealed, about)
+    except InvalidTag as error:
+        raise InvalidInput(
+            "the passphrase does not open the keys of this backup",
+            remedy="give the one that it was made with",
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInput("the keys in this backup are damaged") from error
+
+
+def _key(passphrase: str, salt: bytes, cost: dict[str, int]) -> bytes:
+    return Scrypt(salt=salt, length=32, **cost).derive(passphrase.encode())
+
+
+def _text(content: bytes) -> str:
+    return base64.b64encode(content).decode()

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from postroom.backup import archive, sealed
+from postroom.backup import archive
 from postroom.backup.taking import FORMAT, KEYS, SNAPSHOTS
 from postroom.disk import sync
 from postroom.errors import Conflict, EnvironmentFault, InvalidInput, StateUnwritable
@@ -105,7 +105,7 @@ def _check_empty(state: Path) -> None:
 
 def _secrets(document: bytes, passphrase: str, about: bytes) -> dict[str, bytes]:
     """The files in the sealed part; their names are checked."""
-    content = json.loads(sealed.unseal(document, passphrase, about))
+    content = json.loads(archive.unseal(document, passphrase, about))
     found = {}
     for name, text in content.items():
         parts = name.split("/")

@@ -16,19 +16,17 @@ from postroom.bus.nats.bus import NatsBus
 from postroom.bus.space import check_space
 from postroom.control import nats_server
 from postroom.control.app import Installation
-from postroom.directory.agents import Directory
-from postroom.directory.callers import PAUSE, Callers
-from postroom.directory.input_modes import Takers
+from postroom.directory.agents import Directory, Takers
+from postroom.directory.presence import PAUSE, Callers
 from postroom.errors import PostroomError, ServersBehind
 from postroom.events import fold as event_rules
 from postroom.events.approvals import Approvals
 from postroom.events.clerk import ApprovalClerk, ApprovalExpiry
 from postroom.events.policies import Policies
 from postroom.events.service import EventLog
-from postroom.identity.account_publisher import system_connection
-from postroom.identity.credential import Credential
+from postroom.identity.account_publisher import push_accounts, system_connection
+from postroom.identity.nkeys import Credential
 from postroom.identity.pins import Pins
-from postroom.identity.push import push_accounts
 from postroom.identity.trust import Trust
 from postroom.mail import outbox, projection
 from postroom.mail.alerts import AlertService

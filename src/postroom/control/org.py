@@ -15,11 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from postroom.audit.connections import Connections
 from postroom.audit.copying import AuditCopy
-from postroom.audit.cursor import Cursor
-from postroom.audit.stored import Outsiders, StoredRecords
-from postroom.audit.unwritable import Alarm
+from postroom.audit.log import Alarm
+from postroom.audit.reading import Cursor
+from postroom.audit.server import Connections, Outsiders, StoredRecords
 from postroom.audit.view import AuditView
 from postroom.blobs.folder import BlobFolder
 from postroom.blobs.service import INTERVAL, BlobService
@@ -41,26 +40,24 @@ from postroom.control.statefile import Announcement
 from postroom.control.task_spans import TaskSpans
 from postroom.control.task_trouble import watch_bus
 from postroom.control.terminals import Terminals
-from postroom.directory.announcements import Announcements
 from postroom.directory.cards import Card
 from postroom.directory.iam import LocalIAM
 from postroom.directory.outside import OutsideAgents
 from postroom.directory.presence import PresenceBoard
-from postroom.directory.registry import CardRegistry
+from postroom.directory.registry import Announcements, CardRegistry
 from postroom.directory.search import AgentSearch
 from postroom.errors import PostroomError, ServerFailed
-from postroom.identity.account_publisher import BEHIND, Accounts, system_connection
-from postroom.identity.credential import Credential
-from postroom.identity.operator_key import OperatorKey
-from postroom.identity.push import delete_accounts
+from postroom.identity.account_publisher import BEHIND, Accounts, delete_accounts, system_connection
+from postroom.identity.nkeys import Credential
+from postroom.identity.tokens import OperatorKey
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger, tracing
 from postroom.observe.supervision import SELDOM
 from postroom.projection.changes import Change
 from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert
+from postroom.push.configs import PushService
 from postroom.push.pusher import OUTCOMES, Pusher
-from postroom.push.views import PushService
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.tasks.assignment import TaskAssigner

@@ -15,7 +15,7 @@ from postroom.directory.outside import OutsideAgents
 from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import CardRegistry
 from postroom.directory.search import AgentSearch
-from postroom.push.views import PushService
+from postroom.push.configs import PushService
 from postroom.remote.agents import RemoteAgents
 from postroom.remote.work import RemoteWork
 from postroom.tasks.assignment import TaskAssigner

@@ -1,6 +1,8 @@
 """Signatures of Agent Cards: JWS over canonical JSON, its payload left out (A2A 1.0, section 8.4; RFC 7515).
 
-Postroom needs one algorithm, which is the lines below; a JOSE library would bring all the others.
+Postroom needs one algorithm, which is the lines below; a JOSE library would bring all the others. Of canonical JSON
+(RFC 8785) only the number format would need a library, and an Agent Card has whole numbers only. What remains is the
+order of keys (by UTF-16 code units, section 3.2.3) and the escapes, which `json` writes as the RFC wants them.
 
 A card has two forms to sign. The specification's has each member that is set, also an empty one, as are the scopes of a
 security requirement. The official SDK signs and verifies a card without them, and of 1.0 alone where members of 0.3
@@ -13,12 +15,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from postroom.directory.canonical_json import canonical
 from postroom.directory.cards import Card
 from postroom.errors import InvalidInput, Unauthorized
 from postroom.identity import cardkey
 from postroom.identity.cardkey import ALGORITHM, CardKey, from_text, to_text
 from postroom_a2a.http.v03_cards import card_up
+
+MAX_INTEGER = 2**53 - 1
+"""Largest whole number that every reader of JSON keeps exactly (RFC 7493, section 2.2)."""
 
 
 def sign_card(card: Card, key: CardKey) -> Card:
@@ -106,3 +110,31 @@ def _header(protected: str) -> dict[str, Any]:
     if not isinstance(header, dict):
         raise InvalidInput("a signature's header is not an object")
     return header
+
+
+def canonical(value: Any) -> bytes:
+    """`value` as canonical JSON in UTF-8.
+
+    Raises:
+        InvalidInput: it has a float, a number over 2^53 - 1, a lone surrogate, endless nesting, or is not JSON.
+    """
+    try:
+        return json.dumps(_ordered(value), ensure_ascii=False, separators=(",", ":")).encode()
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise InvalidInput(f"no canonical JSON: {type(error).__name__}") from error
+
+
+def _ordered(value: Any) -> Any:
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, int):
+        if abs(value) > MAX_INTEGER:
+            raise InvalidInput(f"no canonical JSON: a number over {MAX_INTEGER}")
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_ordered(item) for item in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        # A surrogate pair sorts below the characters after it, so code points would be another order.
+        keys = sorted(value, key=lambda key: key.encode("utf-16-be"))
+        return {key: _ordered(value[key]) for key in keys}
+    raise InvalidInput(f"no canonical JSON: {type(value).__name__}")

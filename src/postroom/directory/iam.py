@@ -24,8 +24,7 @@ from postroom.errors import (
     Refused,
     Unauthorized,
 )
-from postroom.identity.operator_key import OperatorKey
-from postroom.identity.tokens import digest, equal, new_api_key
+from postroom.identity.tokens import OperatorKey, digest, equal, new_api_key
 from postroom.observe.supervision import well
 from postroom.protocol.ids import check_nick
 from postroom.protocol.limits import MAX_API_KEYS, MAX_LABEL

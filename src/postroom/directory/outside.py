@@ -9,8 +9,8 @@ from typing import Any
 
 from postroom import __version__
 from postroom.directory.agents import Directory
-from postroom.directory.callers import Callers
 from postroom.directory.cards import Card, outside_card, read_given
+from postroom.directory.presence import Callers
 from postroom.errors import InvalidInput
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store

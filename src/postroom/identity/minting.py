@@ -1,4 +1,4 @@
-"""The JWT of an agent's credential, and its bounds."""
+"""The JWT of an agent's credential, and its bounds; and the claims of the JWTs of an organisation's two accounts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,19 @@ from postroom.identity.keyring import OrgKeys
 from postroom.identity.nkeys import Kind
 from postroom.protocol.ids import check_name, check_uid
 from postroom.protocol.limits import MAX_PROJECTS
+from postroom.protocol.permissions import (
+    agent_permissions,
+    control_plane_edge_permissions,
+    core_exports,
+)
 
 MAX_LIFETIME = 30 * 86400.0
 """Seconds: longest validity of an agent's credential, and so the life of a revocation."""
+
+AGENT_SUBSCRIPTIONS = 1000
+"""Subscriptions that one agent's connection may have at a time."""
+
+CONTROL_SUBSCRIPTIONS = 100_000
 
 
 def check_user(public: str) -> None:
@@ -65,3 +75,36 @@ def revoked(former: OrgKeys, keys: Mapping[str, float], *, now: float) -> OrgKey
     at = {key: former.revocations.get(key, int(now)) for key in until}
     at |= dict.fromkeys(keys, int(now))
     return replace(former, revocations=at, revoked_until=until)
+
+
+def core_body() -> dict[str, object]:
+    """Claims of the account with JetStream and the control plane."""
+    return jwt.account_body(jetstream=True, exports=jwt.service_exports(core_exports()))
+
+
+def edge_body(keys: OrgKeys) -> dict[str, object]:
+    """Claims of the agents' account."""
+    scopes = [
+        _scope("agents", keys.agents.public),
+        _scope("workers", keys.workers.public),
+        _scope("control", keys.control.public),
+        *(_scope(role, public) for public, role in keys.retiring.items()),
+    ]
+    return jwt.account_body(
+        imports=jwt.service_imports(core_exports(), keys.core.public),
+        scopes=scopes,
+        revocations=keys.revocations,
+    )
+
+
+def _scope(role: str, public: str) -> dict[str, object]:
+    if role == "control":
+        permissions = control_plane_edge_permissions()
+        return jwt.scope(public, "control-plane", permissions, subscriptions=CONTROL_SUBSCRIPTIONS)
+    return jwt.scope(
+        public,
+        role.removesuffix("s"),
+        agent_permissions(),
+        subscriptions=AGENT_SUBSCRIPTIONS,
+        proxied=role == "workers",
+    )

@@ -13,11 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from postroom.errors import Conflict, NotFound
-from postroom.identity import accounts, jwt, keyring, minting, rotating
+from postroom.identity import jwt, keyring, minting, rotating
 from postroom.identity.cardkey import CardKey
-from postroom.identity.credential import Credential
 from postroom.identity.keyring import Keyring, OrgKeys
-from postroom.identity.nkeys import KeyPair, Kind
+from postroom.identity.nkeys import Credential, KeyPair, Kind
 from postroom.identity.rotating import Role
 from postroom.protocol.answers import TrustKey
 from postroom.protocol.ids import CONTROL_PLANE, check_name
@@ -158,9 +157,9 @@ class Trust:
         now = self._clock()
         issued = [(self._keys.system, "SYS", jwt.account_body(), now)]
         for name, keys in self._keys.orgs.items():
-            issued.append((keys.core, f"{name}-core", accounts.core_body(), now))
+            issued.append((keys.core, f"{name}-core", minting.core_body(), now))
             dated = max(now, keys.dated_from)
-            issued.append((keys.edge, f"{name}-edge", accounts.edge_body(keys), dated))
+            issued.append((keys.edge, f"{name}-edge", minting.edge_body(keys), dated))
         signer = self._keys.signer or self._keys.operator
         return {
             account.public: jwt.encode(signer, account.public, name, body, now=at)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from postroom.bus.port import MessageBusProvider
-from postroom.directory.callers import Callers
+from postroom.directory.presence import Callers
 from postroom.mail import views
 from postroom.mail.office import PostOffice
 from postroom.mail.reading import PAGE

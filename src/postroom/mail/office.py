@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import replace
 
-from postroom.directory.agents import resolve
-from postroom.directory.input_modes import Takers, check_files
+from postroom.directory.agents import Takers, check_files, resolve
 from postroom.errors import InvalidInput
 from postroom.mail import views
 from postroom.mail.reading import MailReader

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from postroom.bus.port import Message
-from postroom.directory.input_modes import check_files
+from postroom.directory.agents import check_files
 from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.mail.views import sizes_of
 from postroom.observe import get_logger

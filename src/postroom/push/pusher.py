@@ -5,7 +5,7 @@
 The first step reads what is stored past the config's cursor, so it is done again from there after a crash: no change is
 missed, and nothing is pushed that is not stored. The rows and the cursor are one transaction, apart from the fold's. An
 attempt is written down when it has ended. If the control plane is killed in between, the receiver gets the push twice,
-with the same `webhook-id`.
+with the same `webhook-id`. What a push says (`body_of`) is in the version of A2A that its receiver speaks.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.limits import SHORT_ID
 from postroom.protocol.principal import OPERATOR_KEY
 from postroom.protocol.traces import TRACEPARENT, trace_of
-from postroom.push.bodies import body_of, headers_of, is_pushed
 from postroom.store.database import Database, Store
+from postroom.store.ports import TaskEventRow
 from postroom.store.pushes import DELIVERED, GIVEN_UP, ConfigRow, PushRow, push_id
+from postroom.tasks.operations import stream_response
 from postroom.webhooks.lanes import Lane, Lanes
-from postroom.webhooks.schedule import Schedule
-from postroom.webhooks.sender import Outcome, Sender, Target
+from postroom.webhooks.sender import Outcome, Schedule, Sender, Target
 from postroom.webhooks.signing import WebhookKey
+from postroom_a2a.ecma_json import dumps
+from postroom_a2a.http.v03_objects import task_down
+from postroom_a2a.task_state import TaskState
 
 ALERT = "push-failed"
 """Kind of the alert about a receiver that was given up; its `about` is the key of the config."""
@@ -47,6 +50,12 @@ OUTCOMES = (DELIVERED, FAILED, GIVEN_UP)
 NOT_KEPT = "what it was about is no longer kept"
 NO_KEY = "the key that it was made with is not valid any more"
 NO_OWNER = "who made it has no address any more"
+
+OLD = "0.3"
+"""The version in which a push is the whole task, as it is at the attempt."""
+
+TOKENS = ("X-A2A-Notification-Token", "A2A-Notification-Token")
+"""A2A names no header for a config's token; each of its reference libraries reads one of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,3 +325,38 @@ def _stopped(store: Store, config: ConfigRow, now: float) -> str:
 
 def _give_up(store: Store, *, key: str, reason: str) -> None:
     store.pushes.give_up(key, reason)
+
+
+def is_pushed(change: TaskEventRow) -> bool:
+    """Whether a change is one for receivers: the first, which only creates the task, is none."""
+    return bool(change.event) or change.state != TaskState.SUBMITTED
+
+
+def body_of(store: Store, config: ConfigRow, seq: int) -> str:
+    """The body of the push of the change at `seq`, "" if that is no longer kept.
+
+    It is A2A's StreamResponse; for 0.3 the task.
+    """
+    found = store.tasks.events_at([seq])
+    if not found:
+        return ""
+    (change,) = found
+    if config.version != OLD and change.event:
+        return change.event
+    task = store.tasks.task_by_id(config.task)
+    if task is None:
+        return ""
+    if config.version == OLD:
+        return dumps(task_down(json.loads(task.snapshot))).decode()
+    return dumps(stream_response(change, task)).decode()
+
+
+def headers_of(config: ConfigRow) -> list[tuple[str, str]]:
+    """The headers of a push, without its signature."""
+    media = "application/json" if config.version == OLD else "application/a2a+json"
+    found = [("content-type", media), ("a2a-version", config.version)]
+    if config.token:
+        found.extend((name, config.token) for name in TOKENS)
+    if config.scheme and config.credentials:
+        found.append(("authorization", f"{config.scheme} {config.credentials}"))
+    return found

@@ -1,29 +1,40 @@
-"""Agents of other people that tasks are given to: each is an agent of kind `external`, and where it is called."""
+"""Agents of other people that tasks are given to: each is an agent of kind `external`, and where it is called.
+
+They are hostile. What their Agent Cards say here is cleaned, cut and checked; and each may only say so much (`Pace`),
+since what it sends costs this process time, whatever it says.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
+from postroom.directory.cards import read_given
 from postroom.directory.outside import OutsideAgents
-from postroom.errors import Forbidden, InvalidInput, NameTaken, NotFound, Unauthorized
+from postroom.errors import Forbidden, InvalidInput, InvalidName, NameTaken, NotFound, Unauthorized
 from postroom.observe import tracing
 from postroom.protocol import shapes
+from postroom.protocol.ids import check_nick
+from postroom.protocol.input_modes import EVERYTHING
+from postroom.protocol.limits import MAX_DESCRIPTION, MAX_LABEL, MAX_SKILLS
+from postroom.protocol.rates import Rate
 from postroom.protocol.traces import TRACEPARENT
-from postroom.remote.cards import cleaned, nicks_for
-from postroom.remote.pace import Pace
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
 from postroom_a2a.http.client import A2AClient, fetch_card
 from postroom_a2a.http.client_attempts import Calling
 from postroom_a2a.http.client_cards import Interface, check_url, choose
-from postroom_a2a.http.client_port import HttpExchange
+from postroom_a2a.http.client_port import HttpExchange, HttpReply, HttpRequest
 from postroom_a2a.retry import RetryPolicy
+from postroom_a2a.text import one_line, printable
 
 DEADLINE = 24 * 3600.0
 """Seconds that a task of such an agent may take if nobody says otherwise."""
@@ -35,6 +46,20 @@ CARD_TIMEOUT = 15.0
 
 Secrets = Callable[[str, str, str], Mapping[str, str]]
 """Returns the headers of the named credential for a request of an agent (uid) to a URL; none if it is not for that."""
+
+LONGEST_NICK = 32
+MOST_NAMESAKES = 100
+"""Nicks that are tried for one agent."""
+
+_MODE = re.compile(r"[\w.+-]+/[\w.+*-]+|\*/\*|text|data|file")
+_OTHER = re.compile(r"[^a-z0-9]+")
+
+BYTES_A_SECOND = 256.0 * 1024
+BURST = 16.0 * 1024 * 1024
+"""Bytes of all answers of one agent in a second, and at once: two of the largest answers."""
+
+PIECE = 256.0
+"""Bytes that a piece of an answer counts at least: a chunk of one byte takes as long as a large one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,3 +247,122 @@ def _adding(url: str, credential: str) -> str:
     if credential:
         return f"postroom credential add {credential} --replace {added}"
     return f"postroom credential add NAME {added}, then --credential NAME"
+
+
+def nicks_for(card: dict[str, Any], url: str) -> Iterable[str]:
+    """Nicks for the agent of a card, the best one first; none of them is reserved."""
+    for said in (str(card.get("name", "")), urlsplit(url).hostname or "", "agent"):
+        nick = _OTHER.sub("-", said.lower())[:LONGEST_NICK].strip("-")
+        for number in range(1, MOST_NAMESAKES):
+            tried = nick if number == 1 else f"{nick}-{number}"
+            try:
+                yield check_nick(tried)
+            except InvalidName:
+                break
+
+
+def cleaned(card: dict[str, Any]) -> dict[str, Any]:
+    """What a card says of its agent, as `directory.cards.read_given` takes it.
+
+    What is malformed is left out: a card that says too much is no reason not to work with its agent. The media types
+    that it takes are advice: many servers name a default of their framework, and take more. So a task goes out, and who
+    does not take it says so.
+    """
+    said: dict[str, Any] = {}
+    if description := _text(card.get("description"), MAX_DESCRIPTION):
+        said["description"] = description
+    if version := _word(card.get("version")):
+        said["version"] = version
+    for name in ("defaultInputModes", "defaultOutputModes"):
+        if modes := _modes(card.get(name)):
+            said[name] = modes
+    said["defaultInputModes"] = _advice(said.get("defaultInputModes", ()))
+    skills: dict[str, dict[str, Any]] = {}
+    for each in _objects(card.get("skills"))[:MAX_SKILLS]:
+        skill = _skill(each)
+        if skill is not None:
+            skills.setdefault(skill["id"], skill)
+    if skills:
+        said["skills"] = list(skills.values())
+    try:
+        return read_given(said, "", "")
+    except InvalidInput:  # too large in all
+        return {name: value for name, value in said.items() if name != "skills"}
+
+
+def _skill(given: dict[str, Any]) -> dict[str, Any] | None:
+    name = _word(given.get("id")) or _word(given.get("name"))
+    if not name:
+        return None
+    skill: dict[str, Any] = {
+        "id": name,
+        "name": _word(given.get("name")) or name,
+        "description": _text(given.get("description"), MAX_DESCRIPTION) or name,
+        "tags": _words(given.get("tags")) or ["skill"],
+    }
+    if modes := _modes(given.get("inputModes")):
+        skill["inputModes"] = _advice(modes)
+    return skill
+
+
+def _text(value: object, most: int) -> str:
+    return printable(value)[:most].strip() if isinstance(value, str) else ""
+
+
+def _word(value: object) -> str:
+    return one_line(value)[:MAX_LABEL].strip() if isinstance(value, str) else ""
+
+
+def _words(value: object) -> list[str]:
+    found = [_word(each) for each in value] if isinstance(value, list) else []
+    return [each for each in found if each][:MAX_SKILLS]
+
+
+def _modes(value: object) -> list[str]:
+    return [each for each in _words(value) if _MODE.fullmatch(each)]
+
+
+def _advice(modes: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys((*list(modes)[: MAX_SKILLS - 1], EVERYTHING)))
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+class PacedReply:
+    """An answer that is read no faster than its sender may say things; a `HttpReply`."""
+
+    def __init__(self, reply: HttpReply, pause: Callable[[int], float]) -> None:
+        self._reply = reply
+        self._pause = pause
+        self.status = reply.status
+        self.headers = reply.headers
+
+    async def pieces(self) -> AsyncGenerator[bytes]:
+        """The body as it comes."""
+        async with aclosing(self._reply.pieces()) as pieces:
+            async for piece in pieces:
+                yield piece
+                if pause := self._pause(len(piece)):
+                    await asyncio.sleep(pause)
+
+
+class Pace:
+    """What one agent may send, by all of its connections together."""
+
+    def __init__(self, rate: float = BYTES_A_SECOND, burst: float = BURST) -> None:
+        self._rate = Rate(rate, burst, 0.0)
+
+    def slows(self, exchange: HttpExchange) -> HttpExchange:
+        """`exchange`, whose answers are read at this pace."""
+
+        @asynccontextmanager
+        async def paced(request: HttpRequest) -> AsyncGenerator[HttpReply]:
+            async with exchange(request) as reply:
+                yield PacedReply(reply, self._pause)
+
+        return paced
+
+    def _pause(self, size: int) -> float:
+        return self._rate.take(size + PIECE, asyncio.get_running_loop().time())

@@ -10,15 +10,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from postroom.directory.callers import Callers
+from postroom.directory.presence import Callers
 from postroom.observe.supervision import guarded, well
 from postroom.projection.changes import TASKS, Change, Changes, Signal
 from postroom.protocol.blobs import PREFIX, sha256_of
 from postroom.protocol.content import Content
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.remote.agents import RemoteAgents
-from postroom.remote.desk import Patience
-from postroom.remote.task import Ended, RemoteTask
+from postroom.remote.task import Ended, Patience, RemoteTask
 from postroom.store.database import Database, Store
 from postroom.store.ports import TaskHead, TaskRow
 from postroom.tasks.reports import TaskReports

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from postroom.directory.input_modes import check_files
+from postroom.directory.agents import check_files
 from postroom.errors import Conflict, LostUpdate, NotFound, RequestTimeout
 from postroom.projection.changes import FOLD_WAIT
 from postroom.protocol.content import Content

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
-from postroom.directory.input_modes import Takers, check_files
+from postroom.directory.agents import Takers, check_files
 from postroom.errors import InvalidInput, Refused
 from postroom.projection.submit import Submitter, author_of
 from postroom.protocol import subjects

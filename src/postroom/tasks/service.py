@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from postroom.bus.port import MessageBusProvider
-from postroom.directory.input_modes import check_files
+from postroom.directory.agents import check_files
 from postroom.errors import (
     Conflict,
     Forbidden,

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
-from postroom.audit.query import Query as Wanted
-from postroom.audit.query import parse_since
+from postroom.audit.reading import Query as Wanted
+from postroom.audit.reading import parse_since
 from postroom.control.ops.table import Answer, Operations
 from postroom.control.parameters import Ref
 from postroom.control.parts import Parts

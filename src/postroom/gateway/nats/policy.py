@@ -13,7 +13,7 @@ from postroom.gateway.nats.greeting import rewritten_connect
 from postroom.gateway.nats.headers import Headers
 from postroom.gateway.nats.rights import Rights, quoted
 from postroom.gateway.nats.stream import UNKNOWN
-from postroom.identity.accounts import AGENT_SUBSCRIPTIONS
+from postroom.identity.minting import AGENT_SUBSCRIPTIONS
 from postroom.lines.frames import attempt
 
 NO_RIGHT = "Permissions Violation"
