@@ -24,7 +24,7 @@ from nats.js.api import (
 
 from benchmarks.room import PostRoom
 from postroom.bus.nats import NatsBus
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.identity.trust import Trust
 from postroom.protocol.streams import DUPLICATE_WINDOW
 from postroom.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 
 
 def options_of(credential: Credential) -> dict[str, Any]:

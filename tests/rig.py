@@ -22,7 +22,7 @@ from postroom.bus.nats import NatsAdmin, NatsBus, ensure_all
 from postroom.bus.parent_death import die_with_parent
 from postroom.bus.server_binary import find_binary
 from postroom.bus.server_config import ServerConfig
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.identity.trust import Trust
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.intervals import DELIVERY_BEAT

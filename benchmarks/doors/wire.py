@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import cast
 from urllib.parse import urlsplit
 
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.protocol.preface import Preface
 
 OnMessage = Callable[[bytes, bytes, bytes], None]

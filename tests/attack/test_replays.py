@@ -14,7 +14,8 @@ import pytest
 
 from postroom.audit.server import Connections, Outsiders
 from postroom.identity import jwt
-from postroom.identity.nkeys import Credential, KeyPair, Kind
+from postroom.identity.jwt import Credential
+from postroom.identity.nkeys import KeyPair, Kind
 from postroom.identity.trust import Trust
 from postroom.protocol.audit import DENIED, SERVER, AuditRecord
 from postroom.protocol.ids import CONTROL_PLANE

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from postroom.bus.port import Message
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE
 from tests.attack import cases

@@ -13,7 +13,7 @@ from nats.aio.client import Client
 from postroom.bus.address import BusAddress
 from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.server_config import ServerConfig
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.identity.trust import Trust
 from postroom_a2a.nats import WireConnection
 from postroom_a2a.nats.info import fetch_info

@@ -17,7 +17,8 @@ import pytest
 from postroom.bus.nats import NatsBus
 from postroom.bus.port import Delivery, Message
 from postroom.errors import BusDisconnected, NoResponders, Unauthorized
-from postroom.identity.nkeys import Credential, KeyPair, Kind
+from postroom.identity.jwt import Credential
+from postroom.identity.nkeys import KeyPair, Kind
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer

@@ -13,7 +13,8 @@ from postroom.bus.nats import NatsBus
 from postroom.errors import InvalidInput
 from postroom.gateway.nats.upstream import dial
 from postroom.identity.account_publisher import system_connection
-from postroom.identity.nkeys import Credential, KeyPair, Kind
+from postroom.identity.jwt import Credential
+from postroom.identity.nkeys import KeyPair, Kind
 from tests.bus.embedding import PATIENCE
 from tests.rig import new_uid
 

@@ -16,7 +16,7 @@ from postroom.directory.card_signatures import verify_card
 from postroom.directory.cards import skills_of
 from postroom.directory.search import bounded
 from postroom.identity import jwt
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.protocol import subjects
 from postroom.protocol.content import Content
 from postroom.protocol.envelope import Envelope

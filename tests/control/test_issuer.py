@@ -14,7 +14,7 @@ from postroom.bus.address import BusAddress
 from postroom.bus.nats import NatsBus
 from postroom.errors import BusDisconnected, Forbidden, ServerFailed, Unauthorized
 from postroom.identity.account_publisher import BEHIND, Accounts
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.observe import supervision
 from postroom.protocol.alerts import Alert
 from postroom.store.database import Database

@@ -17,7 +17,7 @@ from postroom.control.org_router import OrgRouter
 from postroom.control.orgs import Orgs
 from postroom.control.statefile import Announcement
 from postroom.errors import Conflict, InvalidName, NotFound, PostroomError, Refused, StateUnwritable
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.identity.trust import Trust
 from postroom.protocol.alerts import Alert
 from postroom.settings import Settings

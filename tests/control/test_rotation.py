@@ -24,7 +24,7 @@ from postroom.control.rotation import Rotation
 from postroom.errors import Conflict, Unauthorized
 from postroom.identity import jwt
 from postroom.identity.account_publisher import Accounts, push_accounts
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.identity.rotating import Role
 from postroom.identity.trust import Trust
 from postroom.protocol import subjects

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from postroom.identity import jwt
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.identity.trust import Trust
 from postroom_a2a.nats import WireConnection
 from tests.cluster import Cluster, Node, survey

@@ -18,7 +18,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, StorageType, StreamConfig
 from postroom.bus.address import BusAddress
 from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.server_config import ServerConfig
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.identity.trust import Trust
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, STREAMS, agent_consumer
 from postroom_a2a.nats import WireConnection

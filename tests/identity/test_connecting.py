@@ -10,7 +10,8 @@ import pytest
 from nats.aio.client import Client
 
 from postroom.identity.account_publisher import push_accounts
-from postroom.identity.nkeys import Credential, KeyPair, Kind
+from postroom.identity.jwt import Credential
+from postroom.identity.nkeys import KeyPair, Kind
 from postroom.identity.trust import Trust
 from postroom.protocol import subjects
 from tests.identity.stage import (

@@ -13,7 +13,7 @@ from nats.aio.client import Client
 
 from postroom.errors import Forbidden, ServerFailed
 from postroom.identity.account_publisher import push_accounts
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.identity.trust import Trust
 from tests.cluster import Cluster, Node, running_cluster
 from tests.identity.stage import (

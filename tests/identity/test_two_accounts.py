@@ -10,8 +10,9 @@ import pytest
 
 from postroom.errors import InvalidName
 from postroom.identity import jwt
+from postroom.identity.jwt import Credential
 from postroom.identity.minting import AGENT_SUBSCRIPTIONS
-from postroom.identity.nkeys import Credential, KeyPair, Kind
+from postroom.identity.nkeys import KeyPair, Kind
 from postroom.identity.trust import Trust
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE

@@ -19,7 +19,7 @@ from typing import Any
 from postroom.bus.nats import NatsBus
 from postroom.bus.port import Message
 from postroom.errors import UnknownRecipient, problem
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.protocol import priority, subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.ids import CONTROL_PLANE

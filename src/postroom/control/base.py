@@ -25,7 +25,7 @@ from postroom.events.clerk import ApprovalClerk, ApprovalExpiry
 from postroom.events.policies import Policies
 from postroom.events.service import EventLog
 from postroom.identity.account_publisher import push_accounts, system_connection
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.identity.pins import Pins
 from postroom.identity.trust import Trust
 from postroom.mail import outbox, projection

@@ -48,7 +48,7 @@ from postroom.directory.registry import Announcements, CardRegistry
 from postroom.directory.search import AgentSearch
 from postroom.errors import PostroomError, ServerFailed
 from postroom.identity.account_publisher import BEHIND, Accounts, delete_accounts, system_connection
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.identity.tokens import OperatorKey
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger, tracing

@@ -27,7 +27,7 @@ from postroom.errors import (
     StateUnwritable,
     leaves,
 )
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger
 from postroom.protocol import shapes

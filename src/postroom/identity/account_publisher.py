@@ -21,7 +21,7 @@ from postroom.errors import (
     Unauthorized,
 )
 from postroom.identity import jwt
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.identity.trust import Trust
 from postroom.observe.supervision import well
 from postroom_a2a.nats import WireConnection

@@ -1,4 +1,4 @@
-"""JWTs of NATS, version 2: making, reading, and the claims that Postroom uses. Pure.
+"""JWTs of NATS, version 2: making, reading, the claims that Postroom uses, and a user's credential. Pure.
 
 Header and claims are JSON, base64url without padding; the signature is Ed25519 by the issuer's NKey over
 `header.claims` (NATS, ADR-3 and the jwt package).
@@ -11,12 +11,14 @@ import binascii
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from postroom.errors import InvalidInput, Unauthorized
 from postroom.identity import nkeys
 from postroom.identity.nkeys import KeyPair
 from postroom.protocol.permissions import Export, Permissions
+from postroom_a2a.nats import Credentials
 
 UNLIMITED = -1
 
@@ -234,3 +236,40 @@ def user_body() -> dict[str, Any]:
     """Claims of a user that its account itself signed, with every right in that account."""
     limits = dict.fromkeys(("subs", "data", "payload"), UNLIMITED)
     return {"type": "user", "pub": {}, "sub": {}} | limits
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """The credential of a user of the bus.
+
+    Attributes:
+        jwt: user JWT; no secret by itself.
+        seed: secret text of the user's NKey; not in the repr.
+    """
+
+    jwt: str
+    seed: str = field(repr=False)
+
+    @property
+    def public(self) -> str:
+        """Public key of the user."""
+        return KeyPair.from_seed(self.seed).public
+
+    @property
+    def name(self) -> str:
+        """Name in the JWT; for an agent its uid."""
+        return str(decode(self.jwt)["name"])
+
+    @property
+    def expires_at(self) -> float | None:
+        """Epoch second at which the server closes the connection, None for never."""
+        expires = decode(self.jwt).get("exp")
+        return None if expires is None else float(expires)
+
+    def sign(self, nonce: bytes) -> bytes:
+        """The 64 bytes of the signature over the server's nonce."""
+        return KeyPair.from_seed(self.seed).sign(nonce)
+
+    def for_connection(self) -> Credentials:
+        """The same for the library's connection."""
+        return Credentials(self.sign, lambda: self.jwt)

@@ -1,4 +1,4 @@
-"""NKeys: Ed25519 keys in the text form of NATS; and bus credentials, which are such a key's seed with a JWT.
+"""NKeys: Ed25519 keys in the text form of NATS.
 
 A key is a prefix byte for its kind, 32 bytes, and a CRC-16 (XMODEM, little endian), in base32 without padding; a seed
 has two prefix bytes, its own and the kind of its public key (NATS, ADR-14). Written on `cryptography` in 60 lines,
@@ -19,8 +19,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 )
 
 from postroom.errors import InvalidInput
-from postroom.identity import jwt
-from postroom_a2a.nats import Credentials
 
 KEY_BYTES = 32
 _SEED_PREFIX = 18 << 3  # "S"
@@ -134,40 +132,3 @@ class KeyPair:
     def sign(self, message: bytes) -> bytes:
         """The 64 bytes of the Ed25519 signature over `message`."""
         return self._private.sign(message)
-
-
-@dataclass(frozen=True, slots=True)
-class Credential:
-    """The credential of a user of the bus.
-
-    Attributes:
-        jwt: user JWT; no secret by itself.
-        seed: secret text of the user's NKey; not in the repr.
-    """
-
-    jwt: str
-    seed: str = field(repr=False)
-
-    @property
-    def public(self) -> str:
-        """Public key of the user."""
-        return KeyPair.from_seed(self.seed).public
-
-    @property
-    def name(self) -> str:
-        """Name in the JWT; for an agent its uid."""
-        return str(jwt.decode(self.jwt)["name"])
-
-    @property
-    def expires_at(self) -> float | None:
-        """Epoch second at which the server closes the connection, None for never."""
-        expires = jwt.decode(self.jwt).get("exp")
-        return None if expires is None else float(expires)
-
-    def sign(self, nonce: bytes) -> bytes:
-        """The 64 bytes of the signature over the server's nonce."""
-        return KeyPair.from_seed(self.seed).sign(nonce)
-
-    def for_connection(self) -> Credentials:
-        """The same for the library's connection."""
-        return Credentials(self.sign, lambda: self.jwt)

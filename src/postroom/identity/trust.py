@@ -15,8 +15,9 @@ from pathlib import Path
 from postroom.errors import Conflict, NotFound
 from postroom.identity import jwt, keyring, minting, rotating
 from postroom.identity.cardkey import CardKey
+from postroom.identity.jwt import Credential
 from postroom.identity.keyring import Keyring, OrgKeys
-from postroom.identity.nkeys import Credential, KeyPair, Kind
+from postroom.identity.nkeys import KeyPair, Kind
 from postroom.identity.rotating import Role
 from postroom.protocol.answers import TrustKey
 from postroom.protocol.ids import CONTROL_PLANE, check_name

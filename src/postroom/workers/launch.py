@@ -14,7 +14,7 @@ from typing import Any
 
 from postroom.directory.cards import Card, build_card
 from postroom.errors import InvalidTemplate, StateUnwritable
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.protocol.limits import MAX_FILES_BYTES
 from postroom.protocol.principal import OPERATOR_KEY
 from postroom.protocol.template import LINE_ADAPTERS, Template

@@ -16,7 +16,7 @@ from postroom.errors import Forbidden, ServerFailed
 from postroom.gateway.credentials import BoundCredential
 from postroom.gateway.port import GatewayProvider
 from postroom.identity.account_publisher import Accounts
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.identity.trust import Trust
 from postroom.mail.alerts import AlertService
 from postroom.observe import get_logger

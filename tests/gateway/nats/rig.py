@@ -20,7 +20,7 @@ from postroom.errors import StateUnwritable
 from postroom.gateway.nats.proxy import NatsProxy
 from postroom.gateway.port import DoorDeadlines, DoorSpec, Rates
 from postroom.gateway.server import Gateway
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from postroom.identity.tokens import digest
 from postroom.protocol.alerts import Alert
 from postroom.protocol.audit import AuditRecord

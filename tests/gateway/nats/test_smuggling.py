@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.identity.nkeys import Credential
+from postroom.identity.jwt import Credential
 from tests.gateway.nats.rig import House, Raw, Worker, open_house
 from tests.gateway.rig import soon
 
