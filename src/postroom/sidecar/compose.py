@@ -28,7 +28,7 @@ from postroom.sidecar.actions import Actions
 from postroom.sidecar.agent import AgentProgram, ResidentProgram
 from postroom.sidecar.api import LocalApi, WorkActions
 from postroom.sidecar.bus import BusClient, alert_raiser
-from postroom.sidecar.config import ENVIRONMENT, SidecarConfig
+from postroom.sidecar.config import ENVIRONMENT, SidecarConfig, filled
 from postroom.sidecar.control_client import BlobRelay
 from postroom.sidecar.delegations import Delegations
 from postroom.sidecar.directory_client import DirectoryClient
@@ -46,10 +46,9 @@ from postroom.sidecar.receipts import Receipts
 from postroom.sidecar.status import Announcer, StatusReporter
 from postroom.sidecar.task_client import TaskClient
 from postroom.sidecar.terminal import OpenShell, own_shell
-from postroom.sidecar.turns.making import STEERING, Surroundings, turn_program
-from postroom.sidecar.turns.state import StateFile
-from postroom.sidecar.turns.steering import Steering
-from postroom.sidecar.variables import filled
+from postroom.sidecar.turns.control import ControlChannel
+from postroom.sidecar.turns.home import StateFile
+from postroom.sidecar.turns.program import STEERING, Surroundings, turn_program
 from postroom.sidecar.workstation import LocalWorkstation, Workstation
 from postroom.tasks.attempts import Attempts
 from postroom.tasks.engine import Ask, TaskEngine
@@ -84,7 +83,7 @@ class Sidecar:
     task_client: TaskClient
     priority: Priority
     environment: Mapping[str, str]
-    steering: Steering
+    channel: ControlChannel
 
     def handlers(self, feed: bool) -> dict[str, DeliveryHandler]:
         """The handler of each stream's deliveries."""
@@ -129,7 +128,7 @@ def compose(
         lambda: inbox.unconfirmed(),  # noqa: PLW0108 (the inbox is made last)
     )
     around = Surroundings(env, outside, whoami(config), directory.find, record, status, raise_alert)
-    agent, steering = _agent(config, around, _hello(config, port))
+    agent, channel = _agent(config, around, _hello(config, port))
     task_client = TaskClient(bus, own, config.run)
     changes = TaskChanges()
     live = LivePeers(caller, changes, own)
@@ -195,13 +194,13 @@ def compose(
         task_client=task_client,
         priority=Priority(engine, delegations, task_client),
         environment=env,
-        steering=steering or Steering(StateFile(config.state / STEERING)),
+        channel=channel or ControlChannel(StateFile(config.state / STEERING)),
     )
 
 
 def _agent(
     config: SidecarConfig, around: Surroundings, hello: Mapping[str, Any]
-) -> tuple[AgentProgram, Steering | None]:
+) -> tuple[AgentProgram, ControlChannel | None]:
     """The program, and what people tell it where it works in turns."""
     if config.agent.in_turns:
         return turn_program(config, around)

@@ -8,19 +8,28 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from postroom.errors import InvalidInput
+from postroom.protocol.approvals import DEFAULTS
 from postroom.protocol.ids import check_name, check_uid
 from postroom.protocol.limits import MAX_WINDOW
-from postroom.protocol.template import ATTEMPTS, CANCEL_GRACE, LINE_ADAPTERS, PATIENCE, RERUNS
+from postroom.protocol.template import (
+    ATTEMPTS,
+    CANCEL_GRACE,
+    LINE_ADAPTERS,
+    PATIENCE,
+    RERUNS,
+    STALL_AFTER,
+    McpServer,
+)
 from postroom.sidecar.adapters.registry import turn_adapter
 from postroom.sidecar.execd import ExecdAddress
-from postroom.sidecar.turns.config import TurnConfig
 
 ENVIRONMENT = "POSTROOM_SIDECAR_CONFIG"
 """Environment variable with the path of the configuration file."""
@@ -29,6 +38,59 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 CONFIRMATIONS = ("explicit", "read")
 """The ways to confirm a message; the first is the default."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnConfig:
+    """What the template says of the turns of a coding agent: the keys of `protocol.template.Template` with the same names.
+
+    Attributes:
+        rules: patterns that people have added to `auto_approve`.
+        autonomy: what people have set, by task (`protocol.autonomy`).
+        budget_usd: 0 for no bound.
+    """
+
+    servers: tuple[McpServer, ...] = ()
+    instructions: bool = True
+    auto_approve: tuple[str, ...] = ()
+    auto_deny: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    autonomous: bool = False
+    autonomy: Mapping[str, str] = field(default_factory=dict, hash=False)
+    approval_timeout: float = 0.0
+    approval_default: str = DEFAULTS[0]
+    stall_after: float = STALL_AFTER
+    turn_limit: float = 0.0
+    budget_tokens: int = 0
+    budget_usd: float = 0.0
+
+    @classmethod
+    def parse(cls, record: object) -> Self:
+        """The configuration in a decoded JSON document; raises InvalidInput, ValueError or TypeError."""
+        if not record:
+            return cls()
+        if not isinstance(record, dict):
+            raise InvalidInput("what the sidecar is told of turns is not an object")
+        default = str(record.get("approval_default") or DEFAULTS[0])
+        if default not in DEFAULTS:
+            raise InvalidInput(f"there is no default {default!r} of approvals")
+        return cls(
+            servers=tuple(_server(each) for each in record.get("servers") or ()),
+            instructions=record.get("instructions", True) is True,
+            auto_approve=tuple(map(str, record.get("auto_approve") or ())),
+            auto_deny=tuple(map(str, record.get("auto_deny") or ())),
+            rules=tuple(map(str, record.get("rules") or ())),
+            autonomous=record.get("autonomous") is True,
+            autonomy={
+                str(task): str(word) for task, word in (record.get("autonomy") or {}).items()
+            },
+            approval_timeout=float(record.get("approval_timeout") or 0),
+            approval_default=default,
+            stall_after=float(record.get("stall_after", STALL_AFTER)),
+            turn_limit=float(record.get("turn_limit") or 0),
+            budget_tokens=int(record.get("budget_tokens") or 0),
+            budget_usd=float(record.get("budget_usd") or 0),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,3 +336,21 @@ def _secret(value: object) -> bytes:
     if len(secret) < 16:
         raise InvalidInput("the message secret is too short")
     return secret
+
+
+def _server(record: Mapping[str, Any]) -> McpServer:
+    return McpServer(
+        name=str(record["name"]),
+        command=tuple(map(str, record.get("command") or ())),
+        url=str(record.get("url") or ""),
+        env={str(name): str(value) for name, value in (record.get("env") or {}).items()},
+        credential=str(record.get("credential") or ""),
+    )
+
+
+_PLACE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def filled(text: str, env: Mapping[str, str]) -> str:
+    """`text` with the variables of `env` in place of `${NAME}`; an unknown name stays as it is."""
+    return _PLACE.sub(lambda place: env.get(place[1], place[0]), text)

@@ -237,10 +237,10 @@ class SidecarProcess:
         if control is None or poster is None or http is None:
             return []
         poster.record(self._wall.event())
-        config, steering = self._config, sidecar.steering
+        config, channel = self._config, sidecar.channel
         terminals = Terminals(http, config.uid, shells(config, sidecar.environment))
-        steering.terminal = terminals.open
-        return [poster.run(), poll(control, config.uid, steering), terminals.run()]
+        channel.terminal = terminals.open
+        return [poster.run(), poll(control, config.uid, channel), terminals.run()]
 
     async def _pull(self, sidecar: Sidecar, bus: NatsBus, pulls: list[Subscription]) -> None:
         """Begin to pull, the priority lane first, and the inbox after the tasks of earlier runs."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from postroom.sidecar.turns.base import Base, moved
-from postroom.sidecar.turns.state import StateFile
+from postroom.sidecar.turns.home import StateFile
+from postroom.sidecar.turns.prompts import Base, moved
 from postroom_a2a.task_state import TaskState
 from tests.sidecar.turns.rig import coding, prompts
 from tests.sidecar.worker_rig import WorkerRig

@@ -12,8 +12,7 @@ import pytest
 
 from postroom.errors import StateUnwritable
 from postroom.sidecar.events.spool import Spool
-from postroom.sidecar.turns.home import make_home, write_files
-from postroom.sidecar.turns.state import StateFile
+from postroom.sidecar.turns.home import StateFile, make_home, write_files
 
 RUN = "a" * 32
 

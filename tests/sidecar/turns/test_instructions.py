@@ -7,8 +7,8 @@ import pytest
 
 from postroom.agentcli.main import _parser
 from postroom.protocol.template import McpServer
-from postroom.sidecar.turns.instructions import MOST_COLLEAGUES, instructions
-from postroom.sidecar.turns.servers import inside
+from postroom.sidecar.turns.program import inside
+from postroom.sidecar.turns.prompts import MOST_COLLEAGUES, instructions
 
 ME = {"nick": "claude", "org": "default", "project": "main"}
 

@@ -8,7 +8,7 @@ from postroom.errors import PostroomError
 from postroom.observe import get_logger
 from postroom.sidecar.bus import BACKOFF
 from postroom.sidecar.control_client import ControlClient
-from postroom.sidecar.turns.steering import Steering
+from postroom.sidecar.turns.control import ControlChannel
 
 WAIT = 25.0
 """Seconds that one request waits for something."""
@@ -16,12 +16,12 @@ WAIT = 25.0
 _log = get_logger(__name__)
 
 
-async def poll(control: ControlClient, worker: str, steering: Steering) -> None:
+async def poll(control: ControlClient, worker: str, channel: ControlChannel) -> None:
     """Ask until cancelled; while the control plane is away, with growing pauses."""
     failures = 0
     while True:
         try:
-            records, following = await control.pending(worker, steering.after, WAIT)
+            records, following = await control.pending(worker, channel.after, WAIT)
         except PostroomError as error:
             failures += 1
             if failures == 1:
@@ -29,4 +29,4 @@ async def poll(control: ControlClient, worker: str, steering: Steering) -> None:
             await asyncio.sleep(BACKOFF.delay(failures))
             continue
         failures = 0
-        await steering.take(records, following)
+        await channel.take(records, following)

@@ -8,116 +8,34 @@ exit code does not matter: a coding agent works until it is stopped.
 from __future__ import annotations
 
 import asyncio
-import secrets
-import signal
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from postroom.errors import StateUnwritable
+from postroom.errors import PostroomError, StateUnwritable
 from postroom.observe import get_logger
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.events import EventKind
 from postroom.protocol.presence import WorkerState
+from postroom.protocol.template import McpServer
 from postroom.sidecar.adapters.turns import Answer, Asked, Event, TurnSaid, Write
-from postroom.sidecar.adapters.wording import Request
 from postroom.sidecar.agent import NOT_EXECUTABLE, STARTED_AFTER, AgentGone, AgentHost, AgentProgram
 from postroom.sidecar.bus import BACKOFF
-from postroom.sidecar.config import AgentConfig
+from postroom.sidecar.config import AgentConfig, SidecarConfig, filled
 from postroom.sidecar.process import Exit
 from postroom.sidecar.status import StatusReporter
-from postroom.sidecar.turns.desk import Desk
-from postroom.sidecar.turns.lane import Lane
-from postroom.sidecar.turns.processes import SESSION_LOST, Place, Processes
-from postroom.sidecar.turns.running import Running
-from postroom.sidecar.turns.runs import TurnRun
-from postroom.sidecar.turns.steering import Record
-from postroom.sidecar.turns.turn import Turn
+from postroom.sidecar.turns.context import Budget, Limits, TurnContext
+from postroom.sidecar.turns.control import ControlChannel, Record
+from postroom.sidecar.turns.home import StateFile
+from postroom.sidecar.turns.policy import Approvals, Policy, Rules
+from postroom.sidecar.turns.process import SESSION_LOST, Place, Processes, Running
+from postroom.sidecar.turns.prompts import Base, instructions
+from postroom.sidecar.turns.run import ProgramState, TurnRun
 from postroom_a2a.text import one_line
 
 _log = get_logger(__name__)
-
-
-@dataclass(eq=False)
-class Floor:
-    """What all turns of the program share.
-
-    Attributes:
-        grace: seconds for a process to end by itself once `stop` is set.
-        current: the process that has a turn, and its run.
-        spare: the next end of a process is the sidecar's own doing, and counts as no failure.
-    """
-
-    desk: Desk
-    processes: Processes
-    host: AgentHost
-    grace: float
-    tasks: asyncio.TaskGroup
-    stop: asyncio.Event
-    resident_changed: asyncio.Condition = field(default_factory=asyncio.Condition)
-    lane: Lane = field(default_factory=Lane)
-    current: tuple[Running, TurnRun] | None = None
-    spare: bool = False
-    over: bool = False
-    _resident: Running | None = None
-    _turns: int = 0
-    _run: str = field(default_factory=lambda: secrets.token_hex(4))
-
-    async def resident(self) -> Running:
-        """The process that runs all the time; waits for it. Raises AgentGone if none will come."""
-        async with self.resident_changed:
-            while (running := self._resident) is None or running.unasked is not (
-                self.processes.unasked
-            ):
-                if self.over or self.stop.is_set():
-                    raise AgentGone
-                if running is not None:
-                    # People have taken back that it asks for nothing: only its start says so. It is between turns.
-                    self.spare = True
-                    running.send_signal(signal.SIGKILL)
-                await self.resident_changed.wait()
-            return running
-
-    async def publish(self, running: Running | None, *, over: bool = False) -> None:
-        """Say which process runs; with `over`, that no other follows."""
-        async with self.resident_changed:
-            self._resident, self.over = running, over or self.over
-            self.resident_changed.notify_all()
-
-    def new_turn(self, request: Request) -> Turn:
-        """A turn that begins now."""
-        self._turns += 1
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        return Turn(f"{self._run}-{self._turns}", request, now, now, loop.create_future())
-
-    def leave(self, run: TurnRun) -> None:
-        """The run's turn is over: the next one has it."""
-        if self.current is not None and self.current[1] is run:
-            self.current = None
-        self.lane.leave()
-
-    def gone(self, running: Running) -> None:
-        """The process has ended, and all that this implies was heard."""
-        self.processes.ended(running)
-        if self.current is not None and self.current[0] is running:
-            self.current[1].lost()
-
-    def used(self, usage: Mapping[str, Any]) -> None:
-        """Count a usage event."""
-        before = self.desk.budget.spent
-        try:
-            self.desk.budget.add(usage)
-        except StateUnwritable as error:
-            _log.warning("the usage is not kept over a restart: %s", error)
-        if (why := self.desk.budget.spent) and not before:
-            self.desk.status.stalled(why)
-            self.tasks.create_task(_alert(self.desk, Alert("budget", why)))
-
-
-async def _alert(desk: Desk, alert: Alert) -> None:
-    await desk.raise_alert(alert)
 
 
 class TurnProgram(AgentProgram):
@@ -125,7 +43,7 @@ class TurnProgram(AgentProgram):
 
     Args:
         place: where it runs.
-        desk: what it may do, and who is told.
+        context: what it may do, and who is told.
     """
 
     session = None
@@ -135,7 +53,7 @@ class TurnProgram(AgentProgram):
         self,
         config: AgentConfig,
         place: Place,
-        desk: Desk,
+        context: TurnContext,
         *,
         status: StatusReporter,
         raise_alert: RaiseAlert,
@@ -143,23 +61,23 @@ class TurnProgram(AgentProgram):
         super().__init__(
             config, env=place.env, cwd=place.cwd, status=status, raise_alert=raise_alert
         )
-        self._desk = desk
+        self._context = context
         self._processes = Processes(config, place, hear=self._hear, lost_session=self._session_lost)
-        self._floor: Floor | None = None
+        self._shared: ProgramState | None = None
         self._ready = asyncio.Event()
         self._restarts = 0
         self._last_words: list[str] = []
-        desk.steering.interrupted = self._interrupted
+        context.control.interrupted = self._interrupted
 
     @property
     def runs(self) -> bool:
         """See `AgentProgram`."""
-        return self._floor is not None and not self._floor.over
+        return self._shared is not None and not self._shared.over
 
     @property
     def free(self) -> bool:
         """See `AgentProgram`."""
-        return self._floor is not None and not self._floor.over and self._floor.lane.free
+        return self._shared is not None and not self._shared.over and self._shared.queue.free
 
     @property
     def goes_on(self) -> bool:
@@ -169,9 +87,9 @@ class TurnProgram(AgentProgram):
     async def running(self) -> TurnRun:
         """A run whose turn begins when it is handed something. Raises as `AgentProgram`."""
         await self._ready.wait()
-        if self._floor is None or self._floor.over:
+        if self._shared is None or self._shared.over:
             raise AgentGone
-        return TurnRun(self._floor)
+        return TurnRun(self._shared)
 
     def confirmed(self) -> None:
         """See `AgentProgram`."""
@@ -184,33 +102,35 @@ class TurnProgram(AgentProgram):
                 await self._give_up(f"the agent cannot be started: {missing}", [])
                 return
             async with asyncio.TaskGroup() as tasks:
-                self._floor = Floor(self._desk, self._processes, host, grace, tasks, self._stop)
+                self._shared = ProgramState(
+                    self._context, self._processes, host, grace, tasks, self._stop
+                )
                 if self._processes.resident:
-                    await self._keep(self._floor)
+                    await self._keep(self._shared)
                 else:
                     self._status.running()
                     self._ready.set()
                     await self._stop.wait()
         finally:
-            if self._floor is not None:
-                self._floor.over = True
+            if self._shared is not None:
+                self._shared.over = True
             self._ready.set()
         await host.gone()
 
     # ── a resident program ──────────────────────────────────────────────────────────────────────────
 
-    async def _keep(self, floor: Floor) -> None:
+    async def _keep(self, shared: ProgramState) -> None:
         """Start the program, and start it again until it is stopped or has failed too often."""
         while not self._stop.is_set():
-            ended = await self._one_process(floor)
+            ended = await self._one_process(shared)
             if self._stop.is_set():
                 break
-            if floor.spare:
-                floor.spare, self._restarts = False, 0
+            if shared.spare:
+                shared.spare, self._restarts = False, 0
             elif self._restarts >= self._config.restart_limit:
                 times = self._restarts + 1
                 text = f"the agent ended {times} times in a row, last with {ended.detail}"
-                await floor.publish(None, over=True)
+                await shared.publish(None, over=True)
                 await self._give_up(text, self._last_words, ended.detail)
                 return
             self._restarts += 1
@@ -218,9 +138,9 @@ class TurnProgram(AgentProgram):
                 WorkerState.STARTING, f"restarted after {ended.detail}", self._last_words
             )
             await self._pause()
-        await floor.publish(None, over=True)
+        await shared.publish(None, over=True)
 
-    async def _one_process(self, floor: Floor) -> Exit:
+    async def _one_process(self, shared: ProgramState) -> Exit:
         try:
             running = await self._processes.start()
         except (OSError, ValueError, StateUnwritable) as error:
@@ -229,17 +149,17 @@ class TurnProgram(AgentProgram):
             self._ready.set()
             return Exit(NOT_EXECUTABLE)
         starting = asyncio.create_task(self._started(running))
-        await floor.publish(running)
+        await shared.publish(running)
         self._ready.set()
         try:
-            ended = await running.attend(self._stop, floor.grace)
+            ended = await running.attend(self._stop, shared.grace)
         finally:
             starting.cancel()
-        await floor.publish(None)
+        await shared.publish(None)
         self._last_words = list(running.words.lines)
         if not self._stop.is_set():
             _log.warning("the agent ended: %s", ended.detail)
-        floor.gone(running)
+        shared.gone(running)
         return ended
 
     async def _started(self, running: Running) -> None:
@@ -264,15 +184,15 @@ class TurnProgram(AgentProgram):
     # ── what is heard ───────────────────────────────────────────────────────────────────────────────
 
     def _hear(self, running: Running, said: TurnSaid) -> None:
-        floor = self._floor
-        if floor is not None and floor.current is not None and floor.current[0] is running:
-            floor.current[1].hear(running, said)
+        shared = self._shared
+        if shared is not None and shared.current is not None and shared.current[0] is running:
+            shared.current[1].hear(running, said)
             return
         match said:  # between turns
             case Event():
-                self._desk.report(said.kind, said.fields, said.raw)
-                if said.kind is EventKind.USAGE and floor is not None:
-                    floor.used(said.fields)
+                self._context.report(said.kind, said.fields, said.raw)
+                if said.kind is EventKind.USAGE and shared is not None:
+                    shared.used(said.fields)
             case Write():
                 running.write(said.data)
             case Asked():
@@ -281,14 +201,134 @@ class TurnProgram(AgentProgram):
 
     def _session_lost(self, session: str) -> None:
         text = f"the session {session} cannot be resumed: a new one begins"
-        self._desk.report(EventKind.ERROR, {"text": text, "code": SESSION_LOST})
+        self._context.report(EventKind.ERROR, {"text": text, "code": SESSION_LOST})
 
     def _interrupted(self, record: Record) -> None:
         """A person ends the turn that goes on."""
-        if self._floor is None or self._floor.current is None:
+        if self._shared is None or self._shared.current is None:
             return
         by = record.get("by")
         nick = str(by.get("nick") or "") if isinstance(by, dict) else ""
         who = f"@{one_line(nick, 64)}" if nick else "a person"
         reason = one_line(str(record.get("reason") or ""), 500)
-        self._floor.current[1].stop_for(f"interrupted by {who}" + (f": {reason}" if reason else ""))
+        self._shared.current[1].stop_for(
+            f"interrupted by {who}" + (f": {reason}" if reason else "")
+        )
+
+
+STEERING = "steering"
+"""Name of the file with the answers of people in the state folder."""
+
+BUDGET = "usage"
+"""Name of the file with the agent's usage there."""
+
+TOLD = "base"
+"""Name of the file with what it was told of its person's branch there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the program needs beside its configuration.
+
+    Attributes:
+        env: the agent's environment.
+        outside: URL of the egress relay, "" for none.
+        whoami: as the local API answers it.
+        find: lists the other agents; raises PostroomError.
+        record: takes an event for the control plane.
+    """
+
+    env: Mapping[str, str]
+    outside: str
+    whoami: Mapping[str, Any]
+    find: Callable[[], Awaitable[list[dict[str, Any]]]]
+    record: Callable[[dict[str, Any]], None]
+    status: StatusReporter
+    raise_alert: RaiseAlert
+
+
+def turn_program(config: SidecarConfig, around: Surroundings) -> tuple[TurnProgram, ControlChannel]:
+    """The program of a worker whose agent works in turns, and what people tell it.
+
+    Raises:
+        StateUnwritable: the agent's home cannot be made.
+    """
+    agent, turns = config.agent, config.agent.turns
+    control = ControlChannel(StateFile(config.state / STEERING))
+    policy = Policy(
+        turns.auto_approve,
+        turns.auto_deny,
+        turns.autonomous,
+        turns.rules,
+        turns.autonomy,
+        agent.cwd or config.workspace,
+    )
+    control.allowed = policy.allow
+    rules = Rules(
+        policy,
+        turns.approval_default,
+        turns.approval_timeout,
+        people=config.interactive,
+    )
+    context = TurnContext(
+        approvals=Approvals(config.uid, rules, control),
+        control=control,
+        budget=Budget(StateFile(config.state / BUDGET), turns.budget_tokens, turns.budget_usd),
+        base=Base(
+            Path(config.standing) if config.standing else None, StateFile(config.state / TOLD)
+        ),
+        limits=Limits(turns.stall_after, turns.turn_limit, config.cancel_grace),
+        status=around.status,
+        raise_alert=around.raise_alert,
+        record=around.record,
+    )
+    place = Place(
+        env=around.env,
+        cwd=agent.cwd or config.workspace,
+        state=config.state,
+        command=tuple(filled(word, around.env) for word in agent.command),
+        servers=inside(turns.servers, around.env, around.outside),
+        instructions=_told(around) if turns.instructions else None,
+        unasked=policy.unasked,
+    )
+    program = TurnProgram(
+        agent, place, context, status=around.status, raise_alert=around.raise_alert
+    )
+    return program, control
+
+
+def _told(around: Surroundings) -> Callable[[], Awaitable[str]]:
+    async def told() -> str:
+        try:
+            colleagues = await around.find()
+        except PostroomError as error:
+            _log.info("who else is there is not known: %s", error)
+            colleagues = []
+        return instructions(around.whoami, colleagues)
+
+    return told
+
+
+def inside(
+    servers: Iterable[McpServer], env: Mapping[str, str], outside: str
+) -> tuple[McpServer, ...]:
+    """The servers for the agent's configuration, as they are reached from inside the sandbox. Pure.
+
+    A url becomes one at the gateway, which adds the credential, and `${NAME}` in a command or an environment is
+    replaced as in `workstation.env`.
+
+    Args:
+        env: the agent's environment.
+        outside: the base URL of the way out; "" where there is none.
+    """
+    return tuple(_inside(server, env, outside) for server in servers)
+
+
+def _inside(server: McpServer, env: Mapping[str, str], outside: str) -> McpServer:
+    scheme, _, rest = server.url.partition("://")
+    return replace(
+        server,
+        command=tuple(filled(word, env) for word in server.command),
+        env={name: filled(text, env) for name, text in server.env.items()},
+        url=f"{outside}/{scheme}/{rest}" if server.url and outside else server.url,
+    )

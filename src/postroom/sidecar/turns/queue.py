@@ -1,4 +1,4 @@
-"""The lane of turns: one at a time, the others wait in their order."""
+"""The queue of turns: one at a time, the others wait in their order."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import deque
 from typing import Protocol
 
 
-class Passenger(Protocol):
-    """Who waits in the lane.
+class Waiter(Protocol):
+    """Who waits in the queue.
 
     Attributes:
         ended: it no longer wants its turn.
@@ -20,12 +20,12 @@ class Passenger(Protocol):
         """Another one waits: make room if nothing is done at present."""
 
 
-class Lane:
+class TurnQueue:
     """Who has the turn, and who waits for it."""
 
     def __init__(self) -> None:
-        self._holder: Passenger | None = None
-        self._waiting: deque[tuple[Passenger, asyncio.Event]] = deque()
+        self._holder: Waiter | None = None
+        self._waiting: deque[tuple[Waiter, asyncio.Event]] = deque()
 
     @property
     def free(self) -> bool:
@@ -37,23 +37,23 @@ class Lane:
         """Whether somebody waits."""
         return bool(self._waiting)
 
-    async def enter(self, passenger: Passenger) -> bool:
-        """Wait for the turn; False if the passenger has ended meanwhile, and has no turn."""
+    async def enter(self, waiter: Waiter) -> bool:
+        """Wait for the turn; False if the waiter has ended meanwhile, and has no turn."""
         if self.free:
-            self._holder = passenger
+            self._holder = waiter
             return True
-        place = (passenger, asyncio.Event())
+        place = (waiter, asyncio.Event())
         self._waiting.append(place)
         if self._holder is not None:
             self._holder.wanted()
         try:
-            await first(place[1], passenger.ended)
+            await first(place[1], waiter.ended)
         finally:
             if place in self._waiting:
                 self._waiting.remove(place)
-            elif passenger.ended.is_set():
+            elif waiter.ended.is_set():
                 self.leave()
-        return not passenger.ended.is_set()
+        return not waiter.ended.is_set()
 
     def leave(self) -> None:
         """Give the turn to the next."""

@@ -1,30 +1,30 @@
-"""A turn for one message, post or task, from its place in the lane to its end; a `session.AgentRun`."""
+"""A turn for one message, post or task, from its place in the queue to its end; a `session.AgentRun`."""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import signal
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 from postroom.errors import StateUnwritable
 from postroom.observe import get_logger
+from postroom.protocol.alerts import Alert
 from postroom.protocol.events import EventKind
 from postroom.protocol.verbs import AskInput, Fail
 from postroom.sidecar.adapters import Incoming, IncomingTask, Said, run_environment
 from postroom.sidecar.adapters.turns import Answer, Asked, Event, TurnSaid, Withdrawn, Write
 from postroom.sidecar.adapters.wording import Request, is_post
-from postroom.sidecar.agent import AgentGone
+from postroom.sidecar.agent import AgentGone, AgentHost
 from postroom.sidecar.session import Handed, nothing
-from postroom.sidecar.turns.lane import first
+from postroom.sidecar.turns.context import TurnContext, Watchdog
+from postroom.sidecar.turns.process import Processes, Running
 from postroom.sidecar.turns.prompts import prompt_of, question_text
-from postroom.sidecar.turns.running import Running
+from postroom.sidecar.turns.queue import TurnQueue, first
 from postroom.sidecar.turns.turn import COMPLETED, Result, Turn, conclude, trouble_in
-from postroom.sidecar.turns.watch import Watch
 from postroom_a2a.text import one_line
-
-if TYPE_CHECKING:
-    from postroom.sidecar.turns.program import Floor
 
 LINGER = 10.0
 """Seconds that a program for one turn may go on after its result."""
@@ -32,12 +32,93 @@ LINGER = 10.0
 _log = get_logger(__name__)
 
 
+@dataclass(eq=False)
+class ProgramState:
+    """What all turns of the program share.
+
+    Attributes:
+        grace: seconds for a process to end by itself once `stop` is set.
+        current: the process that has a turn, and its run.
+        spare: the next end of a process is the sidecar's own doing, and counts as no failure.
+    """
+
+    context: TurnContext
+    processes: Processes
+    host: AgentHost
+    grace: float
+    tasks: asyncio.TaskGroup
+    stop: asyncio.Event
+    resident_changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    queue: TurnQueue = field(default_factory=TurnQueue)
+    current: tuple[Running, TurnRun] | None = None
+    spare: bool = False
+    over: bool = False
+    _resident: Running | None = None
+    _turns: int = 0
+    _run: str = field(default_factory=lambda: secrets.token_hex(4))
+
+    async def resident(self) -> Running:
+        """The process that runs all the time; waits for it. Raises AgentGone if none will come."""
+        async with self.resident_changed:
+            while (running := self._resident) is None or running.unasked is not (
+                self.processes.unasked
+            ):
+                if self.over or self.stop.is_set():
+                    raise AgentGone
+                if running is not None:
+                    # People have taken back that it asks for nothing: only its start says so. It is between turns.
+                    self.spare = True
+                    running.send_signal(signal.SIGKILL)
+                await self.resident_changed.wait()
+            return running
+
+    async def publish(self, running: Running | None, *, over: bool = False) -> None:
+        """Say which process runs; with `over`, that no other follows."""
+        async with self.resident_changed:
+            self._resident, self.over = running, over or self.over
+            self.resident_changed.notify_all()
+
+    def new_turn(self, request: Request) -> Turn:
+        """A turn that begins now."""
+        self._turns += 1
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        return Turn(f"{self._run}-{self._turns}", request, now, now, loop.create_future())
+
+    def leave(self, run: TurnRun) -> None:
+        """The run's turn is over: the next one has it."""
+        if self.current is not None and self.current[1] is run:
+            self.current = None
+        self.queue.leave()
+
+    def gone(self, running: Running) -> None:
+        """The process has ended, and all that this implies was heard."""
+        self.processes.ended(running)
+        if self.current is not None and self.current[0] is running:
+            self.current[1].lost()
+
+    def used(self, usage: Mapping[str, Any]) -> None:
+        """Count a usage event."""
+        before = self.context.budget.spent
+        try:
+            self.context.budget.add(usage)
+        except StateUnwritable as error:
+            _log.warning("the usage is not kept over a restart: %s", error)
+        if (why := self.context.budget.spent) and not before:
+            self.context.status.stalled(why)
+            self.tasks.create_task(_alert(self.context, Alert("budget", why)))
+
+
+async def _alert(context: TurnContext, alert: Alert) -> None:
+    await context.raise_alert(alert)
+
+
 class TurnRun:
     """The run of one request; see `session.AgentRun`."""
 
-    def __init__(self, floor: Floor) -> None:
-        self._floor = floor
-        self._desk = floor.desk
+    def __init__(self, shared: ProgramState) -> None:
+        self._shared = shared
+        self._context = shared.context
         self._turn: Turn | None = None
         self._running: Running | None = None
         self._question = ""
@@ -54,15 +135,15 @@ class TurnRun:
         """See `session.AgentRun`. Waits for its turn; returns when the agent was given the prompt."""
         if isinstance(incoming, Mapping):
             return False
-        if not await self._floor.lane.enter(self):
+        if not await self._shared.queue.enter(self):
             raise BrokenPipeError
-        if self._floor.stop.is_set():
+        if self._shared.stop.is_set():
             self._over("the worker was stopped")
-            self._floor.lane.leave()
+            self._shared.queue.leave()
             raise BrokenPipeError
         # No `await` since the check of `stop`.
         self.begins()
-        self._floor.tasks.create_task(self._live(incoming))
+        self._shared.tasks.create_task(self._live(incoming))
         await self._handed.wait()
         return True
 
@@ -95,7 +176,7 @@ class TurnRun:
     @property
     def free(self) -> bool:
         """See `session.AgentRun`."""
-        return self._floor.lane.free
+        return self._shared.queue.free
 
     @property
     def waits(self) -> bool:
@@ -107,7 +188,7 @@ class TurnRun:
         if self._handed.is_set() and not self._question:
             await self.ended.wait()
 
-    # ── in the lane ─────────────────────────────────────────────────────────────────────────────────
+    # ── in the queue ────────────────────────────────────────────────────────────────────────────────
 
     @property
     def _yielding(self) -> bool:
@@ -119,7 +200,7 @@ class TurnRun:
             self._turn.yields = True
             self._question = ""
             self._answered.set()
-            self._floor.tasks.create_task(self._interrupt())
+            self._shared.tasks.create_task(self._interrupt())
 
     def _cancel(self) -> None:
         if self._turn is None:
@@ -133,17 +214,17 @@ class TurnRun:
         turn = self._turn
         if turn is not None and not turn.stop and not turn.result.done():
             turn.stop, turn.held = why, held
-            self._floor.tasks.create_task(self._interrupt())
+            self._shared.tasks.create_task(self._interrupt())
 
     async def _interrupt(self) -> None:
         self._ask_to_stop()
         try:
-            async with asyncio.timeout(self._desk.limits.grace):
+            async with asyncio.timeout(self._context.limits.grace):
                 await self.ended.wait()
         except TimeoutError:
             if self._running is not None and not self.ended.is_set():
                 _log.warning("the agent is killed: it heeded no interrupt")
-                self._floor.spare = True
+                self._shared.spare = True
                 self._running.send_signal(signal.SIGKILL)
 
     def _ask_to_stop(self) -> None:
@@ -161,19 +242,19 @@ class TurnRun:
             how = await self._work(request)
             self._over(how)
             turn = self._turn
-            held = self._floor.stop.is_set() or (turn is not None and turn.held)
+            held = self._shared.stop.is_set() or (turn is not None and turn.held)
             if isinstance(request, Incoming) and not is_post(request) and not held:
-                await self._floor.host.give_back(request.id)
+                await self._shared.host.give_back(request.id)
         finally:
             self._handed.set()
-            self._floor.leave(self)
+            self._shared.leave(self)
 
     async def _work(self, request: Request) -> str:
         """Take the turn; returns how it ended."""
-        turn = self._turn = self._floor.new_turn(request)
-        if why := self._desk.budget.spent:
+        turn = self._turn = self._shared.new_turn(request)
+        if why := self._context.budget.spent:
             turn.held = True
-            self._desk.status.stalled(why)
+            self._context.status.stalled(why)
             await self._act_all(
                 [Fail(request.id, why)] if isinstance(request, IncomingTask) else []
             )
@@ -187,48 +268,48 @@ class TurnRun:
             if isinstance(request, IncomingTask):
                 await self._act_all([Fail(request.id, f"the agent cannot be started: {error}")])
             return "it cannot be started"
-        watch = Watch(turn, self._desk, self.stop_for)
-        watching = asyncio.create_task(watch.run())
+        watchdog = Watchdog(turn, self._context, self.stop_for)
+        watching = asyncio.create_task(watchdog.run())
         try:
             result = await turn.result
             if not running.adapter.resident:
                 await self._let_end(running)
         finally:
             watching.cancel()
-        watch.over()
-        self._desk.status.said("idle", "")
+        watchdog.over()
+        self._context.status.said("idle", "")
         return await self._conclude(turn, running, result)
 
     async def _begin(self, turn: Turn) -> Running:
         """Give the agent its prompt; returns the process that has it."""
-        processes, request = self._floor.processes, turn.request
+        processes, request = self._shared.processes, turn.request
         again = request.resumed if isinstance(request, IncomingTask) else request.redelivered
-        newest, news = self._desk.base.news()
+        newest, news = self._context.base.news()
         prompt = prompt_of(request, same_session=bool(processes.session) and again, news=news)
         if processes.resident:
-            running = await self._floor.resident()
+            running = await self._shared.resident()
         else:
             running = await processes.start(prompt, run_environment(request))
-            self._floor.tasks.create_task(self._attend(running))
+            self._shared.tasks.create_task(self._attend(running))
         if self.ended.is_set() or turn.canceled:  # meanwhile: the agent is not to begin
             if not processes.resident:
                 running.send_signal(signal.SIGKILL)
                 await running.ended.wait()
             raise AgentGone
         turn.began = turn.last = asyncio.get_running_loop().time()
-        self._desk.status.troubled("")
-        self._floor.current = (running, self)
+        self._context.status.troubled("")
+        self._shared.current = (running, self)
         running.write(running.adapter.turn(prompt))
         if not processes.resident:
             running.close_input()
         self._handed.set()
         if newest:
-            self._desk.base.told(newest)
+            self._context.base.told(newest)
         return running
 
     async def _attend(self, running: Running) -> None:
-        await running.attend(self._floor.stop, self._floor.grace)
-        self._floor.gone(running)
+        await running.attend(self._shared.stop, self._shared.grace)
+        self._shared.gone(running)
 
     @staticmethod
     async def _let_end(running: Running) -> None:
@@ -242,15 +323,17 @@ class TurnRun:
     async def _conclude(self, turn: Turn, running: Running, result: Result) -> str:
         """Carry out what the result means; returns how the run ended."""
         lost = self._lost(turn, running, result)
-        if self._floor.stop.is_set() or lost:
-            self._desk.approvals.lost()
+        if self._shared.stop.is_set() or lost:
+            self._context.approvals.lost()
             return lost or "the worker was stopped"
-        self._desk.approvals.over(turn.request.id, self._report)
+        self._context.approvals.over(turn.request.id, self._report)
         held = turn.held and result.status != COMPLETED
         turn.held = held
         if turn.yields or turn.canceled or held:
             return "it waits for an answer" if turn.yields else "it was ended"
-        if isinstance(turn.request, IncomingTask) and not self._floor.host.at_work(turn.request.id):
+        if isinstance(turn.request, IncomingTask) and not self._shared.host.at_work(
+            turn.request.id
+        ):
             return "it ended"  # the agent has settled the task itself
         await self._act_all(conclude(turn, result))
         return f"its turn ended: {result.status}"
@@ -268,7 +351,7 @@ class TurnRun:
         return running.how.detail if ended_early else ""
 
     async def _act_all(self, said: list[Said]) -> None:
-        host = self._floor.host
+        host = self._shared.host
         for each in said:
             await host.act(self, each, host.owner_of(each))
 
@@ -290,30 +373,30 @@ class TurnRun:
             case Event():
                 self._event(turn, running, said)
             case Asked():
-                self._floor.tasks.create_task(self._asked(turn, said))
+                self._shared.tasks.create_task(self._asked(turn, said))
             case Withdrawn() if not running.over:
                 # What the end of the program implies is no word of the agent: `_conclude` judges that.
-                self._desk.approvals.withdraw(said.request)
+                self._context.approvals.withdraw(said.request)
             case Write():
                 running.write(said.data)
 
     def _event(self, turn: Turn, running: Running, event: Event) -> None:
         self._report(event.kind, event.fields, event.raw)
         if (trouble := trouble_in(event)) is not None:
-            self._desk.status.troubled(*trouble)
+            self._context.status.troubled(*trouble)
         match event.kind:
             case EventKind.TOOL_CALL:
                 tool, title = event.fields.get("tool"), event.fields.get("title")
-                self._desk.status.said("working", one_line(f"{tool}: {title}", 200))
+                self._context.status.said("working", one_line(f"{tool}: {title}", 200))
             case EventKind.USAGE:
-                self._floor.used(event.fields)
-                if why := self._desk.budget.spent:
+                self._shared.used(event.fields)
+                if why := self._context.budget.spent:
                     self.stop_for(why, held=isinstance(turn.request, Incoming))
             case EventKind.RESULT:
                 turn.end(Result.of(event.fields, at_end=running.over))
 
     def _report(self, kind: EventKind, fields: Mapping[str, Any], raw: str = "") -> None:
-        self._desk.report(kind, fields, raw, self._turn)
+        self._context.report(kind, fields, raw, self._turn)
 
     async def _asked(self, turn: Turn, asked: Asked) -> None:
         """Find the answer to what the agent asks."""
@@ -323,7 +406,7 @@ class TurnRun:
             if asked.question and isinstance(turn.request, IncomingTask):
                 await self._question_of(turn.request, asked)
                 return
-            answer = await self._desk.approvals.ask(asked, turn.request.id, self._report)
+            answer = await self._context.approvals.ask(asked, turn.request.id, self._report)
             if answer is not None:
                 self._answer(asked.request, answer)
         finally:
@@ -334,11 +417,11 @@ class TurnRun:
         """Ask what the agent asks as the task's question; the answer comes by `say`."""
         self._question = asked.request
         await self._act_all([AskInput(task.id, question_text(asked.title, asked.options))])
-        if self._floor.host.at_work(task.id):
+        if self._shared.host.at_work(task.id):
             self._question = ""
             self._answer(asked.request, Answer(False, text="the question could not be asked"))
             return
-        if self._floor.lane.waited_for:
+        if self._shared.queue.waited_for:
             self.wanted()
         while self._question == asked.request and not self.ended.is_set():
             self._answered.clear()

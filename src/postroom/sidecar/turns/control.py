@@ -15,7 +15,7 @@ from typing import Any
 from postroom.errors import StateUnwritable
 from postroom.observe import get_logger
 from postroom.protocol.approvals import Decision
-from postroom.sidecar.turns.state import StateFile
+from postroom.sidecar.turns.home import StateFile
 
 KEPT = 1000
 """Answers that nobody has asked for yet, and requests whose answers are counted; the oldest are forgotten."""
@@ -25,7 +25,7 @@ _log = get_logger(__name__)
 Record = Mapping[str, Any]
 
 
-class Steering:
+class ControlChannel:
     """The records of one worker's `control/pending`.
 
     Args:
