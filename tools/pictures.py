@@ -107,7 +107,7 @@ MESSAGE = (
         "INBOX, RECEIPTS",
         "The reply is a message of its own, stored in the sender's inbox. The journal notes the confirmation, "
         "then the delivery is acknowledged. What is confirmed without a reply gets the receipt **seen** in between.",
-        ("sidecar/outgoing.py", "sidecar/receipts.py"),
+        ("sidecar/outgoing.py", "sidecar/outgoing.py"),
     ),
     Step(
         SERVER,
@@ -209,7 +209,7 @@ TASK = (
         "cancel, answer",
         "A cancel or an answer overtakes all messages: the control plane checks who asks and stores it on the "
         "worker's priority lane.",
-        ("tasks/service.py", "sidecar/priority.py"),
+        ("tasks/service.py", "sidecar/notices.py"),
     ),
     Step(
         SIDECAR,

@@ -29,7 +29,7 @@ from postroom.identity.rotating import Role
 from postroom.identity.trust import Trust
 from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE
-from postroom.sidecar.renewal import CredentialRenewal
+from postroom.sidecar.bus import CredentialRenewal
 from postroom_a2a.nats.port import Frame
 from tests.cluster import Node, running_cluster
 from tests.gateway.nats.rig import House, Worker, house_before

@@ -20,7 +20,7 @@ from postroom.identity.tokens import digest, new_token
 from postroom.protocol.alerts import Alert
 from postroom.protocol.audit import AuditRecord
 from postroom.protocol.preface import Preface
-from postroom.sidecar.gateway import EgressRelay, by_tls, streams, with_preface
+from postroom.sidecar.walls import EgressRelay, by_tls, streams, with_preface
 
 pytestmark = pytest.mark.anyio
 

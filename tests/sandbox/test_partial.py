@@ -20,7 +20,7 @@ from postroom.sandbox.port import Level, SandboxProvider
 from postroom.sandbox.seatbelt import SeatbeltProvider, profile
 from postroom.sandbox.select import select
 from postroom.sandbox.wall_test import self_test, try_wall
-from postroom.sidecar.wall import examine
+from postroom.sidecar.walls import examine
 from tests.sandbox.providers import ALL, LANDLOCK, WALLS, needs_landlock, needs_root
 from tests.sandbox.rig import Rig
 

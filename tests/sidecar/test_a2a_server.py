@@ -50,7 +50,7 @@ from postroom.errors import ContentNotTaken, Forbidden, NotFound
 from postroom.http.server import HttpServer
 from postroom.protocol.template import Template
 from postroom.protocol.verbs import Artifact, AskInput, Complete, Delegate, Progress
-from postroom.sidecar.a2a.asking import AskedTasks
+from postroom.sidecar.a2a.peers import AskedTasks
 from postroom.sidecar.a2a.routes import A2ARoutes
 from postroom.sidecar.api import LocalApi
 from postroom_a2a.json_operations import JsonOperations
@@ -629,7 +629,7 @@ async def test_without_a_socket_the_port_answers_all_the_same(tmp_path: Path):
 async def test_nobody_waits_for_a_task_whose_client_has_gone(
     clients: Clients, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("postroom.sidecar.a2a.asking.SLICE", 0.05)
+    monkeypatch.setattr("postroom.sidecar.a2a.peers.SLICE", 0.05)
     monkeypatch.setattr("postroom.sidecar.a2a.routes.LOOK", 0.05)
     looked = asyncio.Event()
     look = clients.tasks.task

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from postroom.protocol.verbs import Post
-from postroom.sidecar import action_queue
-from postroom.sidecar.action_queue import ActionQueue
+from postroom.sidecar import reading as action_queue
 from postroom.sidecar.adapters import Said
 from postroom.sidecar.keys import Owner
+from postroom.sidecar.reading import ActionQueue
 
 pytestmark = pytest.mark.anyio
 

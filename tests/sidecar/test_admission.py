@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from postroom.protocol import subjects
-from postroom.sidecar.a2a import rpc
-from postroom.sidecar.a2a.rpc import MAX_REQUEST, RATE, admission
+from postroom.sidecar.a2a import serving as rpc
+from postroom.sidecar.a2a.serving import MAX_REQUEST, RATE, admission
 
 OWN, ALICE, BOB = "a" * 32, "b" * 32, "c" * 32
 

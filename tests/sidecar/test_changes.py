@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from postroom.sidecar.a2a import changes as module
-from postroom.sidecar.a2a.changes import SEQUENCE, Page, TaskChange, TaskChanges
-from postroom.sidecar.a2a.live import LivePeers
+from postroom.sidecar.a2a.changes import SEQUENCE, LivePeers, Page, TaskChange, TaskChanges
 from postroom_a2a.binding.frames import Request, Response
 from postroom_a2a.task_state import TaskState
 

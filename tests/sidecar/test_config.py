@@ -87,7 +87,7 @@ def test_its_representation_shows_no_secret():
 
 HARDENED = """
 import os, subprocess, sys
-from postroom.sidecar.wall import harden
+from postroom.sidecar.walls import harden
 if sys.argv[1] == "hardened":
     harden()
 peek = '''

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from postroom.protocol.preface import Preface
-from postroom.sidecar.gateway import CONNECTIONS, EgressRelay, by_socket, with_preface
+from postroom.sidecar.walls import CONNECTIONS, EgressRelay, by_socket, with_preface
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope
 from postroom.protocol.receipts import State
 from postroom.sidecar import inbox as inboxes
-from postroom.sidecar import receipts as module
+from postroom.sidecar import outgoing as module
 from postroom.sidecar.adapters import Incoming, Sender
 from postroom.sidecar.inbox import Inbox
 from postroom.sidecar.journal import Journal

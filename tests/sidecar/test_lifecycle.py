@@ -15,7 +15,7 @@ import pytest
 from postroom.protocol.preface import Preface
 from postroom.protocol.presence import WorkerState
 from postroom.sandbox.selftest import Canaries
-from postroom.sidecar.wall import BREACHED
+from postroom.sidecar.walls import BREACHED
 from tests.sidecar.worker_rig import ECHO, WorkerRig, end
 
 pytestmark = pytest.mark.anyio

@@ -20,7 +20,7 @@ from postroom.protocol.verbs import (
     SetStatus,
 )
 from postroom.sidecar.keys import Derivation, Owner
-from postroom.sidecar.ownership import Ownership
+from postroom.sidecar.program import Ownership
 
 
 class Program:

@@ -34,8 +34,7 @@ from postroom.bus.nats import NatsBus
 from postroom.errors import NoResponders
 from postroom.protocol import subjects
 from postroom.sidecar.a2a.changes import SEQUENCE
-from postroom.sidecar.a2a.rpc import MAX_REQUEST, rpc_caller
-from postroom.sidecar.a2a.serving import EACH
+from postroom.sidecar.a2a.serving import EACH, MAX_REQUEST, rpc_caller
 from postroom_a2a.binding.frames import (
     Request,
     Response,

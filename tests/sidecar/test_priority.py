@@ -13,8 +13,8 @@ from postroom.bus.port import Message
 from postroom.errors import MessageTooLarge, RequestTimeout
 from postroom.protocol import priority, subjects
 from postroom.protocol.priority import Cancel, Input
-from postroom.sidecar import priority as module
-from postroom.sidecar.priority import Priority
+from postroom.sidecar import notices as module
+from postroom.sidecar.notices import Priority
 from postroom_a2a.messages import text_message, text_of
 from postroom_a2a.retry import RetryPolicy
 

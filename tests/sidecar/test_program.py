@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from postroom.sidecar.adapters import Sender
-from postroom.sidecar.directory_client import DirectoryClient
+from postroom.sidecar.ctl import DirectoryClient
 from postroom.sidecar.program import ProgramExecutor
 from postroom.tasks.execution import Execution
 from postroom.tasks.records import TaskRecord

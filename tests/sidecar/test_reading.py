@@ -9,10 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from postroom.protocol.verbs import Post
-from postroom.sidecar.action_queue import MOST
 from postroom.sidecar.adapters import JsonLines, Output, Said
 from postroom.sidecar.keys import Owner
-from postroom.sidecar.reading import Hearing, Reading
+from postroom.sidecar.reading import MOST, Hearing, Reading
 
 pytestmark = pytest.mark.anyio
 

@@ -40,16 +40,15 @@ from postroom.protocol.verbs import (
     TaskAction,
 )
 from postroom.sidecar.adapters import MalformedLine, Output, Said
+from postroom.sidecar.ctl import DirectoryClient, TaskClient
 from postroom.sidecar.delegations import Delegated, Delegations
-from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.inbox import Inbox
 from postroom.sidecar.keys import Key, Owner, own_key, random_key
 from postroom.sidecar.outgoing import Outgoing, OutgoingMessage
-from postroom.sidecar.ownership import Ownership
+from postroom.sidecar.program import Ownership
 from postroom.sidecar.reading import log_output
 from postroom.sidecar.session import AgentRun
 from postroom.sidecar.status import StatusReporter
-from postroom.sidecar.task_client import TaskClient
 from postroom.tasks.engine import TaskEngine
 from postroom.tasks.execution import Execution
 from postroom_a2a.task_state import TaskState

@@ -1,12 +1,18 @@
-"""The sidecar's use of the bus besides pulling: records, questions to the control plane, alerts."""
+"""The sidecar's use of the bus besides pulling: records, questions to the control plane, alerts, and its own renewal.
+
+NATS cannot re-authenticate a connection in place, so a second connection with the new credential takes over from the
+first without a gap (`MessageBusProvider.renew`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import secrets
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from postroom.bus.port import Message, Stored
@@ -171,3 +177,101 @@ def _answer(verb: str, answer: Message) -> dict[str, Any]:
         error.remedy = error.remedy.replace("postroom agents", "postroom-agent agents")
         raise error
     return record
+
+
+RENEW_AT = 0.75
+"""Share of a credential's remaining lifetime after which it is renewed."""
+
+RETRY = 30.0
+"""Seconds between attempts; fewer when little time is left."""
+
+SHORTEST = 1.0
+
+SPREAD = 0.5
+"""Seconds over which workers spread a renewal that the control plane asks of all of them."""
+
+LONGEST_MOVE = 10.0
+"""Seconds for a new connection to take over."""
+
+MARGIN = 0.2
+"""Seconds between the end of the former connection and the expiry of its credential."""
+
+
+class CredentialRenewal:
+    """Keeps one worker's credential valid.
+
+    Args:
+        expires_at: epoch seconds, 0 for never.
+        accept: puts a new JWT into use within so many seconds; raises PostroomError if the bus refuses it.
+    """
+
+    def __init__(
+        self,
+        bus: BusClient,
+        own: str,
+        *,
+        expires_at: float,
+        accept: Callable[[str, float], Awaitable[None]],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._bus = bus
+        self._own = own
+        self._expires_at = expires_at
+        self._accept = accept
+        self._now = now
+        self._asked = asyncio.Event()
+
+    def ask(self) -> None:
+        """Renew soon, as the control plane wants: within `SPREAD` seconds."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Renew, in time and when asked, until cancelled."""
+        while True:
+            await self._due()
+            while True:
+                try:
+                    await self.renew()
+                    break
+                except PostroomError as error:
+                    _log.warning("the credential could not be renewed: %s", error)
+                await asyncio.sleep(min(RETRY, self._pause(0.5)))
+
+    async def _due(self) -> None:
+        try:
+            async with asyncio.timeout(self._pause(RENEW_AT) if self._expires_at else None):
+                await self._asked.wait()
+                await asyncio.sleep(random.uniform(0, SPREAD))  # noqa: S311 (jitter)
+        except TimeoutError:
+            pass
+        self._asked.clear()
+
+    async def renew(self) -> None:
+        """Renew now.
+
+        Raises:
+            PostroomError: the old credential stays in use.
+        """
+        answer = await ask_control(self._bus, self._own, "credential.renew", {})
+        jwt = answer.get("jwt")
+        if not isinstance(jwt, str) or not jwt:
+            raise ProtocolViolation("the control plane's answer to credential.renew has no JWT")
+        expires_at = _instant(answer.get("expires_at"))
+        await self._accept(jwt, min(LONGEST_MOVE, max(MARGIN, self._left() - MARGIN)))
+        self._expires_at = expires_at
+
+    def _left(self) -> float:
+        return self._expires_at - self._now() if self._expires_at else LONGEST_MOVE
+
+    def _pause(self, share: float) -> float:
+        return max(SHORTEST, self._left() * share)
+
+
+def _instant(value: object) -> float:
+    """Epoch seconds, given as such or as RFC 3339; 0 for none."""
+    if isinstance(value, str):
+        try:
+            return datetime.fromisoformat(value).timestamp()
+        except ValueError as error:
+            raise ProtocolViolation("the expiry of the new credential is not a time") from error
+    return float(value) if isinstance(value, (int, float)) else 0.0

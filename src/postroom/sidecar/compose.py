@@ -18,10 +18,8 @@ from postroom.protocol.alerts import RaiseAlert
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.input_modes import input_modes, takes
 from postroom.protocol.template import RERUNS
-from postroom.sidecar.a2a.asking import AskedTasks
-from postroom.sidecar.a2a.changes import TaskChanges
-from postroom.sidecar.a2a.live import LivePeers, NewCaller
-from postroom.sidecar.a2a.peers import Peers
+from postroom.sidecar.a2a.changes import LivePeers, NewCaller, TaskChanges
+from postroom.sidecar.a2a.peers import AskedTasks, Peers
 from postroom.sidecar.a2a.routes import A2ARoutes
 from postroom.sidecar.a2a.serving import ServedTasks, ServingOperations
 from postroom.sidecar.actions import Actions
@@ -30,21 +28,17 @@ from postroom.sidecar.api import LocalApi, WorkActions
 from postroom.sidecar.bus import BusClient, alert_raiser
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig, filled
 from postroom.sidecar.control_client import BlobRelay
+from postroom.sidecar.ctl import DirectoryClient, TaskClient
 from postroom.sidecar.delegations import Delegations
-from postroom.sidecar.directory_client import DirectoryClient
 from postroom.sidecar.execd import ExecdWorkstation
 from postroom.sidecar.execd_terminal import ExecdShells
 from postroom.sidecar.inbox import Inbox
 from postroom.sidecar.journal import Journal
-from postroom.sidecar.notices import Notices
-from postroom.sidecar.outgoing import Outgoing
-from postroom.sidecar.ownership import Ownership
+from postroom.sidecar.notices import Notices, Priority
+from postroom.sidecar.outgoing import Outgoing, Receipts
 from postroom.sidecar.per_request import RequestProgram
-from postroom.sidecar.priority import Priority
-from postroom.sidecar.program import ProgramExecutor
-from postroom.sidecar.receipts import Receipts
+from postroom.sidecar.program import Ownership, ProgramExecutor
 from postroom.sidecar.status import Announcer, StatusReporter
-from postroom.sidecar.task_client import TaskClient
 from postroom.sidecar.terminal import OpenShell, own_shell
 from postroom.sidecar.turns.control import ControlChannel
 from postroom.sidecar.turns.home import StateFile

@@ -42,7 +42,7 @@ CONFIRMATIONS = ("explicit", "read")
 
 @dataclass(frozen=True, slots=True)
 class TurnConfig:
-    """What the template says of the turns of a coding agent: the keys of `protocol.template.Template` with the same names.
+    """What the template says of the turns of a coding agent: `protocol.template` has the same names.
 
     Attributes:
         rules: patterns that people have added to `auto_approve`.

@@ -26,10 +26,9 @@ from postroom.sidecar.a2a.changes import TaskChanges
 from postroom.sidecar.adapters import Sender, said_in
 from postroom.sidecar.agent import AgentGone, AgentProgram
 from postroom.sidecar.bus import BACKOFF
-from postroom.sidecar.directory_client import DirectoryClient
+from postroom.sidecar.ctl import DirectoryClient, TaskClient
 from postroom.sidecar.keys import Key
 from postroom.sidecar.outgoing import Outgoing, OutgoingMessage
-from postroom.sidecar.task_client import TaskClient
 from postroom.tasks.log import StoredTask
 from postroom_a2a.task_state import INTERRUPTED
 from postroom_a2a.tasks import artifacts_of

@@ -40,10 +40,10 @@ from postroom.protocol.template import PATIENCE
 from postroom.protocol.traces import trace_of
 from postroom.sidecar.adapters import Incoming, Sender, said_in
 from postroom.sidecar.agent import AgentGone, AgentProgram
-from postroom.sidecar.directory_client import DirectoryClient
+from postroom.sidecar.ctl import DirectoryClient
 from postroom.sidecar.journal import Journal, Note
 from postroom.sidecar.keys import Derivation
-from postroom.sidecar.receipts import Confirmations, Receipts
+from postroom.sidecar.outgoing import Confirmations, Receipts
 from postroom.sidecar.session import AgentRun
 from postroom.sidecar.window import Window
 from postroom.tasks.engine import Ask

@@ -31,27 +31,29 @@ from postroom.observe import get_logger, to_stderr
 from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert
 from postroom.protocol.presence import OUT_OF_MEMORY, WorkerState
-from postroom.sidecar.a2a.rpc import rpc_caller, rpc_server
-from postroom.sidecar.bus import BACKOFF
+from postroom.sidecar.a2a.serving import rpc_caller, rpc_server
+from postroom.sidecar.bus import BACKOFF, CredentialRenewal
 from postroom.sidecar.compose import Sidecar, compose, shells
 from postroom.sidecar.config import ENVIRONMENT, SidecarConfig, load
 from postroom.sidecar.control_client import BlobRelay, ControlClient, control_http, direct
-from postroom.sidecar.events.poller import poll
-from postroom.sidecar.events.poster import EventPoster
-from postroom.sidecar.events.spool import Spool
-from postroom.sidecar.gateway import (
+from postroom.sidecar.poster import EventPoster
+from postroom.sidecar.spool import Spool
+from postroom.sidecar.terminal import Terminals
+from postroom.sidecar.turns.control import poll
+from postroom.sidecar.walls import (
+    BREACHED,
     GATEWAY_HOST,
     Connector,
     EgressRelay,
+    WallCheck,
     bus_behind,
     by_socket,
     by_tls,
+    examine,
+    harden,
     streams,
     with_preface,
 )
-from postroom.sidecar.renewal import CredentialRenewal
-from postroom.sidecar.terminal import Terminals
-from postroom.sidecar.wall import BREACHED, WallCheck, examine, harden
 from postroom_a2a.nats.port import Frame
 
 CONNECT_TIMEOUT = 20.0

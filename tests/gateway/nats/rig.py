@@ -26,7 +26,7 @@ from postroom.protocol.alerts import Alert
 from postroom.protocol.audit import AuditRecord
 from postroom.protocol.preface import Preface
 from postroom.protocol.streams import AGENT_CONSUMER_STREAMS, agent_consumer
-from postroom.sidecar.gateway import bus_behind, by_socket
+from postroom.sidecar.walls import bus_behind, by_socket
 from tests.gateway.rig import soon
 from tests.rig import Rig as Bus
 from tests.rig import new_uid, running_bus

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import StateUnwritable
-from postroom.sidecar.events.spool import Spool
+from postroom.sidecar.spool import Spool
 from postroom.sidecar.turns.home import StateFile, make_home, write_files
 
 RUN = "a" * 32

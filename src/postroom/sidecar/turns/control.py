@@ -7,14 +7,17 @@ that a request has used is a part of the next one's id.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from postroom.errors import StateUnwritable
+from postroom.errors import PostroomError, StateUnwritable
 from postroom.observe import get_logger
 from postroom.protocol.approvals import Decision
+from postroom.sidecar.bus import BACKOFF
+from postroom.sidecar.control_client import ControlClient
 from postroom.sidecar.turns.home import StateFile
 
 KEPT = 1000
@@ -140,3 +143,23 @@ def digest_of(worker: str, about: str, tool: str, given: Mapping[str, Any]) -> s
 
 def _table(value: object) -> dict[str, Any]:
     return dict(value) if isinstance(value, dict) else {}
+
+
+WAIT = 25.0
+"""Seconds that one request waits for something."""
+
+
+async def poll(control: ControlClient, worker: str, channel: ControlChannel) -> None:
+    """Ask until cancelled; while the control plane is away, with growing pauses."""
+    failures = 0
+    while True:
+        try:
+            records, following = await control.pending(worker, channel.after, WAIT)
+        except PostroomError as error:
+            failures += 1
+            if failures == 1:
+                _log.info("what people say to the agent is not known: %s", error)
+            await asyncio.sleep(BACKOFF.delay(failures))
+            continue
+        failures = 0
+        await channel.take(records, following)

@@ -11,7 +11,7 @@ from postroom.errors import PostroomError
 from postroom.observe import get_logger
 from postroom.sidecar.bus import BACKOFF
 from postroom.sidecar.control_client import ControlClient, EventsRefused
-from postroom.sidecar.events.spool import Batch, Spool
+from postroom.sidecar.spool import Batch, Spool
 
 PAUSE = 0.1
 """Seconds between two posts: the first event goes at once, those that follow it together."""

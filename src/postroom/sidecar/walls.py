@@ -1,24 +1,32 @@
-"""Connections from the sandbox to the gateway: by a Unix socket, or by an address that speaks TLS.
+"""The two walls from inside: the connections to the gateway, and the test of the sandbox, the sidecar's first act.
 
-The first line of each, its preface, names its protocol and its worker's token (docs/architecture.md, The two walls).
-The sidecar opens its own NATS and HTTP connections here. The agent's programs want a plain TCP address for the
-outside: that is the port of the `EgressRelay`.
+The first line of each connection, its preface, names its protocol and its worker's token (docs/architecture.md, The two
+walls). The sidecar opens its own NATS and HTTP connections here, by a Unix socket or by an address that speaks TLS. The
+agent's programs want a plain TCP address for the outside: that is the port of the `EgressRelay`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
+import json
+import os
+import resource
 import ssl
-from collections.abc import Awaitable, Callable
-from typing import Self, cast
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self, cast
 
 from postroom.bus.address import BusAddress
-from postroom.errors import InvalidInput
+from postroom.errors import EnvironmentFault, InvalidInput
 from postroom.http.client import Streams
 from postroom.http.connection import CHUNK
 from postroom.observe import get_logger
 from postroom.protocol.preface import Preface
+from postroom.sandbox import selftest
+from postroom.sandbox.selftest import Canaries, WallReport
 
 GATEWAY_HOST = "postroom"
 """Name of the bus and the control plane where the gateway is the only way to them."""
@@ -176,3 +184,76 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.write_eof()
     else:
         writer.close()
+
+
+BREACHED = 86
+"""Exit code of a sidecar that found a hole in its wall which the provider does not state."""
+
+NO_WALL = "none"
+
+_PR_SET_DUMPABLE = 4  # prctl(2)
+
+
+@dataclass(frozen=True, slots=True)
+class WallCheck:
+    """The result of the wall's self-test.
+
+    Attributes:
+        report: every canary; None where there were none.
+        claimed: the level that the sandbox provider claims.
+        holes: kinds of canaries that the provider states as reachable.
+    """
+
+    report: WallReport | None
+    claimed: str
+    holes: tuple[str, ...] = ()
+
+    @property
+    def breaches(self) -> tuple[str, ...]:
+        """The canaries that the sidecar reached against the claim; () where the provider claims no wall."""
+        if self.report is None or self.claimed in {"", NO_WALL}:
+            return ()
+        return self.report.unexplained(self.holes)
+
+    @property
+    def breached(self) -> bool:
+        """Whether there are breaches."""
+        return bool(self.breaches)
+
+    @property
+    def level(self) -> str:
+        """The level that the test found: the claimed one unless it was breached; "" without a test."""
+        if self.report is None:
+            return ""
+        return NO_WALL if self.breached else self.claimed
+
+    def event(self) -> dict[str, Any]:
+        """The worker's first event."""
+        report = self.report.to_dict() if self.report else None
+        return {"type": "wall", "report": report, "level": self.level}
+
+
+def examine(canaries: Mapping[str, Any], claimed: str, holes: tuple[str, ...] = ()) -> WallCheck:
+    """Try every canary; takes half a second if one is silent."""
+    if not canaries:
+        return WallCheck(None, claimed, holes)
+    return WallCheck(selftest.run(Canaries.from_json(json.dumps(canaries))), claimed, holes)
+
+
+def harden() -> None:
+    """Forbid tracing, reading through procfs, and core files of this process, not of those that it starts.
+
+    Otherwise an agent could read the token out of `/proc/<sidecar>/environ` or the sidecar's memory. That keeps secrets
+    out of transcripts and is not a wall: sidecar and agent are one trust domain.
+
+    Raises:
+        EnvironmentFault: the kernel refused.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+    if sys.platform != "linux":
+        return  # macOS asks for an entitlement before one process may read another
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        reason = os.strerror(ctypes.get_errno())
+        raise EnvironmentFault(f"the sidecar cannot protect its memory: {reason}")

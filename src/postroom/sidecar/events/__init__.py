@@ -1,1 +1,0 @@
-"""Reports what the agent does, and learns what people say to it."""
