@@ -107,7 +107,7 @@ MESSAGE = (
         "INBOX, RECEIPTS",
         "The reply is a message of its own, stored in the sender's inbox. The journal notes the confirmation, "
         "then the delivery is acknowledged. What is confirmed without a reply gets the receipt **seen** in between.",
-        ("sidecar/outgoing.py", "sidecar/outgoing.py"),
+        ("sidecar/outgoing.py",),
     ),
     Step(
         SERVER,
