@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from postroom.agentcli import blobs, calls, tasks, workspace
+from postroom.agentcli import calls, files, tasks
 from postroom.agentcli.commands import add_command, perform, record_of
 from postroom.errors import PostroomError, exit_code
 from postroom.protocol.verbs import (
@@ -31,7 +31,7 @@ from postroom_a2a.text import one_line
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    own, program = workspace.split(sys.argv[1:] if argv is None else argv)
+    own, program = files.split(sys.argv[1:] if argv is None else argv)
     options = _parser().parse_args(own)
     options.program = program
     try:
@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         command = add_command(commands, action)
         command.add_argument("--json", action="store_true", help="JSON, one value a line")
         command.set_defaults(run=_list)
-    for part in (tasks, calls, blobs, workspace):
+    for part in (tasks, calls, files):
         part.add_commands(commands)
     return parser
 

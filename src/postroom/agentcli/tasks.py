@@ -10,9 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from postroom.agentcli.blobs import file_fields
-from postroom.agentcli.commands import add_command, perform, record_of
-from postroom.agentcli.content import beside_text, text_of
+from postroom.agentcli.commands import add_command, beside_text, perform, record_of, text_of
+from postroom.agentcli.files import file_fields
 from postroom.errors import (
     EnvironmentFault,
     InvalidInput,
