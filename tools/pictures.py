@@ -201,7 +201,7 @@ TASK = (
         COMMAND,
         "events",
         "The command follows the task's stream of events, and prints progress as it is stored.",
-        ("control/sse.py", "client/stream.py", "cli/tasks/following.py"),
+        ("feed/records.py", "client/stream.py", "cli/tasks/following.py"),
     ),
     Step(
         COMMAND,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from postroom.projection import tail
 from postroom.projection.changes import ChangeListener
-from postroom.tasks import operations
 from postroom_a2a import json_operations
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import KEY, Hand, TaskRoom, emptied, task_room
@@ -132,7 +132,7 @@ def listeners() -> int:
 async def test_1000_callers_that_wait_cost_no_read_of_the_store(
     shared: TaskRoom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operations, "STREAM_BEAT", 0.02)
+    monkeypatch.setattr(tail, "STREAM_BEAT", 0.02)
     async with emptied(shared) as room:
         hand = await room.worker("desk")
         names = [f"{hand.uid}-{number}" for number in range(TASKS)]

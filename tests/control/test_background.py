@@ -88,7 +88,7 @@ PAUSES = {
     "postroom.control.base.SELDOM": QUICK,
     "postroom.control.org.INTERVAL": 0.1,
     "postroom.control.org.SELDOM": QUICK,
-    "postroom.control.task_trouble.CHECK_INTERVAL": 0.1,
+    "postroom.feed.records.CHECK_INTERVAL": 0.1,
     "postroom.directory.registry.PRESENCE_BEAT": 0.1,
     "postroom.mail.deadletters.POKE_INTERVAL": 0.1,
     "postroom.observe.supervision.PATIENCE": 0.2,

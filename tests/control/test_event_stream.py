@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from postroom.control.task_trouble import watch_bus
+from postroom.feed.records import watch_bus
 from postroom.projection.changes import Change
 from postroom_a2a.task_state import TaskState
 from tests.control.doing import REQUEST, Doing

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from postroom.blobs import rules as blob_rules
-from postroom.control import sse
 from postroom.errors import InvalidInput, NotFound
+from postroom.feed.events import streamed
+from postroom.feed.records import announcements
 from postroom.mail import outbox
-from postroom.projection.changes import of_outbox
 from postroom.projection.pruning import Pruner
 from postroom.projection.rules import fold
 from postroom.protocol import subjects
@@ -114,11 +114,7 @@ async def test_a_reader_who_comes_back_misses_nothing_and_reads_nothing_twice(tm
         bob = await desk.worker("bob")
 
         def stream(after: int) -> Any:
-            async def read(past: int) -> list[outbox.Announcement]:
-                return await desk.outbox.of(bob.uid, limit=sse.PAGE, after=past)
-
-            topic = [of_outbox(bob.uid)]
-            return sse.follow(desk.changes, topic, "announcement", after, read)
+            return streamed(announcements(desk.changes, desk.outbox, bob.uid), after).body_iterator
 
         async def heard(after: int, number: int) -> list[tuple[int, str]]:
             found: list[tuple[int, str]] = []

@@ -10,10 +10,11 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from postroom.control import sse, up
+from postroom.control import up
 from postroom.errors import (
     Conflict,
     DatabaseAway,
@@ -24,6 +25,9 @@ from postroom.errors import (
     StateUnwritable,
     StoreLocked,
 )
+from postroom.feed.events import streamed
+from postroom.feed.records import RecordFeed
+from postroom.projection.changes import MAIL, Changes
 from postroom.store import migrate as migrating
 from postroom.store.agents import Agent
 from postroom.store.database import Database
@@ -233,11 +237,11 @@ def test_the_end_for_want_of_the_database_is_one_line_and_a_bug_has_its_tracebac
 async def test_a_stream_that_loses_the_database_ends_without_an_exception(
     caplog: pytest.LogCaptureFixture,
 ):
-    async def events() -> AsyncGenerator[str]:
-        yield ": open\n\n"
+    async def past(_after: int) -> list[Any]:
         raise DatabaseAway("it is away")
 
-    found = [piece async for piece in sse.response(events(), {}).body_iterator]
+    feed = RecordFeed(Changes(), MAIL, "mail", past)
+    found = [piece async for piece in streamed(feed, 0).body_iterator]
     assert found == [": open\n\n"]
     assert "it is away" in caplog.text
 

@@ -6,11 +6,21 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, aclosing, nullcontext
+from functools import partial
 
 from postroom.audit import AuditLog
 from postroom.audit.log import trouble_of
-from postroom.audit.reading import Match, Position, Query, newest, read_lines
-from postroom.protocol.intervals import STREAM_BEAT
+from postroom.audit.reading import Match
+from postroom.audit.reading import Position
+from postroom.audit.reading import Query
+from postroom.audit.reading import newest
+from postroom.audit.reading import read_lines
+from postroom.projection.changes import Signal
+from postroom.projection.tail import Listener
+from postroom.projection.tail import TailPage
+from postroom.projection.tail import TailSource
+from postroom.projection.tail import tail
 from postroom_a2a.times import parse_time
 
 OMITTED = "omitted"
@@ -70,8 +80,11 @@ class AuditView:
         if omitted:
             yield json.dumps({OMITTED: omitted}).encode() + b"\n"
         if follow:
-            async for chunk in self._live(query, end):
-                yield chunk
+            async with aclosing(
+                tail(_NewLines(self._log, self._ending, partial(self._read, query)), end)
+            ) as found:
+                async for chunk in found:
+                    yield b"\n" if chunk is Signal.QUIET else chunk
 
     def _newest(self, query: Query, limit: int, end: Position) -> tuple[list[bytes], int]:
         begin = self._begin(query)
@@ -101,27 +114,41 @@ class AuditView:
             position = reached
             await asyncio.sleep(CHUNK_PAUSE)
 
-    async def _live(self, query: Query, position: Position) -> AsyncIterator[bytes]:
-        while not self._ending.done():
-            growth = self._log.growth()
-            chunk, _, reached = await asyncio.to_thread(self._read, query, position, self._log.end)
-            if chunk:
-                yield chunk
-            if reached == position:
-                waited = {growth, self._ending}
-                done, _ = await asyncio.wait(
-                    waited, timeout=STREAM_BEAT, return_when=asyncio.FIRST_COMPLETED
-                )
-                if not done:
-                    yield b"\n"
-            position = reached
-            await asyncio.sleep(FOLLOW_INTERVAL)
-
     def _read(self, query: Query, start: Position, end: Position) -> tuple[bytes, int, Position]:
         lines, reached = read_lines(self._log.files, start, end, CHUNK)
         matched = [(line, query.match(line)) for line in lines]
         wanted = [line for line, what in matched if what is Match.WANTED]
         return _joined(wanted), sum(what is Match.OMITTED for _, what in matched), reached
+
+
+_Read = Callable[[Position, Position], tuple[bytes, int, Position]]
+"""Lines between two positions, how many were left out, and their end."""
+
+
+class _NewLines(TailSource[bytes, Position]):
+    """Lines as the log grows; it says itself when it has."""
+
+    def __init__(self, log: AuditLog, ending: asyncio.Future[None], read: _Read) -> None:
+        self._log = log
+        self._ending = ending
+        self._lines = read
+        self._growth = log.growth()
+
+    def listen(self) -> AbstractContextManager[Listener]:
+        return nullcontext(self)
+
+    async def next(self, timeout: float) -> Signal:
+        waited = {self._growth, self._ending}
+        done, _ = await asyncio.wait(waited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        self._growth = self._log.growth()
+        if self._ending.done():
+            return Signal.CLOSED
+        return Signal.GAP if done else Signal.QUIET
+
+    async def read(self, after: Position) -> TailPage[bytes, Position]:
+        await asyncio.sleep(FOLLOW_INTERVAL)
+        chunk, _, reached = await asyncio.to_thread(self._lines, after, self._log.end)
+        return TailPage([chunk] if chunk else [], reached, reached != after, self._ending.done())
 
 
 def _joined(lines: list[bytes]) -> bytes:

@@ -38,7 +38,6 @@ from postroom.control.remote import remote_agents, remote_work
 from postroom.control.rotation import Rotation
 from postroom.control.statefile import Announcement
 from postroom.control.task_spans import TaskSpans
-from postroom.control.task_trouble import watch_bus
 from postroom.control.terminals import Terminals
 from postroom.directory.cards import Card
 from postroom.directory.iam import LocalIAM
@@ -47,9 +46,13 @@ from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import Announcements, CardRegistry
 from postroom.directory.search import AgentSearch
 from postroom.errors import PostroomError, ServerFailed
-from postroom.identity.account_publisher import BEHIND, Accounts, delete_accounts, system_connection
+from postroom.identity.account_publisher import BEHIND
+from postroom.identity.account_publisher import Accounts
+from postroom.identity.account_publisher import delete_accounts
+from postroom.identity.account_publisher import system_connection
 from postroom.identity.jwt import Credential
 from postroom.identity.tokens import OperatorKey
+from postroom.feed.records import watch_bus
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger, tracing
 from postroom.observe.supervision import SELDOM

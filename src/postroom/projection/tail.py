@@ -1,87 +1,106 @@
-"""Records of topics past a cursor, from SQL, then each as it is committed: none is missed, and none comes twice."""
+"""What a source has past a cursor, page by page, then each record as it is committed: none is missed, none comes twice.
+
+`tail` is the one reader of all live views; what it reads is a `TailSource`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Any, Literal, Protocol, TypeVar
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Generic, Literal, Protocol, TypeVar
 
-from postroom.projection.changes import Change, Changes, Signal, Topic
+from postroom.projection.changes import LISTENER_LIMIT, Change, Changes, Signal, Topic
+from postroom.protocol.intervals import STREAM_BEAT
 
-RECORDS = frozenset({"mail", "post", "announcement", "task"})
-"""Kinds of changes that bring a record."""
-
-
-class Numbered(Protocol):
-    """A record with a sequence."""
-
-    @property
-    def seq(self) -> int:
-        """Its sequence in its stream."""
-
-
-R = TypeVar("R", bound=Numbered)
+R = TypeVar("R")
+C = TypeVar("C")
 
 Quiet = Literal[Signal.QUIET]
 
-OPENED = Change("open", 0)
-"""The first: the topics are listened to from now on."""
 
-Read = Callable[[int], Awaitable[Sequence[R]]]
-"""Records past a sequence, oldest first, one page at most."""
+@dataclass(frozen=True, slots=True)
+class TailPage(Generic[R, C]):
+    """Records past a cursor, oldest first.
 
-Ended = Callable[[int], bool]
-"""Whether no record past a sequence will come, as far as was read or brought."""
-
-Brought = Callable[[Change], Any]
-"""The record that a change brings; None if it brings none."""
-
-
-async def tail(
-    changes: Changes,
-    topics: Sequence[Topic],
-    after: int,
-    read: Read[R],
-    *,
-    page: int,
-    beat: float,
-    ended: Ended | None = None,
-    brought: Brought | None = None,
-) -> AsyncGenerator[R | Change | Quiet]:
-    """The records of `topics` past sequence `after`, until they have ended, the reader goes or the post room ends.
-
-    Beside them come `OPENED`, each other change of the topics, and `Signal.QUIET` after `beat` seconds without any.
-
-    Args:
-        topics: to listen to; listening begins before the first read, so nothing falls between.
-        after: sequence of the last record that the reader has.
-        page: records that one read brings at most.
-        ended: None for topics that never end.
-        brought: None for topics whose records are read after each change.
+    Attributes:
+        cursor: behind them.
+        more: there may be more already, so the next page is read at once.
+        ended: there will never be more.
     """
-    with changes.listen(*topics) as listener:
-        yield OPENED
+
+    records: Sequence[R]
+    cursor: C
+    more: bool = False
+    ended: bool = False
+
+
+class Listener(Protocol):
+    """Says when there may be more."""
+
+    async def next(self, timeout: float) -> Change | Signal:
+        """The next change, or a signal."""
+        ...
+
+
+class TailSource(Generic[R, C]):
+    """What one reader follows; it may remember what that reader was given.
+
+    Attributes:
+        limit: changes that wait while the reader is busy; when there are more, the source reads again instead.
+    """
+
+    limit = LISTENER_LIMIT
+
+    def __init__(self, changes: Changes, *topics: Topic) -> None:
+        self._changes = changes
+        self._topics = topics
+
+    def listen(self) -> AbstractContextManager[Listener]:
+        """Listen to the changes after which there may be more."""
+        return self._changes.listen(*self._topics, limit=self.limit, only=self.concerns)
+
+    def concerns(self, change: Change) -> bool:  # noqa: ARG002 (for those that choose)
+        """Whether a change of the topics matters."""
+        return True
+
+    async def open(self, after: C) -> TailPage[R, C]:
+        """What a reader that has everything up to `after` is given first."""
+        return TailPage((), after, more=True)
+
+    async def read(self, after: C) -> TailPage[R, C]:
+        """The first page past `after`."""
+        raise NotImplementedError
+
+    async def heard(self, change: Change | Quiet, after: C) -> TailPage[R, C] | None:  # noqa: ARG002
+        """What a change brings, or `STREAM_BEAT` seconds in which nothing came; None to read."""
+        return None
+
+
+async def tail(source: TailSource[R, C], after: C) -> AsyncGenerator[R | Quiet]:
+    """The records of `source` past `after`, until they have ended, the reader goes or the post room ends.
+
+    `Signal.QUIET` comes whenever nothing else has for `STREAM_BEAT` seconds.
+    """
+    now = asyncio.get_running_loop().time
+    # Listening begins before the first read, so nothing falls between.
+    with source.listen() as listener:
+        page = await source.open(after)
+        due = now() + STREAM_BEAT
         while True:
-            found = await read(after)
-            for record in found:
-                after = record.seq
+            for record in page.records:
                 yield record
-            if len(found) >= page:
-                continue
-            while True:
-                if ended is not None and ended(after):
-                    return
-                change = await listener.next(beat)
-                if change is Signal.CLOSED:
-                    return
-                if change is Signal.GAP:
-                    break  # changes were dropped: read what there is
-                if isinstance(change, Change) and change.kind in RECORDS:
-                    if change.seq <= after:
-                        continue
-                    record = brought(change) if brought is not None else None
-                    if record is None:
-                        break
-                    after = record.seq
-                    yield record
-                elif change is Signal.QUIET or isinstance(change, Change):
-                    yield change
+                due = now() + STREAM_BEAT
+            if page.ended:
+                return
+            if now() >= due:  # what comes may bring this reader nothing
+                yield Signal.QUIET
+                due = now() + STREAM_BEAT
+            cursor, change = page.cursor, Signal.GAP
+            if not page.more:
+                change = await listener.next(due - now())
+            if change is Signal.CLOSED:
+                return
+            brought = None if change is Signal.GAP else await source.heard(change, cursor)
+            page = await source.read(cursor) if brought is None else brought

@@ -7,15 +7,14 @@ workers ask by `ctl` is made of the same parts. Who may not know of a task is to
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from postroom.errors import Conflict, NotFound
 from postroom.projection.changes import Change, Changes, of_task
-from postroom.projection.tail import tail
+from postroom.projection.tail import Quiet, TailPage, TailSource, tail
 from postroom.protocol.content import Content
-from postroom.protocol.intervals import STREAM_BEAT
 from postroom.protocol.limits import LONGEST_WAIT
 from postroom.protocol.principal import Principal
 from postroom.protocol.tasks import key_of, skill_in
@@ -137,48 +136,11 @@ class AgentTasks:
         self, task: str, _requester: str, after: int
     ) -> AsyncGenerator[StoredChange, None]:
         """As `TaskService.follow`."""
-        ended = False
-
-        async def read(past: int) -> Sequence[StoredChange]:
-            nonlocal ended
-            row, found = await self._changed(task, past)
-            ended = row.final and len(found) < PAGE
-            return found
-
-        def brought(change: Change) -> StoredChange | None:
-            nonlocal ended
-            if change.event is None:
-                return None
-            ended = change.row.final
-            return stored_change(change.event, change.row)
-
-        stored = tail(
-            self._changes,
-            (of_task(task),),
-            after,
-            read,
-            page=PAGE,
-            beat=STREAM_BEAT,
-            ended=lambda _: ended,
-            brought=brought,
-        )
-        async with aclosing(stored) as found:
+        source = _Course(self._changes, self._database, task)
+        async with aclosing(tail(source, after)) as found:
             async for change in found:
                 if isinstance(change, StoredChange):
                     yield change
-
-    async def _changed(self, task: str, past: int) -> tuple[TaskRow, Sequence[StoredChange]]:
-        def find(store: Store) -> tuple[TaskRow, Sequence[StoredChange]] | None:
-            row = store.tasks.task_by_id(task)
-            if row is None:
-                return None
-            found = store.tasks.events_of(task, past, PAGE)
-            return row, [stored_change(each, row) for each in found]
-
-        found = await self._database.read(find)
-        if found is None:
-            raise NotFound("there is no such task")
-        return found
 
     async def _row(self, task: str) -> TaskRow:
         row = await self._office.row(task)
@@ -190,6 +152,34 @@ class AgentTasks:
         """Raise `Conflict` where another asked for the task, so that only they may end or answer it."""
         if not self._me.sees(row.requester):
             raise Conflict("another agent asked for it")
+
+
+class _Course(TailSource[StoredChange, int]):
+    """The stored changes of a task, until its end."""
+
+    def __init__(self, changes: Changes, database: Database, task: str) -> None:
+        super().__init__(changes, of_task(task))
+        self._database = database
+        self._task = task
+
+    async def read(self, after: int) -> TailPage[StoredChange, int]:
+        def find(store: Store) -> TailPage[StoredChange, int]:
+            row = store.tasks.task_by_id(self._task)
+            if row is None:
+                raise NotFound("there is no such task")
+            rows = store.tasks.events_of(self._task, after, PAGE)
+            found, full = [stored_change(each, row) for each in rows], len(rows) >= PAGE
+            return TailPage(found, rows[-1].seq if rows else after, full, row.final and not full)
+
+        return await self._database.read(find)
+
+    async def heard(self, change: Change | Quiet, after: int) -> TailPage[StoredChange, int] | None:
+        if not isinstance(change, Change) or change.seq <= after:
+            return TailPage((), after)
+        if change.event is None:
+            return None
+        new = stored_change(change.event, change.row)
+        return TailPage([new], change.seq, ended=change.row.final)
 
 
 def sees(me: Principal, row: TaskHead) -> bool:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 from starlette.responses import StreamingResponse
 
-from postroom.control import sse
 from postroom.control.bodies import AnnouncementBody
 from postroom.control.in_flight import acted_on
 from postroom.control.ops.table import STORING, Operations
 from postroom.control.parameters import After, AgentRef, Before, Limit, Past
 from postroom.control.parts import Parts
 from postroom.errors import Conflict, NotFound
-from postroom.mail.outbox import Announcement
-from postroom.projection.changes import of_outbox
+from postroom.feed.events import streamed
+from postroom.feed.records import announcements
 from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Principal, Scope
 
@@ -55,19 +52,5 @@ async def stream(parts: Parts, ref: AgentRef, after: After = 0) -> StreamingResp
 
     `id:` is the sequence to come back with.
     """
-    events = _events(parts, (await parts.directory.resolve(ref)).uid, after)
-    headers = {"Cache-Control": "no-store"}
-    return sse.response(events, headers)
-
-
-def _events(parts: Parts, sender: str, after: int) -> AsyncIterator[str]:
-    begun = after > 0
-
-    async def read(past: int) -> list[Announcement]:
-        nonlocal begun
-        if begun:
-            return await parts.outbox.of(sender, limit=sse.PAGE, after=past)
-        begun = True
-        return await parts.outbox.of(sender, limit=sse.PAGE)
-
-    return sse.follow(parts.changes, [of_outbox(sender)], "announcement", after, read)
+    sender = (await parts.directory.resolve(ref)).uid
+    return streamed(announcements(parts.changes, parts.outbox, sender), after)

@@ -15,12 +15,13 @@ from postroom.control.parts import Parts
 from postroom.control.principals import itself
 from postroom.control.websockets import Socket
 from postroom.errors import Forbidden, MessageTooLarge, NotFound
-from postroom.events.following import FROM_NOW, follow
 from postroom.events.service import shown
+from postroom.feed.records import FROM_NOW, WorkerFeed
+from postroom.projection.changes import Signal
+from postroom.projection.tail import tail
 from postroom.protocol import answers
 from postroom.protocol.principal import Principal, Scope
 from postroom.protocol.sockets import Code
-from postroom_a2a import strict_json
 
 PAGE = 100
 """Events of one answer where the caller names no limit."""
@@ -103,8 +104,8 @@ async def stream(parts: Parts, socket: Socket, ref: AgentRef, after_id: LiveAfte
     """
     worker = await parts.uid_of(ref)
     await socket.accept()
-    async with aclosing(follow(parts.events, parts.changes, worker, after_id)) as found:
-        async for rows in found:
-            for row in rows:
-                await socket.send_text(strict_json.dumps(shown(row)).decode())
+    async with aclosing(tail(WorkerFeed(parts.changes, parts.events, worker), after_id)) as found:
+        async for event in found:
+            if event is not Signal.QUIET:
+                await socket.send_text(event.text)
     await socket.close(Code.GOING_AWAY, "the post room ends")

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
-from postroom.control import event_stream, project_events, sse
 from postroom.control.bodies import PostBody
 from postroom.control.in_flight import acted_on
 from postroom.control.ops.table import STORING, Operations
 from postroom.control.parameters import After, Before, Limit, ProjectRef, Ref, SearchText, next_page
 from postroom.control.parts import Parts
-from postroom.errors import Conflict, InvalidInput, NotFound, PostroomError
-from postroom.mail.views import Mail
-from postroom.projection.changes import Change, of_chat, of_project
+from postroom.errors import Conflict, InvalidInput, NotFound
+from postroom.feed.events import streamed
+from postroom.feed.everything import EventCursor, EverythingFeed, Watched
+from postroom.feed.project import ProjectCursor, ProjectFeed, newest
+from postroom.feed.records import ChatFeed
+from postroom.feed.records import posts as posts_of
 from postroom.protocol import answers, shapes
 from postroom.protocol.ids import check_name
 from postroom.protocol.principal import Principal, Scope
@@ -76,8 +77,8 @@ async def happened(
 
     Who joined and left, took a task, asked and ended, what was to be approved, and what failed.
     """
-    end = project_events.ProjectCursor.parse(before) if before else None
-    return await project_events.newest(parts, check_name(project, "project"), limit, end)
+    end = ProjectCursor.parse(before) if before else None
+    return await newest(parts.database, check_name(project, "project"), limit, end)
 
 
 @operations.get(
@@ -90,10 +91,9 @@ async def happens(parts: Parts, project: ProjectRef, after: Cursor = "") -> Stre
 
     From now on, or past `after`: the `id:` of an event, or the `after` of what was read. The first event is `open`.
     """
-    cursor = project_events.ProjectCursor.parse(after) if after else None
-    found = project_events.follow(parts, check_name(project, "project"), cursor)
-    headers = {"Cache-Control": "no-store"}
-    return sse.response(found, headers)
+    cursor = ProjectCursor.parse(after) if after else None
+    feed = ProjectFeed(parts.changes, parts.database, check_name(project, "project"))
+    return streamed(feed, cursor)
 
 
 @operations.post("/v1/projects/{project}/posts", Scope.SEND, status=201, fails=(Conflict, *STORING))
@@ -126,11 +126,11 @@ async def stream(
             "a stream is of one project or one chat", remedy="?project=ID or ?chat=@NICK"
         )
     if project:
-        events = _project_events(parts, check_name(project, "project"), after)
+        feed = posts_of(parts.changes, parts.office, check_name(project, "project"))
     else:
-        events = _chat_events(parts, me, (await parts.directory.resolve(chat)).uid, after)
-    headers = {"Cache-Control": "no-store"}
-    return sse.response(events, headers)
+        other = (await parts.directory.resolve(chat)).uid
+        feed = ChatFeed(parts.changes, parts.office, me.uid, other)
+    return streamed(feed, after)
 
 
 @operations.get("/v1/events", Scope.OPERATE, events=EVENTS)
@@ -139,32 +139,14 @@ async def events(parts: Parts, me: Principal, after: Cursor = "") -> StreamingRe
 
     From now on, or past `after`, the `id:` of an event that was read before. The first event is `open`.
     """
-    found = event_stream.everything(
-        parts, me, event_stream.EventCursor.parse(after) if after else None
+    watched = Watched(
+        parts.changes,
+        parts.database,
+        parts.office,
+        parts.deadletters,
+        parts.alerts,
+        parts.tasks,
+        parts.views,
+        parts.bus,
     )
-    headers = {"Cache-Control": "no-store"}
-    return sse.response(found, headers)
-
-
-def _project_events(parts: Parts, project: str, after: int) -> AsyncIterator[str]:
-    async def read(past: int) -> list[Any]:
-        if past == 0:
-            return await parts.office.posts(project, limit=sse.PAGE)
-        return await parts.office.posts(project, limit=sse.PAGE, after=past)
-
-    return sse.follow(parts.changes, [of_project(project)], "post", after, read)
-
-
-def _chat_events(parts: Parts, me: Principal, other: str, after: int) -> AsyncIterator[str]:
-    async def read(past: int) -> list[Any]:
-        if past == 0:
-            return await parts.office.chat(me.uid, other, limit=sse.PAGE)
-        return await parts.office.chat(me.uid, other, limit=sse.PAGE, after=past)
-
-    async def show(change: Change) -> tuple[str, Mail] | None:
-        try:
-            return "receipt", await parts.office.get(change.id, me.uid)
-        except PostroomError:
-            return None  # the message was deleted since
-
-    return sse.follow(parts.changes, [of_chat(me.uid, other)], "mail", after, read, show)
+    return streamed(EverythingFeed(watched, me), EventCursor.parse(after) if after else None)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Annotated
 
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
-from postroom.control import sse
 from postroom.control.bodies import AckBody
 from postroom.control.in_flight import acted_on
 from postroom.control.ops.table import STORING, Operations
 from postroom.control.parameters import After, Limit, MessageRef, Past, Seconds
 from postroom.control.parts import Parts
 from postroom.errors import Conflict, NotFound
-from postroom.mail.views import Mail
-from postroom.projection.changes import of_agent
+from postroom.feed.events import streamed
+from postroom.feed.records import InboxFeed
 from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Principal, Scope
 from postroom.protocol.receipts import State
@@ -59,18 +57,8 @@ async def stream(parts: Parts, me: Principal, after: After = 0) -> StreamingResp
 
     `id:` is the sequence to come back with.
     """
-
-    async def read(past: int) -> list[Mail]:
-        return await parts.inboxes.past(me.uid, past, unread=True, limit=sse.PAGE, follows=True)
-
-    async def events() -> AsyncGenerator[str]:
-        found = sse.follow(parts.changes, [of_agent(me.uid)], "mail", after, read)
-        with parts.callers.waiting(me.uid):
-            async for event in found:
-                yield event
-
-    headers = {"Cache-Control": "no-store"}
-    return sse.response(events(), headers)
+    feed = InboxFeed(parts.changes, parts.inboxes, parts.callers, me.uid)
+    return streamed(feed, after)
 
 
 @operations.post("/v1/inbox/ack", Scope.SEND, fails=(*STORING,))

@@ -15,8 +15,8 @@ from postroom.control.ops.table import ANYONE, Operation, Operations
 from postroom.control.parts import Parts
 from postroom.control.principals import for_installation
 from postroom.control.statefile import Announcement
-from postroom.control.task_trouble import BUS_AWAY
 from postroom.errors import StateUnwritable
+from postroom.feed.records import BUS_AWAY
 from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Principal, Scope
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
-from postroom.control import sse
 from postroom.control.bodies import AnswerBody, CancelBody, RetryBody, TaskBody
 from postroom.control.in_flight import acted_on, came_by
 from postroom.control.ops.table import STORING, As, Operations
 from postroom.control.parameters import After, Before, Limit, Ref, Seconds, TaskRef, next_page
 from postroom.control.parts import Parts
 from postroom.control.task_messages import messages_of
-from postroom.control.task_trouble import troubles
 from postroom.errors import Conflict, ContentNotTaken, NotFound
-from postroom.projection.changes import BUS, WORKERS, Change, of_task
+from postroom.feed.events import streamed
+from postroom.feed.records import TaskFeed
 from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Principal, Scope
-from postroom.tasks.views import Known, TaskEvent, event
 from postroom_a2a.task_state import TaskState
 
 Open = Annotated[
@@ -146,9 +143,7 @@ async def stream(parts: Parts, task: TaskRef, me: Principal, after: After = 0) -
     task now.
     """
     named = (await parts.tasks.find(task, me.only)).id
-    headers = {"Cache-Control": "no-store"}
-    updates = _updates(parts, named, after)
-    return sse.response(updates, headers)
+    return streamed(TaskFeed(parts.changes, parts.tasks, parts.bus, named), after)
 
 
 @operations.get("/v1/tasks/{task}/messages", Scope.READ, fails=(NotFound, Conflict))
@@ -211,38 +206,3 @@ async def answer(parts: Parts, task: TaskRef, body: AnswerBody, me: Principal) -
     view = await parts.tasks.answer(task, me.uid, body.content, only=me.only)
     acted_on(task=view.id)
     return view.as_json()
-
-
-def _updates(parts: Parts, task: str, after: int) -> AsyncIterator[str]:
-    """The changes of a task until its end, from one read and from what the fold brings."""
-    known: Known | None = None
-    waiting: tuple[int, list[TaskEvent]] | None = None
-
-    async def read(past: int) -> list[TaskEvent]:
-        nonlocal known, waiting
-        page, waiting = waiting, None
-        if page is None or page[0] != past:
-            known, found = await parts.tasks.course(task, past, sse.PAGE)
-            return found
-        return page[1]
-
-    async def now() -> Known:
-        nonlocal known, waiting
-        if known is None:
-            known, found = await parts.tasks.course(task, after, sse.PAGE)
-            waiting = after, found
-        return known
-
-    def brought(change: Change) -> TaskEvent | None:
-        nonlocal known
-        if known is None or change.event is None:
-            return None
-        known = known.then(change)
-        return event(change.event, change.row)
-
-    def ended(past: int) -> bool:
-        return known is not None and known.row.final and known.row.seq <= past
-
-    topics = (of_task(task), WORKERS, BUS)
-    show = troubles(parts.tasks.blocker, parts.bus, now)
-    return sse.follow(parts.changes, topics, "update", after, read, show, ended, brought)

@@ -1,4 +1,4 @@
-"""The posts of a project and what happens beside them, as one stream: who joins, takes a task, asks, ends, fails.
+"""The posts of a project and what happens beside them: who joins, takes a task, asks, ends, fails.
 
 Nothing is written for it: it is read from the rows of tasks, approvals, alerts and agents. The cursor has a number for
 each source, so a reader that comes back misses nothing and gets nothing twice.
@@ -9,16 +9,22 @@ from __future__ import annotations
 import heapq
 import json
 import math
-import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from postroom.control.parts import Parts
-from postroom.control.sse import PAGE
-from postroom.errors import InvalidInput
+from postroom.feed.events import (
+    PAGE,
+    FeedCursor,
+    FeedEvent,
+    FeedPage,
+    FeedSource,
+    Happening,
+    is_full,
+    told,
+)
 from postroom.mail import views as mail_views
 from postroom.projection.changes import (
     ALERTS,
@@ -26,33 +32,29 @@ from postroom.projection.changes import (
     TASKS,
     WORKERS,
     Change,
-    Signal,
+    Changes,
     of_project,
 )
+from postroom.projection.tail import TailPage
 from postroom.protocol import answers, shapes
+from postroom.protocol.approvals import POLICY
 from postroom.protocol.events import event_id
-from postroom.protocol.intervals import STREAM_BEAT
 from postroom.protocol.limits import MAX_DETAIL
 from postroom.store.activity import RequestRow
-from postroom.store.database import Store
+from postroom.store.database import Database, Store
 from postroom.store.parties import Party
 from postroom.store.ports import TaskEventRow
 from postroom.tasks import views as task_views
-from postroom_a2a import strict_json
 from postroom_a2a.task_state import INTERRUPTED, TaskState
 from postroom_a2a.text import one_line
 from postroom_a2a.times import format_time
-
-POLICY = "policy"
-"""Channel of what a worker's template decides: that happens with each call of a tool, and concerns nobody."""
-
 
 ROUNDS = 8
 """Pages of each source that one answer may take: what a template decides is read, and not shown."""
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectCursor:
+class ProjectCursor(FeedCursor):
     """The position of a reader: a number in each source. Forwards it reads past them, backwards what is below."""
 
     posts: int = 0
@@ -61,40 +63,13 @@ class ProjectCursor:
     failures: int = 0
     members: int = 0
 
-    def __str__(self) -> str:
-        """The form in which a reader gives it back."""
-        return "-".join(map(str, astuple(self)))
-
-    @classmethod
-    def parse(cls, text: str) -> ProjectCursor:
-        """Read the cursor that a reader gave back."""
-        if re.fullmatch(r"\d{1,18}(-\d{1,18}){4}", text, re.ASCII) is None:
-            raise InvalidInput("that is not a cursor of this stream", remedy="leave it out")
-        return cls(*map(int, text.split("-")))
-
 
 _END = ProjectCursor(*[10**18 - 1] * 5)
 """Behind everything."""
 
 
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """A post (`post`) or something beside the posts (`activity`): when, its source, its number there, its record."""
-
-    at: float
-    source: str
-    number: int
-    kind: str
-    record: Mapping[str, Any] | None
-
-    def event(self, cursor: ProjectCursor) -> str:
-        """The event in its wire form, with the cursor behind it."""
-        data = strict_json.dumps(self.record).decode()
-        return f"id: {cursor}\nevent: {self.kind}\ndata: {data}\n\n"
-
-
 async def newest(
-    parts: Parts, project: str, limit: int, before: ProjectCursor | None = None
+    database: Database, project: str, limit: int, before: ProjectCursor | None = None
 ) -> answers.ProjectEvents:
     """The newest posts and happenings of a project, or those `before`, and where what comes then begins."""
 
@@ -103,13 +78,12 @@ async def newest(
         end = before
         if end is None:
             # What comes while the reader pages back is not older.
-            for one in _merged(store, project, None, 1):
-                behind = _behind(behind, one)
+            _, behind = told(_by_time(_sources(store, project, None, 1)), behind)
             end = ProjectCursor(*(number + 1 for number in astuple(behind)))
         found, older = _older(store, project, end, limit)
         return found, behind, older
 
-    found, cursor, older = await parts.database.read(find)
+    found, cursor, older = await database.read(find)
     shown: list[Any] = [{"post": None, "activity": None, one.kind: one.record} for one in found]
     return {"events": shown, "after": str(cursor), "next": str(older) if older else None}
 
@@ -147,59 +121,40 @@ def _page(
     return kept[::-1], end if more else None
 
 
-async def follow(parts: Parts, project: str, after: ProjectCursor | None) -> AsyncIterator[str]:
-    """Posts and happenings from now on, or past `after`, until the reader goes or the post room ends."""
-    topics = (of_project(project), TASKS, APPROVALS, ALERTS, WORKERS)
-    members = _Members(parts, project)
-    # One waiting change is enough: the next read shows everything.
-    with parts.changes.listen(*topics, limit=1, only=members.concerned) as listener:
-        cursor = after or await parts.database.read(partial(_present, project=project))
-        yield f"id: {cursor}\nevent: open\ndata: {{}}\n\n"
-        while True:
-            while page := await members.past(cursor):
-                for found in page:
-                    cursor = _behind(cursor, found)
-                    if found.record is not None:
-                        yield found.event(cursor)
-            change = await listener.next(STREAM_BEAT)
-            if change is Signal.CLOSED:
-                return
-            if change is Signal.QUIET:
-                yield ": quiet\n\n"
+class ProjectFeed(FeedSource[ProjectCursor | None]):
+    """Events `post` and `activity` past a cursor, from now on for None. The first is `open`."""
 
+    limit = 1  # the next read shows everything
 
-class _Members:
-    """The agents of a project, as far as they are known: so that what others do wakes nobody."""
-
-    def __init__(self, parts: Parts, project: str) -> None:
-        self._parts = parts
+    def __init__(self, changes: Changes, database: Database, project: str) -> None:
+        super().__init__(changes, of_project(project), TASKS, APPROVALS, ALERTS, WORKERS)
+        self._database = database
         self._project = project
-        self._known: frozenset[str] = frozenset()
+        self._members: frozenset[str] = frozenset()
 
-    def concerned(self, change: Change) -> bool:
-        """Whether a change may be about the project."""
+    def concerns(self, change: Change) -> bool:
+        # What others do wakes nobody, as far as the members are known.
         match change.kind:
             case "task":
-                return change.recipient in self._known
+                return change.recipient in self._members
             case "event":
-                return change.sender in self._known
+                return change.sender in self._members
         return True
 
-    async def past(self, cursor: ProjectCursor) -> list[Happening]:
-        """What has happened past `cursor`, at most a page of each source."""
+    async def open(self, after: ProjectCursor | None) -> FeedPage[ProjectCursor | None]:
+        cursor = after or await self._database.read(partial(_present, project=self._project))
+        return TailPage([FeedEvent("open", {}, str(cursor))], cursor, more=True)
 
-        def find(store: Store) -> tuple[list[str], list[Happening]]:
-            return store.activity.members(self._project), list(
-                _merged(store, self._project, cursor, PAGE)
-            )
+    async def read(self, after: ProjectCursor | None) -> FeedPage[ProjectCursor | None]:
+        cursor = after or ProjectCursor()
 
-        members, found = await self._parts.database.read(find)
-        self._known = frozenset(members)
-        return found
+        def find(store: Store) -> tuple[list[str], list[list[Happening]]]:
+            pages = _sources(store, self._project, cursor, PAGE)
+            return store.activity.members(self._project), pages
 
-
-def _behind(cursor: ProjectCursor, found: Happening) -> ProjectCursor:
-    return replace(cursor, **{found.source: max(found.number, getattr(cursor, found.source))})
+        members, pages = await self._database.read(find)
+        self._members = frozenset(members)
+        return TailPage(*told(_by_time(pages), cursor), more=any(map(is_full, pages)))
 
 
 def _present(store: Store, project: str) -> ProjectCursor:
@@ -212,23 +167,21 @@ def _present(store: Store, project: str) -> ProjectCursor:
     return ProjectCursor(posts, tasks, event_id(events + 1, 0) - 1, alerts, came)
 
 
-def _merged(
-    store: Store, project: str, cursor: ProjectCursor | None, limit: int
-) -> Iterator[Happening]:
-    """What has happened past `cursor`, or the newest for None, by time; each source stays in its own order."""
-    found = _sources(store, project, cursor, limit, _END)
-    return heapq.merge(*map(_in_order, found), key=lambda one: one.at)
-
-
 def _sources(
-    store: Store, project: str, cursor: ProjectCursor | None, limit: int, end: ProjectCursor
-) -> Iterator[list[Happening]]:
-    """What each source has past `cursor`, or the newest for None, and below `end`."""
+    store: Store, project: str, cursor: ProjectCursor | None, limit: int, end: ProjectCursor = _END
+) -> list[list[Happening]]:
+    """What each source has past `cursor`, or the newest for None, and below `end`; at most `limit` of each."""
     of = store.activity.members(project)
-    yield _posts(store, project, cursor, limit, end.posts)
+    found = [_posts(store, project, cursor, limit, end.posts)]
     for source, read in _READ.items():
         after = getattr(cursor, source) if cursor else None
-        yield read(store, of, after, limit, getattr(end, source))
+        found.append(read(store, of, after, limit, getattr(end, source)))
+    return found
+
+
+def _by_time(pages: Iterable[Sequence[Happening]]) -> Iterator[Happening]:
+    """All of them by time; each source stays in its own order."""
+    return heapq.merge(*map(_in_order, pages), key=lambda one: one.at)
 
 
 def _in_order(found: Sequence[Happening]) -> Iterator[Happening]:
@@ -243,7 +196,7 @@ def _posts(
     after = 0 if cursor is None else cursor.posts or -1  # 0 would be the newest
     rows = store.records.project_posts(project, limit=limit, after=after, before=before)
     return [
-        Happening(row.at, "posts", row.seq, "post", post.as_json())
+        Happening("posts", row.seq, "post", post.as_json(), row.at)
         for row, post in zip(rows, mail_views.posts(store, rows), strict=True)
     ]
 
@@ -284,7 +237,7 @@ def _tasks(
     for row in rows:
         head = heads.get(row.task)
         if head is None:
-            found.append(Happening(row.at, "tasks", row.seq, "", None))
+            found.append(Happening("tasks", row.seq, at=row.at))
             continue
         what = _what(row)
         text = head.text if what == "took" else task_views.event(row, head).text
@@ -321,7 +274,7 @@ def _requests(
     for row, (asked, answer) in zip(rows, said, strict=True):
         if answer.get("channel") == POLICY or (asked.get("kind") == "question" and row.task):
             # Its template decides, or the task asks the same.
-            found.append(Happening(row.at, "requests", row.number, "", None))
+            found.append(Happening("requests", row.number, at=row.at))
             continue
         found.append(_request(row, asked, answer, known))
     return found
@@ -375,7 +328,7 @@ def _happening(
         "state": state,
         "text": one_line(text, MAX_DETAIL),
     }
-    return Happening(at, source, number, "activity", record)
+    return Happening(source, number, "activity", record, at)
 
 
 Reader = Callable[[Store, Sequence[str], int | None, int, int], list[Happening]]

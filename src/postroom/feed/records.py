@@ -1,0 +1,273 @@
+"""What is followed by one number: mail, posts, announcements, a task, what a worker's agent does."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
+
+from postroom.bus.port import BusStatistics
+from postroom.directory.callers import Callers
+from postroom.errors import PostroomError
+from postroom.events.service import EventLog, shown
+from postroom.feed.events import OPENED, PAGE, FeedEvent, FeedPage, FeedSource
+from postroom.mail.inbox import Inboxes
+from postroom.mail.office import PostOffice
+from postroom.mail.outbox import Outbox
+from postroom.observe.supervision import well
+from postroom.projection.changes import (
+    BUS,
+    LISTENER_LIMIT,
+    WORKERS,
+    Change,
+    Changes,
+    Topic,
+    of_agent,
+    of_chat,
+    of_outbox,
+    of_project,
+    of_task,
+    of_worker_events,
+)
+from postroom.projection.tail import Listener, Quiet, TailPage
+from postroom.protocol import shapes
+from postroom.store.events import EventRow
+from postroom.tasks import views as task_views
+from postroom.tasks.service import OrgTaskService
+from postroom_a2a.task_state import TaskState
+from postroom_a2a.times import format_time
+
+CHECK_INTERVAL = 1.0
+"""Seconds between two checks of the connection; a shorter outage is not reported."""
+
+BUS_AWAY = "the bus does not answer"
+
+FROM_NOW = -1
+"""Instead of the id of a worker's event: only what comes later."""
+
+
+# ── mail, posts, announcements ───────────────────────────────────────────────────────────────────────────
+
+
+class _Record(Protocol):
+    @property
+    def seq(self) -> int: ...
+
+    def as_json(self) -> Mapping[str, Any]: ...
+
+
+_Past = Callable[[int], Awaitable[Sequence[_Record]]]
+"""Reads the first `PAGE` records past a sequence."""
+
+_Newest = Callable[[], Awaitable[Sequence[_Record]]]
+"""Reads the newest `PAGE` records, for a reader that has none."""
+
+
+class RecordFeed(FeedSource[int]):
+    """Records of one kind, read again after a change of that kind; their sequence is the cursor."""
+
+    limit = 1
+
+    def __init__(
+        self, changes: Changes, topic: Topic, kind: str, past: _Past, newest: _Newest | None = None
+    ) -> None:
+        super().__init__(changes, topic)
+        self._kind = kind
+        self._past = past
+        self._newest = newest
+
+    def concerns(self, change: Change) -> bool:
+        return change.kind == self._kind
+
+    async def open(self, after: int) -> FeedPage[int]:
+        if after or self._newest is None:
+            return TailPage([OPENED], after, more=True)
+        found = await self._newest()
+        return TailPage([OPENED, *self._events(found)], found[-1].seq if found else 0)
+
+    async def read(self, after: int) -> FeedPage[int]:
+        found = await self._past(after)
+        more = len(found) >= PAGE
+        return TailPage(self._events(found), found[-1].seq if found else after, more)
+
+    async def heard(self, change: Change | Quiet, after: int) -> FeedPage[int] | None:
+        return None if isinstance(change, Change) and change.seq > after else TailPage((), after)
+
+    def _events(self, found: Sequence[_Record]) -> list[FeedEvent]:
+        return [FeedEvent(self._kind, record.as_json(), record.seq) for record in found]
+
+
+class InboxFeed(RecordFeed):
+    """Events `mail`: what is sent to `reader` and not read; `reader` counts as there meanwhile."""
+
+    def __init__(self, changes: Changes, inboxes: Inboxes, callers: Callers, reader: str) -> None:
+        past = partial(inboxes.past, reader, unread=True, limit=PAGE, follows=True)
+        super().__init__(changes, of_agent(reader), "mail", past)
+        self._callers = callers
+        self._reader = reader
+
+    def concerns(self, change: Change) -> bool:
+        return change.kind == "mail" and change.recipient == self._reader
+
+    @contextmanager
+    def listen(self) -> Generator[Listener]:
+        with self._callers.waiting(self._reader), super().listen() as listener:
+            yield listener
+
+
+class ChatFeed(RecordFeed):
+    """Events `mail` between `me` and another, and `receipt` for a message that has another state."""
+
+    limit = LISTENER_LIMIT
+
+    def __init__(self, changes: Changes, office: PostOffice, me: str, other: str) -> None:
+        read = partial(office.chat, me, other, limit=PAGE)
+        super().__init__(changes, of_chat(me, other), "mail", _after(read), read)
+        self._office = office
+        self._me = me
+
+    def concerns(self, change: Change) -> bool:
+        return change.kind in ("mail", "receipt")
+
+    async def heard(self, change: Change | Quiet, after: int) -> FeedPage[int] | None:
+        if not isinstance(change, Change) or change.kind != "receipt":
+            return await super().heard(change, after)
+        try:
+            mail = await self._office.get(change.id, self._me)
+        except PostroomError:
+            return TailPage((), after)  # the message was deleted since
+        return TailPage([FeedEvent("receipt", mail.as_json())], after)
+
+
+def posts(changes: Changes, office: PostOffice, project: str) -> RecordFeed:
+    """Events `post` of a project."""
+    read = partial(office.posts, project, limit=PAGE)
+    return RecordFeed(changes, of_project(project), "post", _after(read), read)
+
+
+def announcements(changes: Changes, outbox: Outbox, sender: str) -> RecordFeed:
+    """Events `announcement` of an agent's outbox."""
+    read = partial(outbox.of, sender, limit=PAGE)
+    return RecordFeed(changes, of_outbox(sender), "announcement", _after(read), read)
+
+
+def _after(read: Callable[..., Awaitable[Sequence[_Record]]]) -> _Past:
+    """Reads past a sequence; 0 is one, too, where `after=0` would be the newest."""
+    return lambda after: read(after=after or -1)
+
+
+# ── a task ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Connected(Protocol):
+    """A connection that reports whether it is up."""
+
+    def statistics(self) -> BusStatistics:
+        """The state of the connection."""
+        ...
+
+
+async def watch_bus(bus: Connected, changes: Changes) -> None:
+    """Publish a change when the bus has gone and when it is back, until cancelled.
+
+    The count of connections shows an outage between two checks, too: a reader may have seen during it that the bus was
+    away.
+    """
+    seen = _state(bus)
+    while True:
+        if (now := _state(bus)) != seen:
+            seen = now
+            changes.publish([Change("bus", 0)])
+        well()
+        await asyncio.sleep(CHECK_INTERVAL)
+
+
+def _state(bus: Connected) -> tuple[bool, int]:
+    found = bus.statistics()
+    return found.connected, found.reconnects
+
+
+class TaskFeed(FeedSource[int]):
+    """Events `update` of a task until its end, and `trouble`: what holds it up, "" once nothing does."""
+
+    def __init__(self, changes: Changes, tasks: OrgTaskService, bus: Connected, task: str) -> None:
+        super().__init__(changes, of_task(task), WORKERS, BUS)
+        self._tasks = tasks
+        self._bus = bus
+        self._task = task
+        self._said = ""
+        self._known: task_views.Known
+
+    async def open(self, after: int) -> FeedPage[int]:
+        page = await self.read(after)
+        return replace(page, records=[OPENED, *self._trouble(), *page.records])
+
+    async def read(self, after: int) -> FeedPage[int]:
+        self._known, found = await self._tasks.course(self._task, after, PAGE)
+        return self._page(found, after, more=len(found) >= PAGE)
+
+    async def heard(self, change: Change | Quiet, after: int) -> FeedPage[int] | None:
+        if not isinstance(change, Change) or (change.kind == "task" and change.seq <= after):
+            return TailPage((), after)
+        if change.kind != "task":
+            return TailPage(list(self._trouble()), after)
+        if change.event is None:
+            return None
+        self._known = self._known.then(change)
+        return self._page([task_views.event(change.event, change.row)], after)
+
+    def _page(self, found: Sequence[_Record], after: int, *, more: bool = False) -> FeedPage[int]:
+        events = [FeedEvent("update", record.as_json(), record.seq) for record in found]
+        cursor, task = found[-1].seq if found else after, self._known.row
+        return TailPage(events, cursor, more, ended=task.final and task.seq <= cursor)
+
+    def _trouble(self) -> Iterator[FeedEvent]:
+        """What holds the task up, if that has changed."""
+        task, worker = self._known.row, self._known.parties[self._known.row.worker]
+        text, why = "", self._tasks.blocker(worker.uid)
+        if not self._bus.statistics().connected:
+            text = f"{BUS_AWAY}: it goes on when the bus is back"
+        elif why and not (task.final or TaskState(task.state).interrupted):
+            text = task_views.blocked(worker.nick or worker.uid, why)
+        if text != self._said:
+            self._said = text
+            trouble: shapes.Trouble = {
+                "task": task.id,
+                "text": text,
+                "worker": worker.nick if why else "",
+                "at": format_time(time.time()),
+            }
+            yield FeedEvent("trouble", trouble)
+
+
+# ── what a worker's agent does ───────────────────────────────────────────────────────────────────────────
+
+
+class WorkerFeed(FeedSource[int]):
+    """What a worker's agent does, past an id or `FROM_NOW`; the kind of each event is its own."""
+
+    def __init__(self, changes: Changes, events: EventLog, worker: str) -> None:
+        super().__init__(changes, of_worker_events(worker))
+        self._events = events
+        self._worker = worker
+
+    async def open(self, after: int) -> FeedPage[int]:
+        if after == FROM_NOW:
+            after = await self._events.last_id(self._worker)
+        return TailPage((), after, more=True)
+
+    async def read(self, after: int) -> FeedPage[int]:
+        found = await self._events.past(self._worker, after, PAGE)
+        return self._page(found, after, more=len(found) >= PAGE)
+
+    async def heard(self, change: Change | Quiet, after: int) -> FeedPage[int]:
+        new = [row for row in change.row if row.id > after] if isinstance(change, Change) else []
+        return self._page(new, after)
+
+    def _page(self, rows: Sequence[EventRow], after: int, *, more: bool = False) -> FeedPage[int]:
+        events = [FeedEvent(row.kind, shown(row), row.id) for row in rows]
+        return TailPage(events, rows[-1].id if rows else after, more)
