@@ -11,16 +11,9 @@ from functools import partial
 
 from postroom.audit import AuditLog
 from postroom.audit.log import trouble_of
-from postroom.audit.reading import Match
-from postroom.audit.reading import Position
-from postroom.audit.reading import Query
-from postroom.audit.reading import newest
-from postroom.audit.reading import read_lines
+from postroom.audit.reading import Match, Position, Query, newest, read_lines
 from postroom.projection.changes import Signal
-from postroom.projection.tail import Listener
-from postroom.projection.tail import TailPage
-from postroom.projection.tail import TailSource
-from postroom.projection.tail import tail
+from postroom.projection.tail import Listener, TailPage, TailSource, tail
 from postroom_a2a.times import parse_time
 
 OMITTED = "omitted"

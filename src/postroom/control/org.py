@@ -46,13 +46,10 @@ from postroom.directory.presence import PresenceBoard
 from postroom.directory.registry import Announcements, CardRegistry
 from postroom.directory.search import AgentSearch
 from postroom.errors import PostroomError, ServerFailed
-from postroom.identity.account_publisher import BEHIND
-from postroom.identity.account_publisher import Accounts
-from postroom.identity.account_publisher import delete_accounts
-from postroom.identity.account_publisher import system_connection
+from postroom.feed.records import watch_bus
+from postroom.identity.account_publisher import BEHIND, Accounts, delete_accounts, system_connection
 from postroom.identity.jwt import Credential
 from postroom.identity.tokens import OperatorKey
-from postroom.feed.records import watch_bus
 from postroom.identity.trust import Trust
 from postroom.observe import get_logger, tracing
 from postroom.observe.supervision import SELDOM
