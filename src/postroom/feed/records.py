@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from postroom.bus.port import BusStatistics
-from postroom.directory.callers import Callers
+from postroom.directory.presence import Callers
 from postroom.errors import PostroomError
 from postroom.events.service import EventLog, shown
 from postroom.feed.events import OPENED, PAGE, FeedEvent, FeedPage, FeedSource
