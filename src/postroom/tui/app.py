@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
@@ -32,7 +33,7 @@ from postroom.tui.news import (
     Unsent,
     trouble,
 )
-from postroom.tui.notify import Way, notices_of
+from postroom.tui.notify import Notices, Way
 from postroom.tui.sidebar.head import Head
 from postroom.tui.sidebar.pane import Sidebar
 from postroom.tui.talk.pane import Talk
@@ -139,11 +140,13 @@ class PostroomApp(App[int]):
         self.target: Target | None = None
         # When a key was last pressed: no dialog opens by itself right after it.
         self.pressed_at = 0.0
-        self.notices = notices_of(self, notify)
+        self.notices = Notices(
+            notify, self.to_terminal, pressed_at=lambda: self.pressed_at, environment=os.environ
+        )
         self.failure: Exception | None = None
         self.animation_level = "none"
         self._start, self._needs, self._history = start, needs, history
-        self._doing = Doing(self)
+        self._doing = Doing(self, here)
         self.pane = "sidebar"
         self._unexpected: Unexpected | None = None
         self._templates: tuple[str, ...] = ()
@@ -178,7 +181,7 @@ class PostroomApp(App[int]):
         self.look("sidebar")
         if self._start is not None:
             self.post_message(Chosen(self._start))
-        self.link = Link(self)
+        self.link = Link(self, self.client, self.calls)
         self.link.start()
         if self.here is not None and self.here.said:
             self.post_message(Said(self.here.said))
@@ -250,11 +253,15 @@ class PostroomApp(App[int]):
         self.screen_stack[0].query_one(NeedsBar).show_need(event.id)
 
     def on_chosen(self, event: Chosen) -> None:
-        """Show it in the middle, and a worker on the right."""
+        """Show it."""
+        self.choose(event.target)
+
+    def choose(self, target: Target) -> None:
+        """Show a project or an agent in the middle, and a worker on the right."""
         if not self.query(Sidebar):
             return  # the screen closes
         by_itself = self.target is None and self._start is None
-        self._show_target(event.target, select=not by_itself)
+        self._show_target(target, select=not by_itself)
         # Who types goes on typing; what the screen chose at its start is nobody's wish to leave the list.
         if not by_itself:
             self.look("talk", focus=not isinstance(self.focused, TypingLine))
@@ -289,6 +296,11 @@ class PostroomApp(App[int]):
             from postroom.tui.here import start
 
             self.run_worker(start(self, self.here), group="up", exclusive=True)
+
+    def renew(self) -> None:
+        """Fetch the state soon: something was done that the post room tells nobody, such as reading a message."""
+        if self.link is not None:
+            self.link.refresh()
 
     def to_terminal(self, sequence: str) -> None:
         """Write to the terminal, between two frames."""

@@ -17,6 +17,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from postroom.errors import PostroomError
+from postroom.tui.port import port_of
 from postroom.workers.offer import HOW, means, words
 from postroom_a2a.text import one_line
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from textual.events import Click
 
-    from postroom.tui.app import PostroomApp
     from postroom.workers.offer import Agent, Offer
 
 GUARD = 0.4
@@ -90,8 +90,6 @@ class Beginning(ModalScreen[str]):
         said: what there is to say above it.
         look: looks again for what there is. Blocking; raises PostroomError.
     """
-
-    app: PostroomApp
 
     DEFAULT_CSS = """
     Beginning { align: center middle; }
@@ -199,7 +197,7 @@ class Beginning(ModalScreen[str]):
     async def _begin_with_key(self) -> None:
         """Start it if its key has been stored since the dialog opened."""
         try:
-            found = await self.app.calls.run(self._look)
+            found = await port_of(self).calls.run(self._look)
         except PostroomError as error:
             self._refuse(error.message)
             return

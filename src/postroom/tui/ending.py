@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from textual.app import App
 
-    from postroom.tui.app import PostroomApp
 
 TERMINATED = 128 + signal.SIGTERM
 """Exit status after SIGTERM, as shells have it."""
@@ -57,7 +56,7 @@ class Unexpected:
         failed: ends the screen.
     """
 
-    def __init__(self, app: PostroomApp, failed: Callable[[Exception], None]) -> None:
+    def __init__(self, app: App[int], failed: Callable[[Exception], None]) -> None:
         self._app, self._failed = app, failed
         self._loop = asyncio.get_running_loop()
         self._before = self._loop.get_exception_handler()

@@ -11,7 +11,7 @@ from postroom.errors import PostroomError
 from postroom.tui.news import Said, Typed, trouble
 
 if TYPE_CHECKING:
-    from postroom.tui.app import PostroomApp
+    from postroom.tui.port import ScreenPort
     from postroom.tui.room import Room
     from postroom.workers.offer import Offer
 
@@ -35,7 +35,7 @@ class Here:
     offers: bool = False
 
 
-async def start(app: PostroomApp, here: Here) -> None:
+async def start(app: ScreenPort, here: Here) -> None:
     """Start it, and say what comes of it; the link finds it by itself."""
     app.post_message(Said("starting the post room ..."))
     try:
@@ -46,7 +46,7 @@ async def start(app: PostroomApp, here: Here) -> None:
         app.post_message(Said("the post room is up"))
 
 
-async def offer(app: PostroomApp, here: Here, room: Room, *, asked: bool = False) -> None:
+async def offer(app: ScreenPort, here: Here, room: Room, *, asked: bool = False) -> None:
     """Offer a worker for the folder in which the screen was opened.
 
     Args:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, cast
 
 from textual.app import ComposeResult
 from textual.events import Resize
 from textual.widgets import Footer
 from textual.widgets._footer import FooterKey
 
-if TYPE_CHECKING:
-    from postroom.tui.app import PostroomApp
+from postroom.tui.port import port_of
 
 RANKS = {
     "type": 0,
@@ -43,7 +41,7 @@ class KeyLine(Footer):
 
     def compose(self) -> ComposeResult:
         """The keys that fit, in the order of their widgets: those of the pane first."""
-        app = cast("PostroomApp", self.app)
+        app = port_of(self)
         here = app.pane if self.screen is app.screen_stack[0] else ""
         keys = [each for each in super().compose() if isinstance(each, FooterKey)]
         # None leads to where one is.

@@ -31,13 +31,13 @@ from postroom.tui.news import Away, Happened, Said, Snapshot
 from postroom.tui.room import Room
 
 if TYPE_CHECKING:
+    from textual.app import App
     from textual.dom import DOMNode
     from textual.message import Message
 
     from postroom.client.http import Client
     from postroom.protocol.shapes import Approval, Listed, Status
-    from postroom.tui.app import PostroomApp
-    from postroom.tui.watch import WatchApp
+    from postroom.tui.calls import Calls
 
 PAUSE = 0.5
 """Seconds between two snapshots: each makes the post room look at every worker."""
@@ -64,9 +64,8 @@ class Link:
         away: since when the post room is gone, in seconds since the epoch; None while it is there.
     """
 
-    def __init__(self, app: PostroomApp | WatchApp) -> None:
-        self._app = app
-        self._client = app.client
+    def __init__(self, app: App[int], client: Client, calls: Calls) -> None:
+        self._app, self._client, self._calls = app, client, calls
         self.away: float | None = None
         self._everything = True
         self._mended = True
@@ -157,7 +156,7 @@ class Link:
             if self._again is not None:
                 self._again.cancel()
             try:
-                room = await self._app.calls.run(self._fetch)
+                room = await self._calls.run(self._fetch)
             except PostroomError as error:
                 self._failed(error)
             else:

@@ -8,7 +8,6 @@ once, and what is answered by then is left out.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.tui.app import PostroomApp
     from postroom.tui.room import Need, Room
 
 GAP = 5.0
@@ -113,11 +111,6 @@ class Notices:
     def _call_later(self) -> None:
         self._later = None
         self._call()
-
-
-def notices_of(app: PostroomApp, way: Way) -> Notices:
-    """Those that a screen writes to its terminal."""
-    return Notices(way, app.to_terminal, pressed_at=lambda: app.pressed_at, environment=os.environ)
 
 
 def said(needs: Sequence[Need]) -> str:

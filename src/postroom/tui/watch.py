@@ -93,7 +93,7 @@ class WatchApp(App[int]):
         if not self.is_headless:
             on_signals(self)
         self.query_one(RowLog).focus()
-        self.link = Link(self)
+        self.link = Link(self, self.client, self.calls)
         self.link.start()
 
     def on_resize(self) -> None:

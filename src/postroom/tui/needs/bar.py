@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from textual.widgets import Input, Static, TextArea
 
@@ -12,10 +12,10 @@ from postroom.tui.needs.dialog import Move, NeedDialog
 from postroom.tui.needs.question import QuestionDialog
 from postroom.tui.needs.queue import Queue, answerable, is_question, key_of, line_of
 from postroom.tui.news import Said
+from postroom.tui.port import ScreenPort, port_of
 from postroom.tui.sidebar.pane import Sidebar
 
 if TYPE_CHECKING:
-    from postroom.tui.app import PostroomApp
     from postroom.tui.news import Snapshot
     from postroom.tui.room import Need
 
@@ -50,9 +50,9 @@ class NeedsBar(Static):
         self._began = time.time()
 
     @property
-    def post(self) -> PostroomApp:
+    def post(self) -> ScreenPort:
         """The application."""
-        return cast("PostroomApp", self.app)
+        return port_of(self)
 
     def on_mount(self) -> None:
         """Nothing waits yet."""
@@ -88,9 +88,9 @@ class NeedsBar(Static):
 
     def _may_open(self) -> bool:
         """Whether the person does nothing that a dialog would disturb."""
-        app = self.post
+        app = self.app
         typing = isinstance(app.focused, Input | TextArea)
-        quiet = time.monotonic() - app.pressed_at >= QUIET
+        quiet = time.monotonic() - self.post.pressed_at >= QUIET
         return (
             self.by_itself
             and len(app.screen_stack) == 1
@@ -111,8 +111,7 @@ class NeedsBar(Static):
         if need is None and id_ and self._wanted != id_:
             # It may have come after the last state that the screen knows of.
             self._wanted = id_
-            if self.post.link is not None:
-                self.post.link.refresh()
+            self.post.renew()
             return
         self._wanted = ""
         if need is None:
@@ -156,8 +155,8 @@ class NeedsBar(Static):
             case Move.BACK:
                 self._open(self.queue.beside(need, -1))
         self._say()
-        if self.post.link is not None and move in (Move.DONE, Move.GONE):
-            self.post.link.refresh()
+        if move in (Move.DONE, Move.GONE):
+            self.post.renew()
 
     def _say(self) -> None:
         """Say what is first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -23,11 +23,11 @@ from postroom.lines.words import address, span
 from postroom.tui.needs.queue import line_of
 from postroom.tui.needs.rows import RowsView
 from postroom.tui.news import Said
+from postroom.tui.port import ScreenPort, port_of
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.protocol.shapes import Task
-    from postroom.tui.app import PostroomApp
     from postroom.tui.room import Need
 
 GUARD = 0.4
@@ -137,9 +137,9 @@ class NeedDialog(ModalScreen[Move]):
         self._pressed = self._pressed_before = 0.0
 
     @property
-    def post(self) -> PostroomApp:
+    def post(self) -> ScreenPort:
         """The application."""
-        return cast("PostroomApp", self.app)
+        return port_of(self)
 
     # ── what it shows ──
 

@@ -16,7 +16,7 @@ from postroom.client.answering import Tries
 from postroom.errors import PinRequired, PinWrong
 
 if TYPE_CHECKING:
-    from postroom.tui.app import PostroomApp
+    from postroom.tui.port import ScreenPort
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class PinDialog(ModalScreen[str]):
         self.dismiss("")
 
 
-async def with_pin(app: PostroomApp, call: Callable[[str], T]) -> T:
+async def with_pin(app: ScreenPort, call: Callable[[str], T]) -> T:
     """What `call` returns with the PIN, "" at first; the person is asked where the control plane does.
 
     Raises:

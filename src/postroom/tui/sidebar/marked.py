@@ -26,8 +26,8 @@ from postroom_a2a.text import one_line
 if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.protocol.shapes import Approval
-    from postroom.tui.app import PostroomApp
     from postroom.tui.news import Target
+    from postroom.tui.port import ScreenPort
     from postroom.tui.room import Need
 
 CHANNEL = "screen"
@@ -78,20 +78,18 @@ ACTS = {
 """What can be done to several workers at once."""
 
 
-def act(app: PostroomApp, name: str, targets: Sequence[Target], then: Callable[[], None]) -> None:
+def act(app: ScreenPort, name: str, targets: Sequence[Target], then: Callable[[], None]) -> None:
     """Do one of `ACTS` to workers, after a question; `then` where it was done."""
     app.run_worker(_act(app, name, targets, then))
 
 
-def decide(
-    app: PostroomApp, decision: str, needs: Sequence[Need], then: Callable[[], None]
-) -> None:
+def decide(app: ScreenPort, decision: str, needs: Sequence[Need], then: Callable[[], None]) -> None:
     """Answer approvals, `allowed` or `denied`, after a question that shows each of them whole."""
     app.run_worker(_decide(app, decision, needs, then))
 
 
 async def _act(
-    app: PostroomApp, name: str, targets: Sequence[Target], then: Callable[[], None]
+    app: ScreenPort, name: str, targets: Sequence[Target], then: Callable[[], None]
 ) -> None:
     what, names = ACTS[name], ", ".join(one_line(str(target)) for target in targets)
     title = f"{name} {counted(len(targets), 'worker')}"
@@ -103,7 +101,7 @@ async def _act(
 
 
 async def _decide(
-    app: PostroomApp, decision: str, needs: Sequence[Need], then: Callable[[], None]
+    app: ScreenPort, decision: str, needs: Sequence[Need], then: Callable[[], None]
 ) -> None:
     client, now = app.client, time.time()
     try:
@@ -143,7 +141,7 @@ def _rows(asked: Approval, now: float) -> list[Row]:
     return [head, *asked_rows(asked, now)]
 
 
-async def _each(app: PostroomApp, calls: Mapping[str, Callable[[str], Any]], word: str) -> bool:
+async def _each(app: ScreenPort, calls: Mapping[str, Callable[[str], Any]], word: str) -> bool:
     """Do all of them, and say what came of it; one that fails hinders no other."""
     left = dict(calls)
     done: list[str] = []

@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.style import Style as RichStyle
 from textual.binding import Binding, BindingType
+from textual.widgets import Input
 
 from postroom.lines.rows import Span, Style
 from postroom.lines.tasks import short
 from postroom.tui.news import LOADING, Chosen, Happened, NeedChosen, Said, Snapshot, Target
+from postroom.tui.port import port_of
 from postroom.tui.room import Need, NeedKind, Room
 from postroom.tui.sidebar import marked
 from postroom.tui.sidebar.drawn import ItemList
 from postroom.tui.sidebar.items import Item, items
+from postroom.tui.typing.commands import BY_NAME
 from postroom.tui.worker import acts
 
 if TYPE_CHECKING:
     from textual import events
-
-    from postroom.tui.app import PostroomApp
 
 AGEING = 30.0
 """Seconds after which ages are written anew."""
@@ -33,8 +34,6 @@ NOTHING = RichStyle()
 
 class Sidebar(ItemList, can_focus=True):
     """What needs the person, projects, workers, others; sends Chosen and NeedChosen."""
-
-    app: PostroomApp
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False),
@@ -196,7 +195,7 @@ class Sidebar(ItemList, can_focus=True):
 
     def action_filter(self) -> None:
         """Type what a row must have."""
-        from postroom.tui.sidebar.filterline import FilterLine
+        from postroom.tui.sidebar.pane import FilterLine
 
         line = FilterLine(self)
         self.screen.mount(line, after="#panes")
@@ -260,7 +259,7 @@ class Sidebar(ItemList, can_focus=True):
     def _choose(self, target: Target) -> None:
         self.post_message(Chosen(target))
         if self.screen.has_class("-narrow"):
-            self.app.look("talk")
+            port_of(self).look("talk")
 
     def open_need(self, need: Need) -> None:
         """Answer it, or look at whom it is about and say what can be done."""
@@ -276,7 +275,7 @@ class Sidebar(ItemList, can_focus=True):
         """The keys of workers are there where a worker is selected or marked, others where they do something."""
         match action:
             case "act":
-                return bool(self.marked()) or acts.able(self.app, self.target())
+                return bool(self.marked()) or acts.able(port_of(self), self.target())
             case "fold":
                 return bool(self._project())
             case "filter":
@@ -291,13 +290,13 @@ class Sidebar(ItemList, can_focus=True):
         """Do one of `ACTS` to the worker, or what can be done to several to those that are marked."""
         target, several = self.target(), self.marked()
         if several and act in marked.ACTS:
-            marked.act(self.app, act, several, self.unmark)
-        elif target is not None and acts.able(self.app, target):
-            acts.ACTS[act](self.app, target)
+            marked.act(port_of(self), act, several, self.unmark)
+        elif target is not None and acts.able(port_of(self), target):
+            acts.ACTS[act](port_of(self), target)
 
     def action_decide(self, decision: str) -> None:
         """Answer the requests that are marked."""
-        marked.decide(self.app, decision, self._asked(), self.unmark)
+        marked.decide(port_of(self), decision, self._asked(), self.unmark)
 
     # ── marks ──
 
@@ -377,3 +376,51 @@ def first_target(room: Room) -> Target | None:
         if worker is not None and worker["project"] in room.projects:
             return Target(worker["project"])
     return Target(room.projects[0]) if room.projects else None
+
+
+class FilterLine(Input):
+    """Stands below the panes until Enter, which keeps the filter, or Esc, which clears it."""
+
+    DEFAULT_CSS = """
+    FilterLine, FilterLine:focus { height: 1; border: none; padding: 0; }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "all again"),
+        Binding("up", "move(-1)", "up", show=False),
+        Binding("down", "move(1)", "down", show=False),
+    ]
+
+    def __init__(self, of: Sidebar) -> None:
+        super().__init__(of.wanted, placeholder="filter: words of a name, a state or what is said")
+        self.cursor_blink = False
+        self._of = of
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter with each letter."""
+        event.stop()
+        self._of.narrow(self.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Go on in what is left of the list; where nothing is, a command was meant, if it is one."""
+        event.stop()
+        text = self.value.strip()
+        if self._of.selected is not None:
+            self._of.focus()
+        elif text.partition(" ")[0] in BY_NAME:
+            self._of.narrow("")
+            port_of(self).begin(f"/{text}")
+
+    def action_move(self, rows: int) -> None:
+        """Select another row."""
+        self._of.action_move(rows)
+
+    def action_leave(self) -> None:
+        """Show all again."""
+        self._of.narrow("")
+        self._of.focus()
+
+    def on_blur(self) -> None:
+        """Something else has the keys."""
+        if self.app.app_focus:  # else another window has them
+            self.remove()

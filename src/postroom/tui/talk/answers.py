@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from postroom.errors import NotFound, PostroomError
 
 if TYPE_CHECKING:
-    from postroom.tui.app import PostroomApp
+    from postroom.tui.port import ScreenPort
     from postroom.tui.rowlog.log import RowLog
     from postroom.tui.talk.feed import Feed
 
 
-async def show_answers(app: PostroomApp, feed: Feed, log: RowLog) -> None:
+async def show_answers(app: ScreenPort, feed: Feed, log: RowLog) -> None:
     """Fetch and show the results of the tasks that have ended, the newest first."""
     while task := feed.unanswered:
         try:

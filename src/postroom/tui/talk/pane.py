@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Self, cast
+from typing import ClassVar, Self
 
 from textual import events
 from textual.app import ComposeResult
@@ -15,12 +15,11 @@ from textual.widgets import Static
 from postroom.client.calls import Part
 from postroom.errors import InvalidInput
 from postroom.tui.news import Chosen, Target
+from postroom.tui.port import port_of
 from postroom.tui.rowlog.log import RowLog
+from postroom.tui.talk.search import Place, Search
 from postroom.tui.talk.view import View
 from postroom.tui.worker import acts
-
-if TYPE_CHECKING:
-    from postroom.tui.app import PostroomApp
 
 KEPT = 5
 """Targets whose lines are kept; an older one is read anew."""
@@ -46,7 +45,7 @@ class Talk(Vertical):
         super().__init__(id=id)
         self._views: OrderedDict[Target, View] = OrderedDict()
         self._shown: View | None = None
-        self._place: tuple[Target, int | str] | None = None
+        self._place: Place | None = None
 
     def compose(self) -> ComposeResult:
         """Nothing is chosen yet."""
@@ -122,15 +121,14 @@ class Talk(Vertical):
         await self._shown.send(text, parts)
 
     def open_search(self, words: str = "") -> None:
-        """Search in all messages."""
-        from postroom.tui.talk.search import open_search
+        """Search in all messages, at once if there are `words`, and show what is chosen of them."""
+        self.app.push_screen(Search(words), self._open_at)
 
-        open_search(self.app, words)
-
-    def open_at(self, target: Target, place: int | str) -> None:
-        """Show a conversation at the message with that stream sequence, or a feed at the post with that id."""
-        self._place = target, place
-        self.post_message(Chosen(target))
+    def _open_at(self, place: Place | None) -> None:
+        if place is not None:
+            self._place = place
+            port_of(self).look("talk")
+            self.post_message(Chosen(place[0]))
 
     def action_search(self) -> None:
         """The same by a key."""
@@ -140,17 +138,17 @@ class Talk(Vertical):
         """The keys of workers are there in the conversation with one."""
         if action == "zoom":
             return isinstance(self.app.focused, RowLog)
-        return action != "act" or acts.able(cast("PostroomApp", self.app), self.target)
+        return action != "act" or acts.able(port_of(self), self.target)
 
     def action_zoom(self) -> None:
         """Open what the entry under the cursor is about; else show this pane over the whole width, or go back."""
         if self._shown is None or not self._shown.open_entry():
-            cast("PostroomApp", self.app).zoom("talk")
+            port_of(self).zoom("talk")
 
     def action_act(self, act: str) -> None:
         """Do something to the worker whom one talks to."""
         if self.target is not None:
-            acts.ACTS[act](cast("PostroomApp", self.app), self.target)
+            acts.ACTS[act](port_of(self), self.target)
 
     def on_screen_resume(self, _event: events.ScreenResume) -> None:
         """A dialog has gone."""

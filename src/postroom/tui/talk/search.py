@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on, work
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
@@ -21,6 +21,7 @@ from postroom.lines.parts import gist
 from postroom.lines.rows import Row, Span, Style
 from postroom.lines.words import address
 from postroom.tui.news import Target
+from postroom.tui.port import ScreenPort, port_of
 from postroom.tui.rowlog.log import Block, RowLog
 from postroom.tui.talk.blocks import at_of, mark_block, message_block, nothing
 from postroom_a2a.text import one_line
@@ -28,7 +29,6 @@ from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
-    from postroom.tui.app import PostroomApp
 
 PAGE = 50
 """Messages of one answer."""
@@ -41,14 +41,16 @@ SHOWN = 200
 
 MORE = "more"
 
-
-def open_search(app: App[Any], words: str = "") -> None:
-    """Search, at once if there are `words`, or show what was said last."""
-    app.push_screen(Search(words))
+Place = tuple[Target, int | str]
+"""A conversation, and the stream sequence of a message in it; or a project, and the id of a post."""
 
 
-class Search(ModalScreen[None]):
-    """The screen of a search."""
+class Search(ModalScreen[Place | None]):
+    """The screen of a search; its result is what to open, None for nothing.
+
+    Args:
+        words: that are searched at once; without any it shows what was said last.
+    """
 
     DEFAULT_CSS = """
     Search { align: center middle; }
@@ -69,8 +71,8 @@ class Search(ModalScreen[None]):
         self._me = ""
 
     @property
-    def _app(self) -> PostroomApp:
-        return cast("PostroomApp", self.app)
+    def _app(self) -> ScreenPort:
+        return port_of(self)
 
     def compose(self) -> ComposeResult:
         """Words, and what was found."""
@@ -166,12 +168,7 @@ class Search(ModalScreen[None]):
         self._leave(Target(other.get("nick") or other["uid"], other["uid"]), record["seq"])
 
     def _leave(self, target: Target, place: int | str) -> None:
-        from postroom.tui.talk.pane import Talk
-
-        app = self._app
-        self.dismiss()
-        app.look("talk")
-        app.screen_stack[0].query_one(Talk).open_at(target, place)
+        self.dismiss((target, place))
 
     def _say(self, text: str) -> None:
         self.query_one(Static).update(text)

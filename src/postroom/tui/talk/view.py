@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -22,6 +22,7 @@ from postroom.client.targets import ActivityTarget, AgentTarget
 from postroom.errors import PostroomError
 from postroom.tui.following import Following
 from postroom.tui.news import LOADING, Away, NeedChosen, Said, Snapshot, Target
+from postroom.tui.port import ScreenPort, port_of
 from postroom.tui.room import NeedKind, Room
 from postroom.tui.rowlog.log import RowLog
 from postroom.tui.talk.answers import show_answers
@@ -32,7 +33,6 @@ from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.stream import Event
-    from postroom.tui.app import PostroomApp
 
 PAGE = 100
 """Records that are read at a time."""
@@ -71,8 +71,8 @@ class View(Vertical):
         self._answers = Static(classes="answers", markup=False)
 
     @property
-    def _app(self) -> PostroomApp:
-        return cast("PostroomApp", self.app)
+    def _app(self) -> ScreenPort:
+        return port_of(self)
 
     @property
     def ready(self) -> bool:
@@ -333,8 +333,7 @@ class View(Vertical):
         except PostroomError as error:
             # It stays unread, and is marked once it is looked at again.
             self.post_message(Said(str(error), bad=True))
-        if (link := self._app.link) is not None:
-            link.refresh()
+        self._app.renew()
 
     # ── history ──
 

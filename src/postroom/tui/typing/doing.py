@@ -6,20 +6,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from postroom.client.belonging import refuse_agents
-from postroom.errors import InvalidInput, PinRequired, PinWrong, PostroomError
+from postroom.errors import InvalidInput, PinRequired, PinWrong
 from postroom.lines.tasks import short
 from postroom.lines.words import address
 from postroom.lines.workspaces import counted
 from postroom.protocol.patterns import added as added_pattern
+from postroom.tui.needs.pin import with_pin
 from postroom.tui.news import Chosen, NeedChosen, Said, Target, trouble
+from postroom.tui.sidebar import marked
+from postroom.tui.sidebar.pane import Sidebar
+from postroom.tui.talk.pane import Talk
 from postroom.tui.typing.commands import BY_NAME, Command, Plain, help_lines, parse
+from postroom.tui.worker import acts, merging
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from postroom.protocol.shapes import Listed, Policy
-    from postroom.tui.app import PostroomApp
+    from postroom.tui.here import Here
+    from postroom.tui.port import ScreenPort
 
 CHANNEL = "screen"
 """Where a decision was typed, as the record has it."""
@@ -29,10 +35,14 @@ NAMED = 30
 
 
 class Doing:
-    """What the lines of one screen do."""
+    """What the lines of one screen do.
 
-    def __init__(self, app: PostroomApp) -> None:
-        self._app = app
+    Args:
+        here: the post room, where it is one of this machine.
+    """
+
+    def __init__(self, app: ScreenPort, here: Here | None) -> None:
+        self._app, self._here = app, here
         self._doing: dict[str, Callable[[Command], Awaitable[None]]] = {
             "msg": self._msg,
             "delegate": self._delegate,
@@ -90,6 +100,14 @@ class Doing:
     async def _call(self, call: Callable[[], Any]) -> Any:
         return await self._app.calls.run(call)
 
+    @property
+    def _talk(self) -> Talk:
+        return self._app.screen_stack[0].query_one(Talk)
+
+    @property
+    def _sidebar(self) -> Sidebar:
+        return self._app.screen_stack[0].query_one(Sidebar)
+
     def _say(self, text: str, *, bad: bool = False) -> None:
         self._app.post_message(Said(text, bad=bad))
 
@@ -111,9 +129,7 @@ class Doing:
     # ── saying something ─────────────────────────────────────────────────────────────────────────
 
     async def _send(self, text: str, parts: Sequence[Mapping[str, Any]] = ()) -> None:
-        from postroom.tui.talk.pane import Talk
-
-        await self._app.query_one(Talk).send(text, parts)
+        await self._talk.send(text, parts)
 
     async def _msg(self, command: Command) -> None:
         target = await self._agent(command)
@@ -191,33 +207,23 @@ class Doing:
     # ── workers ──────────────────────────────────────────────────────────────────────────────────
 
     async def _act(self, command: Command) -> None:
-        from postroom.tui.sidebar import marked
-        from postroom.tui.sidebar.pane import Sidebar
-        from postroom.tui.worker import acts
-
         name, several = command.verb.name, self._marked(command)
         if several:
-            marked.act(self._app, name, several, self._app.query_one(Sidebar).unmark)
+            marked.act(self._app, name, several, self._sidebar.unmark)
             return
         target = await self._agent(command)
         getattr(acts, "open_diff" if name == "diff" else name)(self._app, target)
 
     def _marked(self, command: Command) -> list[Target]:
         """The marked workers, where a command that takes several names none."""
-        from postroom.tui.sidebar import marked
-        from postroom.tui.sidebar.pane import Sidebar
-
         able = command.verb.name in marked.ACTS and not command["who"]
-        return self._app.query_one(Sidebar).marked() if able else []
+        return self._sidebar.marked() if able else []
 
     async def _apply(self, command: Command) -> None:
-        from postroom.tui.worker import merging
-
         ref = command["id"] or f"@{(await self._agent(command)).uid}"
         (merging.undo if command["undo"] else merging.merge)(self._app, ref)
 
     async def _policy(self, command: Command) -> None:
-        from postroom.tui.needs.pin import with_pin
         from postroom.tui.typing.help import policy_page
 
         target = await self._agent(command)
@@ -249,20 +255,15 @@ class Doing:
         self._say(f"cleared {counted(count, 'alert')}")
 
     async def _tree(self, command: Command) -> None:
-        from postroom.tui.worker import acts
-
         if command["id"]:
             acts.open_tree_of(self._app, command["id"])
         else:
             acts.open_tree(self._app, await self._agent(command))
 
     async def _interrupt(self, command: Command) -> None:
-        from postroom.tui.worker import acts
-
         acts.interrupt(self._app, await self._agent(command), command["text"])
 
     async def _spawn(self, command: Command) -> None:
-        from postroom.tui.needs.pin import with_pin
         from postroom.tui.typing.spawning import spawn
 
         if not command["template"]:
@@ -275,23 +276,20 @@ class Doing:
             self._app, lambda pin: spawn(self._app.client, command, project, pin)
         )
         self._say(said, bad=bad)
-        self._app.on_chosen(Chosen(target))
+        self._app.choose(target)
         if command["task"]:
             self._app.look("worker")  # where it is seen at it
 
     async def _offer(self) -> None:
         from postroom.tui.here import offer
 
-        app = self._app
-        if app.here is None or app.room is None:
+        if self._here is None or self._app.room is None:
             raise InvalidInput("/spawn: what template?", remedy=BY_NAME["spawn"].line)
-        await offer(app, app.here, app.room, asked=True)
+        await offer(self._app, self._here, self._app.room, asked=True)
 
     # ── tasks ────────────────────────────────────────────────────────────────────────────────────
 
     async def _task(self, command: Command) -> None:
-        from postroom.tui.worker import acts
-
         acts.open_task(self._app, command["id"])
 
     async def _cancel(self, command: Command) -> None:
@@ -311,9 +309,7 @@ class Doing:
             self._say(f"there is no #{name} yet: your first post makes it")
 
     async def _search(self, command: Command) -> None:
-        from postroom.tui.talk.search import open_search
-
-        open_search(self._app, command["text"])
+        self._talk.open_search(command["text"])
 
     async def _who(self, _: Command) -> None:
         agents: list[Listed] = await self._call(self._app.client.agents)
@@ -325,23 +321,14 @@ class Doing:
         self._say(", ".join(names) + more if names else "nobody is there")
 
     async def _log(self, _: Command) -> None:
-        self._app.action_log()
+        await self._app.run_action("log")
 
     async def _help(self, command: Command) -> None:
         name = command["command"]
         if name:
             self._say("\n".join(f"{line}\n  {about}" for line, about in help_lines(name)))
         else:
-            self._app.action_help()
+            await self._app.run_action("help")
 
     async def _quit(self, _: Command) -> None:
-        await self._app.action_quit()
-
-
-async def carried_out(doing: Doing, meant: Command | Plain) -> PostroomError | None:
-    """Do it; returns the error if it was not done."""
-    try:
-        await doing.do(meant)
-    except PostroomError as error:
-        return error
-    return None
+        await self._app.run_action("quit")

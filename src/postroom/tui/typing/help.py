@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from postroom.protocol.shapes import Alert, Policy
-    from postroom.tui.app import PostroomApp
+    from postroom.tui.port import ScreenPort
 
 Keys = Sequence[tuple[str, str]]
 """A key or several as people read them, and what they do."""
@@ -173,7 +173,7 @@ class Page(ModalScreen[None]):
         self.query_one(VerticalScroll).scroll_relative(y=step, animate=False)
 
 
-def help_page(app: PostroomApp) -> Page:
+def help_page(app: ScreenPort) -> Page:
     """All keys by place, and all commands."""
     return Page("keys and commands", _help(app.size.width))
 

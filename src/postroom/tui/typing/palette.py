@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, cast
 
 from rich.text import Text
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from postroom.tui.news import Chosen, NeedChosen, Target
+from postroom.tui.port import port_of
 from postroom.tui.typing.commands import VERBS
 from postroom_a2a.text import one_line
-
-if TYPE_CHECKING:
-    from postroom.tui.app import PostroomApp
 
 Entry = tuple[str, str, "Callable[[], None]"]
 
@@ -35,7 +32,7 @@ class Palette(Provider):
                 yield Hit(score, Text(name), act, text=name, help=about)
 
     def _entries(self) -> Iterator[Entry]:
-        app = cast("PostroomApp", self.app)
+        app = port_of(self.screen)
         room = app.room
         for need in room.needs if room is not None else ():
             name = one_line(f"{need.kind.value} {need.who} {need.text}", 70)
@@ -49,7 +46,7 @@ class Palette(Provider):
         for verb in VERBS:
             yield verb.line, verb.help, lambda word=verb.name: app.begin(f"/{word} ")
 
-        yield "theme", "colours: light, dark, those of the terminal", app.search_themes
+        yield "theme", "colours: light, dark, those of the terminal", self.app.search_themes
 
     def _post(self, message: Chosen | NeedChosen) -> None:
         self.app.post_message(message)

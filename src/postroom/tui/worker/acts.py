@@ -22,20 +22,20 @@ from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.protocol.shapes import Worker
-    from postroom.tui.app import PostroomApp
     from postroom.tui.news import Target
+    from postroom.tui.port import ScreenPort
 
 QUOTED = 60
 """Characters of a task in the sentence of a dialog."""
 
 
-def worker_of(app: PostroomApp, target: Target) -> Worker | None:
+def worker_of(app: ScreenPort, target: Target) -> Worker | None:
     """The worker in the newest state of the post room, None if it has none of that id."""
     workers = app.room.status["workers"] if app.room is not None else []
     return next((worker for worker in workers if worker["uid"] == target.uid), None)
 
 
-def stop(app: PostroomApp, target: Target) -> None:
+def stop(app: ScreenPort, target: Target) -> None:
     """Stop a worker, after a question."""
     sentence = (
         f"Its program is ended now; its inbox keeps what comes. {_task(app, target)}"
@@ -44,7 +44,7 @@ def stop(app: PostroomApp, target: Target) -> None:
     _asked(app, f"stop {target}", sentence, lambda _: app.client.stop(target.uid), "stopped")
 
 
-def restart(app: PostroomApp, target: Target) -> None:
+def restart(app: ScreenPort, target: Target) -> None:
     """Stop and start a worker with the template that it has, after a question."""
     nick = one_line(target.name)
     sentence = (
@@ -60,14 +60,14 @@ def restart(app: PostroomApp, target: Target) -> None:
     )
 
 
-def interrupt(app: PostroomApp, target: Target, reason: str = "") -> None:
+def interrupt(app: ScreenPort, target: Target, reason: str = "") -> None:
     """Tell a worker's agent to end its turn; what it has done stays."""
     said = f"{one_line(str(target))} is told to end its turn, if it is in one"
     sent = partial(app.client.interrupt, target.uid, reason=reason, channel="attach")
     app.run_worker(_do(app, lambda _: sent(), said))
 
 
-def remove(app: PostroomApp, target: Target) -> None:
+def remove(app: ScreenPort, target: Target) -> None:
     """Remove a worker, after a question."""
     worker = worker_of(app, target)
     count = worker.get("open_tasks", 0) if worker else 0
@@ -79,27 +79,27 @@ def remove(app: PostroomApp, target: Target) -> None:
     _asked(app, f"remove {target}", sentence, lambda _: app.client.remove(target.uid), "removed")
 
 
-def open_diff(app: PostroomApp, target: Target) -> None:
+def open_diff(app: ScreenPort, target: Target) -> None:
     """Show what a worker changed."""
     app.push_screen(Diff(app.client, target))
 
 
-def open_task(app: PostroomApp, ref: str) -> None:
+def open_task(app: ScreenPort, ref: str) -> None:
     """Show a task, whole; `ref` is its id, or a beginning of that."""
     app.push_screen(task_screen(app.client, ref))
 
 
-def open_tree(app: PostroomApp, target: Target) -> None:
+def open_tree(app: ScreenPort, target: Target) -> None:
     """Show the tree of a worker's present task."""
     app.push_screen(TaskTree(str(target), worker=target.uid))
 
 
-def open_tree_of(app: PostroomApp, ref: str) -> None:
+def open_tree_of(app: ScreenPort, ref: str) -> None:
     """Show the tree of a task; `ref` is its id, or a beginning of that."""
     app.push_screen(TaskTree(f"task {short(ref)}", task=ref))
 
 
-ACTS: dict[str, Callable[[PostroomApp, Target], None]] = {
+ACTS: dict[str, Callable[[ScreenPort, Target], None]] = {
     "stop": stop,
     "restart": restart,
     "interrupt": interrupt,
@@ -118,7 +118,7 @@ KEYS = (
 """The keys of each pane that is about a worker; its `check_action` asks `able`, its `action_act` does one of `ACTS`."""
 
 
-def able(app: PostroomApp, target: Target | None) -> bool:
+def able(app: ScreenPort, target: Target | None) -> bool:
     """Whether that is a worker of this post room, so that the keys act on it."""
     if target is None or target.is_project:
         return False
@@ -127,7 +127,7 @@ def able(app: PostroomApp, target: Target | None) -> bool:
 
 
 def _asked(
-    app: PostroomApp, title: str, sentence: str, done: Callable[[str], Any], word: str
+    app: ScreenPort, title: str, sentence: str, done: Callable[[str], Any], word: str
 ) -> None:
     who = one_line(title.rpartition(" ")[2])
 
@@ -138,7 +138,7 @@ def _asked(
     app.push_screen(Confirm(title, sentence), answered)
 
 
-async def _do(app: PostroomApp, done: Callable[[str], Any], said: str) -> None:
+async def _do(app: ScreenPort, done: Callable[[str], Any], said: str) -> None:
     """Do it in a thread, with the PIN where that is demanded, and say what came of it."""
     try:
         await with_pin(app, done)
@@ -148,7 +148,7 @@ async def _do(app: PostroomApp, done: Callable[[str], Any], said: str) -> None:
         app.post_message(Said(said))
 
 
-def _task(app: PostroomApp, target: Target) -> str:
+def _task(app: ScreenPort, target: Target) -> str:
     """What becomes of its task."""
     worker = worker_of(app, target)
     task = worker.get("task") if worker else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
@@ -13,6 +13,7 @@ from postroom.lines.rows import Row, Span, Style
 from postroom.lines.workspaces import AGAINST_BOTH, MORE, changed, counted, diff_style, place, waits
 from postroom.protocol.modes import DIRECT
 from postroom.tui.news import trouble
+from postroom.tui.port import ScreenPort, port_of
 from postroom.tui.rowlog.byrow import ByRow
 from postroom.tui.rowlog.log import Block
 from postroom.tui.worker import merging
@@ -24,7 +25,6 @@ from postroom_a2a.text import one_line, printable
 if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.protocol.shapes import Difference
-    from postroom.tui.app import PostroomApp
     from postroom.tui.news import Target
 
 FILES = 12
@@ -52,8 +52,8 @@ class Diff(Reading):
         self._files: list[File] = []
 
     @property
-    def _room(self) -> PostroomApp:
-        return cast("PostroomApp", self.app)
+    def _room(self) -> ScreenPort:
+        return port_of(self)
 
     @property
     def _log(self) -> ByRow:

@@ -22,11 +22,11 @@ from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
-    from postroom.tui.app import PostroomApp
     from postroom.tui.news import Target
+    from postroom.tui.port import ScreenPort
 
 
-async def show(app: PostroomApp, target: Target, name: str) -> None:
+async def show(app: ScreenPort, target: Target, name: str) -> None:
     """Open a copy of the file `name` of a worker; what is changed there goes nowhere, and that is said."""
     said = one_line(name, 200)
     app.post_message(Said(f"fetching {said} ..."))
@@ -55,7 +55,7 @@ def _text(client: Client, uid: str, name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _edit(app: PostroomApp, name: str, text: str) -> None:
+def _edit(app: ScreenPort, name: str, text: str) -> None:
     with tempfile.TemporaryDirectory(prefix="postroom-") as folder:
         # The name is a worker's word, and programs take some for more than a name.
         copy = Path(folder, re.sub(r"[^\w.-]|^[.-]+", "_", name)[-100:] or "file")

@@ -11,8 +11,8 @@ from postroom.tui.following import Following
 from postroom.tui.worker.blocks import EventBlocks
 
 if TYPE_CHECKING:
-    from postroom.tui.app import PostroomApp
     from postroom.tui.news import Target
+    from postroom.tui.port import ScreenPort
     from postroom.tui.rowlog.log import Block
 
 FIRST = 200
@@ -38,7 +38,7 @@ class Feed:
 
     def __init__(
         self,
-        app: PostroomApp,
+        app: ScreenPort,
         target: Target,
         put: Callable[[Sequence[Block]], None],
         ended: Callable[[PostroomError | None], None],

@@ -21,8 +21,8 @@ from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.protocol.shapes import Workspace
-    from postroom.tui.app import PostroomApp
     from postroom.tui.news import Target
+    from postroom.tui.port import ScreenPort
 
 NAMED = 5
 """Files that a question names."""
@@ -35,7 +35,7 @@ def nothing() -> None:
     """Nothing follows."""
 
 
-def merge(app: PostroomApp, ref: str, then: Then = nothing, seen: str = "") -> None:
+def merge(app: ScreenPort, ref: str, then: Then = nothing, seen: str = "") -> None:
     """Say what a merge would do, and do it after one key.
 
     Args:
@@ -45,34 +45,34 @@ def merge(app: PostroomApp, ref: str, then: Then = nothing, seen: str = "") -> N
     app.run_worker(_tried(app, _merge(app, ref, then, seen)))
 
 
-def undo(app: PostroomApp, ref: str, then: Then = nothing) -> None:
+def undo(app: ScreenPort, ref: str, then: Then = nothing) -> None:
     """Take back the last merge: the branch of the person is where it was before."""
     app.run_worker(_tried(app, _undo(app, ref, then)))
 
 
-def send(app: PostroomApp, target: Target, said: Sequence[Comment], then: Then = nothing) -> None:
+def send(app: ScreenPort, target: Target, said: Sequence[Comment], then: Then = nothing) -> None:
     """Send comments to the agent as one message, after a question."""
     app.run_worker(_tried(app, _send(app, target, said, then)))
 
 
-def sync(app: PostroomApp, target: Target, then: Then = nothing) -> None:
+def sync(app: ScreenPort, target: Target, then: Then = nothing) -> None:
     """Bring a worker up to the newest commit of the person's branch; what conflicts its agent may join."""
     app.run_worker(_tried(app, _sync(app, target, then)))
 
 
-def discard(app: PostroomApp, target: Target, workspace: Workspace, then: Then = nothing) -> None:
+def discard(app: ScreenPort, target: Target, workspace: Workspace, then: Then = nothing) -> None:
     """Remove a worker with its folder, after a question; its branch stays."""
     app.run_worker(_tried(app, _discard(app, target, workspace, then)))
 
 
-async def _tried(app: PostroomApp, doing: Awaitable[None]) -> None:
+async def _tried(app: ScreenPort, doing: Awaitable[None]) -> None:
     try:
         await doing
     except PostroomError as error:
         app.post_message(trouble(error))
 
 
-async def _merge(app: PostroomApp, ref: str, then: Then, seen: str) -> None:
+async def _merge(app: ScreenPort, ref: str, then: Then, seen: str) -> None:
     app.post_message(Said("looking at what a merge would do ..."))
     found = await app.calls.run(partial(app.client.apply, ref))
     if not found["command"]:
@@ -98,13 +98,13 @@ async def _merge(app: PostroomApp, ref: str, then: Then, seen: str) -> None:
     then()
 
 
-async def _undo(app: PostroomApp, ref: str, then: Then) -> None:
+async def _undo(app: ScreenPort, ref: str, then: Then) -> None:
     app.post_message(Said("taking the merge back ..."))
     app.post_message(Said(undone(await app.calls.run(partial(app.client.apply, ref, undo=True)))))
     then()
 
 
-async def _send(app: PostroomApp, target: Target, said: Sequence[Comment], then: Then) -> None:
+async def _send(app: ScreenPort, target: Target, said: Sequence[Comment], then: Then) -> None:
     places = ", ".join(each.place for each in said)
     title = f"send {counted(len(said), 'comment')} to {target}"
     if not await app.push_screen_wait(Confirm(title, f"As one message, about: {places}")):
@@ -118,7 +118,7 @@ async def _send(app: PostroomApp, target: Target, said: Sequence[Comment], then:
     then()
 
 
-async def _sync(app: PostroomApp, target: Target, then: Then) -> None:
+async def _sync(app: ScreenPort, target: Target, then: Then) -> None:
     who = one_line(str(target))
     app.post_message(Said(f"bringing {who} up to date; that waits for the end of its turn ..."))
     found = await app.calls.run(partial(app.client.sync, target.uid))
@@ -138,7 +138,7 @@ async def _sync(app: PostroomApp, target: Target, then: Then) -> None:
     then()
 
 
-async def _discard(app: PostroomApp, target: Target, workspace: Workspace, then: Then) -> None:
+async def _discard(app: ScreenPort, target: Target, workspace: Workspace, then: Then) -> None:
     worker = app.room.worker(target.uid) if app.room is not None else None
     count = worker.get("open_tasks", 0) if worker else 0
     branch = workspace["branch"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -18,6 +18,7 @@ from textual.widgets import Static
 from postroom.errors import Forbidden, NotFound, PostroomError
 from postroom.lines.rows import Row, Style
 from postroom.tui.news import LOADING, Away, Snapshot, Target, trouble
+from postroom.tui.port import ScreenPort, port_of
 from postroom.tui.rowlog.log import Block, RowLog
 from postroom.tui.worker import acts
 from postroom.tui.worker.feed import Feed
@@ -27,7 +28,6 @@ from postroom.tui.worker.tasks import task_blocks
 
 if TYPE_CHECKING:
     from postroom.protocol.shapes import Listed
-    from postroom.tui.app import PostroomApp
 
 PAUSE = 0.15
 """Seconds that the person rests on a worker before anything is fetched: who goes through a list asks for nothing."""
@@ -78,9 +78,9 @@ class WorkerPane(Vertical):
         self._known: tuple[Any, ...] = ()
 
     @property
-    def room_app(self) -> PostroomApp:
+    def room_app(self) -> ScreenPort:
         """The application, as what it is."""
-        return cast("PostroomApp", self.app)
+        return port_of(self)
 
     @property
     def target(self) -> Target | None:
@@ -287,7 +287,7 @@ class WorkerPane(Vertical):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """The keys of workers are there where a worker is shown."""
         if action == "zoom":
-            return self.room_app.focused is self._log
+            return self.app.focused is self._log
         return action != "act" or acts.able(self.room_app, self._target)
 
     def action_zoom(self) -> None:

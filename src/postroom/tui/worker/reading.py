@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -14,13 +14,11 @@ from textual.widgets import Static
 from postroom.errors import PostroomError
 from postroom.lines.rows import Row, Style
 from postroom.tui.keyline import KeyLine
+from postroom.tui.port import port_of
 from postroom.tui.rowlog.log import Block, RowLog
 from postroom.tui.typing.said import SaidLine
 from postroom.tui.worker.showing import text_of
 from postroom_a2a.text import one_line
-
-if TYPE_CHECKING:
-    from postroom.tui.app import PostroomApp
 
 Read = tuple[Sequence[Row], Sequence[Block]]
 """What stands above the log, and in it."""
@@ -84,7 +82,7 @@ class Reading(ModalScreen[None]):
     async def _fetch(self) -> None:
         head = self.query_one("#reading-head", Static)
         try:
-            rows, blocks = await cast("PostroomApp", self.app).calls.run(self._read)
+            rows, blocks = await port_of(self).calls.run(self._read)
         except PostroomError as error:
             said = [Row.of(error.message, Style.BAD, wraps=True)]
             if error.remedy:

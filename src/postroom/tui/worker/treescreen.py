@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -19,6 +19,7 @@ from postroom.lines.rows import Row, Style
 from postroom.lines.tasks import short
 from postroom.lines.words import address
 from postroom.tui.news import Snapshot
+from postroom.tui.port import port_of
 from postroom.tui.worker.reading import Reading
 from postroom.tui.worker.showing import text_of
 from postroom.tui.worker.tasks import read_task
@@ -28,7 +29,6 @@ from postroom_a2a.text import one_line
 if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.protocol.shapes import Task
-    from postroom.tui.app import PostroomApp
 
 SOON = 1.0
 """Seconds after which the tree is fetched again when something has happened."""
@@ -102,7 +102,7 @@ class TaskTree(ModalScreen[None]):
         """Show the task under the cursor."""
         node = self._tree.cursor_node
         if node is not None and node.data:
-            self.app.push_screen(task_screen(cast("PostroomApp", self.app).client, node.data))
+            self.app.push_screen(task_screen(port_of(self).client, node.data))
 
     def action_fold(self) -> None:
         """Fold or unfold what is below the cursor."""
@@ -113,7 +113,7 @@ class TaskTree(ModalScreen[None]):
         (self._folded.discard if node.is_expanded else self._folded.add)(node.data)
 
     async def _fetch(self) -> None:
-        app = cast("PostroomApp", self.app)
+        app = port_of(self)
         note = self.query_one("#tree-note", Static)
         try:
             found = await app.calls.run(partial(_found, app.client, self._worker, self._meant))
