@@ -26,7 +26,7 @@ from postroom.tui.news import Said, Snapshot, Target
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.tui.room import Room as State
+    from postroom.view.room import Room as State
 
 HERE = Path(__file__).resolve().parent
 PATIENCE = 60.0

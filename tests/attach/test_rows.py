@@ -9,10 +9,10 @@ from typing import Any
 import click
 import pytest
 
-from postroom.lines.events import OUTPUT, EventRows
 from postroom.lines.inputs import changes, exact_rows, input_rows, visible
 from postroom.lines.rows import Row, Span, Style, lines_of, painted
 from postroom.lines.words import columns
+from postroom.view.events import OUTPUT, EventRows
 
 HOSTILE = "\x1b[2J\x1b]0;title\x07\u202eevil\u200b\r● forged\nnew\x9b31m\ttab 漢字"
 

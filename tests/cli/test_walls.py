@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.lines import status
-from postroom.lines.starting import spawned
+from postroom.view import status
+from postroom.view.starting import spawned
 from tests.cli.conftest import Run
 from tests.client.standin import Standin, worker
 

@@ -9,7 +9,7 @@ import pytest
 
 from postroom.build import commit, version
 from postroom.cli.root import GROUPS, OTHER_NAMES, SUMMARIES
-from postroom.lines.status import status_lines
+from postroom.view.status import status_lines
 from tests.cli.conftest import Run
 from tests.cli.test_status import worker
 from tests.client.standin import BOB, ME, Standin, problem, status
@@ -156,7 +156,7 @@ def test_a_setting_that_is_nearly_one_is_named(postroom: Run):
 @pytest.mark.requirement("cli-status-attention")
 def test_the_status_says_that_command_and_post_room_differ(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("postroom.build.commit", lambda: "a" * 40)
-    monkeypatch.setattr("postroom.lines.status.commit", lambda: "a" * 40)
+    monkeypatch.setattr("postroom.view.status.commit", lambda: "a" * 40)
 
     def lines(reached: str = "", **changes: str) -> list[str]:
         said: Any = status(**changes)

@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 
 import click
 
+from postroom.cli.a2a_lines import artifacts_of, event_line, holder_of, state_of, status_said
 from postroom.cli.output import print_json
 from postroom.cli.parts import print_content
 from postroom.directory.card_signatures import verify_card
 from postroom.errors import EnvironmentFault, InvalidInput, NotFound, RequestTimeout
 from postroom.gateway.credentials import BoundCredential, Credentials
 from postroom.http.exchange import outbound_exchange
-from postroom.lines.a2a import artifacts_of, event_line, holder_of, state_of, status_said
 from postroom.lines.words import block
 from postroom.protocol.tasks import EXIT_CODES
 from postroom.settings import DEFAULT_ORG, Settings

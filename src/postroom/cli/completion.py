@@ -54,7 +54,7 @@ def orgs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
 
 def tasks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The newest tasks, with the ids that lists show."""
-    from postroom.lines.tasks import short
+    from postroom.view.tasks import short
 
     try:
         with _client(ctx) as client:
@@ -66,7 +66,7 @@ def tasks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
 
 def approvals(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The newest pending approvals, with the ids that lists show."""
-    from postroom.lines.tasks import short
+    from postroom.view.tasks import short
 
     try:
         with _client(ctx) as client:

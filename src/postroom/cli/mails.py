@@ -12,8 +12,8 @@ import click
 from postroom.cli.output import print_json
 from postroom.cli.saving import Saver
 from postroom.lines.parts import body_lines, part_lines
-from postroom.lines.tasks import short
 from postroom.lines.words import address, clock
+from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

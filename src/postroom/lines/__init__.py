@@ -1,1 +1,1 @@
-"""Records as people read them: rows and lines of text, made harmless; what prints or draws them is above."""
+"""Words, and rows of text in a few styles, of which all that agents wrote is made harmless."""

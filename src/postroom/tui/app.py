@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
     from postroom.client.http import Client
     from postroom.tui.here import Here
-    from postroom.tui.room import Room
     from postroom.tui.typing.commands import Command, Plain
     from postroom.tui.typing.history import History
+    from postroom.view.room import Room
 
 PANES = ("sidebar", "talk", "worker")
 

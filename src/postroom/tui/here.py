@@ -12,7 +12,7 @@ from postroom.tui.news import Said, Typed, trouble
 
 if TYPE_CHECKING:
     from postroom.tui.port import ScreenPort
-    from postroom.tui.room import Room
+    from postroom.view.room import Room
     from postroom.workers.offer import Offer
 
 

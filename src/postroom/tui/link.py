@@ -28,7 +28,7 @@ from postroom.lines.words import natural
 from postroom.protocol.limits import MAX_PAGE
 from postroom.tui.following import Following, Source
 from postroom.tui.news import Away, Happened, Said, Snapshot
-from postroom.tui.room import Room
+from postroom.view.room import Room
 
 if TYPE_CHECKING:
     from textual.app import App

@@ -13,7 +13,7 @@ from postroom_a2a.text import one_line
 if TYPE_CHECKING:
     from postroom.client.stream import Event
     from postroom.errors import PostroomError
-    from postroom.tui.room import Room
+    from postroom.view.room import Room
 
 LOADING = "loading ..."
 """Stands where nothing is yet."""

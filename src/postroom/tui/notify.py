@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.tui.room import Need, Room
+    from postroom.view.room import Need, Room
 
 GAP = 5.0
 """Seconds between two calls, and after a key in which a person counts as there."""

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.tui.calls import Calls
     from postroom.tui.news import Target
-    from postroom.tui.room import Room
     from postroom.tui.worker.review import Review
+    from postroom.view.room import Room
 
 R = TypeVar("R")
 

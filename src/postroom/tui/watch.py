@@ -10,16 +10,16 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from postroom.lines.changes import ChangeLines
 from postroom.tui.calls import Calls
 from postroom.tui.ending import on_signals
 from postroom.tui.link import Link
 from postroom.tui.news import Happened, Said, Snapshot
-from postroom.tui.room import Room
 from postroom.tui.rowlog.log import Block, RowLog
 from postroom.tui.sidebar.drawn import ItemList
 from postroom.tui.sidebar.head import Head
 from postroom.tui.sidebar.items import items
+from postroom.view.happenings import ChangeLines
+from postroom.view.room import Room
 from postroom_a2a.text import printable
 
 if TYPE_CHECKING:

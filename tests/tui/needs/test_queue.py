@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.lines.approvals import ending, explained
-from postroom.lines.questions import Choice, choices_in, choices_of
-from postroom.tui.needs.queue import Queue, answerable, key_of
-from postroom.tui.room import Need, NeedKind
+from postroom.view.approvals import ending, explained
+from postroom.view.questions import Choice, choices_in, choices_of
+from postroom.view.queue import Queue, answerable, key_of
+from postroom.view.room import Need, NeedKind
 
 NOW = 1_000_000.0
 

@@ -10,7 +10,7 @@ from textual.css.query import NoMatches
 from postroom.tui.needs import dialog
 from postroom.tui.needs.approval import ApprovalDialog
 from postroom.tui.needs.dialog import Phase
-from postroom.tui.room import Room
+from postroom.view.room import Room
 from tests.control.taskroom import TaskRoom
 from tests.tui.conftest import app_on, until, working
 from tests.tui.needs.test_approval import OTHER, app_of, closed, dialog_of, opened, shows, state_of

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from postroom.lines.usage import NOTHING
 from postroom.tui.worker.head import worker_rows
+from postroom.view.usage import NOTHING
 
 WORKER: Any = {
     "uid": "1" * 32,

@@ -17,11 +17,11 @@ from postroom.cli.root import report
 from postroom.client.answering import Pin, pattern_of
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, InvalidInput, PostroomError
-from postroom.lines.approvals import details, outcome, what
 from postroom.lines.inputs import draft_of
-from postroom.lines.tasks import short
 from postroom.lines.words import address
 from postroom.protocol.approvals import check_editable
+from postroom.view.approvals import details, outcome, what
+from postroom.view.tasks import short
 
 if TYPE_CHECKING:
     from postroom.client.http import Client

@@ -14,9 +14,9 @@ from postroom.cli.output import terminal_width
 from postroom.cli.root import report
 from postroom.client.answering import Answering
 from postroom.errors import InvalidInput, NotFound
-from postroom.lines.activity import hint_of
 from postroom.lines.rows import painted
-from postroom.lines.tasks import short
+from postroom.view.activity import hint_of
+from postroom.view.tasks import short
 
 if TYPE_CHECKING:
     from postroom.client.answering import Ask

@@ -9,9 +9,9 @@ import click
 from postroom.cli.completion import agents, approvals
 from postroom.cli.options import connect, json_option, screen_options, state_option
 from postroom.cli.output import print_json, print_table, terminal_width
-from postroom.lines.approvals import HISTORY_HEAD, PENDING_HEAD, details, history_rows, pending_row
-from postroom.lines.needs import in_order
 from postroom.protocol.limits import MAX_PAGE
+from postroom.view.approvals import HISTORY_HEAD, PENDING_HEAD, details, history_rows, pending_row
+from postroom.view.needs import in_order
 
 EXAMPLES = """\b
 Examples:

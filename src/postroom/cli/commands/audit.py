@@ -15,10 +15,10 @@ import click
 from postroom.cli.options import connect, json_option, state_option
 from postroom.errors import PostroomError
 from postroom.lines.frames import frame_words
-from postroom.lines.tasks import short
 from postroom.lines.words import Cell, clock, columns, shortened
 from postroom.protocol.audit import API, DENIED, SERVER
 from postroom.protocol.limits import MAX_LINES
+from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

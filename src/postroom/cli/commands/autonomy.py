@@ -13,8 +13,8 @@ from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, InvalidInput
-from postroom.lines.policies import autonomy_lines
 from postroom.protocol.autonomy import Autonomy
+from postroom.view.policies import autonomy_lines
 
 if TYPE_CHECKING:
     from postroom.client.http import Client

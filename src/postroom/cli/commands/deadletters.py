@@ -10,8 +10,8 @@ from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
 from postroom.errors import InvalidInput
 from postroom.lines.parts import body_lines, gist
-from postroom.lines.tasks import accepted_line, short
 from postroom.lines.words import Cell, address, ago
+from postroom.view.tasks import accepted_line, short
 from postroom_a2a.text import one_line
 
 HEAD = ("ID", "MESSAGE", "FROM", "TO", "REASON", "TRIES", "WHEN", "TEXT")

@@ -12,8 +12,8 @@ from postroom.cli.content import Given, content_options, said, talk_options, upl
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
 from postroom.cli.tasks.following import events_option, follow, timeout_option
-from postroom.lines.tasks import accepted_line, short
 from postroom.lines.words import address
+from postroom.view.tasks import accepted_line, short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
 from postroom.cli.workspaces import steps_told, tell_left
 from postroom.lines.rows import styled
-from postroom.lines.starting import place
-from postroom.lines.workspaces import MORE, apart, changed, diff_style, waits, whole
 from postroom.protocol.modes import LOOK
+from postroom.view.starting import place
+from postroom.view.workspaces import MORE, apart, changed, diff_style, waits, whole
 from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import click
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
 from postroom.lines.parts import body_lines
-from postroom.lines.tasks import short
 from postroom.lines.words import address, clock
 from postroom.protocol.limits import MAX_PAGE
+from postroom.view.tasks import short
 
 if TYPE_CHECKING:
     from postroom.protocol.shapes import Announcement

@@ -13,21 +13,21 @@ from postroom.cli.completion import agents, tasks
 from postroom.cli.content import Given, content_options, said, upload_parts
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
+from postroom.cli.pushes import PUSH_HEAD, chosen, push_row, reason_lines
 from postroom.cli.saving import Saver, force_option, out_option
 from postroom.cli.tasks import syncing
 from postroom.cli.tasks.following import events_option, follow, timeout_option
 from postroom.cli.waiting import said_if_slow
 from postroom.cli.workspaces import steps_told, tell_left
 from postroom.errors import RequestTimeout
-from postroom.lines.pushes import PUSH_HEAD, chosen, push_row, reason_lines
 from postroom.lines.rows import painted
-from postroom.lines.task_rows import message_rows, whole_rows
-from postroom.lines.tasks import HEAD, accepted_line, row, short
 from postroom.lines.words import address
-from postroom.lines.workspaces import merged, nothing_to_merge, offered, undone
 from postroom.protocol.limits import MAX_PAGE
 from postroom.protocol.modes import LOOK
 from postroom.protocol.tasks import Door
+from postroom.view.task_rows import message_rows, whole_rows
+from postroom.view.tasks import HEAD, accepted_line, row, short
+from postroom.view.workspaces import merged, nothing_to_merge, offered, undone
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.text import one_line
 

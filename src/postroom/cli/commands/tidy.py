@@ -12,7 +12,7 @@ from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
 from postroom.errors import InvalidInput
 from postroom.lines.words import Cell, size_of
-from postroom.lines.workspaces import SHORT, counted
+from postroom.view.workspaces import SHORT, counted
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

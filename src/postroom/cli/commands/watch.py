@@ -38,7 +38,7 @@ def command(as_json: bool) -> int:
             return run(client, mouse=not without_mouse())
         from postroom.cli.output import terminal_width
         from postroom.cli.tasks.following import say_away
-        from postroom.lines.changes import ChangeLines
+        from postroom.view.happenings import ChangeLines
 
         lines, width = ChangeLines(), terminal_width()
         for event in client.follow_everything(away=say_away):

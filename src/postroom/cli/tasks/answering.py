@@ -14,7 +14,7 @@ import click
 
 from postroom.cli.unseen import unseen
 from postroom.errors import Conflict, InvalidInput, PostroomError
-from postroom.lines.tasks import short
+from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

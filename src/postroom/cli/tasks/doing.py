@@ -12,13 +12,13 @@ import click
 
 from postroom.cli.output import error_width
 from postroom.errors import Forbidden, NotFound, PostroomError
-from postroom.lines.approvals import always_hint
-from postroom.lines.event_parts import request_rows
-from postroom.lines.events import EventRows
 from postroom.lines.rows import painted
-from postroom.lines.tasks import short
 from postroom.lines.words import address
 from postroom.protocol.events import EventKind
+from postroom.view.approvals import always_hint
+from postroom.view.event_parts import request_rows
+from postroom.view.events import EventRows
+from postroom.view.tasks import short
 
 if TYPE_CHECKING:
     from postroom.cli.tasks.answering import Answers

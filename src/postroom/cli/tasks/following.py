@@ -17,9 +17,9 @@ from postroom.cli.options import Decorated
 from postroom.cli.parts import print_content
 from postroom.cli.tasks.answering import Answers, has_person
 from postroom.errors import NotRunning, RequestTimeout
-from postroom.lines.tasks import Updates, answer_hint, colour_of, is_question, kept, short
 from postroom.lines.words import address, block
 from postroom.protocol.tasks import EXIT_CODES
+from postroom.view.tasks import Updates, answer_hint, colour_of, is_question, kept, short
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.text import one_line
 

@@ -13,8 +13,8 @@ from postroom.cli.output import print_json
 from postroom.cli.workspaces import steps_told, tell_left
 from postroom.errors import Conflict
 from postroom.lines.rows import styled
-from postroom.lines.tasks import short
-from postroom.lines.workspaces import AGAINST_BOTH, MORE, counted, diff_style, synced
+from postroom.view.tasks import short
+from postroom.view.workspaces import AGAINST_BOTH, MORE, counted, diff_style, synced
 from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from textual.widgets import Input, Static, TextArea
 from postroom.client.answering import Answering
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, InvalidInput, NotFound, PostroomError
-from postroom.lines.approvals import asked_rows, ending, explained, refused
 from postroom.lines.inputs import draft_of, visible
 from postroom.lines.words import address, shortened
 from postroom.protocol.approvals import Decision
@@ -23,13 +22,14 @@ from postroom.protocol.patterns import added, approves, suggest
 from postroom.tui.needs.dialog import Move, NeedDialog, Phase, expires_in
 from postroom.tui.needs.keys import Key, Keys
 from postroom.tui.needs.pin import with_pin
-from postroom.tui.needs.queue import line_of
 from postroom.tui.needs.rows import RowsView
+from postroom.view.approvals import asked_rows, ending, explained, refused
+from postroom.view.queue import line_of
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.protocol.shapes import Approval, Task
-    from postroom.tui.room import Need
+    from postroom.view.room import Need
 
 CHANNEL = "screen"
 

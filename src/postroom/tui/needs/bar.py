@@ -10,14 +10,14 @@ from textual.widgets import Input, Static, TextArea
 from postroom.tui.needs.approval import ApprovalDialog
 from postroom.tui.needs.dialog import Move, NeedDialog
 from postroom.tui.needs.question import QuestionDialog
-from postroom.tui.needs.queue import Queue, answerable, is_question, key_of, line_of
 from postroom.tui.news import Said
 from postroom.tui.port import ScreenPort, port_of
 from postroom.tui.sidebar.pane import Sidebar
+from postroom.view.queue import Queue, answerable, is_question, key_of, line_of
 
 if TYPE_CHECKING:
     from postroom.tui.news import Snapshot
-    from postroom.tui.room import Need
+    from postroom.view.room import Need
 
 QUIET = 0.7
 """Seconds without a key after which a dialog may open by itself."""

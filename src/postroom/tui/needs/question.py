@@ -19,24 +19,24 @@ from textual.widgets.option_list import Option
 from postroom.client.answering import Answering
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, NotFound, PostroomError
-from postroom.lines.approvals import ending
 from postroom.lines.inputs import visible
-from postroom.lines.questions import Choice, choices_in, choices_of
 from postroom.lines.rows import Row, Style, lines_of
-from postroom.lines.tasks import Updates, is_question, short
 from postroom.lines.words import clock
 from postroom.protocol.approvals import Decision
 from postroom.tui.needs.approval import CHANNEL, whole
 from postroom.tui.needs.dialog import NeedDialog, Phase, expires_in
 from postroom.tui.needs.keys import Key, Keys
 from postroom.tui.needs.pin import with_pin
-from postroom.tui.room import NeedKind
+from postroom.view.approvals import ending
+from postroom.view.questions import Choice, choices_in, choices_of
+from postroom.view.room import NeedKind
+from postroom.view.tasks import Updates, is_question, short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.protocol.shapes import Approval, Task, TaskEvent
-    from postroom.tui.room import Need
+    from postroom.view.room import Need
 
 UPDATES = 5
 """Changes of the task that stand below its question."""

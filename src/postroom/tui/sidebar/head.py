@@ -11,7 +11,7 @@ from textual.widgets import Static
 from postroom.lines.words import columns, shortened
 from postroom.settings import DEFAULT_ORG
 from postroom.tui.news import Away, Snapshot
-from postroom.tui.room import Room
+from postroom.view.room import Room
 from postroom_a2a.text import one_line
 
 

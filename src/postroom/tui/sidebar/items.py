@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from postroom.lines.rows import Span, Style
-from postroom.lines.status import broken, last_word, state_word
 from postroom.lines.words import columns, natural, shortened
-from postroom.tui.room import Need, NeedKind, Room
+from postroom.view.room import Need, NeedKind, Room
+from postroom.view.status import broken, last_word, state_word
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from postroom.client.answering import Answering
 from postroom.client.belonging import refuse_agents
 from postroom.errors import PinPaused, PinRequired, PinWrong, PostroomError
-from postroom.lines.approvals import asked_rows
 from postroom.lines.inputs import visible
 from postroom.lines.rows import Row, Style, broken
-from postroom.lines.tasks import short
 from postroom.lines.words import address
-from postroom.lines.workspaces import counted
 from postroom.tui.needs.pin import with_pin
 from postroom.tui.news import Said, trouble
 from postroom.tui.worker.confirming import Confirm
 from postroom.tui.worker.showing import text_of
+from postroom.view.approvals import asked_rows
+from postroom.view.tasks import short
+from postroom.view.workspaces import counted
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from postroom.protocol.shapes import Approval
     from postroom.tui.news import Target
     from postroom.tui.port import ScreenPort
-    from postroom.tui.room import Need
+    from postroom.view.room import Need
 
 CHANNEL = "screen"
 

@@ -11,15 +11,15 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from postroom.lines.rows import Span, Style
-from postroom.lines.tasks import short
 from postroom.tui.news import LOADING, Chosen, Happened, NeedChosen, Said, Snapshot, Target
 from postroom.tui.port import port_of
-from postroom.tui.room import Need, NeedKind, Room
 from postroom.tui.sidebar import marked
 from postroom.tui.sidebar.drawn import ItemList
 from postroom.tui.sidebar.items import Item, items
 from postroom.tui.typing.commands import BY_NAME
 from postroom.tui.worker import acts
+from postroom.view.room import Need, NeedKind, Room
+from postroom.view.tasks import short
 
 if TYPE_CHECKING:
     from textual import events

@@ -13,15 +13,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from postroom.lines.activity import row_of
 from postroom.lines.markdown import drawn
 from postroom.lines.parts import gist, part_lines
 from postroom.lines.rows import Row, Span, Style, lines_of
-from postroom.lines.task_rows import answer_rows
-from postroom.lines.tasks import short
 from postroom.lines.words import shortened
 from postroom.protocol.receipts import State, is_final
 from postroom.tui.rowlog.log import Block
+from postroom.view.activity import row_of
+from postroom.view.task_rows import answer_rows
+from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 

@@ -23,12 +23,12 @@ from postroom.errors import PostroomError
 from postroom.tui.following import Following
 from postroom.tui.news import LOADING, Away, NeedChosen, Said, Snapshot, Target
 from postroom.tui.port import ScreenPort, port_of
-from postroom.tui.room import NeedKind, Room
 from postroom.tui.rowlog.log import RowLog
 from postroom.tui.talk.answers import show_answers
 from postroom.tui.talk.feed import Feed, before
 from postroom.tui.talk.sending import Attempts
 from postroom.tui.worker import acts
+from postroom.view.room import NeedKind, Room
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

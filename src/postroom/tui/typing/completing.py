@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.lines.approvals import what
-from postroom.lines.tasks import short
 from postroom.lines.words import natural
 from postroom.protocol.modes import MODES
 from postroom.tui.typing.commands import BY_NAME, VERBS, WHO, Kind, Verb
+from postroom.view.approvals import what
+from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.tui.room import Room
+    from postroom.view.room import Room
 
 MOST = 50
 """Candidates that are offered."""

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from postroom.client.belonging import refuse_agents
 from postroom.errors import InvalidInput, PinRequired, PinWrong
-from postroom.lines.tasks import short
 from postroom.lines.words import address
-from postroom.lines.workspaces import counted
 from postroom.protocol.patterns import added as added_pattern
 from postroom.tui.needs.pin import with_pin
 from postroom.tui.news import Chosen, NeedChosen, Said, Target, trouble
@@ -18,6 +16,8 @@ from postroom.tui.sidebar.pane import Sidebar
 from postroom.tui.talk.pane import Talk
 from postroom.tui.typing.commands import BY_NAME, Command, Plain, help_lines, parse
 from postroom.tui.worker import acts, merging
+from postroom.view.tasks import short
+from postroom.view.workspaces import counted
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

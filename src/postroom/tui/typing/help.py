@@ -14,9 +14,9 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from postroom.lines.policies import POLICY_HEAD, policy_rows
-from postroom.lines.status import alert_line
 from postroom.tui.typing.commands import help_lines
+from postroom.view.policies import POLICY_HEAD, policy_rows
+from postroom.view.status import alert_line
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

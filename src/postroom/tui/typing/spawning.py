@@ -27,9 +27,14 @@ def spawn(
     Raises:
         PostroomError: as `postroom spawn`.
     """
-    from postroom.lines.starting import WAIT, ended, notes, spawned
-    from postroom.lines.tasks import accepted_line
-    from postroom.templates import keys, reading, spawning
+    from postroom.templates import keys
+    from postroom.templates import reading
+    from postroom.templates import spawning
+    from postroom.view.starting import WAIT
+    from postroom.view.starting import ended
+    from postroom.view.starting import notes
+    from postroom.view.starting import spawned
+    from postroom.view.tasks import accepted_line
 
     remote = not client.server.pid
     said: list[str] = []

@@ -1,6 +1,6 @@
 """Events of a worker as blocks of a log: a text that grows, a tool's call with its result, what was asked and decided.
 
-The rows are those of the line mode (`lines.event_parts`). Pure.
+The rows are those of the line mode (`view.event_parts`). Pure.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from postroom.lines.event_parts import (
+from postroom.lines.markdown import drawn
+from postroom.lines.rows import Row, Span, Style
+from postroom.protocol.events import EventKind
+from postroom.tui.rowlog.log import Block
+from postroom.view.event_parts import (
     CALLS,
     Turns,
     Used,
@@ -26,10 +30,6 @@ from postroom.lines.event_parts import (
     said_row,
     string,
 )
-from postroom.lines.markdown import drawn
-from postroom.lines.rows import Row, Span, Style
-from postroom.protocol.events import EventKind
-from postroom.tui.rowlog.log import Block
 
 Event = Mapping[str, Any]
 

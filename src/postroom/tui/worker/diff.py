@@ -10,7 +10,6 @@ from textual.binding import Binding, BindingType
 
 from postroom.errors import PostroomError
 from postroom.lines.rows import Row, Span, Style
-from postroom.lines.workspaces import AGAINST_BOTH, MORE, changed, counted, diff_style, place, waits
 from postroom.protocol.modes import DIRECT
 from postroom.tui.news import trouble
 from postroom.tui.port import ScreenPort, port_of
@@ -20,6 +19,7 @@ from postroom.tui.worker import merging
 from postroom.tui.worker.changes import Comment, File, Line, files_of
 from postroom.tui.worker.reading import Read, Reading
 from postroom.tui.worker.saying import SayingLine
+from postroom.view.workspaces import AGAINST_BOTH, MORE, changed, counted, diff_style, place, waits
 from postroom_a2a.text import one_line, printable
 
 if TYPE_CHECKING:

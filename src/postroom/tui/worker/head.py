@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from postroom.lines.rows import Row, Span, Style
-from postroom.lines.status import WEAK, broken, state_word
-from postroom.lines.task_rows import state_style
-from postroom.lines.tasks import run_time, short
-from postroom.lines.usage import NOTHING, usage_cell
 from postroom.lines.words import ago
-from postroom.lines.workspaces import place
 from postroom.protocol.modes import DIRECT
+from postroom.view.status import WEAK, broken, state_word
+from postroom.view.task_rows import state_style
+from postroom.view.tasks import run_time, short
+from postroom.view.usage import NOTHING, usage_cell
+from postroom.view.workspaces import place
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from postroom.lines.task_rows import short_rows, whole_rows
 from postroom.tui.rowlog.log import Block
 from postroom.tui.worker.reading import Read
+from postroom.view.task_rows import short_rows, whole_rows
 
 if TYPE_CHECKING:
     from postroom.client.http import Client

@@ -16,7 +16,6 @@ from textual.widgets.tree import TreeNode
 
 from postroom.errors import PostroomError
 from postroom.lines.rows import Row, Style
-from postroom.lines.tasks import short
 from postroom.lines.words import address
 from postroom.tui.news import Snapshot
 from postroom.tui.port import port_of
@@ -24,6 +23,7 @@ from postroom.tui.worker.reading import Reading
 from postroom.tui.worker.showing import text_of
 from postroom.tui.worker.tasks import read_task
 from postroom.tui.worker.tree import Node, row_of, tree_of
+from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

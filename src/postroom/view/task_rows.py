@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from postroom.lines.markdown import drawn
 from postroom.lines.parts import body_lines, fetch_lines, part_lines
 from postroom.lines.rows import Row, Span, Style, lines_of
-from postroom.lines.tasks import (
+from postroom.lines.words import address, clock
+from postroom.view.tasks import (
     Updates,
     answer_hint,
     colour_of,
@@ -17,8 +18,7 @@ from postroom.lines.tasks import (
     run_time,
     short,
 )
-from postroom.lines.usage import NOTHING, usage_line
-from postroom.lines.words import address, clock
+from postroom.view.usage import NOTHING, usage_line
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from postroom.lines.inputs import visible
-from postroom.lines.tasks import short
 from postroom.lines.words import Cell, address, ago
 from postroom.protocol.autonomy import Autonomy
+from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.build import NUMBER, commit, named, version
-from postroom.lines.approvals import what
-from postroom.lines.needs import waiting
-from postroom.lines.tasks import (
+from postroom.lines.words import Cell, address, ago, clock, columns, fitted, natural, table
+from postroom.protocol.autonomy import Autonomy
+from postroom.protocol.modes import DIRECT
+from postroom.settings import DEFAULT_ORG
+from postroom.view.approvals import what
+from postroom.view.needs import waiting
+from postroom.view.tasks import (
     answer_hint,
     colour_of,
     is_question,
@@ -19,12 +23,8 @@ from postroom.lines.tasks import (
     run_time,
     short,
 )
-from postroom.lines.usage import NOTHING, usage_cell
-from postroom.lines.words import Cell, address, ago, clock, columns, fitted, natural, table
-from postroom.lines.workspaces import apart
-from postroom.protocol.autonomy import Autonomy
-from postroom.protocol.modes import DIRECT
-from postroom.settings import DEFAULT_ORG
+from postroom.view.usage import NOTHING, usage_cell
+from postroom.view.workspaces import apart
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

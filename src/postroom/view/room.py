@@ -8,11 +8,11 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from postroom.lines.approvals import what
-from postroom.lines.needs import expiry, since, until_another, waiting
 from postroom.lines.parts import gist
-from postroom.lines.status import FAILED, asking, broken, told_alerts, urgency
-from postroom.lines.tasks import kept, question_of
+from postroom.view.approvals import what
+from postroom.view.needs import expiry, since, until_another, waiting
+from postroom.view.status import FAILED, asking, broken, told_alerts, urgency
+from postroom.view.tasks import kept, question_of
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
@@ -123,7 +123,7 @@ class Room:
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:
-        """What needs a person: what waits for an answer (`lines.needs`), then the rest by kind, the oldest first."""
+        """What needs a person: what waits for an answer (`view.needs`), then the rest by kind, the oldest first."""
         order = {kind: place for place, kind in enumerate(NeedKind)}
         rest = sorted(_others(self), key=lambda need: (order[need.kind], need.since))
         return (*map(_asked, waiting(self.approvals, self.questions, self.at)), *rest)

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from postroom.lines.parts import part_lines
-from postroom.lines.tasks import PIECE, colour_of
 from postroom.lines.words import Cell, block
 from postroom.protocol.content import parts_of
+from postroom.view.tasks import PIECE, colour_of
 from postroom_a2a.messages import text_of, texts_of
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.text import one_line

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from postroom.lines.approvals import COLOURS as DECIDED
-from postroom.lines.approvals import decider, what
 from postroom.lines.parts import gist
 from postroom.lines.rows import Row, Span, Style
-from postroom.lines.status import FAILED
-from postroom.lines.tasks import Updates, short
 from postroom.lines.words import address, clock, shortened
+from postroom.view.approvals import COLOURS as DECIDED
+from postroom.view.approvals import decider, what
+from postroom.view.status import FAILED
+from postroom.view.tasks import Updates, short
 from postroom_a2a.text import one_line
 from postroom_a2a.times import format_time
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from postroom.lines.inputs import visible
-from postroom.lines.tasks import short
 from postroom.lines.words import Cell, address, ago, clock, span
 from postroom.protocol.patterns import suggest, why_not
 from postroom.protocol.shell import rule_of
+from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 

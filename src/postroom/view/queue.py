@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from postroom.tui.room import Need, NeedKind
+from postroom.view.room import Need, NeedKind
 
 Key = tuple[str, int]
 """Tells a need from every other one, also from the next question of the same task."""

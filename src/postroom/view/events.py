@@ -6,7 +6,9 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from postroom.lines.event_parts import (
+from postroom.lines.rows import Row, Style
+from postroom.protocol.events import EventKind
+from postroom.view.event_parts import (
     CALLS,
     LONGEST,
     Turns,
@@ -24,8 +26,6 @@ from postroom.lines.event_parts import (
     said_row,
     string,
 )
-from postroom.lines.rows import Row, Style
-from postroom.protocol.events import EventKind
 
 OUTPUT = 6
 """Lines of a tool's output that are shown."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.lines.rows import Row, Span, Style
-from postroom.lines.tasks import colour_of, short
 from postroom.lines.words import address, clock, fitted
+from postroom.view.tasks import colour_of, short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
