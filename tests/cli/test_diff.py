@@ -10,7 +10,7 @@ import pytest
 
 from postroom.cli import workspaces
 from postroom.cli.root import root
-from postroom.view.status import _workers
+from postroom.cli.status_lines import _workers
 from tests.cli.conftest import Run
 from tests.client.standin import Standin, status, worker
 

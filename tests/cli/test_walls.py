@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.view import status
-from postroom.view.starting import spawned
+from postroom.cli import status_lines as status
+from postroom.view.workers import spawned
 from tests.cli.conftest import Run
 from tests.client.standin import Standin, worker
 

@@ -9,7 +9,7 @@ import pytest
 
 from postroom.build import commit, version
 from postroom.cli.root import GROUPS, OTHER_NAMES, SUMMARIES
-from postroom.view.status import status_lines
+from postroom.cli.status_lines import status_lines
 from tests.cli.conftest import Run
 from tests.cli.test_status import worker
 from tests.client.standin import BOB, ME, Standin, problem, status

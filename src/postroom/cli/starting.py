@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.errors import SandboxUnavailable
-from postroom.view.starting import ended, notes
+from postroom.view.workers import ended, notes
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

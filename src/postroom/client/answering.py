@@ -11,7 +11,7 @@ from postroom.lines.words import address
 from postroom.protocol.approvals import Decision
 from postroom.protocol.patterns import added, suggest
 from postroom.view.approvals import refused
-from postroom.view.event_parts import request_rows
+from postroom.view.events import request_rows
 from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 

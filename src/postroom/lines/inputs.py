@@ -16,8 +16,7 @@ from itertools import groupby
 from typing import Any
 
 from postroom.errors import InvalidInput
-from postroom.lines.cells import steady
-from postroom.lines.rows import Row, Style
+from postroom.lines.rows import Row, Style, steady
 
 MOST_COMPARED = 2000
 """Lines of both sides of a change that are compared; beyond that all of both are shown, since that takes too long."""

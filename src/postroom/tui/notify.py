@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.view.room import Need, Room
+    from postroom.view.needs import Need
+    from postroom.view.room import Room
 
 GAP = 5.0
 """Seconds between two calls, and after a key in which a person counts as there."""

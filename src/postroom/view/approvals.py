@@ -1,13 +1,18 @@
-"""Approvals for people: a table, and one with all that is to be done. Agents wrote it, so it is made harmless."""
+"""Approvals, what may be chosen as an answer, and the policy of a worker. Agents wrote it, so it is made harmless."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from postroom.lines.inputs import visible
+from postroom.lines.inputs import input_rows, texts_of, visible
+from postroom.lines.rows import Row, Style, lines_of, painted
 from postroom.lines.words import Cell, address, ago, clock, span
+from postroom.protocol.autonomy import Autonomy
 from postroom.protocol.patterns import suggest, why_not
 from postroom.protocol.shell import rule_of
 from postroom.view.tasks import short
@@ -15,8 +20,7 @@ from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:
-    from postroom.lines.rows import Row
-    from postroom.protocol.shapes import Approval, ApprovalAnswer
+    from postroom.protocol.shapes import Approval, ApprovalAnswer, Policy, SetAutonomy
 
 PENDING_HEAD = ("ID", "WORKER", "ASKED", "TOOL", "WHAT", "EXPIRES")
 HISTORY_HEAD = ("ID", "WORKER", "DECISION", "WHAT")
@@ -150,16 +154,12 @@ def always_hint(approval: Approval) -> str:
 
 def details(approval: Approval, now: float, width: int | None) -> Iterator[str]:
     """All that a person has to know before they decide, as lines of at most `width` columns, None for no limit."""
-    from postroom.lines.rows import painted
-
     for row in detail_rows(approval, now):
         yield from painted(row, width)
 
 
 def detail_rows(approval: Approval, now: float) -> Iterator[Row]:
     """The same as rows."""
-    from postroom.lines.rows import Row, Style
-
     task = f" for task {short(approval['task'])}" if approval["task"] else ""
     asks = "asks" if approval["kind"] == "question" else f"asks to use {visible(approval['tool'])}"
     head = f"{short(approval['id'])} {address(approval['worker'])} {asks}{task}"
@@ -174,9 +174,6 @@ def detail_rows(approval: Approval, now: float) -> Iterator[Row]:
 
 def asked_rows(approval: Approval, now: float) -> Iterator[Row]:
     """What is to be done, the command first, why, and how it stands; what the agent says twice stands once."""
-    from postroom.lines.inputs import input_rows, texts_of
-    from postroom.lines.rows import Row, Style, lines_of
-
     given, title, reason = approval["input"], approval["title"], approval["reason"]
     said = {" ".join(text.split()) for text in texts_of(given)}
     asks = approval["kind"] == "question"
@@ -198,7 +195,117 @@ def asked_rows(approval: Approval, now: float) -> Iterator[Row]:
 
 def _command(value: Any) -> str:
     if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
-        import shlex
-
         return shlex.join(value)
     return value if isinstance(value, str) else ""
+
+
+# ── what may be chosen ──
+
+MARK = "- "
+"""Before each choice, where a question is one text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One answer that the agent offers, with its explanation; both are the agent's words."""
+
+    label: str
+    about: str = ""
+
+
+def choices_of(given: Mapping[str, Any]) -> list[Choice]:
+    """What may be chosen as the answer to the questions in an input; several questions have none together."""
+    questions = [each for each in _list(given.get("questions")) if isinstance(each, Mapping)]
+    if len(questions) != 1:
+        return []
+    found = (each for each in _list(questions[0].get("options")) if isinstance(each, Mapping))
+    choices = (Choice(_text(each.get("label")), _text(each.get("description"))) for each in found)
+    return [choice for choice in choices if choice.label.strip()]
+
+
+def choices_in(text: str) -> list[Choice]:
+    """The choices at the end of a question that is one text: two lines or more that begin with `- `."""
+    lines = lines_of(text)
+    first = len(lines)
+    while first and lines[first - 1].startswith(MARK):
+        first -= 1
+    found = [Choice(line.removeprefix(MARK).strip()) for line in lines[first:]]
+    return found if len(found) > 1 and first else []
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+# ── policies ──
+
+POLICY_HEAD = ("RULE", "PATTERN", "FROM")
+
+
+def policy_rows(policy: Policy, now: float) -> list[list[Cell]]:
+    """The rules in a table under `POLICY_HEAD`, in the order in which they count."""
+    template = Cell(origin(policy), dim=True)
+    rows = [[Cell("deny", "red"), Cell(visible(each)), template] for each in policy["auto_deny"]]
+    rows += [
+        [Cell("allow", "green"), Cell(visible(each)), template] for each in policy["auto_approve"]
+    ]
+    rows += [
+        [
+            Cell("allow", "green"),
+            Cell(visible(each["pattern"])),
+            Cell(f"added by {address(each['by'])} {ago(each['at'], now)}, kept by the post room"),
+        ]
+        for each in policy["added"]
+    ]
+    for each in policy["autonomy"]:
+        if each["task"]:
+            what = f"{_DONE[each['autonomy']]} in task {short(each['task'])}, until it ends"
+            rows.append([_verb(each["autonomy"]), Cell(what), _set(each, now)])
+    word, kept = autonomy_of(policy)
+    source = template if kept is None else _set(kept, now)
+    if word == Autonomy.EDITS:
+        rows.append([_verb(word), Cell(_DONE[word]), source])
+    last = _verb(word if word == Autonomy.ALL else Autonomy.ASK)
+    return [*rows, [last, Cell("everything else", dim=True), source]]
+
+
+_DONE = {"all": "everything", "edits": "edits of files in its folder", "ask": "everything"}
+
+
+def autonomy_of(policy: Policy) -> tuple[str, SetAutonomy | None]:
+    """How much is done unasked in all turns, and who has set that; None where the template says it."""
+    kept = next((each for each in policy["autonomy"] if not each["task"]), None)
+    if kept is not None:
+        return kept["autonomy"], kept
+    return (Autonomy.ALL if policy["autonomous"] else Autonomy.ASK), None
+
+
+def autonomy_lines(policy: Policy, now: float) -> list[str]:
+    """How much it does unasked, and who has set that."""
+    word, kept = autonomy_of(policy)
+    by = origin(policy) if kept is None else _set(kept, now).text
+    name = address(policy["worker"])
+    lines = [f"{name}: {word} ({by})"]
+    return lines + [
+        f"{name}: {each['autonomy']} until task {short(each['task'])} ends ({_set(each, now).text})"
+        for each in policy["autonomy"]
+        if each["task"]
+    ]
+
+
+def _verb(word: str) -> Cell:
+    return Cell("ask", "yellow") if word == Autonomy.ASK else Cell("allow", "green")
+
+
+def _set(kept: SetAutonomy, now: float) -> Cell:
+    return Cell(f"set by {address(kept['by'])} {ago(kept['at'], now)}")
+
+
+def origin(policy: Policy) -> str:
+    """The template of a worker, by the name of its file."""
+    name = one_line(PurePath(policy["template"]).name, 80)
+    return f"template {name}" if name else "its template"

@@ -2,71 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from postroom.lines.parts import gist
-from postroom.view.approvals import what
-from postroom.view.needs import expiry, since, until_another, waiting
-from postroom.view.status import FAILED, asking, broken, told_alerts, urgency
-from postroom.view.tasks import kept, question_of
-from postroom_a2a.text import one_line
-from postroom_a2a.times import parse_time
+from postroom.view.needs import Need, needs_of, until_another
+from postroom.view.workers import asking, urgency
 
 if TYPE_CHECKING:
-    from postroom.protocol.shapes import Alert, Approval, Listed, Mail, Me, Status, Task, Worker
-
-SAID = 300
-"""Characters of a need's text."""
-
-
-class NeedKind(Enum):
-    """Why a person is needed; what no dialog answers is listed in this order."""
-
-    APPROVAL = "approval"
-    QUESTION = "question"
-    FAILED = "failed"
-    STALLED = "stalled"
-    ALERT = "alert"
-    MAIL = "mail"
-    DEAD = "dead letters"
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """One thing that needs a person.
-
-    Attributes:
-        id: of the approval, of the task, of the alert; the uid of the worker that has failed, or of who has sent
-            unread messages; "" for dead letters, which are counted together.
-        worker, nick: uid and nick of the worker or of the sender, "" for none.
-        text: on one line, harmless.
-        since: when it was asked for, in seconds since the epoch; 0 where that is not known.
-        expires: when it is decided without a person; None for never.
-        record: the approval, the task, the worker, the alert, or the sender's oldest unread message.
-    """
-
-    kind: NeedKind
-    id: str
-    worker: str
-    nick: str
-    text: str
-    since: float = 0.0
-    expires: float | None = None
-    record: Any = None
-
-    @property
-    def key(self) -> str:
-        """Names it as long as it stands; an approval's id is the agent's own word, so the worker belongs to it."""
-        return f"{self.kind.value}/{self.worker}/{self.id}"
-
-    @property
-    def who(self) -> str:
-        """`@nick`, "" where it is of no worker."""
-        return f"@{one_line(self.nick, 64)}" if self.nick else ""
+    from postroom.protocol.shapes import Approval, Listed, Mail, Me, Status, Task, Worker
 
 
 @dataclass(frozen=True)
@@ -123,10 +68,8 @@ class Room:
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:
-        """What needs a person: what waits for an answer (`view.needs`), then the rest by kind, the oldest first."""
-        order = {kind: place for place, kind in enumerate(NeedKind)}
-        rest = sorted(_others(self), key=lambda need: (order[need.kind], need.since))
-        return (*map(_asked, waiting(self.approvals, self.questions, self.at)), *rest)
+        """What needs a person."""
+        return needs_of(self.status, self.approvals, self.unread, self.at)
 
     @property
     def until_another(self) -> float | None:
@@ -176,94 +119,3 @@ def _only(records: Sequence[Any], ref: str) -> Any:
     exact = [record for record in records if record["id"] == ref]
     found = exact or [record for record in records if ref and record["id"].startswith(ref)]
     return found[0] if len(found) == 1 else None
-
-
-def _others(room: Room) -> Iterator[Need]:
-    """What no dialog answers."""
-    yield from (_failure(worker) for worker in room.workers if broken(worker))
-    yield from map(_alert, told_alerts(room.status))
-    for trouble in filter(None, (room.status.get("bus"), room.status.get("audit"))):
-        yield Need(NeedKind.ALERT, "", "", "", one_line(trouble, SAID))
-    yield from _mails(room)
-    if dead := room.status["deadletters"]:
-        yield Need(NeedKind.DEAD, "", "", "", f"{dead} dead letter{'s' if dead > 1 else ''}")
-
-
-def _mails(room: Room) -> Iterator[Need]:
-    """Unread messages, one need for each sender."""
-    senders: dict[str, list[Mail]] = {}
-    for mail in room.unread:
-        senders.setdefault(mail["from"]["uid"], []).append(mail)
-    for uid, mails in senders.items():
-        first, count = mails[0], f"({len(mails)}) " if len(mails) > 1 else ""
-        said = f"{count}{gist(first)}"
-        nick, at = first["from"]["nick"], parse_time(first["sent_at"])
-        yield Need(NeedKind.MAIL, uid, uid, nick, said, at, record=first)
-    rest = room.status.get("inbox", 0) - len(room.unread)
-    if rest > 0:
-        more = "more " if senders else ""
-        at = parse_time(room.unread[-1]["sent_at"]) if senders else 0.0
-        yield Need(NeedKind.MAIL, "", "", "", f"{rest} {more}unread to you", at)
-
-
-def _asked(record: Any) -> Need:
-    return _approval(record) if "tool" in record else _question(record)
-
-
-def _approval(approval: Approval) -> Need:
-    who = approval["worker"]
-    asks = one_line(approval["title"], SAID) if approval["kind"] == "question" else ""
-    return Need(
-        NeedKind.APPROVAL,
-        approval["id"],
-        who["uid"],
-        who["nick"],
-        asks or f"{one_line(approval['tool'], 80)}: {what(approval)}",
-        since(approval),
-        expiry(approval),
-        approval,
-    )
-
-
-def _question(task: Task) -> Need:
-    who = task["worker"]
-    return Need(
-        NeedKind.QUESTION,
-        task["id"],
-        who["uid"],
-        who["nick"],
-        one_line(
-            f"{question_of(task)} ({why})" if (why := kept(task)) else question_of(task), SAID
-        ),
-        since(task),
-        record=task,
-    )
-
-
-def _failure(worker: Worker) -> Need:
-    kind = NeedKind.STALLED if worker["state"] == "stalled" else NeedKind.FAILED
-    said = FAILED.get(worker["state"], "does not run")
-    detail = one_line(worker["detail"], SAID)
-    seen = worker["last_seen"]
-    return Need(
-        kind,
-        worker["uid"],
-        worker["uid"],
-        worker["nick"],
-        f"{said}: {detail}" if detail else said,
-        parse_time(seen) if seen else 0.0,
-        record=worker,
-    )
-
-
-def _alert(alert: Alert) -> Need:
-    who = alert["who"]
-    return Need(
-        NeedKind.ALERT,
-        str(alert["id"]),
-        who["uid"] if who else "",
-        alert["nick"],
-        one_line(alert["text"], SAID),
-        parse_time(alert["at"]),
-        record=alert,
-    )

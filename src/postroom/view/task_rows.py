@@ -10,6 +10,7 @@ from postroom.lines.parts import body_lines, fetch_lines, part_lines
 from postroom.lines.rows import Row, Span, Style, lines_of
 from postroom.lines.words import address, clock
 from postroom.view.tasks import (
+    NOTHING,
     Updates,
     answer_hint,
     colour_of,
@@ -17,8 +18,8 @@ from postroom.view.tasks import (
     kept,
     run_time,
     short,
+    usage_line,
 )
-from postroom.view.usage import NOTHING, usage_line
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

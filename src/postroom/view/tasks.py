@@ -1,4 +1,4 @@
-"""Tasks and their changes, one line each. Agents wrote their texts, so all of it is made harmless here."""
+"""Tasks, their changes, and what they have used, one line each. Agents wrote their texts, so all of it is made harmless here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:
-    from postroom.protocol.shapes import Current, Party, Task, TaskEvent
+    from postroom.protocol.shapes import Current, Party, Task, TaskEvent, Usage
 
 PIECE = 100
 """Characters of an artifact's piece on its line; the result has all of it."""
@@ -158,3 +158,37 @@ class Updates:
 def _with(text: str, lines: Sequence[str]) -> str:
     """A text, and a line for each part beside it."""
     return "\n".join([*([text] if text.strip() else []), *lines])
+
+
+NOTHING: Usage = {"input_tokens": 0, "output_tokens": 0, "cost": 0.0}
+
+_UNITS = ((10**9, "G"), (10**6, "M"), (10**3, "k"))
+
+
+def amount(count: int) -> str:
+    """A number of tokens in few characters: `950`, `12.3k`, `4.6M`."""
+    for unit, letter in _UNITS:
+        if count >= unit:
+            return f"{count / unit:.1f}{letter}"
+    return str(count)
+
+
+def dollars(cost: float) -> str:
+    """US dollars; a cost below a cent is not shown as nothing."""
+    return f"${cost:,.2f}" if cost >= 0.01 or cost <= 0 else "<$0.01"
+
+
+def usage_cell(used: Usage) -> str:
+    """Tokens and cost in a cell of a table, `-` where nothing was used."""
+    tokens = used["input_tokens"] + used["output_tokens"]
+    words = [amount(tokens)] if tokens else []
+    return " ".join([*words, *([dollars(used["cost"])] if used["cost"] else [])]) or "-"
+
+
+def usage_line(used: Usage) -> str:
+    """One line, "" where nothing was used."""
+    tokens_in, tokens_out = used["input_tokens"], used["output_tokens"]
+    if not (tokens_in or tokens_out or used["cost"]):
+        return ""
+    cost = f", {dollars(used['cost'])}" if used["cost"] else ""
+    return f"used {tokens_in:,} tokens in, {tokens_out:,} out{cost}"

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroom.cli.status_lines import status_lines
 from postroom.tui.needs.bar import NeedsBar
 from postroom.tui.needs.dialog import NeedDialog, Phase
 from postroom.tui.needs.rows import RowsView
 from postroom.tui.sidebar.pane import Sidebar
 from postroom.view import needs as needs_module
 from postroom.view.needs import SOON, expiry, since, until_another, waiting
-from postroom.view.status import status_lines
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.times import format_time
 from tests.control.doing import REQUEST

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.view.approvals import ending, explained
-from postroom.view.questions import Choice, choices_in, choices_of
-from postroom.view.queue import Queue, answerable, key_of
-from postroom.view.room import Need, NeedKind
+from postroom.view.approvals import Choice, choices_in, choices_of, ending, explained
+from postroom.view.needs import Need, NeedKind, Queue, answerable, key_of
 
 NOW = 1_000_000.0
 

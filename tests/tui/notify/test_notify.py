@@ -14,7 +14,7 @@ from textual.events import AppBlur, AppFocus
 
 from postroom.tui import notify
 from postroom.tui.notify import LONGEST, Notices, Way, harmless, said, sequence
-from postroom.view.room import Need, NeedKind
+from postroom.view.needs import Need, NeedKind
 from tests.control.doing import away
 from tests.control.taskroom import TaskRoom
 from tests.tui.conftest import app_on, screen_text, until, working

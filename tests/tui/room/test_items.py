@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from postroom.lines.words import columns
 from postroom.tui.sidebar.items import Item, age, items
 from postroom.tui.sidebar.pane import first_target
-from postroom.view.room import NeedKind, Room
+from postroom.view.needs import NeedKind
+from postroom.view.room import Room
 
 NOW = 1_767_225_600.0
 AT = "2026-01-01T00:00:00.000Z"

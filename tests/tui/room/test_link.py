@@ -16,7 +16,8 @@ from postroom.client.http import Client
 from postroom.client.locate import ServerAddress
 from postroom.tui.app import PostroomApp
 from postroom.tui.link import PAUSE, Link
-from postroom.view.room import NeedKind, Room
+from postroom.view.needs import NeedKind
+from postroom.view.room import Room
 from tests import near
 from tests.a2a.nats.cuts import Way
 from tests.control.taskroom import KEY, TaskRoom

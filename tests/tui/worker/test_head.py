@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from postroom.tui.worker.head import worker_rows
-from postroom.view.usage import NOTHING
+from postroom.view.tasks import NOTHING
 
 WORKER: Any = {
     "uid": "1" * 32,

@@ -34,8 +34,7 @@ from postroom.lines.words import address
 from postroom.protocol.approvals import Decision, check_editable
 from postroom.protocol.events import EventKind
 from postroom.view.approvals import always_hint
-from postroom.view.event_parts import request_rows
-from postroom.view.events import EventRows
+from postroom.view.events import EventRows, request_rows
 from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 

@@ -15,7 +15,7 @@ from postroom.cli.root import report
 from postroom.client.answering import Answering
 from postroom.errors import InvalidInput, NotFound
 from postroom.lines.rows import painted
-from postroom.view.activity import hint_of
+from postroom.view.happenings import hint_of
 from postroom.view.tasks import short
 
 if TYPE_CHECKING:

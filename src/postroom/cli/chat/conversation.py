@@ -20,7 +20,7 @@ from postroom.client.stream import Event
 from postroom.client.targets import ChatTarget
 from postroom.errors import CallerError, MessageTooLarge, PostroomError, Refused
 from postroom.protocol.shapes import Mail, Milestone
-from postroom.view.activity import line_of
+from postroom.view.happenings import line_of
 
 if TYPE_CHECKING:
     from postroom.cli.chat.prompt import Prompt

@@ -116,7 +116,7 @@ def card(url: str, keys: Path | None, timeout: float, as_json: bool, **how: Any)
     if as_json:
         print_json(client.card)
         return
-    from postroom.cli.a2a_lines import card_lines
+    from postroom.cli.a2a import card_lines
 
     to = client.interface
     for line in card_lines(client.card, to.url, to.binding, to.version):
@@ -191,7 +191,7 @@ def list_(url: str, context: str, limit: int, timeout: float, as_json: bool, **h
     if as_json:
         print_json(page)
         return
-    from postroom.cli.a2a_lines import HEAD, task_row
+    from postroom.cli.a2a import HEAD, task_row
 
     if page["tasks"]:
         rows = [task_row(task) for task in page["tasks"]]

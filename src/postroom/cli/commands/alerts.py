@@ -29,7 +29,7 @@ def command(context: click.Context, ended: bool, as_json: bool) -> None:
     if not alerts:
         click.echo("no alerts")
         return
-    from postroom.view.status import alert_line
+    from postroom.view.workers import alert_line
 
     now = time.time()
     for alert in sorted(alerts, key=lambda alert: alert["at"]):

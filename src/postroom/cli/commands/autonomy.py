@@ -14,7 +14,7 @@ from postroom.cli.output import print_json
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, InvalidInput
 from postroom.protocol.autonomy import Autonomy
-from postroom.view.policies import autonomy_lines
+from postroom.view.approvals import autonomy_lines
 
 if TYPE_CHECKING:
     from postroom.client.http import Client

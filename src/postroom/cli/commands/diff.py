@@ -13,7 +13,7 @@ from postroom.cli.output import print_json
 from postroom.cli.workspaces import steps_told, tell_left
 from postroom.lines.rows import styled
 from postroom.protocol.modes import LOOK
-from postroom.view.starting import place
+from postroom.view.workers import place
 from postroom.view.workspaces import MORE, apart, changed, diff_style, waits, whole
 from postroom_a2a.text import one_line, printable
 

@@ -13,7 +13,7 @@ from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
 from postroom.client.belonging import refuse_agents
 from postroom.protocol.patterns import added
-from postroom.view.policies import POLICY_HEAD, policy_rows
+from postroom.view.approvals import POLICY_HEAD, policy_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

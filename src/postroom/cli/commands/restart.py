@@ -38,7 +38,7 @@ def command(
     The template and its files are read where `spawn` read them. Its address, its inbox and its open tasks stay.
     """
     from postroom.cli.starting import details, report
-    from postroom.view.starting import WAIT, sandbox_text
+    from postroom.view.workers import WAIT, sandbox_text
 
     pin = pin_of(pin_file)
     paths: dict[str, str] = {}

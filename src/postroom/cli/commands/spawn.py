@@ -141,8 +141,8 @@ def command(
     from postroom.cli.tasks.following import follow
     from postroom.templates.reading import check, located, overrides, read
     from postroom.templates.spawning import folder_of, give, spawn
-    from postroom.view.starting import WAIT, spawned
     from postroom.view.tasks import accepted_line, short
+    from postroom.view.workers import WAIT, spawned
 
     folder = folder_of(workspace, mode, remote=chosen_login() is not None)
     path = located(template, lambda said: click.echo(said, err=True))

@@ -39,7 +39,8 @@ def command(wide: bool, running: bool, watch: bool, as_json: bool) -> None:
     login = chosen_login()
     reached = login.url if login is not None else ""
     with connect() as client:
-        from postroom.view.status import rests, status_lines
+        from postroom.cli.status_lines import status_lines
+        from postroom.view.workers import rests
 
         def asked() -> tuple[Status, int]:
             """What is to be shown, and how many workers are left out."""

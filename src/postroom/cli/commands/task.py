@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,16 +14,15 @@ from postroom.cli.completion import agents, tasks
 from postroom.cli.content import Given, content_options, said, upload_parts
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
-from postroom.cli.pushes import PUSH_HEAD, chosen, push_row, reason_lines
 from postroom.cli.saving import Saver, force_option, out_option
 from postroom.cli.tasks import syncing
 from postroom.cli.tasks.following import events_option, follow, timeout_option
 from postroom.cli.waiting import said_if_slow
 from postroom.cli.workspaces import steps_told, tell_left
-from postroom.errors import RequestTimeout
+from postroom.errors import Conflict, NotFound, RequestTimeout
 from postroom.lines.rows import painted
-from postroom.lines.words import address
-from postroom.protocol.limits import MAX_PAGE
+from postroom.lines.words import Cell, address, span
+from postroom.protocol.limits import MAX_PAGE, SHORT_ID
 from postroom.protocol.modes import LOOK
 from postroom.protocol.tasks import Door
 from postroom.view.task_rows import message_rows, whole_rows
@@ -30,12 +30,13 @@ from postroom.view.tasks import HEAD, accepted_line, row, short
 from postroom.view.workspaces import merged, nothing_to_merge, offered, undone
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.text import one_line
+from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from postroom.client.http import Client
-    from postroom.protocol.shapes import TaskEvent
+    from postroom.protocol.shapes import Push, TaskEvent
 
 EXAMPLES = """\b
 Examples:
@@ -355,3 +356,50 @@ def _events(client: Client, task_id: str) -> Iterator[TaskEvent]:
         if len(page) < PAGE:
             return
         after = page[-1]["seq"]
+
+
+PUSH_HEAD = ("PUSH", "CHANGE", "STATE", "TRIES", "NEXT", "TO")
+
+COLOURS = {"delivered": "green", "pending": "yellow", "given-up": "red"}
+
+PREFIX = "push_"
+
+
+def push_row(push: Push, now: float) -> list[Cell]:
+    """A push in a table under `PUSH_HEAD`."""
+    state, next_at = push["state"], push["next_at"]
+    due = "" if next_at is None else max(0.0, parse_time(next_at) - now)
+    return [
+        Cell(_digits(push["id"])[:SHORT_ID]),
+        Cell(push["what"]),
+        Cell(state, COLOURS.get(state)),
+        Cell(str(push["attempts"])),
+        Cell("" if due == "" else f"in {span(due)}" if due else "now"),
+        Cell(push["url"]),
+    ]
+
+
+def reason_lines(pushes: Iterable[Push]) -> Iterator[str]:
+    """Why attempts failed, a line for each push: a table would cut off what counts."""
+    for push in pushes:
+        if push["reason"]:
+            yield f"{_digits(push['id'])[:SHORT_ID]}: {one_line(push['reason'], 300)}"
+
+
+def chosen(pushes: Sequence[Push], ref: str) -> Push:
+    """The push whose id is `ref`, or begins with it.
+
+    Raises:
+        NotFound, Conflict: none fits, or several.
+    """
+    wanted = _digits(ref)
+    found = [push for push in pushes if wanted and _digits(push["id"]).startswith(wanted)]
+    if not found:
+        raise NotFound(f"the task has no push {one_line(ref, 64)!r}")
+    if len(found) > 1:
+        raise Conflict(f"several pushes begin with {one_line(ref, 64)!r}")
+    return found[0]
+
+
+def _digits(push: str) -> str:
+    return push.removeprefix(PREFIX)

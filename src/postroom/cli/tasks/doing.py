@@ -16,8 +16,7 @@ from postroom.lines.rows import painted
 from postroom.lines.words import address
 from postroom.protocol.events import EventKind
 from postroom.view.approvals import always_hint
-from postroom.view.event_parts import request_rows
-from postroom.view.events import EventRows
+from postroom.view.events import EventRows, request_rows
 from postroom.view.tasks import short
 
 if TYPE_CHECKING:

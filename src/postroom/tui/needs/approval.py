@@ -24,12 +24,12 @@ from postroom.tui.needs.keys import Key, Keys
 from postroom.tui.needs.pin import with_pin
 from postroom.tui.needs.rows import RowsView
 from postroom.view.approvals import asked_rows, ending, explained, refused
-from postroom.view.queue import line_of
+from postroom.view.needs import line_of
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.protocol.shapes import Approval, Task
-    from postroom.view.room import Need
+    from postroom.view.needs import Need
 
 CHANNEL = "screen"
 

@@ -13,11 +13,11 @@ from postroom.tui.needs.question import QuestionDialog
 from postroom.tui.news import Said
 from postroom.tui.port import ScreenPort, port_of
 from postroom.tui.sidebar.pane import Sidebar
-from postroom.view.queue import Queue, answerable, is_question, key_of, line_of
+from postroom.view.needs import Queue, answerable, asks_in_words, key_of, line_of
 
 if TYPE_CHECKING:
     from postroom.tui.news import Snapshot
-    from postroom.view.room import Need
+    from postroom.view.needs import Need
 
 QUIET = 0.7
 """Seconds without a key after which a dialog may open by itself."""
@@ -135,7 +135,7 @@ class NeedsBar(Static):
     def _open(self, need: Need | None, *, by_itself: bool = False) -> None:
         if need is None:
             return
-        kind = QuestionDialog if is_question(need) else ApprovalDialog
+        kind = QuestionDialog if asks_in_words(need) else ApprovalDialog
         dialog = kind(need, lambda: self.queue.place(need), by_itself=by_itself)
         self._dialog = dialog
         self.post.push_screen(dialog, lambda move: self._ended(need, move))

@@ -22,13 +22,13 @@ from postroom.lines.words import address, span
 from postroom.tui.needs.rows import RowsView
 from postroom.tui.news import Said
 from postroom.tui.port import ScreenPort, port_of
-from postroom.view.queue import line_of
+from postroom.view.needs import line_of
 from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.protocol.shapes import Task
-    from postroom.view.room import Need
+    from postroom.view.needs import Need
 
 GUARD = 0.4
 """Seconds after something is shown for which no key decides about it: nobody has read it, so none is meant for it."""

@@ -27,16 +27,15 @@ from postroom.tui.needs.approval import CHANNEL, whole
 from postroom.tui.needs.dialog import NeedDialog, Phase, expires_in
 from postroom.tui.needs.keys import Key, Keys
 from postroom.tui.needs.pin import with_pin
-from postroom.view.approvals import ending
-from postroom.view.questions import Choice, choices_in, choices_of
-from postroom.view.room import NeedKind
+from postroom.view.approvals import Choice, choices_in, choices_of, ending
+from postroom.view.needs import NeedKind
 from postroom.view.tasks import Updates, is_question, short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.protocol.shapes import Approval, Task, TaskEvent
-    from postroom.view.room import Need
+    from postroom.view.needs import Need
 
 UPDATES = 5
 """Changes of the task that stand below its question."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from postroom.lines.rows import Span, Style
 from postroom.lines.words import columns, natural, shortened
-from postroom.view.room import Need, NeedKind, Room
-from postroom.view.status import broken, last_word, state_word
+from postroom.view.needs import Need, NeedKind
+from postroom.view.room import Room
+from postroom.view.workers import broken, last_word, state_word
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 

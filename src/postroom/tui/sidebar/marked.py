@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from postroom.protocol.shapes import Approval
     from postroom.tui.news import Target
     from postroom.tui.port import ScreenPort
-    from postroom.view.room import Need
+    from postroom.view.needs import Need
 
 CHANNEL = "screen"
 

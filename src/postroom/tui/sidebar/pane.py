@@ -18,7 +18,8 @@ from postroom.tui.sidebar.drawn import ItemList
 from postroom.tui.sidebar.items import Item, items
 from postroom.tui.typing.commands import BY_NAME
 from postroom.tui.worker import acts
-from postroom.view.room import Need, NeedKind, Room
+from postroom.view.needs import ANSWERED, Need, NeedKind
+from postroom.view.room import Room
 from postroom.view.tasks import short
 
 if TYPE_CHECKING:
@@ -263,7 +264,7 @@ class Sidebar(ItemList, can_focus=True):
 
     def open_need(self, need: Need) -> None:
         """Answer it, or look at whom it is about and say what can be done."""
-        if need.kind in (NeedKind.APPROVAL, NeedKind.QUESTION):
+        if need.kind in ANSWERED:
             self.post_message(NeedChosen(need.id))
             return
         if need.worker:

@@ -19,7 +19,7 @@ from postroom.lines.rows import Row, Span, Style, lines_of
 from postroom.lines.words import shortened
 from postroom.protocol.receipts import State, is_final
 from postroom.tui.rowlog.log import Block
-from postroom.view.activity import row_of
+from postroom.view.happenings import row_of
 from postroom.view.task_rows import answer_rows
 from postroom.view.tasks import short
 from postroom_a2a.text import one_line

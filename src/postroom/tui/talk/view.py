@@ -28,7 +28,8 @@ from postroom.tui.talk.answers import show_answers
 from postroom.tui.talk.feed import Feed, before
 from postroom.tui.talk.sending import Attempts
 from postroom.tui.worker import acts
-from postroom.view.room import NeedKind, Room
+from postroom.view.needs import ANSWERED
+from postroom.view.room import Room
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 PAGE = 100
 """Records that are read at a time."""
-
-ANSWERABLE = frozenset({NeedKind.APPROVAL, NeedKind.QUESTION})
 
 PATIENCE = 5.0
 """Seconds in which what is sent waits for the first of them."""
@@ -261,7 +260,7 @@ class View(Vertical):
     def _tell_waiting(self, room: Room | None) -> None:
         """Say how to answer what waits, and no longer."""
         if self._feed is not None and room is not None and self._log.is_attached:
-            ids = {need.id for need in room.needs if need.kind in ANSWERABLE}
+            ids = {need.id for need in room.needs if need.kind in ANSWERED}
             if blocks := self._feed.waiting(ids):
                 self._log.put(blocks)
 

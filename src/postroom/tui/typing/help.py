@@ -15,8 +15,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from postroom.tui.typing.commands import help_lines
-from postroom.view.policies import POLICY_HEAD, policy_rows
-from postroom.view.status import alert_line
+from postroom.view.approvals import POLICY_HEAD, policy_rows
+from postroom.view.workers import alert_line
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:

@@ -30,11 +30,8 @@ def spawn(
     from postroom.templates import keys
     from postroom.templates import reading
     from postroom.templates import spawning
-    from postroom.view.starting import WAIT
-    from postroom.view.starting import ended
-    from postroom.view.starting import notes
-    from postroom.view.starting import spawned
     from postroom.view.tasks import accepted_line
+    from postroom.view.workers import WAIT, ended, notes, spawned
 
     remote = not client.server.pid
     said: list[str] = []

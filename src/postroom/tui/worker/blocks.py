@@ -14,7 +14,7 @@ from postroom.lines.markdown import drawn
 from postroom.lines.rows import Row, Span, Style
 from postroom.protocol.events import EventKind
 from postroom.tui.rowlog.log import Block
-from postroom.view.event_parts import (
+from postroom.view.events import (
     CALLS,
     Turns,
     Used,

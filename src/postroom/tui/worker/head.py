@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from postroom.cli.status_lines import WEAK
 from postroom.lines.rows import Row, Span, Style
 from postroom.lines.words import ago
 from postroom.protocol.modes import DIRECT
-from postroom.view.status import WEAK, broken, state_word
 from postroom.view.task_rows import state_style
-from postroom.view.tasks import run_time, short
-from postroom.view.usage import NOTHING, usage_cell
+from postroom.view.tasks import NOTHING, run_time, short, usage_cell
+from postroom.view.workers import broken, state_word
 from postroom.view.workspaces import place
 from postroom_a2a.text import one_line
 

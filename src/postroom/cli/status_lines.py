@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container
+from typing import TYPE_CHECKING
 
 import click
 
 from postroom.build import NUMBER, commit, named, version
-from postroom.lines.words import Cell, address, ago, clock, columns, fitted, natural, table
+from postroom.lines.words import Cell, ago, columns, fitted, table
 from postroom.protocol.autonomy import Autonomy
 from postroom.protocol.modes import DIRECT
 from postroom.settings import DEFAULT_ORG
-from postroom.view.approvals import what
-from postroom.view.needs import waiting
+from postroom.view.needs import NeedKind, command_of, line_of, needs_of
 from postroom.view.tasks import (
-    answer_hint,
+    NOTHING,
     colour_of,
-    is_question,
-    kept,
-    question_of,
     run_time,
     short,
+    usage_cell,
 )
-from postroom.view.usage import NOTHING, usage_cell
+from postroom.view.workers import (
+    alert_line,
+    asking,
+    broken,
+    last_word,
+    state_word,
+    told_alerts,
+    urgency,
+)
 from postroom.view.workspaces import apart
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.protocol.shapes import Alert, Approval, Status, Task, Worker
+    from postroom.protocol.shapes import Status, Worker
 
 
 COLOURS = {
@@ -43,13 +48,9 @@ ASK = Autonomy.ASK.value
 WEAK = frozenset({"partial", "none"})
 """Levels of a wall that only a person may choose."""
 
-NEEDS = frozenset({"approval", "input-required"})
-"""Kinds of the alerts about approvals and questions, which are shown among the needs for the person."""
-
-FAILURES = frozenset({"worker-ended", "worker-not-started", "worker-limit", "stalled"})
-"""Kinds of the alerts about workers that do not run, or stall."""
-
-FAILED = {"failed": "has failed", "exited": "has ended", "stalled": "is stalled"}
+FAILURES = frozenset({NeedKind.FAILED, NeedKind.STALLED})
+LISTED = FAILURES | {NeedKind.APPROVAL, NeedKind.QUESTION}
+"""What stands first; the other needs have lines of their own."""
 
 HEAD = ("NICK", "STATE", "TASK", "TIME", "LAST")
 PLUMBING = ("PROJECT", "OPEN", "UNREAD", "SEEN")
@@ -125,54 +126,19 @@ def _labelled(label: str, text: str, width: int | None) -> str:
 
 def _needed(status: Status, now: float, width: int | None) -> list[str]:
     """Approvals, questions and failures, each with the command that goes on."""
-    asked = waiting(status.get("approvals", []), status.get("attention", []), now)
-    entries = [_asked(one) for one in asked]
-    workers = sorted(status["workers"], key=lambda worker: natural(worker["nick"]))
-    entries += [_failure(worker) for worker in workers if broken(worker)]
-    if not entries:
-        return []
-    lines = [click.style("needs you:", fg="yellow", bold=True)]
-    for need, command in entries:
+    needs = [
+        each
+        for each in needs_of(status, status.get("approvals", []), (), now)
+        if each.kind in LISTED
+    ]
+    lines = [click.style("needs you:", fg="yellow", bold=True)] if needs else []
+    for need in needs:
+        id_ = "" if need.kind in FAILURES else f"{short(need.id)} "
         lines += [
-            *_wrapped(f"  {need}", "      ", width),
-            *_wrapped(f"    {command}", "      ", width),
+            *_wrapped(f"  {id_}{line_of(need)}", "      ", width),
+            *_wrapped(f"    {command_of(need)}", "      ", width),
         ]
     return lines
-
-
-def _asked(record: Any) -> tuple[str, str]:
-    return _approval(record) if "tool" in record else _question(record)
-
-
-def _approval(approval: Approval) -> tuple[str, str]:
-    id_, who = short(approval["id"]), address(approval["worker"])
-    asked = f"{id_} {who} asks to use {one_line(approval['tool'], 80)}: {what(approval)}"
-    return asked, f"postroom approve {id_}; postroom deny {id_}"
-
-
-def _question(task: Task) -> tuple[str, str]:
-    who, why = address(task["worker"]), kept(task)
-    asked = f"{short(task['id'])} {who} asks: {question_of(task)}"
-    return f"{asked} ({why})" if why else asked, answer_hint(task["id"])
-
-
-def _failure(worker: Worker) -> tuple[str, str]:
-    nick = one_line(worker["nick"])
-    why = FAILED.get(worker["state"], "does not run")
-    detail = f": {one_line(worker['detail'], 300)}" if worker["detail"] else ""
-    return f"@{nick} {why}{detail}", f"postroom logs {nick}; postroom restart {nick}"
-
-
-def broken(worker: Worker) -> bool:
-    """Whether a worker is at fault, so that a person has to look after it."""
-    state = worker["state"]
-    ended = state in ("exited", "stopped", "unknown") and worker["desired"] == "running"
-    return state in ("failed", "stalled") or ended
-
-
-def rests(worker: Worker) -> bool:
-    """Whether a worker does not run, and nobody wants it to."""
-    return worker["state"] in ("stopped", "exited") and not broken(worker)
 
 
 def _wrapped(text: str, indent: str, width: int | None) -> list[str]:
@@ -194,17 +160,6 @@ def cut_line(line: str, width: int) -> str:
     """A line cut to `width` columns, its indentation kept."""
     start = line[: len(line) - len(line.lstrip())]
     return start + fitted(line, max(0, width - len(start)))
-
-
-def told_alerts(status: Status) -> list[Alert]:
-    """The alerts that say something new: what is answered needs nobody, and failed workers are listed themselves."""
-    failed = {worker["nick"] for worker in status["workers"] if broken(worker)}
-    return [
-        alert
-        for alert in status["alerts"]
-        if alert["kind"] not in NEEDS
-        and not (alert["kind"] in FAILURES and alert["nick"] in failed)
-    ]
 
 
 def _alerts(status: Status, now: float, width: int | None) -> list[str]:
@@ -238,43 +193,6 @@ def _workers(status: Status, now: float, width: int | None, *, wide: bool) -> li
     ]
     head = (*HEAD, *unasked, *walls, *places, *(PLUMBING if wide else ()), *used)
     return table(head, rows, cut=("LAST", *walls, *places, "NICK"), width=width)
-
-
-def urgency(worker: Worker) -> tuple[int, tuple[tuple[str, int], ...]]:
-    """Sorts workers that need a person first, and those that ended on purpose last."""
-    nick = natural(worker["nick"])
-    if broken(worker):
-        return (1 if worker["state"] == "stalled" else 0), nick
-    return (3 if rests(worker) else 2), nick
-
-
-def state_word(worker: Worker, asking: Container[str]) -> str:
-    """Its state as people read it: `asks` for one that waits for an answer.
-
-    Args:
-        asking: uids of the workers whose approvals are pending.
-    """
-    task = worker.get("task")
-    asks = worker["uid"] in asking or (task is not None and is_question(task["state"]))
-    runs = not broken(worker) and worker["state"] != "stopped"
-    return "asks" if asks and runs else worker["state"]
-
-
-def asking(approvals: Iterable[Approval]) -> frozenset[str]:
-    """Uids of the workers that ask."""
-    return frozenset(approval["worker"]["uid"] for approval in approvals)
-
-
-def last_word(worker: Worker) -> str:
-    """What it said last, or what it is at: "" for one without a task that has nothing to tell."""
-    detail, task = one_line(worker["detail"] or "", 300), worker.get("task")
-    if trouble := one_line(worker.get("trouble", ""), 300):
-        return trouble
-    if task is None or ((broken(worker) or worker["state"] == "stopped") and detail):
-        return detail
-    again = f"attempt {task['attempt']}: " if task["attempt"] > 1 else ""
-    said = one_line(task.get("status_text", "")) or detail or f'"{one_line(task["text"])}"'
-    return again + said
 
 
 def _row(worker: Worker, now: float, asks: Container[str]) -> list[Cell]:
@@ -339,10 +257,3 @@ def _plumbing(worker: Worker, now: float) -> list[Cell]:
         Cell("-", dim=True) if count is None else Cell(str(count), bold=count > 0),
         Cell(ago(worker["last_seen"], now)),
     ]
-
-
-def alert_line(alert: Alert, now: float) -> str:
-    """Number, time, agent and text of an alert on one line."""
-    who = f"@{one_line(alert['nick'], 64)} " if alert["nick"] else ""
-    again = f" ({alert['count']} times)" if alert["count"] > 1 else ""
-    return f"{alert['id']}  {clock(alert['at'], now)}  {who}{one_line(alert['text'], 300)}{again}"
