@@ -156,7 +156,7 @@ def test_a_setting_that_is_nearly_one_is_named(postroom: Run):
 @pytest.mark.requirement("cli-status-attention")
 def test_the_status_says_that_command_and_post_room_differ(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("postroom.build.commit", lambda: "a" * 40)
-    monkeypatch.setattr("postroom.view.status.commit", lambda: "a" * 40)
+    monkeypatch.setattr("postroom.cli.status_lines.commit", lambda: "a" * 40)
 
     def lines(reached: str = "", **changes: str) -> list[str]:
         said: Any = status(**changes)

@@ -21,6 +21,7 @@ from postroom.view.tasks import (
     usage_cell,
 )
 from postroom.view.workers import (
+    WEAK,
     alert_line,
     asking,
     broken,
@@ -45,9 +46,6 @@ COLOURS = {
     "idle": "green",
 }
 ASK = Autonomy.ASK.value
-WEAK = frozenset({"partial", "none"})
-"""Levels of a wall that only a person may choose."""
-
 FAILURES = frozenset({NeedKind.FAILED, NeedKind.STALLED})
 LISTED = FAILURES | {NeedKind.APPROVAL, NeedKind.QUESTION}
 """What stands first; the other needs have lines of their own."""

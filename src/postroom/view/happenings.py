@@ -1,4 +1,7 @@
-"""What happens in the whole post room, and in a project beside its posts, a line each. Agents wrote the texts, so all of it is made harmless here."""
+"""What happens in the whole post room, and in a project beside its posts, a line each.
+
+Agents wrote the texts, so all of it is made harmless here.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from postroom.lines.rows import Row, Span, Style
 from postroom.lines.words import address, clock, fitted, shortened
 from postroom.view.approvals import COLOURS as DECIDED
 from postroom.view.approvals import decider, what
-from postroom.view.tasks import Updates, colour_of, short
+from postroom.view.tasks import STYLES, Updates, colour_of, short
 from postroom.view.workers import FAILED
 from postroom_a2a.text import one_line
 from postroom_a2a.times import format_time
@@ -37,8 +40,6 @@ TIMES = ("sent_at", "created_at")
 
 ATTEMPTS_KEPT = 1000
 """Tasks whose attempt is remembered, to recognise the begin of another one."""
-
-STYLES = {"red": Style.BAD, "yellow": Style.ASKS, "green": Style.GOOD}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Happening:
             (
                 Span(f"{self.when} ", Style.DIM),
                 Span(self.about, who=self.who),
-                Span(f" {self.label}", STYLES.get(self.colour or "", Style.PLAIN)),
+                Span(f" {self.label}", STYLES[self.colour]),
                 Span(f": {self.text}" if self.text else ""),
             ),
             wraps=True,
@@ -160,7 +161,6 @@ SHOWN = 200
 
 _COLOURS = {"asks": "yellow", "approval": "yellow", "failed": "red"}
 _DECIDED = {"allowed": "green", "edited": "green", "denied": "red", "expired": "red"}
-_STYLES = {None: Style.DIM, "green": Style.GOOD, "red": Style.BAD, "yellow": Style.ASKS}
 
 
 def line_of(record: Activity, width: int | None) -> str:
@@ -178,7 +178,7 @@ def row_of(record: Activity, head: Span) -> Row:
     """The same as a row after `head`, without an end: a screen breaks it."""
     said, colour = _said(record)
     text = one_line(record["text"], SHOWN)
-    style = _STYLES[colour]
+    style = STYLES[colour] if colour else Style.DIM
     worker = record["worker"]
     return Row(
         (

@@ -13,24 +13,17 @@ from postroom.view.tasks import (
     NOTHING,
     Updates,
     answer_hint,
-    colour_of,
     is_question,
     kept,
     run_time,
     short,
+    state_style,
     usage_line,
 )
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.protocol.shapes import Artifact, Task, TaskEvent, TaskMessage
-
-_STYLES = {"green": Style.GOOD, "yellow": Style.ASKS, "red": Style.BAD, None: Style.PLAIN}
-
-
-def state_style(state: str) -> Style:
-    """How the state of a task looks."""
-    return _STYLES.get(colour_of(state), Style.PLAIN)
 
 
 def whole_rows(task: Task, events: Iterable[TaskEvent], now: float) -> Iterator[Row]:

@@ -1,4 +1,7 @@
-"""Tasks, their changes, and what they have used, one line each. Agents wrote their texts, so all of it is made harmless here."""
+"""Tasks, their changes, and what they have used, one line each.
+
+Agents wrote the texts, so all of it is made harmless here.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.lines.parts import part_lines
+from postroom.lines.rows import Style
 from postroom.lines.words import Cell, address, block, clock, span
 from postroom.protocol.limits import SHORT_ID
 from postroom_a2a.task_state import INTERRUPTED, TaskState
@@ -31,6 +35,9 @@ COLOURS: dict[str, str] = {
     TaskState.REJECTED: "red",
 }
 
+STYLES = {"green": Style.GOOD, "yellow": Style.ASKS, "red": Style.BAD, None: Style.PLAIN}
+"""How a colour of a line looks in a row."""
+
 
 def short(id_: str) -> str:
     """The beginning of a task's or message's id, as people see it."""
@@ -40,6 +47,11 @@ def short(id_: str) -> str:
 def colour_of(state: str) -> str | None:
     """The colour of a state; None for one that needs no attention, or that this version does not know."""
     return COLOURS.get(state)
+
+
+def state_style(state: str) -> Style:
+    """The same in a row."""
+    return STYLES[colour_of(state)]
 
 
 def is_question(state: str) -> bool:

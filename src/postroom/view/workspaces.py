@@ -25,16 +25,22 @@ _HEADS = ("diff --git ", "diff --cc ", "--- ", "+++ ", AGAINST_BOTH)
 _STYLES = (("@@", Style.TOOL), ("+", Style.ADDED), ("-", Style.REMOVED))
 
 
-def place(workspace: Workspace) -> tuple[str, Style]:
+def where(workspace: Workspace) -> tuple[str, Style]:
     """Where a worker works, such as `on branch postroom/coder of ~/src/app`; in red if it is the folder itself."""
     path, branch = one_line(workspace["path"]), one_line(workspace["branch"])
     if workspace["mode"] == DIRECT:
         return f"in {path} itself", Style.BAD
     copied = "on a copy" if workspace["mode"] == COPY else ""
-    far = f" ({said})" if (said := apart(workspace)) else ""
     if not branch:
-        return f"{copied or 'on a branch'} of {path}{far}", Style.PLAIN
-    return f"{copied}{', ' if copied else ''}on branch {branch} of {path}{far}", Style.PLAIN
+        return f"{copied or 'on a branch'} of {path}", Style.PLAIN
+    return f"{copied}{', ' if copied else ''}on branch {branch} of {path}", Style.PLAIN
+
+
+def place(workspace: Workspace) -> tuple[str, Style]:
+    """The same, with how far both are apart."""
+    text, style = where(workspace)
+    far = "" if workspace["mode"] == DIRECT else apart(workspace)
+    return f"{text} ({far})" if far else text, style
 
 
 def changed(found: Difference) -> str:

@@ -13,7 +13,7 @@ from postroom.cli.output import print_json
 from postroom.cli.workspaces import steps_told, tell_left
 from postroom.lines.rows import styled
 from postroom.protocol.modes import LOOK
-from postroom.view.workers import place
+from postroom.view.workers import place_text
 from postroom.view.workspaces import MORE, apart, changed, diff_style, waits, whole
 from postroom_a2a.text import one_line, printable
 
@@ -58,4 +58,4 @@ def command(nick: str, paths: tuple[str, ...], stat: bool, large: bool, as_json:
 
 def _summary(found: Difference) -> str:
     said = ", ".join(filter(None, (changed(found), apart(found["workspace"]))))
-    return f"@{one_line(found['worker'])} {place(found['workspace'])}: {said}"
+    return f"@{one_line(found['worker'])} {place_text(found['workspace'])}: {said}"

@@ -22,9 +22,9 @@ from postroom.tui.port import ScreenPort, port_of
 from postroom.tui.rowlog.log import Block, RowLog
 from postroom.tui.worker import acts
 from postroom.tui.worker.feed import Feed
-from postroom.tui.worker.head import agent_rows, card_rows, worker_rows
 from postroom.tui.worker.showing import text_of
 from postroom.tui.worker.tasks import task_blocks
+from postroom.view.workers import agent_rows, card_rows, worker_rows
 
 if TYPE_CHECKING:
     from postroom.protocol.shapes import Listed

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from postroom.errors import NotFound
 from postroom.lines.rows import Row, Span, Style
 from postroom.lines.words import address, ago
-from postroom.view.task_rows import state_style
-from postroom.view.tasks import run_time, short
+from postroom.view.tasks import run_time, short, state_style
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
