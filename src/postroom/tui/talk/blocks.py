@@ -11,31 +11,22 @@ Only ours begins in the first column: further lines of a text are indented, so t
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from postroom.lines.markdown import drawn
-from postroom.lines.parts import gist, part_lines
+from postroom.lines.parts import part_lines
 from postroom.lines.rows import Row, Span, Style, lines_of
-from postroom.lines.words import shortened
-from postroom.protocol.receipts import State, is_final
+from postroom.protocol.receipts import State
 from postroom.tui.rowlog.log import Block
 from postroom.view.happenings import row_of
 from postroom.view.task_rows import answer_rows
 from postroom.view.tasks import short
+from postroom.view.timeline import EntryKind, TimelineEntry, at_of, is_open, need_of
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
-if TYPE_CHECKING:
-    from postroom.protocol.shapes import Task
-
 INDENT = 4
 """Columns before the further lines of a text."""
-
-QUOTED = 28
-"""Columns of what is replied to."""
-
-OPEN = frozenset({State.ACCEPTED, State.DELIVERED, State.SEEN})
-UNREAD = frozenset({State.ACCEPTED, State.DELIVERED})
 
 SENDING = "sending"
 
@@ -43,20 +34,30 @@ LONG = 8
 """Rows of an answer beyond which it is folded."""
 
 
-def at_of(record: Any) -> str:
-    """The RFC 3339 time of a post, a message or an activity."""
-    return record.get("at") or record["sent_at"]
+def block_of(entry: TimelineEntry, me: Any) -> Block:
+    """An entry as a block.
 
-
-def day_of(record: Any) -> str:
-    """The local day of a record, such as `Monday, 23 November 2026`."""
-    then = time.localtime(parse_time(at_of(record)))
-    return f"{time.strftime('%A', then)}, {then.tm_mday} {time.strftime('%B %Y', then)}"
-
-
-def quote_of(record: Any) -> str:
-    """A message in a few words, for a reply to it."""
-    return shortened(one_line(gist(record), 4 * QUOTED), QUOTED)
+    Args:
+        me: uid and nick of who looks.
+    """
+    match entry.kind:
+        case EntryKind.MESSAGE:
+            return message_block(entry.record, entry.key, me=me["uid"], quote=entry.text)
+        case EntryKind.ACTIVITY:
+            return _activity(entry)
+        case EntryKind.TASK:
+            row = Row.of(f"task {short(entry.text)}", Style.DIM, indent=INDENT)
+            return Block([row], entry.key)
+        case EntryKind.ANSWER:
+            rows = answer_rows(entry.record, time.time())
+            return Block(rows, entry.key, folds=len(rows) > 1, folded=len(rows) > LONG)
+        case EntryKind.SENDING:
+            return _sending(entry, me)
+        case EntryKind.NEW:
+            return mark_block("new", entry.key, Style.ASKS)
+        case EntryKind.GONE:
+            return Block([], entry.key)
+    return mark_block(entry.text, entry.key)
 
 
 def mark_block(text: str, key: str, style: Style = Style.DIM) -> Block:
@@ -64,40 +65,12 @@ def mark_block(text: str, key: str, style: Style = Style.DIM) -> Block:
     return Block([Row.of(f"── {text} ──", style)], key)
 
 
-def nothing(key: str) -> Block:
-    """Takes a block away."""
-    return Block([], key)
-
-
-def activity_block(record: Any, key: str, *, waits: bool = True) -> Block:
+def _activity(entry: TimelineEntry) -> Block:
     """What happened beside the posts, and how to answer it if it asks and still waits."""
-    rows = [row_of(record, _when(at_of(record)))]
-    if waits and need_of(record):
+    rows = [row_of(entry.record, _when(at_of(entry.record)))]
+    if entry.waits and need_of(entry.record):
         rows.append(Row.of("Enter answers it", Style.ASKS, indent=INDENT + 2))
-    return Block(rows, key)
-
-
-def need_of(record: Any) -> str:
-    """Id of the approval or the task that an activity asks about, "" for none."""
-    match record.get("what"):
-        case "asks":
-            return record["task"] or ""
-        case "approval":
-            return record["approval"] or ""
-    return ""
-
-
-def is_open(mail: Any) -> bool:
-    """Whether a message waits for an answer."""
-    return bool(mail.get("expects_reply")) and mail["state"] in OPEN
-
-
-def settled(mail: Any) -> bool:
-    """Whether the state of a message changes no more."""
-    state = mail["state"]
-    return state not in set(State) or is_final(
-        State(state), expects_reply=bool(mail.get("expects_reply"))
-    )
+    return Block(rows, entry.key)
 
 
 def message_block(record: Any, key: str, *, me: str, quote: str = "") -> Block:
@@ -131,26 +104,15 @@ def message_block(record: Any, key: str, *, me: str, quote: str = "") -> Block:
     return Block(rows, key)
 
 
-def task_block(task: str) -> Block:
-    """A task below its request, before its end is known."""
-    return Block([Row.of(f"task {short(task)}", Style.DIM, indent=INDENT)], f"task {task}")
-
-
-def answer_block(task: Task) -> Block:
-    """The same with its results; long ones are folded."""
-    rows = answer_rows(task, time.time())
-    return Block(rows, f"task {task['id']}", folds=len(rows) > 1, folded=len(rows) > LONG)
-
-
-def sending_block(text: str, parts: int, key: str, *, sender: Any) -> Block:
+def _sending(entry: TimelineEntry, me: Any) -> Block:
     """One's own line while it is on its way."""
-    first, *more = lines_of(text)
-    said = first or f"{parts} file{'s' if parts != 1 else ''}"
+    first, *more = lines_of(entry.text)
+    said = first or f"{entry.parts} file{'s' if entry.parts != 1 else ''}"
     now = time.strftime("%H:%M ", time.localtime())
-    head = (Span(now, Style.DIM), *_nick(sender, True), Span(said))
+    head = (Span(now, Style.DIM), *_nick(me, True), Span(said))
     rows = [Row(head, wraps=True), *(Row.of(each, indent=INDENT, wraps=True) for each in more)]
     rows[-1] = _with(rows[-1], Span(f" · {SENDING}", Style.DIM))
-    return Block(rows, key)
+    return Block(rows, entry.key)
 
 
 def _with(row: Row, tail: Span | None) -> Row:

@@ -23,7 +23,8 @@ from postroom.lines.words import address
 from postroom.tui.news import Target
 from postroom.tui.port import ScreenPort, port_of
 from postroom.tui.rowlog.log import Block, RowLog
-from postroom.tui.talk.blocks import at_of, mark_block, message_block, nothing
+from postroom.tui.talk.blocks import mark_block, message_block
+from postroom.view.timeline import at_of
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
@@ -112,7 +113,7 @@ class Search(ModalScreen[Place | None]):
             log.clear()
             self._found.clear()
         else:
-            log.put([nothing(f"{MORE}-{before}")])
+            log.put([Block([], f"{MORE}-{before}")])
         self._me = me
         found = sorted([*mails, *posts], key=at_of, reverse=True)
         log.put([self._block(record) for record in found])

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual import on, work
@@ -19,17 +20,17 @@ from textual.widgets import Static
 
 from postroom.client.calls import Part
 from postroom.client.targets import ActivityTarget, AgentTarget
-from postroom.errors import PostroomError
+from postroom.errors import NotFound, PostroomError
 from postroom.tui.following import Following
 from postroom.tui.news import LOADING, Away, NeedChosen, Said, Snapshot, Target
 from postroom.tui.port import ScreenPort, port_of
 from postroom.tui.rowlog.log import RowLog
-from postroom.tui.talk.answers import show_answers
-from postroom.tui.talk.feed import Feed, before
+from postroom.tui.talk.blocks import block_of
 from postroom.tui.talk.sending import Attempts
 from postroom.tui.worker import acts
 from postroom.view.needs import ANSWERED
 from postroom.view.room import Room
+from postroom.view.timeline import Timeline, TimelineEntry, before
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class View(Vertical):
         super().__init__()
         self.target = target
         self._place = place
-        self._feed: Feed | None = None
+        self._feed: Timeline | None = None
         self._source: ActivityTarget | AgentTarget | None = None
         self._following: Following | None = None
         self._last: int | str = 0
@@ -180,16 +181,16 @@ class View(Vertical):
             return me, source.history(PAGE, at)
 
         me, records = await self._app.calls.run(read)
-        feed = Feed(me)
+        feed = Timeline(me)
         self._source, self._feed, self._away = source, feed, False
         self._begun.set()
-        blocks = feed.newest(records)
+        entries = feed.newest(records)
         self._loaded = time.time()
         self._last = max((one.get("seq", 0) for one in records), default=0)
         self._hear(records)
         if not source.has_earlier:
             self._begin()
-        self._log.put(blocks)
+        self._put(entries)
         self._tell_waiting(self._app.room)
         if place is not None:
             await self._go_to(place, records)
@@ -212,7 +213,7 @@ class View(Vertical):
             return
         uid = self.target.uid
         records = await self._app.calls.run(lambda: client.chat(uid, limit=PAGE))
-        self._log.put([block for record in records for block in feed.changed(record)])
+        self._put(entry for record in records for entry in feed.changed(record))
         for one in records:
             self._unseen.pop(one["id"], None) if not feed.is_unread(one) else None
         self._read_answers()
@@ -232,16 +233,20 @@ class View(Vertical):
                 return feed.is_unread(record)
             return not watched or before(record, self._since)
 
-        blocks = feed.newer(records, new=new)
+        entries = feed.newer(records, new=new)
         for event in events:
             if event.kind == "receipt":
-                blocks += feed.changed(event.data)
+                entries += feed.changed(event.data)
             elif event.is_record:
                 self._last = event.id
-        self._log.put(blocks)
+        self._put(entries)
         self._hear(records)
         self._see()
         self._read_answers()
+
+    def _put(self, entries: Iterable[TimelineEntry]) -> None:
+        assert self._feed is not None  # noqa: S101 (loaded)
+        self._log.put([block_of(entry, self._feed.me) for entry in entries])
 
     def _ended(self, error: PostroomError | None) -> None:
         if error is not None:
@@ -261,8 +266,8 @@ class View(Vertical):
         """Say how to answer what waits, and no longer."""
         if self._feed is not None and room is not None and self._log.is_attached:
             ids = {need.id for need in room.needs if need.kind in ANSWERED}
-            if blocks := self._feed.waiting(ids):
-                self._log.put(blocks)
+            if entries := self._feed.waiting(ids):
+                self._put(entries)
 
     def on_away(self, event: Away) -> None:
         """Load what could not be loaded."""
@@ -354,10 +359,9 @@ class View(Vertical):
         assert source is not None and feed is not None  # noqa: S101, PT018 (loaded)
         records = await self._app.calls.run(lambda: source.earlier(PAGE))
         self._unseen |= {one["id"]: one for one in records if feed.is_unread(one)}
-        blocks, replaced = feed.older(records)
-        log = self._log
-        log.put(replaced)
-        log.put_before(blocks)
+        entries, replaced = feed.older(records)
+        self._put(replaced)
+        self._log.put_before([block_of(entry, feed.me) for entry in entries])
         if not source.has_earlier:
             self._begin()
         self._see(at_end=False)  # the person reads up here
@@ -369,15 +373,26 @@ class View(Vertical):
         self._at_beginning = True
         what = "the feed" if self.target.is_project else "the conversation"
         mark = self._feed.beginning(f"the beginning of {what}")
-        self._log.put_before([mark])
+        self._log.put_before([block_of(mark, self._feed.me)])
 
     # ── answers ──
 
     def _read_answers(self) -> None:
         feed = self._feed
         if feed is not None and feed.unanswered and self.is_running:
-            shown = show_answers(self._app, feed, self._log)
-            self.run_worker(shown, exclusive=True, group="answers")
+            self.run_worker(self._show_answers(feed), exclusive=True, group="answers")
+
+    async def _show_answers(self, feed: Timeline) -> None:
+        """Fetch and show the results of the tasks that have ended, the newest first."""
+        app = self._app
+        while task := feed.unanswered:
+            try:
+                found = await app.calls.run(partial(app.client.task, task))
+            except NotFound:
+                found = None  # it is pruned: its request is all that is left
+            except PostroomError:
+                return  # it is asked for again when something else comes
+            self._put(feed.answer(task, found))
 
     def open_entry(self, key: str = "") -> bool:
         """Open what an entry is about , by default that under the cursor; False for nothing."""
@@ -409,8 +424,8 @@ class View(Vertical):
             raise PostroomError("nothing was sent: the post room cannot be reached now")
         question = source.question if isinstance(source, AgentTarget) else ""
         attempt = self._attempts.begin(text, parts, question)
-        line, blocks = feed.sending(text, len(parts))
-        self._log.put(blocks)
+        line, entries = feed.sending(text, len(parts))
+        self._put(entries)
 
         def send() -> Any:
             if isinstance(source, AgentTarget):
@@ -421,10 +436,10 @@ class View(Vertical):
             record = await self._app.calls.run(send)
         except PostroomError as error:
             self._attempts.failed(attempt, error)
-            self._log.put(feed.unsent(line))
+            self._put(feed.unsent(line))
             raise
         self._attempts.sent(attempt)
-        self._log.put(feed.sent(line, record))
+        self._put(feed.sent(line, record))
         self._tell()
 
     def _tell(self) -> None:
