@@ -19,7 +19,7 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from postroom.tui.needs import dialog
-from postroom.tui.typing.said import SaidLine
+from postroom.tui.typing.line import SaidLine
 from tests.e2e.conftest import DEADLINE, EXAMPLES
 from tests.e2e.processes import living
 from tools.transcript import outline, shorten, shown

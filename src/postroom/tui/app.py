@@ -18,7 +18,7 @@ from textual.worker import WorkerFailed
 from postroom.errors import PostroomError
 from postroom.tui.calls import Calls
 from postroom.tui.ending import Unexpected, on_signals
-from postroom.tui.keyline import KeyLine
+from postroom.tui.frame import Head, KeyLine
 from postroom.tui.link import Link
 from postroom.tui.looks import native
 from postroom.tui.needs.bar import NeedsBar
@@ -34,15 +34,13 @@ from postroom.tui.news import (
     trouble,
 )
 from postroom.tui.notify import Notices, Way
-from postroom.tui.sidebar.head import Head
 from postroom.tui.sidebar.pane import Sidebar
 from postroom.tui.talk.pane import Talk
 from postroom.tui.typing.completing import Known, known_of, no_paths, paths
 from postroom.tui.typing.doing import Doing
-from postroom.tui.typing.line import Offer, TypingLine, harmless
-from postroom.tui.typing.said import SaidLine
+from postroom.tui.typing.line import Offer, SaidLine, TypingLine, harmless
+from postroom.tui.worker.changes import Review
 from postroom.tui.worker.pane import WorkerPane
-from postroom.tui.worker.review import Review
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -60,7 +58,7 @@ LEAST = (30, 8)
 
 
 def _palette() -> type[Provider]:
-    from postroom.tui.typing.palette import Palette
+    from postroom.tui.typing.help import Palette
 
     return Palette
 

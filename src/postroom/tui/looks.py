@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from functools import lru_cache
 
 from rich.style import Style as RichStyle
+from rich.text import Text
 
-from postroom.lines.rows import Span, Style
+from postroom.lines.rows import Row, Span, Style
 
 LOOKS: dict[Style, RichStyle] = {
     Style.PLAIN: RichStyle(),
@@ -74,3 +76,15 @@ def _look(style: Style, who: str, colours: bool) -> RichStyle:
     if not colours:
         return COLOURLESS[style] + RichStyle(bold=True)
     return LOOKS[style] + RichStyle(color=nick_colour(who), bold=True)
+
+
+def text_of(rows: Iterable[Row]) -> Text:
+    """A line for each row; what does not fit is left to the widget."""
+    return Text("\n").join(map(_line, rows))
+
+
+def _line(row: Row) -> Text:
+    line = Text(" " * row.indent)
+    for span in row.spans:
+        line.append(span.text, LOOKS[span.style])
+    return line

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
     from textual.dom import DOMNode
     from textual.geometry import Size
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.tui.calls import Calls
     from postroom.tui.news import Target
-    from postroom.tui.worker.review import Review
+    from postroom.tui.worker.changes import Review
     from postroom.view.room import Room
 
 R = TypeVar("R")
@@ -84,10 +83,6 @@ class ScreenPort(Protocol):
 
     async def run_action(self, action: str) -> bool:
         """What a key does."""
-        ...
-
-    def suspend(self) -> AbstractContextManager[None]:
-        """Give the terminal to another program."""
         ...
 
 

@@ -1,17 +1,26 @@
-"""Opening the screen and leaving it: what the person reads on the normal terminal afterwards."""
+"""Opening the screen and leaving it: its theme, and what the person reads on the normal terminal afterwards.
+
+The theme is that of `POSTROOM_THEME`, else the one that the person chose last from the palette.
+"""
 
 from __future__ import annotations
 
 import os
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from postroom.tui.app import PostroomApp
+from postroom.tui.notify import Way
+from postroom.tui.typing.history import History, person_file
+from postroom.tui.worker.changes import Review, review_file
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
+    from textual.app import App
+
     from postroom.client.http import Client
     from postroom.tui.here import Here
     from postroom.tui.news import Target
@@ -42,12 +51,6 @@ def run(
         notify: how to call a person who looks elsewhere (the setting `screen.notify`).
         here: the post room, where it is one of this machine.
     """
-    from postroom.tui import theme
-    from postroom.tui.app import PostroomApp
-    from postroom.tui.notify import Way
-    from postroom.tui.typing.history import History, person_file
-    from postroom.tui.worker.review import Review, review_file
-
     # One of another machine is not ours to end.
     ends = " (postroom down ends it)" if client.server.pid else ""
     history = History(person_file())
@@ -55,10 +58,10 @@ def run(
         client, start=start, needs=needs, history=history, notify=Way(notify), here=here
     )
     app.review = Review(review_file())
-    chosen = theme.choose(app, theme.theme_file())
+    chosen = choose(app, theme_file())
     status = app.run(mouse=mouse) or app.return_code or 0
     if app.theme != chosen:
-        theme.keep(app.theme, theme.theme_file())
+        keep(app.theme, theme_file())
     if app.failure is not None:
         _tell(app.failure)
         return FAILED
@@ -89,3 +92,43 @@ def _write(failure: BaseException) -> Path | None:
     except (OSError, RuntimeError):
         return None
     return file
+
+
+VARIABLE = "POSTROOM_THEME"
+FILE = "theme"
+LONGEST = 100
+"""Characters of a name that are read."""
+
+
+def theme_file() -> Path | None:
+    """Where this user's choice is kept, None without a home folder."""
+    file = person_file()
+    return None if file is None else file.with_name(FILE)
+
+
+def choose(app: App[Any], file: Path | None) -> str:
+    """Give the screen its theme before it runs; an unknown name changes nothing. Returns the theme's name."""
+    name = os.environ.get(VARIABLE) or _read(file)
+    if name in app.available_themes:
+        app.theme = name
+    return app.theme
+
+
+def keep(name: str, file: Path | None) -> None:
+    """Keep a choice; a folder that cannot be written keeps none."""
+    if file is None:
+        return
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name + "\n")
+    except OSError:
+        return
+
+
+def _read(file: Path | None) -> str:
+    if file is None:
+        return ""
+    try:
+        return file.read_text(errors="replace")[:LONGEST].strip()
+    except OSError:
+        return ""

@@ -12,11 +12,11 @@ from textual.widgets import Static
 
 from postroom.tui.calls import Calls
 from postroom.tui.ending import on_signals
+from postroom.tui.frame import Head
 from postroom.tui.link import Link
 from postroom.tui.news import Happened, Said, Snapshot
+from postroom.tui.rowlists import ItemList
 from postroom.tui.rowlog.log import Block, RowLog
-from postroom.tui.sidebar.drawn import ItemList
-from postroom.tui.sidebar.head import Head
 from postroom.tui.sidebar.items import items
 from postroom.view.happenings import ChangeLines
 from postroom.view.room import Room

@@ -188,17 +188,10 @@ def _approval(approval: Approval) -> Need:
 
 
 def _question(task: Task) -> Need:
-    who = task["worker"]
+    who, why = task["worker"], kept(task)
+    said = f"{question_of(task)} ({why})" if why else question_of(task)
     return Need(
-        NeedKind.QUESTION,
-        task["id"],
-        who["uid"],
-        who["nick"],
-        one_line(
-            f"{question_of(task)} ({why})" if (why := kept(task)) else question_of(task), SAID
-        ),
-        since(task),
-        record=task,
+        NeedKind.QUESTION, task["id"], who["uid"], who["nick"], said, since(task), record=task
     )
 
 

@@ -14,11 +14,11 @@ from textual.widgets import Input, TextArea
 
 from postroom.identity import pins
 from postroom.tui.app import PostroomApp
+from postroom.tui.dialogs import PinDialog
 from postroom.tui.needs import dialog
 from postroom.tui.needs.approval import ApprovalDialog
 from postroom.tui.needs.bar import NeedsBar
 from postroom.tui.needs.dialog import Phase
-from postroom.tui.needs.pin import PinDialog
 from postroom.tui.news import NeedChosen
 from postroom.tui.typing.line import TypingLine
 from tests.control.doing import COMMAND, REQUEST, Doing

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from postroom.cli.status_lines import status_lines
 from postroom.tui.needs.bar import NeedsBar
 from postroom.tui.needs.dialog import NeedDialog, Phase
-from postroom.tui.needs.rows import RowsView
+from postroom.tui.rowlists import RowsView
 from postroom.tui.sidebar.pane import Sidebar
 from postroom.view import needs as needs_module
 from postroom.view.needs import SOON, expiry, since, until_another, waiting

@@ -12,7 +12,7 @@ from postroom.protocol.priority import Input
 from postroom.tui.needs.bar import NeedsBar
 from postroom.tui.needs.dialog import Phase
 from postroom.tui.needs.question import QuestionDialog
-from postroom.tui.needs.rows import RowsView
+from postroom.tui.rowlists import RowsView
 from postroom_a2a.messages import text_of
 from postroom_a2a.task_state import TaskState
 from tests.control.doing import REQUEST

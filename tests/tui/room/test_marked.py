@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from postroom.tui.dialogs import Confirm
 from postroom.tui.sidebar.pane import Sidebar
-from postroom.tui.worker.confirming import Confirm
 from tests.control.taskroom import TaskRoom
 from tests.tui.conftest import app_on, doing, screen_text, until, working
 

@@ -8,7 +8,7 @@ from textual.selection import Selection
 
 from postroom.lines.rows import Row
 from postroom.tui.news import Said
-from postroom.tui.rowlog.choose import Links
+from postroom.tui.rowlog.links import Links
 from postroom.tui.rowlog.log import Block, RowLog
 from tests.tui.rowlog.conftest import a_log, block, many, of_app, shown
 

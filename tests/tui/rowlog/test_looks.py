@@ -10,7 +10,7 @@ from rich.color import Color
 from textual.app import App
 
 from postroom.lines.rows import Row, Span, Style
-from postroom.tui import theme
+from postroom.tui import running as theme
 from postroom.tui.looks import COLOURLESS, LOOKS, NICKS, nick_colour
 from postroom.tui.rowlog.log import Block
 from tests.tui.rowlog.terminal import framed, written_for

@@ -11,8 +11,7 @@ from textual.pilot import Pilot
 from postroom.tui.app import PostroomApp
 from postroom.tui.news import Target
 from postroom.tui.typing.history import History
-from postroom.tui.typing.line import TypingLine
-from postroom.tui.typing.said import SaidLine
+from postroom.tui.typing.line import SaidLine, TypingLine
 from tests.control.taskroom import TaskRoom
 from tests.tui.conftest import app_on, doing, screen_text, until, working
 

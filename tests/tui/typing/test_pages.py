@@ -24,8 +24,7 @@ from postroom.tui.sidebar.pane import Sidebar
 from postroom.tui.talk.pane import Talk
 from postroom.tui.typing.commands import VERBS
 from postroom.tui.typing.help import PLACES, Page
-from postroom.tui.typing.line import TypingLine
-from postroom.tui.typing.said import SaidLine
+from postroom.tui.typing.line import SaidLine, TypingLine
 from postroom.tui.worker.diff import Diff
 from postroom.tui.worker.pane import WorkerPane
 from tests.control.taskroom import TaskRoom

@@ -12,7 +12,7 @@ from postroom.client.locate import ServerAddress
 from postroom.errors import InvalidInput, NotFound
 from postroom.tui.news import Target
 from postroom.tui.typing.commands import Command, parse
-from postroom.tui.typing.spawning import spawn
+from postroom.tui.typing.doing import spawn
 from tests.client.standin import TOKEN, Standin, worker
 
 TEMPLATE = """

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import EnvironmentFault
-from postroom.tui.worker.changes import Comment, files_of, message
-from postroom.tui.worker.review import Review
+from postroom.tui.worker.changes import Comment, Review, files_of, message
 from tests.workspaces.bench import git, repository
 
 DIFF = """\

@@ -12,9 +12,9 @@ import pytest
 from textual.pilot import Pilot
 
 from postroom.tui.app import PostroomApp
+from postroom.tui.dialogs import Confirm
 from postroom.tui.news import Target
 from postroom.tui.worker import acts
-from postroom.tui.worker.confirming import Confirm
 from tests.e2e.conftest import PostRoom, running_room
 from tests.tui.conftest import app_on, screen_text, until
 from tests.workspaces.bench import QUIET, git, repository

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from postroom.tui.news import Chosen, Target
 from postroom.tui.rowlog.log import RowLog
-from postroom.tui.worker.feed import FIRST, PAGE
+from postroom.tui.worker.blocks import FIRST, PAGE
 from postroom.tui.worker.pane import WorkerPane
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import TaskRoom

@@ -16,10 +16,10 @@ from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.shapes import Difference
 from postroom.protocol.tasks import task_id
 from postroom.tui.app import PostroomApp
+from postroom.tui.dialogs import Confirm
 from postroom.tui.news import Target
 from postroom.tui.worker import acts
-from postroom.tui.worker.confirming import Confirm
-from postroom.tui.worker.tree import tree_of
+from postroom.tui.worker.tasks import tree_of
 from postroom_a2a.messages import ROLE_USER
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import SECONDS, Hand, TaskRoom

@@ -19,10 +19,9 @@ from postroom.lines.inputs import draft_of, visible
 from postroom.lines.words import address, shortened
 from postroom.protocol.approvals import Decision
 from postroom.protocol.patterns import added, approves, suggest
-from postroom.tui.needs.dialog import Move, NeedDialog, Phase, expires_in
-from postroom.tui.needs.keys import Key, Keys
-from postroom.tui.needs.pin import with_pin
-from postroom.tui.needs.rows import RowsView
+from postroom.tui.dialogs import with_pin
+from postroom.tui.needs.dialog import Key, Keys, Move, NeedDialog, Phase, expires_in
+from postroom.tui.rowlists import RowsView
 from postroom.view.approvals import asked_rows, ending, explained, refused
 from postroom.view.needs import line_of
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import ItemGrid, Vertical
 from textual.events import Key as KeyPressed
 from textual.events import Resize
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Button, Static
 
 from postroom.lines.rows import Row, Style, lines_of
 from postroom.lines.words import address, span
-from postroom.tui.needs.rows import RowsView
 from postroom.tui.news import Said
 from postroom.tui.port import ScreenPort, port_of
+from postroom.tui.rowlists import RowsView
 from postroom.view.needs import line_of
 from postroom.view.tasks import short
 from postroom_a2a.text import one_line
@@ -38,6 +38,41 @@ WORD = 0.4
 
 SHOWN = 2.0
 """Seconds for which the end of a need is shown."""
+
+
+class Key(NamedTuple):
+    """A key as people know it, what it does in a word or two, and the action of the dialog."""
+
+    key: str
+    does: str
+    action: str
+
+
+class Keys(ItemGrid):
+    """Buttons in as many lines as they need."""
+
+    DEFAULT_CSS = """
+    Keys { height: auto; grid-gutter: 0 1; margin-top: 1; }
+    Keys Button { min-width: 8; width: 100%; }
+    """
+
+    def __init__(
+        self,
+        keys: Iterable[Key],
+        *,
+        id: str | None = None,  # noqa: A002 (Textual's own word)
+        classes: str | None = None,
+    ) -> None:
+        self._keys = list(keys)
+        widest = max(len(f"{each.key} {each.does}") for each in self._keys)
+        super().__init__(id=id, classes=classes, min_column_width=widest + 2, regular=False)
+
+    def compose(self) -> ComposeResult:
+        """A button for each."""
+        for key, does, action in self._keys:
+            yield Button(
+                f"{key} {does}", compact=True, action=f"screen.{action}", id=f"key-{action}"
+            )
 
 
 class Move(Enum):

@@ -23,10 +23,9 @@ from postroom.lines.inputs import visible
 from postroom.lines.rows import Row, Style, lines_of
 from postroom.lines.words import clock
 from postroom.protocol.approvals import Decision
+from postroom.tui.dialogs import with_pin
 from postroom.tui.needs.approval import CHANNEL, whole
-from postroom.tui.needs.dialog import NeedDialog, Phase, expires_in
-from postroom.tui.needs.keys import Key, Keys
-from postroom.tui.needs.pin import with_pin
+from postroom.tui.needs.dialog import Key, Keys, NeedDialog, Phase, expires_in
 from postroom.view.approvals import Choice, choices_in, choices_of, ending
 from postroom.view.needs import NeedKind
 from postroom.view.tasks import Updates, is_question, short

@@ -14,11 +14,9 @@ from textual.widgets import Input
 
 from postroom.lines.rows import Span
 from postroom.tui.news import Said
-from postroom.tui.rowlog.choose import choose
 from postroom.tui.rowlog.drawn import Drawing
-from postroom.tui.rowlog.kept import MOST, Block, Kept, content
-from postroom.tui.rowlog.links import Link, links
-from postroom.tui.rowlog.taken import selected_text, text_of
+from postroom.tui.rowlog.kept import MOST, Block, Kept, content, selected_text, text_of
+from postroom.tui.rowlog.links import Link, choose, links
 from postroom.tui.rowlog.view import SETTLES, RowView
 
 __all__ = ["MOST", "Block", "RowLog"]

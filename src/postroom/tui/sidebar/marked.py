@@ -14,10 +14,9 @@ from postroom.errors import PinPaused, PinRequired, PinWrong, PostroomError
 from postroom.lines.inputs import visible
 from postroom.lines.rows import Row, Style, broken
 from postroom.lines.words import address
-from postroom.tui.needs.pin import with_pin
+from postroom.tui.dialogs import Confirm, with_pin
+from postroom.tui.looks import text_of
 from postroom.tui.news import Said, trouble
-from postroom.tui.worker.confirming import Confirm
-from postroom.tui.worker.showing import text_of
 from postroom.view.approvals import asked_rows
 from postroom.view.tasks import short
 from postroom.view.workspaces import counted

@@ -13,8 +13,8 @@ from textual.widgets import Input
 from postroom.lines.rows import Span, Style
 from postroom.tui.news import LOADING, Chosen, Happened, NeedChosen, Said, Snapshot, Target
 from postroom.tui.port import port_of
+from postroom.tui.rowlists import ItemList
 from postroom.tui.sidebar import marked
-from postroom.tui.sidebar.drawn import ItemList
 from postroom.tui.sidebar.items import Item, items
 from postroom.tui.typing.commands import BY_NAME
 from postroom.tui.worker import acts

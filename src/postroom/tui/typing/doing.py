@@ -5,27 +5,32 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from postroom.client.belonging import refuse_agents
-from postroom.errors import InvalidInput, PinRequired, PinWrong
+from postroom.errors import InvalidInput, PinRequired, PinWrong, PostroomError
 from postroom.lines.words import address
 from postroom.protocol.patterns import added as added_pattern
-from postroom.tui.needs.pin import with_pin
+from postroom.tui.dialogs import with_pin
 from postroom.tui.news import Chosen, NeedChosen, Said, Target, trouble
 from postroom.tui.sidebar import marked
 from postroom.tui.sidebar.pane import Sidebar
 from postroom.tui.talk.pane import Talk
 from postroom.tui.typing.commands import BY_NAME, Command, Plain, help_lines, parse
 from postroom.tui.worker import acts, merging
-from postroom.view.tasks import short
+from postroom.view.tasks import accepted_line, short
+from postroom.view.workers import WAIT, ended, notes, spawned
 from postroom.view.workspaces import counted
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from postroom.client.http import Client
     from postroom.protocol.shapes import Listed, Policy
     from postroom.tui.here import Here
     from postroom.tui.port import ScreenPort
+    from postroom.tui.typing.commands import Command
 
 CHANNEL = "screen"
 """Where a decision was typed, as the record has it."""
@@ -264,8 +269,6 @@ class Doing:
         acts.interrupt(self._app, await self._agent(command), command["text"])
 
     async def _spawn(self, command: Command) -> None:
-        from postroom.tui.typing.spawning import spawn
-
         if not command["template"]:
             await self._offer()
             return
@@ -332,3 +335,73 @@ class Doing:
 
     async def _quit(self, _: Command) -> None:
         await self._app.run_action("quit")
+
+
+def spawn(
+    client: Client, command: Command, project: str, pin: str = ""
+) -> tuple[str, Target, bool]:
+    """Start a worker; returns what there is to say, the worker, and whether it has ended at once.
+
+    Args:
+        project: that it joins where the command names none.
+        pin: of the person, "" before they were asked.
+
+    Raises:
+        PostroomError: as `postroom spawn`.
+    """
+    from postroom.templates import choosing, reading, spawning
+
+    remote = not client.server.pid
+    said: list[str] = []
+    folder = spawning.folder_of(command["workspace"], command["mode"], remote=remote)
+    path = reading.located(_home(command["template"]), said.append)
+    bundle = reading.read(path)
+    values = reading.overrides(command.many.get("set", ()), bundle.text)
+    needed = spawning.needs_here(bundle.text, values)
+    values |= spawning.program_of(needed, values, command["sandbox"], remote=remote)
+    if needed.keys:
+        choice = choosing.choose(
+            needed, values, client.credentials(), lambda *_: bool(command["store"])
+        )
+        values |= choice.values
+        said.append(choosing.keep(client, choice))
+    reading.check(bundle, values, command["sandbox"])
+    worker = spawning.spawn(
+        client,
+        bundle,
+        command["name"].removeprefix("@"),
+        project=(command["project"] or project).removeprefix("#"),
+        overrides=values,
+        sandbox=command["sandbox"],
+        isolation=command["isolation"],
+        path=str(path.absolute()),
+        workspace=folder,
+        mode=command["mode"],
+        autonomous=bool(command["autonomous"]),
+        branches=command.many.get("branches", ()),
+        wait=WAIT,
+        pin=pin,
+    )
+    said += [spawned(worker), *notes(worker)]
+    error = ended(worker)
+    if error is None and command["task"]:
+        try:
+            given = spawning.give(client, worker, command["task"])
+            said += [accepted_line(given)] if given else []
+        except (
+            PostroomError
+        ) as refused:  # the worker is there, so the line is not to be typed again
+            error = refused
+    if error is not None:
+        said += _lines(error)
+    text = "\n".join(click.unstyle(line) for line in said if line)
+    return text, Target(worker["nick"], worker["uid"]), error is not None
+
+
+def _lines(error: PostroomError) -> list[str]:
+    return [*(f"    | {one_line(line)}" for line in error.details), error.message, error.remedy]
+
+
+def _home(word: str) -> str:
+    """A file's path below the home folder, as a shell would have it."""
+    return str(Path(word).expanduser()) if word.startswith("~") else word

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from textual.binding import Binding
 
 from postroom.errors import PostroomError
-from postroom.tui.needs.pin import with_pin
+from postroom.tui.dialogs import Confirm, with_pin
 from postroom.tui.news import Said, trouble
-from postroom.tui.worker.confirming import Confirm
 from postroom.tui.worker.diff import Diff
-from postroom.tui.worker.treescreen import TaskTree, task_screen
+from postroom.tui.worker.tasks import TaskTree, task_screen
 from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 

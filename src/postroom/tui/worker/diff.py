@@ -1,24 +1,35 @@
-"""What a worker changed: read, marked as seen, commented on, merged."""
+"""What a worker changed: read, marked as seen, commented on, opened in the person's editor, merged.
+
+The editor gets a copy: the folder of a worker is its own, and what lies there may be a link elsewhere by the time an
+editor writes it.
+"""
 
 from __future__ import annotations
 
+import re
+import signal
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import click
+from textual.app import App, SuspendNotSupported
 from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import Input
 
-from postroom.errors import PostroomError
+from postroom.errors import EnvironmentFault, InvalidInput, PostroomError
 from postroom.lines.rows import Row, Span, Style
 from postroom.protocol.modes import DIRECT
-from postroom.tui.news import trouble
+from postroom.tui.news import Said, trouble
 from postroom.tui.port import ScreenPort, port_of
 from postroom.tui.rowlog.byrow import ByRow
 from postroom.tui.rowlog.log import Block
 from postroom.tui.worker import merging
 from postroom.tui.worker.changes import Comment, File, Line, files_of
 from postroom.tui.worker.reading import Read, Reading
-from postroom.tui.worker.saying import SayingLine
 from postroom.view.workspaces import AGAINST_BOTH, MORE, changed, counted, diff_style, place, waits
 from postroom_a2a.text import one_line, printable
 
@@ -26,6 +37,7 @@ if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.protocol.shapes import Difference
     from postroom.tui.news import Target
+    from postroom.tui.port import ScreenPort
 
 FILES = 12
 """Files that the head lists."""
@@ -176,9 +188,20 @@ class Diff(Reading):
         """Open the file in the person's editor."""
         at = self._at()
         if at is not None:
-            from postroom.tui.worker.editor import show
+            self.run_worker(self._show_copy(self._files[at[0]].name))
 
-            self.run_worker(show(self._room, self._target, self._files[at[0]].name))
+    async def _show_copy(self, name: str) -> None:
+        """Open a copy of a file; what is changed there goes nowhere, and that is said."""
+        app, said = self._room, one_line(name, 200)
+        app.post_message(Said(f"fetching {said} ..."))
+        try:
+            text = await app.calls.run(partial(_text, app.client, self._target.uid, name))
+            _edit(self.app, PurePosixPath(name).name, text)
+        except PostroomError as error:
+            app.post_message(trouble(error))
+        else:
+            copy = f"that was a copy of {said} as {one_line(str(self._target))} has it"
+            app.post_message(Said(f"{copy}: w says what to change, m takes it over"))
 
     def _kept(self, change: Callable[[], None]) -> None:
         try:
@@ -263,3 +286,73 @@ def _rows(file: File, comments: Sequence[Comment], *, seen: bool) -> Iterator[tu
             if said.about(file, line) or (first and id(said) not in placed):
                 at = "" if said.about(file, line) else f"{said.place}: "
                 yield line, Row.of(f"» {at}{one_line(said.text)}", Style.ASKS, indent=2, wraps=True)
+
+
+class SayingLine(Input):
+    """Stands below the diff until Enter or Esc.
+
+    Args:
+        place: what it is about.
+        before: what was said about it.
+        done: takes what is said, "" for nothing; not called where the person leaves it.
+    """
+
+    DEFAULT_CSS = """
+    SayingLine, SayingLine:focus { height: 1; border: none; padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "back")]
+
+    def __init__(self, below: Widget, place: str, before: str, done: Callable[[str], None]) -> None:
+        hint = f"about {one_line(place, 200)}: Enter keeps it, Esc leaves it"
+        super().__init__(before, placeholder=hint, select_on_focus=False)
+        self.cursor_blink = False
+        self._below, self._done = below, done
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Keep it."""
+        event.stop()
+        self._done(one_line(self.value.strip()))
+        self.action_leave()
+
+    def action_leave(self) -> None:
+        """Go back to the diff."""
+        self._below.focus()
+        self.remove()
+
+
+def _text(client: Client, uid: str, name: str) -> str:
+    """The file as the worker has it.
+
+    Raises:
+        InvalidInput: there are no lines to show.
+    """
+    found = client.diff(uid, [name], whole=True)
+    if found["cut"]:
+        raise InvalidInput("the file is too large", remedy="look at the branch with git")
+    lines = [line for file in files_of(found["text"]) for line in file.now]
+    if not lines:
+        raise InvalidInput("it is removed, empty, or no text")
+    return "\n".join(lines) + "\n"
+
+
+def _edit(app: App[Any], name: str, text: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="postroom-") as folder:
+        # The name is a worker's word, and programs take some for more than a name.
+        copy = Path(folder, re.sub(r"[^\w.-]|^[.-]+", "_", name)[-100:] or "file")
+        copy.write_text(text, encoding="utf-8")
+        copy.chmod(0o400)
+        try:
+            with app.suspend():
+                # Ctrl-C is the editor's; a program that is started anew has the usual again.
+                before = signal.signal(signal.SIGINT, lambda *_: None)
+                try:
+                    click.edit(filename=str(copy))
+                finally:
+                    signal.signal(signal.SIGINT, before)
+        except SuspendNotSupported as error:
+            raise EnvironmentFault("no editor can be shown here") from error
+        except click.ClickException as error:
+            raise EnvironmentFault(
+                f"the editor failed: {one_line(error.message, 200)}",
+                remedy="EDITOR names another one",
+            ) from error

@@ -12,9 +12,9 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from postroom.errors import PostroomError
+from postroom.tui.dialogs import Confirm
 from postroom.tui.news import Said, trouble
 from postroom.tui.worker.changes import Comment, message
-from postroom.tui.worker.confirming import Confirm
 from postroom.view.tasks import short
 from postroom.view.workspaces import counted, merged, nothing_to_merge, offered, synced, undone
 from postroom_a2a.text import one_line

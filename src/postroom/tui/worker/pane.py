@@ -17,12 +17,12 @@ from textual.widgets import Static
 
 from postroom.errors import Forbidden, NotFound, PostroomError
 from postroom.lines.rows import Row, Style
+from postroom.tui.looks import text_of
 from postroom.tui.news import LOADING, Away, Snapshot, Target, trouble
 from postroom.tui.port import ScreenPort, port_of
 from postroom.tui.rowlog.log import Block, RowLog
 from postroom.tui.worker import acts
-from postroom.tui.worker.feed import Feed
-from postroom.tui.worker.showing import text_of
+from postroom.tui.worker.blocks import Feed
 from postroom.tui.worker.tasks import task_blocks
 from postroom.view.workers import agent_rows, card_rows, worker_rows
 

@@ -13,11 +13,11 @@ from textual.widgets import Static
 
 from postroom.errors import PostroomError
 from postroom.lines.rows import Row, Style
-from postroom.tui.keyline import KeyLine
+from postroom.tui.frame import KeyLine
+from postroom.tui.looks import text_of
 from postroom.tui.port import port_of
 from postroom.tui.rowlog.log import Block, RowLog
-from postroom.tui.typing.said import SaidLine
-from postroom.tui.worker.showing import text_of
+from postroom.tui.typing.line import SaidLine
 from postroom_a2a.text import one_line
 
 Read = tuple[Sequence[Row], Sequence[Block]]
