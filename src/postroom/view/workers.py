@@ -11,8 +11,6 @@ from postroom.errors import PostroomError
 from postroom.lines.rows import Row, Span, Style
 from postroom.lines.words import ago, clock, natural
 from postroom.protocol.modes import DIRECT
-from postroom.protocol.presence import last_words
-from postroom.protocol.template import LEVELS
 from postroom.view.tasks import NOTHING, is_question, run_time, short, state_style, usage_cell
 from postroom.view.workspaces import place, where
 from postroom_a2a.text import one_line
@@ -225,6 +223,8 @@ WAIT = 5.0
 
 def sandbox_text(worker: Worker) -> str:
     """The worker's sandbox; in red unless it is an enforced wall."""
+    from postroom.protocol.template import LEVELS  # what only lists workers needs no template
+
     wall = worker["sandbox"]
     provider, level = one_line(str(wall["provider"])), one_line(str(wall["level"]))
     text = provider if provider == level else f"{provider}: {level}"
@@ -262,6 +262,8 @@ def ended(worker: Worker) -> PostroomError | None:
     """The error of an agent that has ended at once, with its last words as details; None for one that has not."""
     if worker.get("started", True) is not False:
         return None
+    from postroom.protocol.presence import last_words
+
     nick = one_line(worker["nick"])
     return PostroomError(
         f"@{nick} ended at once: {one_line(worker['detail'])}",
