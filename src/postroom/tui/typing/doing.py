@@ -349,7 +349,7 @@ def spawn(
     Raises:
         PostroomError: as `postroom spawn`.
     """
-    from postroom.templates import choosing, reading, spawning
+    from postroom.templates import keys, reading, spawning
 
     remote = not client.server.pid
     said: list[str] = []
@@ -360,11 +360,11 @@ def spawn(
     needed = spawning.needs_here(bundle.text, values)
     values |= spawning.program_of(needed, values, command["sandbox"], remote=remote)
     if needed.keys:
-        choice = choosing.choose(
+        choice = keys.choose(
             needed, values, client.credentials(), lambda *_: bool(command["store"])
         )
         values |= choice.values
-        said.append(choosing.keep(client, choice))
+        said.append(keys.keep(client, choice))
     reading.check(bundle, values, command["sandbox"])
     worker = spawning.spawn(
         client,
