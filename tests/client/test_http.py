@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom import errors
-from postroom.client.calls import AuditCalls, name_of
+from postroom.client.calls import name_of
 from postroom.client.http import Client
 from postroom.client.locate import ServerAddress, locate
 from postroom.client.transport import Transport
@@ -359,6 +359,6 @@ def test_the_audit_log_may_take_long_to_search():
     transport = Transport(
         lambda: ServerAddress("http://x", 1, "t"), base=httpx2.MockTransport(answer)
     )
-    assert list(AuditCalls(transport).audit()) == []
-    assert list(AuditCalls(transport).audit(follow=True)) == []
+    assert list(Client(transport).audit()) == []
+    assert list(Client(transport).audit(follow=True)) == []
     assert seconds == [300.0, 45.0]

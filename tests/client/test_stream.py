@@ -83,7 +83,7 @@ def test_two_receipts_under_one_id_are_two_events(standin: Standin, transport: T
 
 def test_a_refusal_is_raised_and_not_repeated(transport: Transport, standin: Standin):
     unknown = EventStream(transport, {"chat": "x"}, after="0", retry=SOON)
-    transport._server = replace(transport.server, url=standin.url + "/elsewhere")
+    transport.inner._server = replace(transport.server, url=standin.url + "/elsewhere")
     with pytest.raises(NotFound):
         next(iter(unknown))
     assert len(standin.requests) == 1

@@ -25,7 +25,7 @@ ECHO = str(EXAMPLES / "echo.toml")
 def key_of(room: PostRoom, nick: str) -> str:
     """The key of a new person."""
     with room.client() as client:
-        return client._post("/v1/people", {"nick": nick})["key"]["key"]
+        return client.transport.call("POST", "/v1/people", json={"nick": nick})["key"]["key"]
 
 
 def someone(room: PostRoom, nick: str) -> Agent:
@@ -155,7 +155,7 @@ async def test_errors_are_those_of_the_post_room(shared: PostRoom, tmp_path: Pat
 
 async def test_a_loop_ends_when_its_key_is_revoked(shared: PostRoom) -> None:
     with shared.client() as client:
-        made = client._post("/v1/people", {"nick": "kim"})["key"]
+        made = client.transport.call("POST", "/v1/people", json={"nick": "kim"})["key"]
     async with soon(), Agent(shared.server["url"], made["key"]) as kim:
 
         async def revoke() -> None:

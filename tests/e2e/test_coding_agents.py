@@ -47,13 +47,13 @@ def ended(room: PostRoom, task: str, state: str = "completed") -> dict[str, Any]
 def events(room: PostRoom, name: str) -> list[dict[str, Any]]:
     """All events of the worker."""
     with room.client() as client:
-        return client._get(f"/v1/workers/@{name}/sdk-events?limit=500")["events"]
+        return client.transport.call("GET", f"/v1/workers/@{name}/sdk-events?limit=500")["events"]
 
 
 def pending(room: PostRoom) -> dict[str, Any]:
     """The one approval that waits, once there is one."""
     with room.client() as client:
-        (found,) = until(lambda: client._get("/v1/approvals")["approvals"])
+        (found,) = until(lambda: client.transport.call("GET", "/v1/approvals")["approvals"])
     return found
 
 
@@ -61,7 +61,7 @@ def decide(room: PostRoom, asked: dict[str, Any], decision: str) -> None:
     """Answer an approval."""
     body = {"type": "control_response", "id": asked["id"], "decision": decision, "channel": "api"}
     with room.client() as client:
-        client._post(f"/v1/workers/{asked['worker']['uid']}/control", body)
+        client.transport.call("POST", f"/v1/workers/{asked['worker']['uid']}/control", json=body)
 
 
 def agent_of(room: PostRoom, name: str) -> Process:
@@ -231,7 +231,9 @@ def test_no_event_is_lost_or_doubled_by_a_sigkill_of_the_post_room_in_mid_turn(r
         with room.client() as client:
             pages, after = [], 0
             while after is not None:
-                page = client._get(f"/v1/workers/{uid}/sdk-events?limit=500&after_id={after}")
+                page = client.transport.call(
+                    "GET", f"/v1/workers/{uid}/sdk-events?limit=500&after_id={after}"
+                )
                 pages += page["events"]
                 after = page["next"]
         return [e["text"] for e in pages if e["type"] == "text" and e["text"].startswith("event")]

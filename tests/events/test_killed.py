@@ -18,7 +18,7 @@ import pytest
 from benchmarks.eventplane import KEY, token_of
 from postroom.client.http import Client
 from postroom.client.locate import ServerAddress
-from postroom.client.worker_events import WorkerEvents
+from postroom.client.stream import WorkerEvents
 from postroom_a2a.retry import RetryPolicy
 from tests.rig import Rig, running_server
 

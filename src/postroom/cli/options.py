@@ -238,5 +238,5 @@ def connect() -> Client:
 def _named(client: Client) -> Client:
     from postroom.protocol.tasks import CLI_AGENT
 
-    client.transport.program = CLI_AGENT
+    client.transport.inner.program = CLI_AGENT
     return client

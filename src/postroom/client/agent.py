@@ -15,24 +15,28 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from postroom.client import logins
-from postroom.client.async_stream import follow
-from postroom.client.async_transport import AsyncTransport
 from postroom.client.calls import POLL, new_key
 from postroom.client.conversation import GivenTask, Handler, Message, OwnTask
+from postroom.client.http import AsyncClient
 from postroom.client.locate import ServerAddress
 from postroom.client.pinning import as_pem, authority_with, given_fingerprint
 from postroom.client.rules import PERHAPS_DONE
 from postroom.client.said import Sayable, said
 from postroom.client.stream import FOR_EVER, Losses
+from postroom.client.transport import AsyncTransport
 from postroom.errors import InvalidInput, NotFound, PostroomError, Refused, RequestTimeout
 from postroom.protocol.ids import check_name
 from postroom.protocol.limits import MAX_PAGE
 from postroom.protocol.origins import origin_of
 from postroom_a2a.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import Listed, Mail
 
 PATIENT = RetryPolicy(attempts=24, base=0.2, cap=5.0)
 """About a minute: a call outlives a restart of the post room."""
@@ -80,7 +84,7 @@ class Agent:
         self._asked: OrderedDict[str, None] = OrderedDict()
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.transport: AsyncTransport
+        self.client: AsyncClient
         self.uid = ""
         self.nick = ""
 
@@ -92,11 +96,12 @@ class Agent:
             authority = await asyncio.to_thread(authority_with, origin, self._fingerprint)
             pinned = replace(locate(), authority=as_pem(authority))
             locate = lambda: pinned  # noqa: E731
-        self.transport = AsyncTransport(locate, retry=PATIENT, org=self._org, base=self._base)
+        made = AsyncTransport(locate, retry=PATIENT, org=self._org, base=self._base)
+        self.client = AsyncClient(made)
         try:
-            me = await self.get("/v1/me")
+            me = await self.client.me()
         except BaseException:
-            await self.transport.close()
+            await self.client.close()
             raise
         self.uid, self.nick = me["uid"], me["nick"]
         await self._group.__aenter__()
@@ -108,7 +113,12 @@ class Agent:
         try:
             await self._group.__aexit__(None, None, None)
         finally:
-            await self.transport.close()
+            await self.client.close()
+
+    @property
+    def transport(self) -> AsyncTransport:
+        """The connections to the post room."""
+        return self.client.transport
 
     # ── saying ───────────────────────────────────────────────────────────────────────────────────
 
@@ -134,10 +144,9 @@ class Agent:
             NotFound: nobody has that address.
             PostroomError: it was not accepted, or that is not known; the same `key` again never sends it twice.
         """
-        body: dict[str, Any] = {"to": to, "expects_reply": expects_reply, "key": key or new_key()}
-        body |= {"parts": await said(self.transport, what)}
-        body |= _given(subject=subject, thread=thread, reply_to=reply_to, expires_in=expires_in)
-        return Message(self, await self._keyed("/v1/messages", body))
+        send = partial(self.client.send, to, parts=await said(self.client, what), subject=subject)
+        more = {"thread": thread, "reply_to": reply_to, "expires_in": expires_in}
+        return Message(self, dict(await _keyed(send, key, expects_reply=expects_reply, **more)))
 
     async def ask(
         self, to: str, *what: Sayable, timeout: float | None = None, **more: Any
@@ -160,21 +169,15 @@ class Agent:
             raise RequestTimeout(f"{to} has not answered in {timeout:g} s") from error
         if found["answer"] is None:
             raise Refused(f"{to} will not answer: {found['reason'] or found['state']}")
-        answer = Message(self, found["answer"])
+        answer = Message(self, dict(found["answer"]))
         await answer.seen()
         return answer
 
-    async def _answered(self, message_id: str) -> dict[str, Any]:
-        query: dict[str, str | float] = {"wait": "answered", "timeout": POLL}
-        path = f"/v1/messages/{message_id}"
-        while True:
-            found = await self.surely(
-                lambda: self.transport.call(
-                    "GET", path, params=query, repeatable=True, extra_time=POLL
-                )
-            )
-            if not found.get("timed_out"):
-                return found
+    async def _answered(self, message_id: str) -> Mail:
+        asked = partial(self.client.message, message_id, wait="answered", timeout=POLL)
+        while (found := await self.surely(asked)).get("timed_out"):
+            pass
+        return found
 
     async def delegate(
         self, to: str, *what: Sayable, skill: str = "", thread: str = "", key: str = ""
@@ -185,19 +188,19 @@ class Agent:
             to: `@nick` or uid; "" lets the post room choose somebody who has `skill`.
             key: as for `send`.
         """
-        body: dict[str, Any] = {"parts": await said(self.transport, what), "key": key or new_key()}
-        body |= _given(to=to, skill=skill, thread=thread)
-        return GivenTask(self, await self._keyed("/v1/tasks", body))
+        parts = await said(self.client, what)
+        made = await _keyed(
+            self.client.delegate, key, parts=parts, to=to, skill=skill, thread=thread
+        )
+        return GivenTask(self, dict(made))
 
     async def announce(self, *what: Sayable, key: str = "") -> None:
         """Say something to everybody who reads this agent's outbox."""
-        parts = await said(self.transport, what)
-        await self._keyed("/v1/announcements", {"parts": parts, "key": key or new_key()})
+        await _keyed(self.client.announce, key, parts=await said(self.client, what))
 
-    async def agents(self, *, skill: str = "") -> list[dict[str, Any]]:
+    async def agents(self, *, skill: str = "") -> list[Listed]:
         """Who has an address here, with their Agent Cards; only those who have `skill`, if one is named."""
-        query = {"skill": skill} if skill else None
-        return (await self.transport.call("GET", "/v1/agents", params=query))["agents"]
+        return await self.client.agents(skill=skill)
 
     async def register(
         self, nick: str, *, card: Mapping[str, Any] | None = None, kind: str = "external"
@@ -211,8 +214,7 @@ class Agent:
         Raises:
             Forbidden: this agent's key does not have the scope `admin`.
         """
-        body = {"nick": nick, "kind": kind, "card": card, "scopes": []}
-        made = await self.transport.call("POST", "/v1/agents", json=body)
+        made = await self.client.add_agent(nick, kind=kind, card=card)
         return str(made["key"]["key"])
 
     async def post(self, path: str, body: dict[str, Any], *, extra_time: float = 0.0) -> Any:
@@ -224,13 +226,6 @@ class Agent:
     async def get(self, path: str) -> Any:
         """The answer to a question to the API (docs/api.md)."""
         return await self.transport.call("GET", path, repeatable=True)
-
-    async def _keyed(self, path: str, body: dict[str, Any]) -> Any:
-        try:
-            return await self.post(path, body)
-        except PERHAPS_DONE as error:
-            error.remedy = f"the same again with key={body['key']!r}, which never does it twice"
-            raise
 
     # ── hearing ──────────────────────────────────────────────────────────────────────────────────
 
@@ -259,7 +254,7 @@ class Agent:
 
     async def acknowledge(self, message_id: str, state: str) -> None:
         """Confirm a message as `delivered` or `seen`."""
-        await self.post("/v1/inbox/ack", {"ids": [message_id], "state": state})
+        await self.client.acknowledge([message_id], state)
 
     async def _read_mails(self) -> None:
         async with aclosing(self._unread()) as mails:
@@ -271,7 +266,7 @@ class Agent:
 
     async def _unread(self) -> AsyncGenerator[dict[str, Any]]:
         """What this agent has not seen, and then what comes; who hands it on says so (`_took`)."""
-        async with aclosing(follow(self.transport, "/v1/inbox/stream")) as events:
+        async with aclosing(aiter(self.client.follow_inbox())) as events:
             async for event in events:
                 if event.kind == "mail":
                     yield event.data
@@ -328,8 +323,15 @@ class Agent:
         """Ids of tasks of this agent that are open, then of those that come; one may come twice."""
         before = 0
         while True:
-            query = f"/v1/tasks?worker={self.uid}&open=1&limit={MAX_PAGE}&before={before}"
-            page = (await self.surely(lambda path=query: self.get(path)))["tasks"]
+            page = await self.surely(
+                partial(
+                    self.client.tasks,
+                    worker=self.uid,
+                    open_only=True,
+                    limit=MAX_PAGE,
+                    before=before,
+                )
+            )
             for each in page:
                 yield each["id"]
             if len(page) < MAX_PAGE:
@@ -344,13 +346,13 @@ class Agent:
     async def _begun(self, task_id: str) -> OwnTask | None:
         """The task, if it is still to be done by this agent."""
         try:
-            found = await self.surely(lambda: self.get(f"/v1/tasks/{task_id}"))
+            found = await self.surely(partial(self.client.task, task_id))
             if found["final"] or found["worker"]["uid"] != self.uid:
                 return None
-            request = await self.surely(lambda: self.get(f"/v1/messages/{found['request']}"))
+            request = await self.surely(partial(self.client.message, found["request"]))
         except NotFound:
             return None
-        return OwnTask(self, found, request["parts"])
+        return OwnTask(self, dict(found), request["parts"])
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
 
@@ -402,8 +404,13 @@ def _finder(url: str, key: str, org: str, ca: str) -> tuple[Callable[[], ServerA
     return lambda: find().address(), org or find().org
 
 
-def _given(**values: str | float | None) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value not in ("", None)}
+async def _keyed(call: Callable[..., Awaitable[T]], key: str, **fields: Any) -> T:
+    key = key or new_key()
+    try:
+        return await call(key=key, **fields)
+    except PERHAPS_DONE as error:
+        error.remedy = f"the same again with key={key!r}, which never does it twice"
+        raise
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -8,7 +8,6 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from postroom.client.async_stream import follow
 from postroom.client.said import Part, Sayable, said
 from postroom.errors import Conflict, PostroomError
 from postroom.observe import get_logger
@@ -53,7 +52,7 @@ class Message:
     @property
     def parts(self) -> list[Part]:
         """Everything that was said."""
-        return [Part(self._agent.transport, part) for part in self.json.get("parts") or ()]
+        return [Part(self._agent.client, part) for part in self.json.get("parts") or ()]
 
     async def reply(self, *what: Sayable, **more: Any) -> Message:
         """Answer; `more` as for `Agent.send`.
@@ -106,7 +105,7 @@ class GivenTask:
         """The parts of its results."""
         found = self.json.get("artifacts", ())
         return [
-            Part(self._agent.transport, part)
+            Part(self._agent.client, part)
             for each in found
             for part in each.get("parts") or each.get("files") or ()
         ]
@@ -125,30 +124,27 @@ class GivenTask:
             async with aclosing(self.events(rests)) as events:
                 async for _ in events:
                     pass
-        self.json = await self._agent.get(f"/v1/tasks/{self.id}")
+        self.json = await self._agent.client.task(self.id)
         return self
 
     async def events(
         self, is_last: Callable[[Event], bool] | None = None
     ) -> AsyncGenerator[dict[str, Any]]:
         """Its changes from the beginning, as they are stored (docs/api.md, TaskEvent)."""
-        path = f"/v1/tasks/{self.id}/stream"
-        end = is_last or (lambda event: event.data.get("final") is True)
-        async with aclosing(follow(self._agent.transport, path, is_last=end)) as found:
+        stream = self._agent.client.follow_task(self.id, for_ever=True, is_last=is_last)
+        async with aclosing(aiter(stream)) as found:
             async for event in found:
                 if event.kind == "update":
                     yield event.data
 
     async def answer(self, *what: Sayable) -> None:
         """Answer its question; raises Conflict if it waits for none."""
-        body = {"parts": await said(self._agent.transport, what)}
-        path = f"/v1/tasks/{self.id}/answer"
-        self.json = await self._agent.transport.call("POST", path, json=body)
+        parts = await said(self._agent.client, what)
+        self.json = await self._agent.client.answer_task(self.id, parts=parts)
 
     async def cancel(self, reason: str = "") -> None:
         """Have it end."""
-        body = {"reason": reason} if reason else {}
-        self.json = await self._agent.post(f"/v1/tasks/{self.id}/cancel", body, extra_time=15.0)
+        self.json = await self._agent.client.cancel_task(self.id, reason=reason)
 
 
 class OwnTask:
@@ -167,7 +163,7 @@ class OwnTask:
         self, agent: Agent, json: dict[str, Any], parts: Sequence[Mapping[str, Any]]
     ) -> None:
         self._agent = agent
-        self.parts = [Part(agent.transport, part) for part in parts]
+        self.parts = [Part(agent.client, part) for part in parts]
         self._changed = asyncio.Condition()
         self._answers: list[str] = []
         self._heard = 0
@@ -194,8 +190,9 @@ class OwnTask:
 
     async def artifact(self, *what: Sayable, name: str = "result") -> None:
         """Give a result; a task may have several."""
-        parts = await said(self._agent.transport, what)
-        await self._report("artifacts", {"name": name, "parts": parts, "last": True})
+        parts = await said(self._agent.client, what)
+        report = self._agent.client.report_artifact
+        await self._report(partial(report, self.id, name=name, parts=parts, last=True))
 
     async def complete(self, *what: Sayable) -> None:
         """End it well, with a last result if one is given."""
@@ -263,14 +260,9 @@ class OwnTask:
 
     async def _watch(self, doing: asyncio.Task[None]) -> None:
         """Bring answers to the handler; interrupt it when the task has ended without its doing."""
-
-        def final(event: Event) -> bool:
-            return event.data.get("final") is True
-
-        path, after = f"/v1/tasks/{self.id}/stream", self.json["seq"]
-        async with aclosing(
-            follow(self._agent.transport, path, after=after, is_last=final)
-        ) as events:
+        after = self.json["seq"]
+        stream = self._agent.client.follow_task(self.id, after=after, for_ever=True)
+        async with aclosing(aiter(stream)) as events:
             async for event in events:
                 if event.kind != "update":
                     continue
@@ -283,17 +275,17 @@ class OwnTask:
                     doing.cancel()
 
     async def _status(self, state: TaskState, what: tuple[Sayable, ...] = ()) -> None:
-        words = {"parts": await said(self._agent.transport, what)} if what else {}
-        await self._report("status", {"state": state.value, **words})
+        parts = await said(self._agent.client, what) if what else ()
+        await self._report(
+            partial(self._agent.client.report_status, self.id, state.value, parts=parts)
+        )
 
-    async def _report(self, kind: str, body: dict[str, Any]) -> None:
+    async def _report(self, report: Callable[..., Awaitable[Any]]) -> None:
         """Store a change behind the last one that is known, so that a repeated call stores it once."""
-        path = f"/v1/tasks/{self.id}/{kind}"
         while True:
             seq = self.json["seq"]
             try:
-                known = {**body, "seq": seq}
-                self.json = await self._agent.surely(partial(self._agent.post, path, known))
+                self.json = await self._agent.surely(partial(report, seq=seq))
                 return
             except Conflict:
                 # Somebody else's change came between, such as an answer.
@@ -302,7 +294,7 @@ class OwnTask:
                     raise
 
     async def _refresh(self) -> None:
-        self.json = await self._agent.surely(lambda: self._agent.get(f"/v1/tasks/{self.id}"))
+        self.json = await self._agent.surely(partial(self._agent.client.task, self.id))
 
 
 Result = Sayable | tuple[Sayable, ...] | list[Sayable] | None

@@ -1,74 +1,513 @@
-"""Every route of the control plane as a method (docs/api.md)."""
+"""The clients of the control plane: every operation of its API as a method (docs/api.md).
+
+`AsyncClient` is for tasks; `Client` does the same for threads, and each of its methods returns when it is done. Both
+have the methods that are made from the table (`client.methods`), and those below, which need more than one call.
+"""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import json
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
-
-from postroom.client.approvals import ApprovalCalls
-from postroom.client.calls import (
-    AuditCalls,
-    BlobCalls,
-    CredentialCalls,
-    Part,
-    TaskCalls,
-    given,
-    name_of,
-    new_key,
-    said,
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    BinaryIO,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Self,
+    TypeVar,
+    cast,
 )
-from postroom.client.keys import KeyCalls
+
+from postroom.client.calls import POLL, approval_ref, given, name_of, task_ref
 from postroom.client.locate import ServerAddress, locate
-from postroom.client.rules import Locate, Query
-from postroom.client.transport import Transport
-from postroom.client.workspaces import WorkspaceCalls
-from postroom.errors import PostroomError
-from postroom.protocol.ids import check_message_id, check_name
+from postroom.client.methods import AsyncMethods, Methods
+from postroom.client.rules import Locate
+from postroom.client.transport import AsyncTransport, Transport
+from postroom.client.wire import blocking, each
+from postroom.client.words import SLOW
+from postroom.errors import NotFound, PostroomError, ProtocolViolation
+from postroom.protocol.ids import check_message_id
+from postroom.protocol.intervals import STREAM_SILENCE
 
 if TYPE_CHECKING:
-    from postroom.client.stream import EventStream
-    from postroom.client.worker_events import WorkerEvents
-    from postroom.protocol.answers import Leftovers, ProjectEvents
+    from postroom.client.stream import (
+        AsyncEventStream,
+        AsyncWorkerEvents,
+        Event,
+        EventStream,
+        WorkerEvents,
+    )
+    from postroom.protocol.answers import Leftovers
     from postroom.protocol.shapes import (
-        Alert,
-        Announcement,
-        Dead,
-        Excess,
+        Applied,
+        Approval,
+        Interrupt,
         Leftover,
-        Listed,
         Mail,
         Milestone,
-        Opening,
-        Org,
-        Post,
-        RemoteListed,
-        Removed,
-        Status,
-        Worker,
+        Policy,
+        Push,
+        Rest,
+        Task,
         WorkerEvent,
     )
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 Away = Callable[[bool], None]
 """Called with True when the post room has gone, and with False when it is back."""
+
+AUDIT_SILENCE = 300.0
+"""Seconds to wait for the next stored record: a long log takes time to search."""
+
+BLOB_SILENCE = 60.0
+"""Seconds for one piece to be taken or to come."""
+
+CHUNK = 64 * 1024
 
 
 def _nobody(away: bool) -> None:
     del away
 
 
-class Client(
-    TaskCalls, BlobCalls, CredentialCalls, AuditCalls, KeyCalls, WorkspaceCalls, ApprovalCalls
-):
-    """A control plane, for its operator.
+class AsyncClient(AsyncMethods):
+    """A control plane, for tasks of one event loop.
 
-    Every method raises what `Transport.call` raises. All are synchronous and bounded.
+    Each method raises what `AsyncTransport.call` raises. A `ref` is a nick or uid, that of a task its id or 4 or more
+    of its first digits. Whoever leaves an iteration early closes it (`contextlib.aclosing`).
+
+    Args:
+        clock: monotonic seconds, for waits.
     """
 
+    def __init__(
+        self, transport: AsyncTransport, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.transport = transport
+        self._clock = clock
+
     @classmethod
-    def at(cls, state: Path, org: str = "") -> Client:
+    def at(cls, state: Path, org: str = "") -> Self:
+        """As `Client.at`."""
+        return cls.on(lambda: locate(state), org)
+
+    @classmethod
+    def on(cls, find: Locate, org: str = "") -> Self:
+        """As `Client.on`."""
+        return cls(AsyncTransport(find, org=org))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # ── the post room ──
+
+    async def ready(self) -> bool:
+        """Whether it serves calls."""
+        try:
+            return bool((await self.transport.call("GET", "/readyz", repeatable=True))["ready"])
+        except PostroomError:
+            return False
+
+    async def clear_alerts(self, alert: str = "") -> int:
+        """End the alert with that id, or all ("") that stand; returns how many."""
+        path = f"/v1/alerts/{check_message_id(alert)}" if alert else "/v1/alerts"
+        return (await self.transport.call("DELETE", path, repeatable=not alert))["cleared"]
+
+    async def leftovers(self) -> list[Leftover]:
+        """The files of removed workers."""
+        return list((await self.left())["leftovers"])
+
+    async def tidy(self, repository: str, named: Sequence[str] = ()) -> Leftovers:
+        """Delete what of it is merged and saved, and what is named; returns what was deleted."""
+        return await self._tidied({"repository": repository, "named": ",".join(named)})
+
+    async def prune(self) -> list[Leftover]:
+        """Delete the files of removed workers; returns what was deleted."""
+        return list((await self._tidied(None))["leftovers"])
+
+    async def _tidied(self, query: Mapping[str, str] | None) -> Leftovers:
+        return await self.transport.call("DELETE", "/v1/leftovers", params=query, extra_time=60.0)
+
+    async def audit(
+        self,
+        *,
+        worker: str = "",
+        task: str = "",
+        since: str = "",
+        denied: bool = False,
+        plumbing: bool = True,
+        limit: int = 0,
+        follow: bool = False,
+    ) -> AsyncGenerator[dict[str, Any]]:
+        """Records of the audit log as they come, oldest first (fields: `postroom.protocol.audit.AuditRecord`).
+
+        Args:
+            task: id, or 6 or more digits of it.
+            since: RFC 3339, or `10m`, `2h`, `3d`.
+            plumbing: include plumbing; else one record `{"omitted": N}` counts it, where there was some.
+            limit: the last so many stored records, 0 for all.
+            follow: go on with new records, until the post room ends.
+        """
+        query = given(worker=worker.removeprefix("@"), task=task, since=since, limit=limit)
+        query |= {name: "true" for name, on in (("denied", denied), ("follow", follow)) if on}
+        if not plumbing:
+            query["plumbing"] = "false"
+        silence = STREAM_SILENCE if follow else AUDIT_SILENCE
+        async with self.transport.exchange(
+            "GET", "/v1/audit", silence=silence, params=query
+        ) as answer:
+            async for line in answer.aiter_lines():
+                if line.strip():
+                    yield _record(line)
+
+    # ── waiting ──
+
+    async def wait(self, message_id: str, milestone: Milestone, timeout: float) -> Mail:
+        """The message once it has reached `milestone` or never can; after `timeout` seconds as it is, with
+        `timed_out` true.
+        """
+        return await self._wait(f"/v1/messages/{check_message_id(message_id)}", milestone, timeout)
+
+    async def await_task(self, ref: str, rest: Rest, timeout: float) -> Task:
+        """The task once it is at rest; after `timeout` seconds as it is, with `timed_out` true."""
+        return await self._wait(f"/v1/tasks/{task_ref(ref)}", rest, timeout)
+
+    async def _wait(self, path: str, milestone: str, timeout: float) -> Any:
+        deadline = self._clock() + min(timeout, self.transport.left())
+        while True:
+            slice_ = max(0.0, min(POLL, deadline - self._clock()))
+            query = {"wait": milestone, "timeout": round(slice_, 3)}
+            found = await self.transport.call(
+                "GET", path, params=query, repeatable=True, extra_time=slice_
+            )
+            if not found.get("timed_out") or self._clock() >= deadline:
+                return found
+
+    # ── what agents ask, and may do ──
+
+    async def control(
+        self,
+        worker: str,
+        approval: str,
+        decision: str,
+        *,
+        input: Mapping[str, Any] | None = None,  # noqa: A002 (the field's own word)
+        reason: str = "",
+        channel: str = "api",
+        pin: str = "",
+    ) -> Approval:
+        """Answer an approval; it is on disk, and was the first answer, when this returns.
+
+        Args:
+            decision: `allowed`, `denied` or `edited`, the last one with `input`.
+            channel: `cli`, `attach`, `chat`, `screen` or `api`.
+            pin: of the caller, if they have set one.
+
+        Raises:
+            Conflict: another answer was first, or it has expired or was withdrawn; the error says which.
+            PinRequired, PinWrong, PinPaused: the PIN is missing, or wrong.
+        """
+        said = {"id": approval_ref(approval), "decision": decision, "channel": channel, "pin": pin}
+        found = await self._control(worker, "control_response", **said, reason=reason, input=input)
+        return cast("Approval", found["approval"])
+
+    async def interrupt(self, worker: str, *, reason: str = "", channel: str = "api") -> Interrupt:
+        """Have a worker's agent end its turn; that is on disk when this returns."""
+        found = await self._control(worker, "interrupt", channel=channel, reason=reason)
+        return cast("Interrupt", found["interrupt"])
+
+    async def allow_always(
+        self, worker: str, pattern: str, pin: str = "", *, channel: str = "api"
+    ) -> Policy:
+        """Have a worker's agent ask no more for what a pattern names, and allow what waits of that.
+
+        Args:
+            pattern: as templates have them (`protocol.patterns`); without effect where it is added already.
+            channel: as `control` has it.
+            pin: of the caller, if they have set one.
+
+        Raises:
+            InvalidInput: it is no pattern, or would allow every tool or every command.
+            Conflict: too many are added, or the worker asks nobody.
+            PinRequired, PinWrong, PinPaused: the PIN is missing, or wrong.
+        """
+        return await self._policy(worker, pattern=pattern, channel=channel, pin=pin)
+
+    async def set_autonomy(
+        self, worker: str, autonomy: str, *, task: str = "", channel: str = "api", pin: str = ""
+    ) -> Policy:
+        """Set how much a worker's agent does unasked: `ask`, `edits` or `all`; what waits is answered by that.
+
+        Args:
+            task: only in the turns for that task, until it ends.
+            channel, pin: as for `allow_always`.
+
+        Raises:
+            NotFound: the worker has no such task.
+            Conflict: the task has ended, or the worker asks nobody.
+            PinRequired, PinWrong, PinPaused: the PIN is missing, or wrong.
+        """
+        return await self._policy(worker, autonomy=autonomy, task=task, channel=channel, pin=pin)
+
+    # ── workers ──
+
+    async def apply(
+        self, ref: str, *, merge: bool = False, undo: bool = False, tree: str = ""
+    ) -> Applied:
+        """Bring the branch of a worker up to date, and say how it can be merged; or merge it, or undo the last merge.
+
+        Args:
+            ref: `@NICK` or `@UID` of a worker, else the id of a task of it.
+            tree: what is to be merged, as a diff or a call without `merge` has shown it; "" for what there is by now.
+
+        Raises:
+            Conflict: a person has to do something first, or look again.
+        """
+        body = {"merge": merge, "undo": undo} | given(tree=tree)
+        whose = f"workers/{name_of(ref)}" if ref.startswith("@") else f"tasks/{task_ref(ref)}"
+        return await self.transport.call("POST", f"/v1/{whose}/apply", json=body, extra_time=SLOW)
+
+    async def newest_events(
+        self, ref: str, *, limit: int = 100, before_id: int = 0
+    ) -> list[WorkerEvent]:
+        """The last that a worker's agent did, the oldest first; before the event `before_id` unless that is 0."""
+        return await self.worker_events(ref, newest=True, limit=limit, before_id=before_id)
+
+    async def past_events(
+        self, ref: str, *, after_id: int = 0, limit: int = 100
+    ) -> list[WorkerEvent]:
+        """What a worker's agent did, past the event `after_id`, the oldest first."""
+        return await self.worker_events(ref, after_id=after_id, limit=limit)
+
+    async def pushes(self, ref: str) -> list[Push]:
+        """All pushes of a task that this caller may see, the oldest change first."""
+        found: list[Push] = []
+        after: int | None = 0
+        while after is not None:
+            page = await self._pushes(ref, after=after)
+            found += page["pushes"]
+            after = page["next"]
+        return found
+
+    async def terminal(self, ref: str, cols: int, rows: int) -> Any:
+        """A terminal in the sandbox of a worker: a `StreamSocket` (docs/api.md)."""
+        from postroom.client.async_websocket import AsyncWebSocket
+
+        server, url, headers = self.transport.place(f"/v1/workers/{name_of(ref)}/terminal")
+        return await AsyncWebSocket.to(server, url, {"cols": cols, "rows": rows}, headers)
+
+    async def terminal_input(self, uid: str, terminal: str) -> AsyncGenerator[bytes]:
+        """What a person types in a terminal of a worker, as it comes."""
+        path = f"{_terminal(uid, terminal)}/input"
+        async with self.transport.exchange("GET", path, silence=STREAM_SILENCE) as answer:
+            async for data in answer.aiter_raw():
+                yield data
+
+    async def terminal_output(self, uid: str, terminal: str, content: AsyncIterable[bytes]) -> None:
+        """Send what a terminal of a worker prints, as it comes."""
+        async with self.transport.exchange(
+            "POST", f"{_terminal(uid, terminal)}/output", silence=STREAM_SILENCE, content=content
+        ):
+            pass
+
+    # ── content that is too large for messages: never in memory as a whole ──
+
+    async def put_blob(
+        self, content: BinaryIO, media_type: str, *, moved: Callable[[int], None] = lambda _: None
+    ) -> str:
+        """Store a content; returns its URL when it is on disk.
+
+        Every agent that gets the URL may read it. `moved` is called with the bytes of each piece that goes.
+        """
+        path, method = "/v1/blobs", "POST"
+        if content.seekable():
+            start = content.tell()
+            named = await self.transport.wire.work(hashlib.file_digest, content, "sha256")
+            path, method = f"{path}/{named.hexdigest()}", "PUT"
+            content.seek(start)
+        async with self.transport.exchange(
+            method,
+            path,
+            silence=BLOB_SILENCE,
+            content=self._pieces(content, moved),
+            headers={"Content-Type": media_type},
+        ) as response:
+            return str((await self.transport.decoded(response))["url"])
+
+    async def _pieces(
+        self, content: BinaryIO, moved: Callable[[int], None]
+    ) -> AsyncGenerator[bytes]:
+        while data := await self.transport.wire.work(content.read, CHUNK):
+            yield data
+            moved(len(data))
+
+    async def get_blob(self, url: str) -> AsyncGenerator[bytes]:
+        """The content behind a URL, as it comes.
+
+        Raises:
+            InvalidInput: it is not the URL of a blob.
+            ProtocolViolation: at the end: the content has another hash.
+        """
+        from postroom.protocol.blobs import sha256_of
+
+        wanted, found = sha256_of(url), hashlib.sha256()
+        path = f"/v1/blobs/{wanted}"
+        async with self.transport.exchange("GET", path, silence=BLOB_SILENCE) as response:
+            async for data in response.aiter_raw(CHUNK):
+                found.update(data)
+                yield data
+        if found.hexdigest() != wanted:
+            raise ProtocolViolation("the content does not have the hash in the URL")
+
+    async def has_blob(self, url: str) -> bool:
+        """Whether the content behind a URL is there."""
+        from postroom.protocol.blobs import sha256_of
+
+        try:
+            await self.transport.call("HEAD", f"/v1/blobs/{sha256_of(url)}", repeatable=True)
+        except NotFound:
+            return False
+        return True
+
+    # ── live: a stream waits `for_ever` for a post room that has ended, else it is an error when it does not come
+    # back soon; `away` is called when it has gone and when it is back ──
+
+    def follow_project(
+        self, project: str, *, after: int = 0, for_ever: bool = False, away: Away = _nobody
+    ) -> AsyncEventStream:
+        """New posts of a project's feed after the stream sequence `after`."""
+        topic = {"project": name_of(project)}
+        return self._follow("/v1/stream", after, for_ever, away, topic)
+
+    def follow_chat(
+        self, ref: str, *, after: int = 0, for_ever: bool = False, away: Away = _nobody
+    ) -> AsyncEventStream:
+        """New messages between the caller and an agent after the stream sequence `after`, and receipts."""
+        return self._follow("/v1/stream", after, for_ever, away, {"chat": name_of(ref)})
+
+    def follow_project_events(
+        self, project: str, *, after: str, for_ever: bool = False, away: Away = _nobody
+    ) -> AsyncEventStream:
+        """New posts of a project (`post`) and what happens beside them (`activity`), past the cursor `after`."""
+        return self._follow(f"/v1/projects/{name_of(project)}/events/stream", after, for_ever, away)
+
+    def follow_outbox(self, ref: str, *, after: int = 0) -> AsyncEventStream:
+        """Announcements of an agent after the stream sequence `after`."""
+        return self._follow(f"/v1/agents/{name_of(ref)}/outbox/stream", after)
+
+    def follow_everything(self, *, away: Away = _nobody) -> AsyncEventStream:
+        """New events: `task`, `update`, `mail` (to the caller), `post`, `alert`, `approval`, `worker` and `room`."""
+        return self._follow("/v1/events", "", away=away)
+
+    def follow_inbox(self, *, after: int = 0, away: Away = _nobody) -> AsyncEventStream:
+        """New messages to the caller (`mail`) after the stream sequence `after`."""
+        return self._follow("/v1/inbox/stream", after, away=away)
+
+    def follow_task(
+        self,
+        ref: str,
+        *,
+        after: int = 0,
+        for_ever: bool = False,
+        away: Away = _nobody,
+        is_last: Callable[[Event], bool] | None = None,
+    ) -> AsyncEventStream:
+        """Changes of a task after the stream sequence `after`, up to the one that ends it, or `is_last`.
+
+        Each event is an `update`, its data a `TaskEvent`, or a `trouble` with `worker` and, in `text`, the reason why
+        the task does not go on now.
+        """
+        path = f"/v1/tasks/{task_ref(ref)}/stream"
+        return self._follow(path, after, for_ever, away, is_last=is_last or _ends_task)
+
+    def events(
+        self, ref: str, *, after_id: int = 0, for_ever: bool = False, away: Away = _nobody
+    ) -> AsyncWorkerEvents:
+        """Follow what a worker's agent does, past the event `after_id`; -1 for what comes from now on."""
+        from postroom.client.stream import FOR_EVER, RECONNECT, AsyncWorkerEvents
+
+        path = f"/v1/workers/{name_of(ref)}/sdk-events/stream"
+        retry = FOR_EVER if for_ever else RECONNECT
+        return AsyncWorkerEvents(self.transport, path, after=after_id, retry=retry, away=away)
+
+    def _follow(
+        self,
+        path: str,
+        after: int | str,
+        for_ever: bool = True,
+        away: Away = _nobody,
+        topic: Mapping[str, str] | None = None,
+        is_last: Callable[[Event], bool] | None = None,
+    ) -> AsyncEventStream:
+        from postroom.client.stream import FOR_EVER, RECONNECT, AsyncEventStream
+
+        return AsyncEventStream(
+            self.transport,
+            topic or {},
+            after=str(after),
+            path=path,
+            retry=FOR_EVER if for_ever else RECONNECT,
+            is_last=is_last,
+            away=away,
+        )
+
+
+class _each(Generic[P, T]):  # noqa: N801 (used like a function)
+    """An iteration of `inner`, for a thread."""
+
+    def __init__(self, body: Callable[Concatenate[Any, P], AsyncIterable[T]]) -> None:
+        self._body = body
+        self.__doc__ = body.__doc__
+
+    def __get__(self, face: Any, _: type | None = None) -> Callable[P, Iterator[T]]:
+        def call(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+            return each(self._body(face.inner, *args, **kwargs))
+
+        return call
+
+
+class _stream(Generic[P]):  # noqa: N801 (used like a function)
+    """A live stream of `inner`, for a thread that reads and one that ends it."""
+
+    def __init__(self, body: Callable[Concatenate[Any, P], AsyncEventStream]) -> None:
+        self._body = body
+        self.__doc__ = body.__doc__
+
+    def __get__(self, face: Any, _: type | None = None) -> Callable[P, EventStream]:
+        def call(*args: P.args, **kwargs: P.kwargs) -> EventStream:
+            from postroom.client.stream import EventStream
+
+            return EventStream.over(self._body(face.inner, *args, **kwargs))
+
+        return call
+
+
+class Client(Methods):
+    """A control plane, for threads that wait. It is `AsyncClient`, method for method."""
+
+    inner: AsyncClient
+
+    def __init__(
+        self, transport: Transport, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.transport = transport
+        self.inner = AsyncClient(transport.inner, clock=clock)
+
+    @classmethod
+    def at(cls, state: Path, org: str = "") -> Self:
         """The post room on the folder `state`, in the view of the organisation `org` ("" for the default one).
 
         Raises:
@@ -77,7 +516,7 @@ class Client(
         return cls.on(lambda: locate(state), org)
 
     @classmethod
-    def on(cls, find: Locate, org: str = "") -> Client:
+    def on(cls, find: Locate, org: str = "") -> Self:
         """The post room at the address that `find` returns; it is asked again when nobody answers there."""
         return cls(Transport(find, org=org))
 
@@ -86,512 +525,64 @@ class Client(
         """The address of the post room."""
         return self.transport.server
 
-    def close(self) -> None:
-        """Close all connections."""
-        self.transport.close()
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    # ── the post room ────────────────────────────────────────────────────────────────────────────
-
-    def ready(self) -> bool:
-        """Whether it serves calls."""
-        try:
-            return bool(self._get("/readyz")["ready"])
-        except PostroomError:
-            return False
-
-    def status(self) -> Status:
-        """The status of the whole post room."""
-        return self._get("/v1/status")
-
-    def agents(self, *, skill: str = "", text: str = "", kind: str = "") -> list[Listed]:
-        """Every agent, or those of that kind whose Agent Card has `skill` and `text`."""
-        query = given(skill=skill, text=text, kind=kind)
-        return self._get("/v1/agents", query or None)["agents"]
-
-    def agent(self, ref: str) -> Listed:
-        """The agent of that nick or uid."""
-        return self._get(f"/v1/agents/{name_of(ref)}")
-
-    def add_agent(
-        self,
-        nick: str,
-        *,
-        kind: str,
-        card: Mapping[str, Any] | None,
-        scopes: Sequence[str] = (),
-        public: bool = False,
-        pin: str = "",
-    ) -> dict[str, Any]:
-        """Give an agent that Postroom does not run an address and a key, which no answer shows again.
-
-        `pin` as for `create_key`.
-        """
-        body = {"nick": nick, "kind": kind, "card": card, "scopes": list(scopes), "public": public}
-        body |= given(pin=pin)
-        return self.transport.call("POST", "/v1/agents", json=body)
-
-    def add_remote(
-        self, url: str, *, nick: str = "", credential: str = "", deadline: float = 0.0
-    ) -> RemoteListed:
-        """Give the agent of other people at `url` an address here; one that has one already stays as it is."""
-        body = {"url": url, "nick": nick, "credential": credential, "deadline": deadline}
-        return self.transport.call("POST", "/v1/agents/remote", json=body, repeatable=not nick)
-
-    def remote(self, ref: str) -> RemoteListed:
-        """An agent of other people, and where it is called."""
-        return self._get(f"/v1/agents/{name_of(ref)}/remote")
-
-    def remove_agent(self, ref: str) -> dict[str, Any]:
-        """Take such an agent's address and keys away for ever."""
-        return self.transport.call("DELETE", f"/v1/agents/{name_of(ref)}")
-
-    def card(self, ref: str) -> dict[str, Any]:
-        """The signed Agent Card of the agent of that nick or uid."""
-        return self._get(f"/v1/agents/{name_of(ref)}/card")
-
-    def card_keys(self) -> list[dict[str, str]]:
-        """The public keys (JWK) that cards are signed with."""
-        return self._get("/.well-known/jwks.json")["keys"]
-
-    def orgs(self) -> list[Org]:
-        """All organisations, the default one first."""
-        return self._get("/v1/orgs")["orgs"]
-
-    def create_org(self, name: str) -> Org:
-        """Make an organisation; it is open when this returns, or its `detail` says why not yet."""
-        return self.transport.call("POST", "/v1/orgs", json={"name": name}, extra_time=90.0)
-
-    def remove_org(self, name: str) -> str:
-        """End an organisation for ever; returns the path of its kept folder, "" if it had none."""
-        path = f"/v1/orgs/{check_name(name, 'organisation')}"
-        return self.transport.call("DELETE", path, extra_time=90.0)["folder"]
-
-    def openings(self, org: str) -> list[Opening]:
-        """What is open of the machine to the lesser keys of an organisation."""
-        return self._get(f"/v1/orgs/{check_name(org, 'organisation')}/openings")["openings"]
-
-    def open_to(
-        self, org: str, folder: str = "", mode: str = "copy", wall: str = "", *, pin: str = ""
-    ) -> list[Opening]:
-        """Open a folder, or a weaker wall, to the lesser keys of an organisation."""
-        body = {"folder": folder, "mode": mode, "wall": wall, "pin": pin}
-        path = f"/v1/orgs/{check_name(org, 'organisation')}/openings"
-        return self.transport.call("POST", path, json=body)["openings"]
-
-    def close_to(self, org: str, folder: str = "", wall: str = "") -> list[Opening]:
-        """Close it again; workers that have it are ended."""
-        body = {"folder": folder, "wall": wall}
-        path = f"/v1/orgs/{check_name(org, 'organisation')}/openings"
-        return self.transport.call("DELETE", path, json=body, extra_time=60.0)["openings"]
-
-    def shutdown(self) -> None:
-        """Ask the post room to end; it answers before it ends."""
-        self.transport.call("POST", "/v1/shutdown")
-
-    # ── workers ──────────────────────────────────────────────────────────────────────────────────
-
-    def workers(self) -> list[Worker]:
-        """All workers, ended ones too."""
-        return self._get("/v1/workers")["workers"]
-
-    def worker(self, ref: str) -> Worker:
-        """The worker of that nick or uid."""
-        return self._get(f"/v1/workers/{name_of(ref)}")
-
-    def spawn(
-        self,
-        template: str,
-        *,
-        files: Mapping[str, bytes] | None = None,
-        name: str = "",
-        project: str = "",
-        overrides: Mapping[str, str] | None = None,
-        sandbox: str = "",
-        isolation: str = "",
-        path: str = "",
-        workspace: str = "",
-        mode: str = "",
-        branches: Sequence[str] = (),
-        autonomous: bool = False,
-        wait: float = 0.0,
-        pin: str = "",
-    ) -> Worker:
-        """Start a worker from a template's text and its files.
-
-        `isolation` is the weakest acceptable level of a wall: `enforced`, `partial` or `none`. `path` is the
-        template's file; `workspace` a folder of the post room's machine that the worker works on, and `mode` how
-        (`worktree`, `copy` or `direct`); `branches` are patterns of further branches that it sees there. With
-        `autonomous` its agent asks for nothing. With `wait` seconds, `started` in the answer says whether the agent has
-        started, or is None if that was not known in time. `pin` is the caller's, if they have set one.
-        """
-        body: dict[str, Any] = {
-            "template": template,
-            "files": _encoded(files),
-            "set": dict(overrides or {}),
-        }
-        body |= given(name=name, project=project, sandbox=sandbox, isolation=isolation, path=path)
-        body |= given(workspace=workspace, mode=mode, pin=pin)
-        body |= {"wait": wait} if wait else {}
-        body |= {"branches": list(branches)} if branches else {}
-        body |= {"autonomous": True} if autonomous else {}
-        return self.transport.call("POST", "/v1/workers", json=body, extra_time=60.0)
-
-    def stop(self, ref: str) -> Worker:
-        """Stop a worker; stopping a stopped one changes nothing."""
-        return self._post(f"/v1/workers/{name_of(ref)}/stop", repeatable=True)
-
-    def remove(self, ref: str, *, purge: bool = False) -> Removed:
-        """End a worker and release its address for ever; with `purge` also delete its files."""
-        path = f"/v1/workers/{name_of(ref)}"
-        return self.transport.call("DELETE", path, params={"purge": "true"} if purge else None)
-
-    def leftovers(self) -> list[Leftover]:
-        """The files of removed workers."""
-        return self._get("/v1/leftovers")["leftovers"]
-
-    def left(self, repository: str = "") -> Leftovers:
-        """What removed workers have left, also in the repository that this folder lies in."""
-        params = {"repository": repository} if repository else None
-        return self.transport.call("GET", "/v1/leftovers", params=params, extra_time=60.0)
-
-    def tidy(self, repository: str, named: Sequence[str] = ()) -> Leftovers:
-        """Delete what of it is merged and saved, and what is named; returns what was deleted."""
-        params = {"repository": repository, "named": ",".join(named)}
-        return self.transport.call("DELETE", "/v1/leftovers", params=params, extra_time=60.0)
-
-    def prune(self) -> list[Leftover]:
-        """Delete the files of removed workers; returns what was deleted."""
-        return self.transport.call("DELETE", "/v1/leftovers", extra_time=60.0)["leftovers"]
-
-    def excess(self) -> list[Excess]:
-        """What the settings of retention do not keep."""
-        return self.transport.call("GET", "/v1/retention", extra_time=600.0)["retention"]
-
-    def give_up(self) -> list[Excess]:
-        """Give that up now; returns what it was."""
-        return self.transport.call("DELETE", "/v1/retention", extra_time=600.0)["retention"]
-
-    def back_up(self, file: str, passphrase: str) -> dict[str, Any]:
-        """Write a backup of the whole post room to `file`."""
-        body = {"file": file, "passphrase": passphrase}
-        return self.transport.call("POST", "/v1/backup", json=body, extra_time=6 * 3600.0)
-
-    def restart(
-        self,
-        ref: str,
-        template: str = "",
-        *,
-        files: Mapping[str, bytes] | None = None,
-        wait: float = 0.0,
-        pin: str = "",
-    ) -> Worker:
-        """Stop and start a worker, with a new template and its files if given.
-
-        `changed` in the answer names what is new; `wait` as for `spawn`.
-        """
-        body: dict[str, Any] = {"wait": wait} if wait else {}
-        body |= {"pin": pin} if pin else {}
-        if template:
-            body |= {"template": template, "files": _encoded(files)}
-        path = f"/v1/workers/{name_of(ref)}/restart"
-        return self.transport.call("POST", path, json=body or None, extra_time=60.0)
-
-    def revoke(self, ref: str) -> Worker:
-        """Void every credential of a worker, cut its connections and end it; `restart` gives it a new identity."""
-        return self._post(f"/v1/workers/{name_of(ref)}/revoke", repeatable=True)
-
-    def revoke_all(self) -> list[Worker]:
-        """`revoke` for every worker."""
-        return self._post("/v1/workers/revoke", repeatable=True)["workers"]
-
-    def trusted_keys(self) -> list[dict[str, str]]:
-        """The public keys of credentials: role, key, state."""
-        return self._get("/v1/trust/keys")["keys"]
-
-    def rotate(self, kind: str) -> dict[str, Any]:
-        """Replace the keys of `kind` (`agents`, `account`, `operator`, `proxy`) while workers stay connected."""
-        return self.transport.call("POST", "/v1/trust/rotate", json={"kind": kind}, extra_time=90.0)
-
-    def served_card(self, ref: str) -> dict[str, Any]:
-        """The Agent Card as the worker's own A2A server serves it.
-
-        Raises:
-            PostroomError: the worker does not run.
-        """
-        return self._get(f"/v1/workers/{name_of(ref)}/agent-card.json")
-
-    def sdk_events(self, uid: str, events: list[dict[str, Any]]) -> None:
-        """Report what a worker's agent did; only the worker itself may, through the gateway."""
-        self._post(f"/v1/workers/{name_of(uid)}/sdk-events", {"events": events})
-
-    def newest_events(self, ref: str, *, limit: int = 100, before_id: int = 0) -> list[WorkerEvent]:
-        """The last that a worker's agent did, the oldest first; before the event `before_id` unless that is 0."""
-        query: dict[str, Any] = {"newest": "true", "limit": limit}
-        query |= given(before_id=before_id or None)
-        return self._get(f"/v1/workers/{name_of(ref)}/sdk-events", query)["events"]
-
-    def past_events(self, ref: str, *, after_id: int = 0, limit: int = 100) -> list[WorkerEvent]:
-        """What a worker's agent did, past the event `after_id`, the oldest first."""
-        query = {"after_id": after_id, "limit": limit}
-        return self._get(f"/v1/workers/{name_of(ref)}/sdk-events", query)["events"]
+    close = blocking(AsyncClient.close)
+    ready = blocking(AsyncClient.ready)
+    clear_alerts = blocking(AsyncClient.clear_alerts)
+    leftovers = blocking(AsyncClient.leftovers)
+    tidy = blocking(AsyncClient.tidy)
+    prune = blocking(AsyncClient.prune)
+    audit = _each(AsyncClient.audit)
+    wait = blocking(AsyncClient.wait)
+    await_task = blocking(AsyncClient.await_task)
+    control = blocking(AsyncClient.control)
+    interrupt = blocking(AsyncClient.interrupt)
+    allow_always = blocking(AsyncClient.allow_always)
+    set_autonomy = blocking(AsyncClient.set_autonomy)
+    apply = blocking(AsyncClient.apply)
+    newest_events = blocking(AsyncClient.newest_events)
+    past_events = blocking(AsyncClient.past_events)
+    pushes = blocking(AsyncClient.pushes)
+    put_blob = blocking(AsyncClient.put_blob)
+    get_blob = _each(AsyncClient.get_blob)
+    has_blob = blocking(AsyncClient.has_blob)
+    terminal_input = _each(AsyncClient.terminal_input)
+    follow_project = _stream(AsyncClient.follow_project)
+    follow_chat = _stream(AsyncClient.follow_chat)
+    follow_project_events = _stream(AsyncClient.follow_project_events)
+    follow_outbox = _stream(AsyncClient.follow_outbox)
+    follow_everything = _stream(AsyncClient.follow_everything)
+    follow_inbox = _stream(AsyncClient.follow_inbox)
+    follow_task = _stream(AsyncClient.follow_task)
 
     def events(
-        self,
-        ref: str,
-        *,
-        after_id: int = 0,
-        for_ever: bool = False,
-        away: Callable[[bool], None] = lambda _: None,
+        self, ref: str, *, after_id: int = 0, for_ever: bool = False, away: Away = _nobody
     ) -> WorkerEvents:
-        """Follow what a worker's agent does, past the event `after_id`; -1 for what comes from now on.
+        """As `AsyncClient.events`."""
+        from postroom.client.stream import WorkerEvents
 
-        Args:
-            for_ever: wait for a post room that has ended; else it is an error when it does not come back soon.
-            away: called with True when the post room has gone, and with False when it is back.
-        """
-        from postroom.client.stream import FOR_EVER, RECONNECT
-        from postroom.client.worker_events import WorkerEvents
-
-        path = f"/v1/workers/{name_of(ref)}/sdk-events/stream"
-        retry = FOR_EVER if for_ever else RECONNECT
-        return WorkerEvents(self.transport, path, after=after_id, retry=retry, away=away)
-
-    # ── messages ─────────────────────────────────────────────────────────────────────────────────
-
-    def send(
-        self,
-        to: str,
-        text: str = "",
-        *,
-        expects_reply: bool = True,
-        expires_in: float | None = None,
-        key: str = "",
-        reply_to: str = "",
-        parts: Sequence[Part] = (),
-        subject: str = "",
-        thread: str = "",
-    ) -> Mail:
-        """Send a message to an agent; it is on disk when this returns.
-
-        Args:
-            to: `@nick` or uid.
-            expects_reply: it ends `answered` and not `seen`.
-            expires_in: seconds after which an unseen message is dead.
-            key: idempotency key: one key and one agent give one message. Without one a new key is made, so that
-                a repeated attempt sends nothing twice.
-            reply_to: id of the message that this one answers.
-            parts: further parts (A2A 1.0), after the text.
-            subject: one line.
-            thread: id of the conversation that it belongs to; a reply stays in that of its message.
-        """
-        body: dict[str, Any] = {"to": to, "expects_reply": expects_reply}
-        body |= said(text, parts, subject, thread) | {"key": key or new_key()}
-        body |= given(reply_to=reply_to, expires_in=expires_in)
-        return self._post_keyed("/v1/messages", body)
-
-    def message(self, message_id: str) -> Mail:
-        """One message with its receipt."""
-        return self._get(f"/v1/messages/{check_message_id(message_id)}")
-
-    def wait(self, message_id: str, milestone: Milestone, timeout: float) -> Mail:
-        """The message once it has reached `milestone` or never can; after `timeout` seconds as it is, with
-        `timed_out` true.
-        """
-        return self._wait(f"/v1/messages/{check_message_id(message_id)}", milestone, timeout)
-
-    def search(
-        self,
-        text: str = "",
-        *,
-        thread: str = "",
-        other: str = "",
-        limit: int = 50,
-        before: int | None = None,
-    ) -> list[Mail]:
-        """The newest messages that you may see, newest first.
-
-        Args:
-            text: words that each of them has in its text or subject.
-            thread: id of their conversation.
-            other: `@nick` or uid of who has sent or received them.
-        """
-        query = given(text=text, thread=thread, before=before)
-        query |= {"with": other} if other else {}
-        return self._get("/v1/messages", {"limit": limit} | query)["messages"]
-
-    def mark_seen(self, message_id: str) -> Mail:
-        """Confirm that the operator has read a message."""
-        return self._post(f"/v1/messages/{check_message_id(message_id)}/seen", repeatable=True)
-
-    def inbox(self, *, unread: bool = True, limit: int = 100) -> list[Mail]:
-        """Messages to the operator, oldest first."""
-        query: dict[str, int] = {"limit": limit} | ({"unread": 1} if unread else {})
-        return self._get("/v1/inbox", query)["messages"]
-
-    def chat(self, ref: str, *, limit: int = 50, before: int | None = None) -> list[Mail]:
-        """Messages between the operator and an agent, oldest first."""
-        query = {"limit": limit} | given(before=before)
-        return self._get(f"/v1/chats/{name_of(ref)}/messages", query)["messages"]
-
-    # ── projects ─────────────────────────────────────────────────────────────────────────────────
-
-    def projects(self) -> list[str]:
-        """The names of all projects."""
-        return self._get("/v1/projects")["projects"]
-
-    def posts(
-        self, project: str, *, text: str = "", limit: int = 50, before: int | None = None
-    ) -> list[Post]:
-        """The newest entries of a project's feed, oldest first.
-
-        Args:
-            text: words that each of them has.
-        """
-        query = {"limit": limit} | given(text=text, before=before)
-        return self._get(f"/v1/projects/{name_of(project)}/posts", query)["posts"]
-
-    def post(
-        self,
-        project: str,
-        text: str = "",
-        *,
-        key: str = "",
-        parts: Sequence[Part] = (),
-        subject: str = "",
-        thread: str = "",
-    ) -> Post:
-        """Publish in a project's feed; all but the project as in `send`."""
-        body = said(text, parts, subject, thread) | {"key": key or new_key()}
-        return self._post_keyed(f"/v1/projects/{name_of(project)}/posts", body)
-
-    def follow_project(
-        self, project: str, *, after: int = 0, for_ever: bool = False, away: Away = _nobody
-    ) -> EventStream:
-        """New posts of a project's feed after the stream sequence `after`; the rest as in `events`."""
-        return self._follow({"project": name_of(project)}, str(after), for_ever, away)
-
-    def project_events(self, project: str, *, limit: int = 50, before: str = "") -> ProjectEvents:
-        """The newest posts of a project and what happened beside them, oldest first, and where what comes begins.
-
-        `before` is the `next` of another answer, "" for the newest.
-        """
-        query = {"limit": limit} | given(before=before)
-        return self._get(f"/v1/projects/{name_of(project)}/events", query)
-
-    def follow_project_events(
-        self, project: str, *, after: str, for_ever: bool = False, away: Away = _nobody
-    ) -> EventStream:
-        """New posts of a project (`post`) and what happens beside them (`activity`), past the cursor `after`.
-
-        The rest as in `events`.
-        """
-        path = f"/v1/projects/{name_of(project)}/events/stream"
-        return self._follow({}, after, for_ever, away, path)
-
-    def follow_chat(
-        self, ref: str, *, after: int = 0, for_ever: bool = False, away: Away = _nobody
-    ) -> EventStream:
-        """New messages between the operator and an agent after the stream sequence `after`, and receipts.
-
-        The rest as in `events`.
-        """
-        return self._follow({"chat": name_of(ref)}, str(after), for_ever, away)
-
-    def _follow(
-        self, topic: Query, after: str, for_ever: bool, away: Away, path: str = "/v1/stream"
-    ) -> EventStream:
-        from postroom.client.stream import FOR_EVER, RECONNECT, EventStream
-
-        retry = FOR_EVER if for_ever else RECONNECT
-        return EventStream(self.transport, topic, after=after, path=path, retry=retry, away=away)
-
-    # ── announcements ────────────────────────────────────────────────────────────────────────────
-
-    def announce(
-        self,
-        text: str = "",
-        *,
-        key: str = "",
-        parts: Sequence[Part] = (),
-        subject: str = "",
-        thread: str = "",
-    ) -> Announcement:
-        """Say something to everybody of the organisation; `key`, `parts` and `subject` as in `send`."""
-        body = said(text, parts, subject, thread) | {"key": key or new_key()}
-        return self._post_keyed("/v1/announcements", body)
-
-    def outbox(self, ref: str, *, limit: int = 50, before: int | None = None) -> list[Announcement]:
-        """The newest announcements of an agent, oldest first."""
-        query = {"limit": limit} | given(before=before)
-        return self._get(f"/v1/agents/{name_of(ref)}/outbox", query)["announcements"]
-
-    def follow_outbox(self, ref: str, *, after: int = 0) -> EventStream:
-        """Announcements of an agent after the stream sequence `after`."""
-        from postroom.client.stream import FOR_EVER, EventStream
-
-        path = f"/v1/agents/{name_of(ref)}/outbox/stream"
-        return EventStream(self.transport, {}, after=str(after), path=path, retry=FOR_EVER)
-
-    def follow_everything(self, *, away: Callable[[bool], None] = lambda _: None) -> EventStream:
-        """New events: `task`, `update`, `mail` (to the operator), `post`, `alert`, `approval`, `worker` and `room`.
-
-        The stream waits for a post room that has ended; `away` is called when it has gone and when it is back.
-        """
-        from postroom.client.stream import FOR_EVER, EventStream
-
-        return EventStream(
-            self.transport, {}, after="", path="/v1/events", retry=FOR_EVER, away=away
-        )
-
-    def follow_inbox(
-        self, *, after: int = 0, away: Callable[[bool], None] = lambda _: None
-    ) -> EventStream:
-        """New messages to the operator (`mail`) after the stream sequence `after`; else as `follow_everything`."""
-        from postroom.client.stream import FOR_EVER, EventStream
-
-        path = "/v1/inbox/stream"
-        return EventStream(
-            self.transport, {}, after=str(after), path=path, retry=FOR_EVER, away=away
-        )
-
-    # ── dead letters ─────────────────────────────────────────────────────────────────────────────
-
-    def alerts(self, *, ended: bool = False) -> list[Alert]:
-        """The alerts that stand, those about the post room and its workers first; with `ended` all that are kept."""
-        return self._get("/v1/alerts", given(all="true" if ended else ""))["alerts"]
-
-    def clear_alerts(self, alert: str = "") -> int:
-        """End the alert with that id, or all ("") that stand; returns how many."""
-        path = f"/v1/alerts/{check_message_id(alert)}" if alert else "/v1/alerts"
-        return self.transport.call("DELETE", path, repeatable=not alert)["cleared"]
-
-    def deadletters(self) -> list[Dead]:
-        """Messages that could not be delivered."""
-        return self._get("/v1/deadletters")["deadletters"]
-
-    def deadletter(self, dead_id: str) -> Dead:
-        """One dead letter."""
-        return self._get(f"/v1/deadletters/{check_message_id(dead_id)}")
-
-    def requeue(self, dead_id: str) -> str:
-        """Send a dead letter again as a new message, whose id is returned; the old one stays dead."""
-        return self._post(f"/v1/deadletters/{check_message_id(dead_id)}/requeue")["id"]
-
-    def drop(self, dead_id: str) -> None:
-        """Forget a dead letter."""
-        self.transport.call("DELETE", f"/v1/deadletters/{check_message_id(dead_id)}")
+        followed = self.inner.events(ref, after_id=after_id, for_ever=for_ever, away=away)
+        return WorkerEvents.over(followed)
 
 
-def _encoded(files: Mapping[str, bytes] | None) -> dict[str, str]:
-    return {key: base64.b64encode(data).decode() for key, data in (files or {}).items()}
+def _terminal(uid: str, terminal: str) -> str:
+    return f"/v1/workers/{name_of(uid)}/terminals/{check_message_id(terminal)}"
+
+
+def _ends_task(event: Event) -> bool:
+    return event.data.get("final") is True
+
+
+def _record(line: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise ProtocolViolation("a line of the audit log is not JSON") from error
+    if not isinstance(record, dict):
+        raise ProtocolViolation("a line of the audit log is no JSON object")
+    return record

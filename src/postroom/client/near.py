@@ -21,6 +21,9 @@ from postroom.client.locate import ServerAddress
 from postroom.errors import ProtocolViolation
 from postroom.http.unix import peer_uid, short_address
 
+NOBODY: Any = {"verify": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), "trust_env": False}
+"""There is no TLS over a socket of this machine."""
+
 
 class NearTransport(httpx2.HTTPTransport):
     """Connections to the socket of `server`, each to a process of its owner.
@@ -35,12 +38,7 @@ class NearTransport(httpx2.HTTPTransport):
         self._lock = threading.Lock()
         self._closed = False
         self._streams: WeakSet[Any] = WeakSet()
-        try:
-            address = self._address.enter_context(short_address(Path(server.socket)))
-        except OSError as error:
-            raise server.silent() from error
-        trusts_nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        super().__init__(verify=trusts_nobody, trust_env=False, uds=address)
+        super().__init__(uds=_entered(self._address, server), **NOBODY)
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request, over a new connection once its peer is known."""
@@ -70,6 +68,41 @@ class NearTransport(httpx2.HTTPTransport):
         except BaseException:
             stream.close()
             raise
+
+
+class AsyncNearTransport(httpx2.AsyncHTTPTransport):
+    """The same for tasks."""
+
+    def __init__(self, server: ServerAddress) -> None:
+        self._server = server
+        self._address = ExitStack()
+        super().__init__(uds=_entered(self._address, server), **NOBODY)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """As `NearTransport.handle_request`."""
+        request.extensions = {**request.extensions, "trace": self._made}
+        return await super().handle_async_request(request)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await super().aclose()
+        self._address.close()
+
+    async def _made(self, event: str, about: Mapping[str, Any]) -> None:
+        if event == "connection.connect_unix_socket.complete":
+            stream = about["return_value"]
+            try:
+                check_owner(stream.get_extra_info("socket"), self._server)
+            except BaseException:
+                await stream.aclose()
+                raise
+
+
+def _entered(address: ExitStack, server: ServerAddress) -> str:
+    try:
+        return address.enter_context(short_address(Path(server.socket)))
+    except OSError as error:
+        raise server.silent() from error
 
 
 def dial(server: ServerAddress, timeout: float) -> socket.socket:

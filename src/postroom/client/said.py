@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
+import io
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from postroom.client.files import media_type_for, whole_file
-from postroom.errors import InvalidInput, MessageTooLarge, ProtocolViolation
+from postroom.errors import InvalidInput, MessageTooLarge
 from postroom.protocol import parts
-from postroom.protocol.blobs import sha256_of
 
 if TYPE_CHECKING:
-    from postroom.client.async_transport import AsyncTransport
-
-CHUNK = 64 * 1024
-SILENCE = 60.0
-"""Seconds for one piece of a file to be taken or to come."""
+    from postroom.client.http import AsyncClient
 
 MOST = 64 * 1024 * 1024
 """Bytes that `Part.read` holds in memory; `Part.save` has no such bound."""
@@ -49,8 +44,8 @@ class Part:
         text, data: the content of a part of that kind, else "" and None.
     """
 
-    def __init__(self, transport: AsyncTransport, json: Mapping[str, Any]) -> None:
-        self._transport = transport
+    def __init__(self, client: AsyncClient, json: Mapping[str, Any]) -> None:
+        self._client = client
         self.json = json
         self.kind = parts.kind_of(json)
         self.media_type = parts.media_type_of(json)
@@ -90,14 +85,14 @@ class Part:
         elif isinstance(raw := self.json.get("raw"), str):
             yield base64.b64decode(raw)
         elif self.kind == parts.FILE:
-            async with aclosing(_download(self._transport, self.json["url"])) as pieces:
+            async with aclosing(self._client.get_blob(self.json["url"])) as pieces:
                 async for piece in pieces:
                     yield piece
         else:
             raise InvalidInput("this part has no content to read", remedy="`data` has its value")
 
 
-async def said(transport: AsyncTransport, what: Sequence[Sayable]) -> list[dict[str, Any]]:
+async def said(client: AsyncClient, what: Sequence[Sayable]) -> list[dict[str, Any]]:
     """The parts of what is said; files are uploaded.
 
     Raises:
@@ -105,59 +100,27 @@ async def said(transport: AsyncTransport, what: Sequence[Sayable]) -> list[dict[
     """
     if not what:
         raise InvalidInput("a message needs a text, data or a file")
-    return [await _part(transport, one) for one in what]
+    return [await _part(client, one) for one in what]
 
 
-async def _part(transport: AsyncTransport, one: Sayable) -> dict[str, Any]:
+async def _part(client: AsyncClient, one: Sayable) -> dict[str, Any]:
     if isinstance(one, str):
         return {"text": one}
     if not isinstance(one, File):
         return dict(one)
-    url = await _upload(transport, one)
+    url = await _upload(client, one)
     named = {"filename": one.name} if one.name else {}
     return {"url": url, "mediaType": one.media_type, **named}
 
 
-async def _upload(transport: AsyncTransport, file: File) -> str:
+async def _upload(client: AsyncClient, file: File) -> str:
     """Store a file as a blob; returns its URL."""
     source = file.source
     try:
-        digest = await asyncio.to_thread(_digest, source)
-        body = source if isinstance(source, bytes) else _read(source)
-        headers = {"Content-Type": file.media_type}
-        async with transport.exchange(
-            "PUT", f"/v1/blobs/{digest}", silence=SILENCE, content=body, headers=headers
-        ) as answer:
-            return str((await transport.decoded(answer))["url"])
+        with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as content:
+            return await client.put_blob(content, file.media_type)
     except OSError as error:
         raise InvalidInput(f"{file.source} cannot be read: {error.strerror}") from error
-
-
-def _digest(source: bytes | Path) -> str:
-    if isinstance(source, bytes):
-        return hashlib.sha256(source).hexdigest()
-    with source.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-async def _read(path: Path) -> AsyncGenerator[bytes]:
-    with await asyncio.to_thread(_opened, path) as file:
-        while data := await asyncio.to_thread(file.read, CHUNK):
-            yield data
-
-
-def _opened(path: Path) -> BinaryIO:
-    return path.open("rb")
-
-
-async def _download(transport: AsyncTransport, url: str) -> AsyncGenerator[bytes]:
-    wanted, found = sha256_of(url), hashlib.sha256()
-    async with transport.exchange("GET", f"/v1/blobs/{wanted}", silence=SILENCE) as answer:
-        async for data in answer.aiter_raw(CHUNK):
-            found.update(data)
-            yield data
-    if found.hexdigest() != wanted:
-        raise ProtocolViolation("the content does not have the hash in the URL")
 
 
 def _free(folder: Path, name: str) -> Path:

@@ -1,26 +1,31 @@
-"""Live events of the control plane: server-sent events that survive a lost connection.
+"""Live events from the control plane that survive a lost connection: server-sent events, and a worker's WebSocket.
 
 After a loss the reader connects again and names its last record, so nothing is missed. It drops repeated events, so
-nothing is shown twice.
+nothing is shown twice. `AsyncEventStream` and `AsyncWorkerEvents` are for tasks, the others for a thread that reads and
+another one that ends it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import socket
 import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Generic, Self, TypeVar
 
 import httpx2
 
 from postroom.client.rules import Query
-from postroom.client.transport import Transport
+from postroom.client.transport import AsyncTransport, Transport
+from postroom.client.wire import each
 from postroom.errors import (
     BusDisconnected,
     EnvironmentFault,
@@ -31,6 +36,7 @@ from postroom.errors import (
     Unauthorized,
 )
 from postroom.protocol.intervals import STREAM_SILENCE
+from postroom.protocol.sockets import Code
 from postroom_a2a.retry import RetryPolicy
 
 SETTLED = 10.0
@@ -49,6 +55,8 @@ _RECORDS = frozenset(
     {"post", "activity", "mail", "announcement", "update", "task", "alert", "approval", "open"}
 )
 _LOST = (NotRunning, PeerError, Unauthorized, BusDisconnected)
+_OURS = frozenset({Code.MALFORMED, Code.TOO_LARGE})
+"""Codes that say that the client did something wrong: it would again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,40 +123,69 @@ class Losses:
         return self._retry.delay(self._failures)
 
 
-class Reconnection:
-    """The connections of one reader, one after the other, until `closed` is set.
+T = TypeVar("T")
+
+
+class _AsyncReader(Generic[T]):
+    """Reads one stream over as many connections as it takes; leave the iteration early only to close it.
 
     Args:
         retry: attempts to connect again before the error is raised.
         away: called with True when the connection is lost, with False when it is there again.
+
+    Attributes:
+        ended: set where the iteration is to end.
+        connected: called when the server has answered.
+        shut: ends the open connection, from any thread.
+        pause: waits before the next connection.
     """
 
     def __init__(
-        self, transport: Transport, retry: RetryPolicy, away: Callable[[bool], None]
+        self, transport: AsyncTransport, retry: RetryPolicy, away: Callable[[bool], None]
     ) -> None:
         self._transport = transport
         self._losses = Losses(retry)
         self._tell_away = away
         self._is_away = False
-        self.closed = threading.Event()
-        self.connected = threading.Event()
-        """Set once the server has answered for the first time."""
+        self.ended = False
+        self.connected: Callable[[], None] = lambda: None
+        self.shut: Callable[[], object] = lambda: None
+        self.pause: Callable[[float], Coroutine[Any, Any, None]] = transport.wire.pause
 
-    def made(self) -> None:
+    async def __aiter__(self) -> AsyncGenerator[T]:
+        """What comes, until the last one.
+
+        Raises:
+            PostroomError: the server refused, or could not be reached again.
+        """
+        while not self.ended:
+            try:
+                async with aclosing(self._connection()) as found:
+                    async for each_ in found:
+                        yield each_
+                error: PostroomError = PeerError("the post room ended the stream")
+            except PostroomError as lost:
+                error = lost
+            if not self.ended:
+                await self._again(error)
+
+    def _connection(self) -> AsyncGenerator[T]:
+        """What comes over one connection."""
+        raise NotImplementedError
+
+    def _made(self) -> None:
         """Note that the server has answered."""
         self._losses.connected()
-        self.connected.set()
+        self.connected()
         self._set_away(False)
 
-    def again(self, error: PostroomError) -> None:
+    async def _again(self, error: PostroomError) -> None:
         """Wait before the next connection, or raise `error` if no further one is allowed."""
-        if self.closed.is_set():
-            return
         if self._transport.hopeless(error):
             raise error
         pause = self._losses.after(error)
         self._set_away(True)
-        self.closed.wait(pause)
+        await self.pause(pause)
         with contextlib.suppress(NotRunning):  # not yet: the next attempt fails and counts
             self._transport.look_up()
 
@@ -158,19 +195,21 @@ class Reconnection:
             self._tell_away(away)
 
 
-class EventStream:
-    """Iterates over the events of a feed, chat or task, from one thread; `close` may be called from another.
+class AsyncEventStream(_AsyncReader[Event]):
+    """The events of a feed, chat or task.
 
     Args:
         topic: query that names the feed or chat.
         after: id of the last known record.
-        retry: attempts to connect again before the error is raised.
         is_last: whether an event is the last one; None where there is no last one.
+
+    Attributes:
+        after: id of the last known record: where another stream can go on.
     """
 
     def __init__(
         self,
-        transport: Transport,
+        transport: AsyncTransport,
         topic: Query,
         *,
         after: str,
@@ -179,59 +218,137 @@ class EventStream:
         is_last: Callable[[Event], bool] | None = None,
         away: Callable[[bool], None] = lambda _: None,
     ) -> None:
-        self._transport = transport
+        super().__init__(transport, retry, away)
+        self.after = after
         self._topic = topic
-        self._after = after
         self._path = path
         self._is_last = is_last
         self._seen = SeenEvents()
-        self._link = Reconnection(transport, retry, away)
-        self._closed, self.connected = self._link.closed, self._link.connected
-        self._response: httpx2.Response | None = None
+
+    async def _connection(self) -> AsyncGenerator[Event]:
+        query = {**self._topic, "after": self.after}
+        async with self._transport.stream(self._path, query, silence=STREAM_SILENCE) as response:
+            self.shut = partial(_shut, response)
+            self._made()
+            if self.ended:  # between the two lines above: nobody else shuts this one
+                return
+            async for raw in httpx2.EventSource(response):
+                if self._seen.is_new(raw):
+                    event = event_of(raw)
+                    if event.is_record:
+                        self.after = event.id
+                    yield event
+                    if self._is_last is not None and self._is_last(event):
+                        self.ended = True
+                        return
+
+
+class AsyncWorkerEvents(_AsyncReader[dict[str, Any]]):
+    """Events of a worker's agent.
+
+    Args:
+        path: of the stream.
+        after: id of the last known event, 0 for all, -1 for those from now on.
+
+    Attributes:
+        after: id of the last event that came.
+    """
+
+    def __init__(
+        self,
+        transport: AsyncTransport,
+        path: str,
+        *,
+        after: int = 0,
+        retry: RetryPolicy = RECONNECT,
+        away: Callable[[bool], None] = lambda _: None,
+    ) -> None:
+        super().__init__(transport, retry, away)
+        self.after = after
+        self._path = path
+
+    async def _connection(self) -> AsyncGenerator[dict[str, Any]]:
+        async with self._transport.websocket(self._path, {"after_id": self.after}) as link:
+            self.shut = link.close
+            self._made()
+            while not self.ended:
+                event = _worker_event(await link.received())
+                if event["id"] > self.after:
+                    self.after = event["id"]
+                    yield event
+
+    async def _again(self, error: PostroomError) -> None:
+        """As before; what we did wrong we would do again."""
+        if getattr(error, "close_code", None) in _OURS:
+            raise error
+        await super()._again(error)
+
+
+class _Reader(Generic[T]):
+    """Iterates over what an asynchronous reader finds, from one thread; `close` may be called from another."""
+
+    def __init__(self, inner: _AsyncReader[T]) -> None:
+        self._link = inner
+        self._closed, self.connected = threading.Event(), threading.Event()
+        inner.connected, inner.pause = self.connected.set, self._pause
+
+    @classmethod
+    def over(cls, inner: _AsyncReader[T]) -> Self:
+        """What reads `inner`."""
+        made = cls.__new__(cls)
+        _Reader.__init__(made, inner)
+        return made
+
+    def __iter__(self) -> Iterator[T]:
+        """What comes, until the last one or `close`; raises PostroomError as the other does."""
+        return each(aiter(self._link))
+
+    def close(self) -> None:
+        """End the iteration, even one that waits."""
+        self._link.ended = True
+        self._closed.set()
+        self._link.shut()
+
+    async def _pause(self, seconds: float) -> None:
+        self._closed.wait(seconds)
+
+
+class EventStream(_Reader[Event]):
+    """As `AsyncEventStream`, for threads."""
+
+    _link: AsyncEventStream
+
+    def __init__(self, transport: Transport, topic: Query, **how: Any) -> None:
+        super().__init__(AsyncEventStream(transport.inner, topic, **how))
 
     @property
     def after(self) -> str:
         """Id of the last known record: where another stream can go on."""
-        return self._after
+        return self._link.after
 
-    def __iter__(self) -> Iterator[Event]:
-        """The events, until the last one or `close`.
 
-        Raises:
-            PostroomError: the server refused, or could not be reached again.
-        """
-        while not self._closed.is_set():
-            try:
-                yield from self._connection()
-                self._link.again(PeerError("the post room ended the stream"))
-            except PostroomError as error:
-                self._link.again(error)
+class WorkerEvents(_Reader[dict[str, Any]]):
+    """As `AsyncWorkerEvents`, for threads."""
 
-    def close(self) -> None:
-        """End the iteration, even one that waits for bytes."""
-        self._closed.set()
-        response = self._response
-        if response is not None:
-            _shut(response)
+    _link: AsyncWorkerEvents
 
-    def _connection(self) -> Iterator[Event]:
-        query = {**self._topic, "after": self._after}
-        with self._transport.stream(self._path, query, silence=STREAM_SILENCE) as response:
-            self._response = response
-            self._link.made()
-            if (
-                self._closed.is_set()
-            ):  # closed between the two lines above: nobody else shuts this one
-                return
-            for raw in httpx2.EventSource(response):
-                if self._seen.is_new(raw):
-                    event = event_of(raw)
-                    if event.is_record:
-                        self._after = event.id
-                    yield event
-                    if self._is_last is not None and self._is_last(event):
-                        self._closed.set()
-                        return
+    def __init__(self, transport: Transport, path: str, **how: Any) -> None:
+        super().__init__(AsyncWorkerEvents(transport.inner, path, **how))
+
+    @property
+    def after(self) -> int:
+        """Id of the last event that came."""
+        return self._link.after
+
+
+def _worker_event(message: str | bytes) -> dict[str, Any]:
+    try:
+        event = json.loads(message)
+    except ValueError as error:
+        raise ProtocolViolation("an event is not JSON") from error
+    if not isinstance(event, dict) or type(event.get("id")) is not int:
+        raise ProtocolViolation("an event has no id")
+    return event
 
 
 def event_of(raw: httpx2.ServerSentEvent) -> Event:

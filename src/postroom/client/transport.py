@@ -1,16 +1,18 @@
-"""One HTTP call to the control plane, for callers that wait: credential, deadlines, retries, and errors as types."""
+"""One HTTP call to the control plane: credential, deadlines, retries, and errors as types.
+
+`AsyncTransport` is for tasks, `Transport` for callers that wait (`client.wire`).
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from postroom.client.near import NearTransport
 from postroom.client.rules import (
     EVENT_STREAM,
     Endpoint,
@@ -22,19 +24,21 @@ from postroom.client.rules import (
     judged,
     reported,
 )
+from postroom.client.wire import BlockingWire, Socket, Wire, blocking
 from postroom.errors import PostroomError
-from postroom_a2a.retry import RetryPolicy, perform
+from postroom_a2a.retry import RetryPolicy, perform_async
 
 if TYPE_CHECKING:
+    from postroom.client.locate import ServerAddress
     from postroom.client.websocket import WebSocket
 
 
-class Transport(Endpoint):
-    """Calls a control plane, and blocks until it has answered.
+class AsyncTransport(Endpoint):
+    """Calls a control plane.
 
     Args:
-        sleep: waits so many seconds.
-        base: the httpx2 transport to use; None for the socket of the post room if it has one, else TCP.
+        base: as for `Wire`.
+        wire: how it waits; None for tasks of the loop that uses it first.
     """
 
     def __init__(
@@ -42,21 +46,22 @@ class Transport(Endpoint):
         locate: Locate,
         *,
         retry: RetryPolicy | None = None,
-        sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
         org: str = "",
-        base: httpx2.BaseTransport | None = None,
+        base: httpx2.AsyncBaseTransport | None = None,
+        wire: Wire | None = None,
     ) -> None:
         super().__init__(locate, retry=retry, clock=clock, org=org)
-        self._sleep = sleep
-        self._base = base
-        self._http = self._connections()
+        self.wire = wire or Wire(base)
+        self._made: list[httpx2.AsyncClient] = []
+        self._renew()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close all connections."""
-        self._http.close()
+        for http in self._made:
+            await http.aclose()
 
-    def call(
+    async def call(
         self,
         method: str,
         path: str,
@@ -83,76 +88,132 @@ class Transport(Endpoint):
         """
         course = self._course(write=method != "GET", repeatable=repeatable)
         attempt = partial(self._attempt, method, path, json, params, extra_time)
-        return decoded(perform(course, attempt, self._sleep))
+        return decoded(await perform_async(course, attempt, self.wire.pause))
 
-    def _attempt(
+    async def _attempt(
         self, method: str, path: str, json: object, params: Query | None, extra_time: float
     ) -> Outcome:
-        """One attempt."""
         asked = self._request(json, params, extra_time)
         try:
             with self._faults():
-                return judged(self._http.request(method, self._url(path), **asked), self.retry)
+                return judged(
+                    await self._http.request(method, self._url(path), **asked), self.retry
+                )
         except PostroomError as error:
             return failed(error)
 
-    @contextmanager
-    def stream(self, path: str, params: Query, *, silence: float) -> Generator[httpx2.Response]:
-        """An answer that is read as it comes; `silence` is the longest wait for its next bytes, in seconds.
-
-        Raises the same errors as `call`, also while it is being read.
-        """
-        with self.exchange(
-            "GET", path, silence=silence, params=params, headers=EVENT_STREAM
-        ) as answer:
-            yield answer
-
-    @contextmanager
-    def exchange(
+    @asynccontextmanager
+    async def exchange(
         self,
         method: str,
         path: str,
         *,
         silence: float,
-        content: Iterable[bytes] | None = None,
+        content: AsyncIterable[bytes] | bytes | None = None,
         params: Query | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Generator[httpx2.Response]:
-        """A call with streamed body and answer, without repetition; else as `stream`."""
-        with (
-            self._faults(),
-            self._http.stream(
+    ) -> AsyncGenerator[httpx2.Response]:
+        """A call whose body and answer are read as they come, without repetition.
+
+        `silence` is the longest wait for the next bytes, in seconds. Raises the errors of `call`, also while the answer
+        is being read.
+        """
+        with self._faults():
+            async with self._http.stream(
                 method,
                 self._url(path),
                 content=content,
                 params=params,
                 headers=self._headers() | dict(headers or {}),
                 timeout=self._timeout(silence),
-            ) as response,
-        ):
-            if response.is_error:
-                response.read()
-                raise reported(response)
-            yield response
+            ) as response:
+                if response.is_error:
+                    await response.aread()
+                    raise reported(response)
+                yield response
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, params: Query, *, silence: float
+    ) -> AsyncGenerator[httpx2.Response]:
+        """An `exchange` that is answered by server-sent events."""
+        async with self.exchange(
+            "GET", path, silence=silence, params=params, headers=EVENT_STREAM
+        ) as answer:
+            yield answer
+
+    @asynccontextmanager
+    async def websocket(self, path: str, params: Query) -> AsyncGenerator[Socket]:
+        """An open WebSocket; raises the errors of `WebSocket.connect`."""
+        link = await self.wire.socket(*self.place(path), params)
+        try:
+            yield link
+        finally:
+            link.close()
+
+    @staticmethod
+    async def decoded(response: httpx2.Response) -> Any:
+        """The JSON value in the answer of an `exchange`."""
+        await response.aread()
+        return decoded(response)
+
+    def place(self, path: str) -> tuple[ServerAddress, str, Mapping[str, str]]:
+        """For a WebSocket: where it leads, the URL there, and its headers."""
+        return self._server, self._url(path), self._headers()
+
+    @property
+    def _http(self) -> httpx2.AsyncClient:
+        self.wire.check()
+        return self._made[-1]
+
+    def _renew(self) -> None:
+        # Others may still read from the old connections; they end with `close`.
+        transport = self.wire.transport(self._server, self._connection())
+        self._made.append(httpx2.AsyncClient(transport=transport, trust_env=False))
+
+
+class Transport:
+    """Calls a control plane, and blocks until it has answered.
+
+    Args:
+        sleep: waits so many seconds.
+        base: as for `BlockingWire`.
+    """
+
+    def __init__(
+        self,
+        locate: Locate,
+        *,
+        retry: RetryPolicy | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        org: str = "",
+        base: httpx2.BaseTransport | None = None,
+    ) -> None:
+        wire = BlockingWire(base, sleep)
+        self.inner = AsyncTransport(locate, retry=retry, clock=clock, org=org, wire=wire)
+
+    close = blocking(AsyncTransport.close)
+    call = blocking(AsyncTransport.call)
+
+    @property
+    def server(self) -> ServerAddress:
+        """The address used last."""
+        return self.inner.server
+
+    @contextmanager
+    def within(self, seconds: float | None) -> Generator[None]:
+        """As `Endpoint.within`."""
+        with self.inner.within(seconds):
+            yield
+
+    def left(self) -> float:
+        """Seconds until the end that `within` has set."""
+        return self.inner.left()
 
     def websocket(self, path: str, params: Query) -> WebSocket:
         """An open WebSocket; raises the errors of `WebSocket.connect`."""
         from postroom.client.websocket import WebSocket  # most commands need none
 
-        return WebSocket.connect(self._server, self._url(path), params, self._headers())
-
-    @staticmethod
-    def decoded(response: httpx2.Response) -> Any:
-        """The JSON value in the answer of an `exchange`."""
-        response.read()
-        return decoded(response)
-
-    def _renew(self) -> None:
-        self._http.close()
-        self._http = self._connections()
-
-    def _connections(self) -> httpx2.Client:
-        base = self._base
-        if base is None and self._server.socket:
-            base = NearTransport(self._server)
-        return httpx2.Client(transport=base, **self._connection())
+        server, url, headers = self.inner.place(path)
+        return WebSocket.connect(server, url, params, headers)

@@ -5,7 +5,7 @@
         message = socket.receive(timeout=5.0)  # None: nothing came
 
 One thread may receive while others send. `fileno` is for `select`; look at `waiting` first, since a message may have
-come already.
+come already. `async_websocket` is for tasks.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
 
 import httpx2
@@ -137,6 +137,10 @@ class WebSocket:
             self._take()
         return self._side.messages.popleft()
 
+    async def received(self) -> str | bytes:
+        """`receive`, without an end of the time, for what is written for tasks, too."""
+        return self.receive() or b""
+
     def close(self, code: int = Code.DONE, reason: str = "") -> None:
         """Close it; idempotent, and from any thread: one that receives gets SocketEnded."""
         if self._ended is None:
@@ -170,7 +174,7 @@ class WebSocket:
                 self._end(error)  # it came with the first messages
             refusal = self._side.refusal
             if refusal is not None and refusal.whole:
-                raise _refused(refusal)
+                raise refused(refusal)
 
     # ── reading ──
 
@@ -238,31 +242,46 @@ class WebSocket:
             raise SocketEnded(1006, f"the connection to the post room broke: {error}") from error
 
 
-def _dial(server: ServerAddress, url: str) -> socket.socket:
+def connected(server: ServerAddress, url: str) -> socket.socket:
+    """A connection to the host and port of `url`, or to the socket of `server`, before TLS; raises NotRunning."""
     if server.socket:
-        near = dial(server, CONNECT_TIMEOUT)
-        near.settimeout(ANSWER_TIMEOUT)
-        return near
+        return dial(server, CONNECT_TIMEOUT)
     parts = urlsplit(url)
-    host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        link = socket.create_connection((host, port), timeout=CONNECT_TIMEOUT)
+        link = socket.create_connection((parts.hostname or "", port), timeout=CONNECT_TIMEOUT)
     except OSError as error:
         raise server.silent() from error
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return link
+
+
+@contextlib.contextmanager
+def handshake(server: ServerAddress, url: str) -> Generator[dict[str, Any]]:
+    """Arguments for TLS to `url`, none where there is no TLS; what fails is NotRunning or ProtocolViolation."""
+    parts = urlsplit(url)
     try:
-        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if parts.scheme == "https":
-            link = server.context().wrap_socket(link, server_hostname=host)
+        tls = parts.scheme == "https"
+        yield {"context": server.context(), "host": parts.hostname} if tls else {}
     except ssl.SSLCertVerificationError as error:
-        link.close()
         raise server.distrust(error.verify_message) from error
     except OSError as error:
-        link.close()
         raise server.silent() from error
+
+
+def _dial(server: ServerAddress, url: str) -> socket.socket:
+    link = connected(server, url)
+    try:
+        with handshake(server, url) as tls:
+            if tls:
+                link = tls["context"].wrap_socket(link, server_hostname=tls["host"])
+    except BaseException:
+        link.close()
+        raise
     link.settimeout(ANSWER_TIMEOUT)
     return link
 
 
-def _refused(refusal: Refusal) -> PostroomError:
+def refused(refusal: Refusal) -> PostroomError:
+    """The control plane's own error."""
     return reported(httpx2.Response(refusal.status, content=refusal.body))

@@ -1,6 +1,6 @@
 """The client's side of a WebSocket over wsproto, without I/O: bytes in, messages and bytes out (RFC 6455).
 
-`client.websocket` puts it on a socket for callers that wait, `sidecar.websocket` on asyncio's streams.
+`client.websocket` puts it on a socket for callers that wait, `http.stream_socket` on asyncio's streams.
 """
 
 from __future__ import annotations

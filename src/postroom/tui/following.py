@@ -21,7 +21,7 @@ BOUND = 2000
 
 
 class Source(Protocol):
-    """What is followed: `client.stream.EventStream` or `client.worker_events.WorkerEvents`."""
+    """What is followed: `client.stream.EventStream` or `client.stream.WorkerEvents`."""
 
     def __iter__(self) -> Iterator[Any]:
         """The items, until `close`."""

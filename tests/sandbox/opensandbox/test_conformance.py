@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 
 from postroom.http.client import by_tcp
-from postroom.sidecar.execd_terminal import SocketRefused, StreamSocket
+from postroom.http.stream_socket import SocketRefused, StreamSocket
 from tests.sandbox.opensandbox.execd import TOKEN, Execd
 
 pytestmark = pytest.mark.anyio

@@ -41,7 +41,7 @@ from postroom_a2a.text import one_line
 if TYPE_CHECKING:
     from postroom.cli.chat.prompt import Prompt
     from postroom.client.http import Client
-    from postroom.client.worker_events import WorkerEvents
+    from postroom.client.stream import WorkerEvents
     from postroom.protocol.shapes import Approval, Worker
 
 QUIET = 1.0

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from postroom.cli.options import json_option, state_folder, state_option
 from postroom.cli.output import print_json
 from postroom.cli.passphrase import passphrase_from, passphrase_option
+
+if TYPE_CHECKING:
+    from postroom.protocol.answers import Saved
 
 
 @click.command("backup")
@@ -34,7 +37,7 @@ def command(file: Path, passphrase_file: str | None, as_json: bool) -> None:
         click.echo(f"left out, since it cannot be read: {name!r}", err=True)
 
 
-def _taken(file: Path, passphrase: str) -> dict[str, Any]:
+def _taken(file: Path, passphrase: str) -> Saved:
     from postroom.client.locate import locate
     from postroom.errors import NotRunning
 
@@ -49,8 +52,8 @@ def _taken(file: Path, passphrase: str) -> dict[str, Any]:
         return {
             "file": str(taken.file),
             "bytes": taken.size,
-            "orgs": taken.orgs,
-            "skipped": taken.skipped,
+            "orgs": list(taken.orgs),
+            "skipped": list(taken.skipped),
         }
     from postroom.client.http import Client
 

@@ -22,7 +22,7 @@ from postroom.view.tasks import short
 if TYPE_CHECKING:
     from postroom.cli.tasks.answering import Answers
     from postroom.client.http import Client
-    from postroom.client.worker_events import WorkerEvents
+    from postroom.client.stream import WorkerEvents
     from postroom.lines.rows import Row
     from postroom.protocol.shapes import Approval, Task
 

@@ -1,0 +1,61 @@
+"""A WebSocket to the control plane, for tasks (as `client.websocket`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Self
+from urllib.parse import urlencode, urlsplit
+
+from postroom.client.locate import ServerAddress
+from postroom.client.rules import Query
+from postroom.client.websocket import SocketEnded, connected, handshake, refused
+from postroom.http.client import Streams
+from postroom.http.connection import CHUNK
+from postroom.http.stream_socket import SocketRefused, StreamSocket
+from postroom.protocol.sockets import Code
+
+
+class AsyncWebSocket(StreamSocket):
+    """An open connection: one task may receive while another sends. Close it with `abort`."""
+
+    @classmethod
+    async def to(
+        cls, server: ServerAddress, url: str, query: Query, headers: Mapping[str, str]
+    ) -> Self:
+        """As `WebSocket.connect`."""
+
+        async def dial() -> Streams:
+            link = await asyncio.to_thread(connected, server, url)
+            link.setblocking(False)
+            try:
+                with handshake(server, url) as tls:
+                    about = {"ssl": tls["context"], "server_hostname": tls["host"]} if tls else {}
+                    return await asyncio.open_connection(sock=link, limit=CHUNK, **about)
+            except BaseException:
+                link.close()
+                raise
+
+        parts = urlsplit(url)
+        target = parts.path + (f"?{urlencode(query)}" if query else "")
+        try:
+            return await cls.connect("the post room", dial, parts.netloc, target, headers.items())
+        except SocketRefused as error:
+            raise refused(error.refusal) from None
+
+    def close(self) -> None:
+        """Close it."""
+        self._writer.write(self._side.closing(Code.DONE))
+        self._writer.close()
+
+    async def received(self) -> str | bytes:
+        """The next message.
+
+        Raises:
+            SocketEnded: there will be none.
+            PostroomError: as `StreamSocket.receive`.
+        """
+        message = await self.receive()
+        if message is None:
+            raise SocketEnded(*(self.closed or (1006, "")))
+        return message

@@ -1,0 +1,229 @@
+"""The two ways of a call to the post room: by the tasks of an event loop, or by a thread that waits.
+
+What a client does is written once, as coroutines over a `Wire`. On a `BlockingWire` nothing in them suspends, since
+whatever they wait for returns when it is there: so `done` and `each` bring them to their end in the thread that calls,
+without an event loop. Such a call is interrupted by Ctrl-C where it stands, works inside a running loop (which it holds
+up), and leaves no thread that somebody would have to end.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Generator, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+import httpx2
+
+from postroom.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from postroom.client.locate import ServerAddress
+    from postroom.client.rules import Query
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Socket(Protocol):
+    """A WebSocket that is read."""
+
+    async def received(self) -> str | bytes:
+        """The next message; raises SocketEnded."""
+        ...
+
+    def close(self) -> None:
+        """Close it, from any thread that may use it."""
+        ...
+
+
+class Wire:
+    """For tasks of the event loop in which it was used first.
+
+    Args:
+        base: the httpx2 transport to use; None for the socket of the post room if it has one, else TCP.
+    """
+
+    def __init__(self, base: httpx2.AsyncBaseTransport | None = None) -> None:
+        self._base = base
+        self._loop: object = None
+
+    def transport(self, server: ServerAddress, trust: dict[str, Any]) -> httpx2.AsyncBaseTransport:
+        """Connections to `server`; `trust` says whom they trust."""
+        if self._base is not None:
+            return self._base
+        if server.socket:
+            from postroom.client.near import AsyncNearTransport
+
+            return AsyncNearTransport(server)
+        return httpx2.AsyncHTTPTransport(**trust)
+
+    def check(self) -> None:
+        """Raise InvalidInput where its connections belong to another event loop."""
+        from asyncio import get_running_loop
+
+        self._loop = self._loop or get_running_loop()
+        if get_running_loop() is not self._loop:
+            raise InvalidInput(
+                "this client belongs to another event loop", remedy="make one in each loop"
+            )
+
+    async def work(self, call: Callable[..., T], *given: Any) -> T:
+        """What `call` returns, which waits for a file."""
+        from asyncio import to_thread
+
+        return await to_thread(call, *given)
+
+    async def socket(
+        self, server: ServerAddress, url: str, headers: Mapping[str, str], query: Query
+    ) -> Socket:
+        """An open WebSocket at `url`, which is one of `server`."""
+        from postroom.client.async_websocket import AsyncWebSocket
+
+        return await AsyncWebSocket.to(server, url, query, headers)
+
+    async def pause(self, seconds: float) -> None:
+        """Wait."""
+        from asyncio import sleep
+
+        await sleep(seconds)
+
+
+class BlockingWire(Wire):
+    """For threads.
+
+    Args:
+        base: as for `Wire`, the blocking one.
+        sleep: waits so many seconds.
+    """
+
+    def __init__(
+        self,
+        base: httpx2.BaseTransport | None = None,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        super().__init__()
+        self._blocking = base
+        self._sleep = sleep
+
+    def transport(self, server: ServerAddress, trust: dict[str, Any]) -> httpx2.AsyncBaseTransport:
+        """As `Wire.transport`."""
+
+        def made() -> httpx2.BaseTransport:
+            if self._blocking is not None:
+                return self._blocking
+            if server.socket:
+                from postroom.client.near import NearTransport
+
+                return NearTransport(server)
+            return httpx2.HTTPTransport(**trust)
+
+        return _Blocking(made)
+
+    def check(self) -> None:
+        """Any thread may use it."""
+
+    async def work(self, call: Callable[..., T], *given: Any) -> T:
+        """What `call` returns."""
+        return call(*given)
+
+    async def socket(
+        self, server: ServerAddress, url: str, headers: Mapping[str, str], query: Query
+    ) -> Socket:
+        """As `Wire.socket`."""
+        from postroom.client.websocket import WebSocket
+
+        return WebSocket.connect(server, url, query, headers)
+
+    async def pause(self, seconds: float) -> None:
+        """Wait."""
+        self._sleep(seconds)
+
+
+class _Blocking(httpx2.AsyncBaseTransport):
+    """A blocking transport in the form of the other kind; `make` makes it."""
+
+    def __init__(self, make: Callable[[], httpx2.BaseTransport]) -> None:
+        self._make = make
+        self._base, self._pid = make(), os.getpid()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if self._pid != os.getpid():
+            # After a fork the connections are the parent's: two would read one answer.
+            self._base, self._pid = self._make(), os.getpid()
+        if not isinstance(request.stream, httpx2.SyncByteStream):
+            request.stream = _Sent(request.stream)
+        answer = self._base.handle_request(request)
+        if not isinstance(answer.stream, httpx2.AsyncByteStream):
+            answer.stream = _Come(answer.stream)
+        return answer
+
+    async def aclose(self) -> None:
+        if self._pid == os.getpid():
+            self._base.close()
+
+
+class _Sent(httpx2.SyncByteStream, httpx2.AsyncByteStream):
+    def __init__(self, pieces: Any) -> None:
+        self._pieces = pieces
+
+    def __iter__(self) -> Generator[bytes]:
+        return each(self._pieces)
+
+
+class _Come(httpx2.AsyncByteStream):
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        for piece in self._stream:
+            yield piece
+
+    async def aclose(self) -> None:
+        self._stream.close()
+
+
+def done(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine over a `BlockingWire` returns."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    coroutine.close()
+    raise RuntimeError("what should block waits for an event loop")
+
+
+def each(items: AsyncIterable[T]) -> Generator[T]:
+    """What comes out of an iteration over a `BlockingWire`; closed with this generator."""
+    found: Any = aiter(items)
+    try:
+        while True:
+            try:
+                item = done(anext(found))
+            except StopAsyncIteration:
+                return
+            yield item
+    finally:
+        if isinstance(found, AsyncGenerator):
+            done(found.aclose())
+
+
+class blocking(Generic[P, T]):  # noqa: N801 (it is used like a function)
+    """A method that returns when a coroutine of `inner` is done.
+
+        class Transport:
+            call = blocking(AsyncTransport.call)
+
+    `inner` is an attribute of the object that has the method.
+    """
+
+    def __init__(self, body: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
+        self._body = body
+        self.__doc__ = body.__doc__
+
+    def __get__(self, face: Any, _: type | None = None) -> Callable[P, T]:
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            return done(self._body(face.inner, *args, **kwargs))
+
+        # Taken from the class, it is a function of the object.
+        return call if face is not None else lambda own, *a, **k: self.__get__(own)(*a, **k)
