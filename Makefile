@@ -9,8 +9,8 @@ BASE   := $(VENV)/.base
 STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 INSTALL := $(BIN)/python tools/install.py
-# The tests of a file share servers, so one worker runs them all; tests/conftest.py says how many workers, in what order.
-# A test that failed is repeated once, at once; tests/conftest.py lists it, and bounds their number.
+# The tests of a file share servers, so one worker runs them all; conftest.py says how many workers, in what order.
+# A test that failed is repeated once, at once; conftest.py lists it, and bounds their number.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --reruns 1
 # pytest-timeout cannot end a test whose process waits outside Python, or swallows its signal: this ends the process,
 # with the stacks of its threads and the test's name. Another process goes on there and repeats the test.

@@ -1,7 +1,7 @@
-"""What every test gets: the event loop's kind, the `requirement` marker, and the rule that promises are not skipped.
+"""How the tests run: the `requirement` marker, time limits, what is repeated, and that no promise is skipped.
 
 A test that proves a promise may be skipped on a laptop that lacks something. In CI (`CI=true`) such a skip
-fails the run, because a promise that nobody checked would look kept.
+fails the run, because a promise that nobody checked would look kept. What a test gets is said in tests/conftest.py.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from asyncio import CancelledError
 from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import hypothesis
 import pytest
 import pytest_timeout
 from _pytest.faulthandler import fault_handler_stderr_fd_key
@@ -27,20 +26,11 @@ from anyio import pytest_plugin
 
 from postroom import inherited
 
-if TYPE_CHECKING:
-    from tests.postgres import PostgresServer
-
 # A run in the background of a shell ignores SIGINT, and so would every command that the tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # As the control plane does: no child of ours calls gRPC (`control.a2a.grpc`).
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-
-# Two shared cores make single examples slow now and then; the time limit of each test still holds.
-# `quick` takes the same examples each time, so a red run is never bad luck; HYPOTHESIS_PROFILE=nightly looks further.
-hypothesis.settings.register_profile("quick", deadline=None, max_examples=25, derandomize=True)
-hypothesis.settings.register_profile("nightly", deadline=None, max_examples=500)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 ROOT = Path(__file__).parent
 SLOWEST = (
@@ -64,21 +54,6 @@ MOST_REPEATED = 6
 
 REASON = 1500
 """Characters of a repeated test's first failure that the end of the run tells."""
-
-
-@pytest.fixture(scope="session")
-def anyio_backend() -> str:
-    """nats-py runs on asyncio only, so all async tests do."""
-    return "asyncio"
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Generator[PostgresServer]:
-    """A PostgreSQL for the tests of this process; each takes a database, or an organisation, of its own."""
-    from tests.postgres import running_postgres
-
-    with running_postgres() as server:
-        yield server
 
 
 AGAIN = 5.0
@@ -226,7 +201,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow folders first, so that at the end of a run no worker is left with a long file."""
     last = len(SLOWEST)
     order = {folder: place for place, folder in enumerate(SLOWEST)}
-    items.sort(key=lambda item: order.get(item.path.relative_to(ROOT).parts[0], last))
+
+    def place(item: pytest.Item) -> int:
+        parts = item.path.relative_to(ROOT).parts  # the tests of the library lie below `a2a`
+        return min((order[part] for part in parts if part in order), default=last)
+
+    items.sort(key=place)
 
 
 def end_with_us() -> None:
@@ -245,7 +225,7 @@ def end_with_us() -> None:
     quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
     os.posix_spawn(
         sys.executable,
-        [sys.executable, "-I", str(ROOT / "guard.py"), str(os.getpid()), mark],
+        [sys.executable, "-I", str(ROOT / "tests" / "guard.py"), str(os.getpid()), mark],
         {},
         file_actions=quiet,
         setsid=True,  # it outlives the signal that ends the run, and its terminal

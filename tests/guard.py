@@ -1,6 +1,6 @@
 """What tests start ends with them, also where the run itself is killed: a process beside the run watches for its end.
 
-A run marks itself (tests/conftest.py), and whatever it starts inherits that, a post room in the background and its
+A run marks itself (conftest.py), and whatever it starts inherits that, a post room in the background and its
 workers too. When the run has ended, however that was, each process that still has the mark is killed. Linux alone.
 
     python guard.py PID MARK

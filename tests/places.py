@@ -55,9 +55,9 @@ PLACES: dict[str, tuple[str, ...]] = {
     ),
     # A program of others that speaks to us over a real socket, as badly as it likes.
     "a peer that lies or leaves": (
-        "tests/a2a/nats/test_deaf.py",
-        "tests/a2a/nats/test_refusals.py",
-        "tests/a2a/test_json_bounds.py",
+        "a2a/tests/library/nats/test_deaf.py",
+        "a2a/tests/library/nats/test_refusals.py",
+        "a2a/tests/library/test_json_bounds.py",
         "tests/bus/test_cluster_faults.py",
         "tests/control/test_body_bounds.py",
         "tests/remote/test_remote.py",

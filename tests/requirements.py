@@ -317,7 +317,7 @@ _LISTED: dict[tuple[str, str], dict[str, str]] = {
         "alerts-cause-once": "What happens again is the same alert; it ends with its cause, and a cleared one stays cleared.",
     },
     ("Installation", "docs/binding.md#installation"): {
-        "release-versions-agree": "A release builds Postroom and the library, only if tag, projects and changelog state one version; the library alone has every public name and declares what it imports.",
+        "release-versions-agree": "A release builds Postroom and the library, only if tag, projects and changelog state one version; the library alone has every public name, declares what it imports, and passes its tests without Postroom.",
     },
     ("Installation", "CONTRIBUTING.md#dependencies"): {
         "install-by-hash": "The install that the README shows takes exactly what is tested, by hash; each third-party import belongs to a pinned dependency with bounds, and no file names a registry or a machine.",

@@ -7,10 +7,7 @@ async with running_bus(tmp_path) as rig:
 
 from __future__ import annotations
 
-import asyncio
-import json
 import secrets
-import signal
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,8 +16,6 @@ from pathlib import Path
 
 from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.nats import NatsAdmin, NatsBus, ensure_all
-from postroom.bus.parent_death import die_with_parent
-from postroom.bus.server_binary import find_binary
 from postroom.bus.server_config import ServerConfig
 from postroom.identity.jwt import Credential
 from postroom.identity.trust import Trust
@@ -154,41 +149,4 @@ async def running_bus(
         yield rig
 
 
-@asynccontextmanager
-async def open_server(
-    folder: Path, *, jetstream: bool = True, port: int = -1, config: Path | None = None
-) -> AsyncGenerator[str]:
-    """Address of a server without accounts, as a user of the library alone may run one.
-
-    Args:
-        folder: of this server alone.
-        jetstream: switch it on.
-        port: to listen on; -1 for a free one.
-        config: file with further settings of the server.
-    """
-    folder.mkdir(exist_ok=True)
-    arguments: tuple[str | Path, ...] = ("--addr", "127.0.0.1", "--port", str(port))
-    if jetstream:
-        arguments = (*arguments, "--jetstream", "--store_dir", folder)
-    if config is not None:
-        arguments = (*arguments, "--config", config)
-    process = await asyncio.create_subprocess_exec(
-        find_binary(),
-        *arguments,
-        "--ports_file_dir",
-        folder,
-        stderr=asyncio.subprocess.DEVNULL,
-        preexec_fn=die_with_parent(signal.SIGKILL),
-    )
-    try:
-        async with asyncio.timeout(10):
-            # The server gives no other sign.
-            while not (files := list(folder.glob("*.ports"))) or not files[0].read_text():  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-        yield json.loads(files[0].read_text())["nats"][0]
-    finally:
-        process.kill()
-        await process.wait()
-
-
-__all__ = ["Rig", "new_uid", "open_server", "running_bus", "running_server"]
+__all__ = ["Rig", "new_uid", "running_bus", "running_server"]

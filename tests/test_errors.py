@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from a2a.client.errors import A2AClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ from postroom.errors import (
     http_status,
     problem,
 )
+from postroom_a2a.sdk.errors import client_error
 
 MODULES = {errors.__name__, PostroomError.__module__}
 """A user's own subclasses, and those of other tests, do not count."""
@@ -176,3 +178,10 @@ def test_the_tables_name_only_classes_of_the_tree():
 def test_the_text_of_an_error_ends_with_its_remedy():
     assert str(PostroomError("it is full", remedy="wait")) == "it is full (wait)"
     assert str(PostroomError("it is full")) == "it is full"
+
+
+def test_the_sdk_s_forms_of_our_errors_do_not_take_their_codes():
+    assert isinstance(client_error(errors.NoResponders("x")), errors.NoResponders)
+    assert isinstance(client_error(errors.ServerFailed("x")), A2AClientError)
+    for kind in (errors.NoResponders, errors.RequestTimeout):
+        assert type(errors.from_problem({"code": kind.code}, 502)) is kind

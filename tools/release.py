@@ -44,7 +44,7 @@ def versions(root: Path) -> dict[str, str]:
         stated[name] = project["version"]
         extras = project.get("optional-dependencies", {})
         for line in (*project["dependencies"], *itertools.chain(*extras.values())):
-            if line.startswith("postroom-a2a"):  # our own, which is released with the package
+            if line.startswith("postroom-a2a") and project["name"] == "postroom":
                 pinned, _, version = line.partition("==")
                 stated[f"{name} ({pinned})"] = version or "no version"
     places = {

@@ -9,7 +9,10 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
+
+FOLDERS = ("tests", "a2a/tests")
 
 
 def marks_in(source: str) -> Iterator[str]:
@@ -41,7 +44,7 @@ def _is_requirement_mark(function: ast.expr) -> bool:
 def scan(root: Path) -> dict[str, list[str]]:
     """Map each marked id to the test files that carry it (paths relative to `root`), both sorted."""
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for path in (root / "tests").rglob("*.py"):
+    for path in chain.from_iterable((root / folder).rglob("*.py") for folder in FOLDERS):
         name = path.relative_to(root).as_posix()
         try:
             for identifier in marks_in(path.read_text(encoding="utf-8")):

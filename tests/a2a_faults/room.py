@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import httpx2
 
-from tests.a2a_faults.http import PATIENCE, Caller
+from library.faults.http import PATIENCE, Caller
 from tests.e2e.conftest import PostRoom, gone, until
 from tests.e2e.processes import agent_of, sidecar_of
 from tests.e2e.taskwork import Station, station

@@ -13,8 +13,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from library.faults.http import Caller, Refusal, message, state
 from postroom_a2a.rpc import Code
-from tests.a2a_faults.http import Caller, Refusal, message, state
 from tests.a2a_faults.room import Door, door
 from tests.e2e.conftest import PostRoom, running_room
 

@@ -11,6 +11,7 @@ from typing import Any, Unpack
 
 import pytest
 
+from library.nats.wireserver import Proxy
 from postroom.bus.address import BusAddress
 from postroom.errors import PostroomError, RequestTimeout
 from postroom.identity.trust import Trust
@@ -20,7 +21,6 @@ from postroom_a2a.nats.mailbox import FrameQueue, Mailbox
 from postroom_a2a.nats.options import ConnectOptions, ServerAddress
 from postroom_a2a.nats.port import Frame
 from postroom_a2a.nats.pull import PullLoop
-from tests.a2a.nats.wireserver import Proxy
 from tests.cluster import HOST, READY_TIMEOUT, Change, Cluster, Node, running_cluster
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]

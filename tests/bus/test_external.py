@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from library.servers import open_server
 from postroom.bus.external import ExternalBus
 from postroom.bus.nats import NatsAdmin, NatsBus
 from postroom.bus.places import parse_servers
@@ -29,7 +30,6 @@ from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.streams import BY_NAME
 from tests.bus.certificates import Authority
 from tests.cluster import Change, Cluster, running_cluster
-from tests.rig import open_server
 
 pytestmark = pytest.mark.anyio
 

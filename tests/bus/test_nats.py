@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from library.servers import open_server
 from postroom.bus.nats import NatsAdmin, NatsBus, ensure_all
 from postroom.bus.nats import delivery as delivery_module
 from postroom.bus.port import BusAdmin, Delivery, Message, MessageBusProvider
@@ -28,7 +29,7 @@ from postroom.protocol import subjects
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.streams import BY_NAME, agent_consumer
 from tests.bus.contract import TIMEOUT, Heard, NatsPair, Taken, impatient
-from tests.rig import Rig, new_uid, open_server, running_bus, running_server
+from tests.rig import Rig, new_uid, running_bus, running_server
 
 pytestmark = pytest.mark.anyio
 

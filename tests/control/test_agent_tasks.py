@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from library.whole import WHOLE
 from postroom.protocol.content import Content
 from postroom.protocol.principal import ALL_SCOPES, DOOR, KEY, USUAL_SCOPES, Principal
 from postroom.protocol.priority import Input
@@ -19,7 +20,6 @@ from postroom_a2a.json_operations import JsonOperations
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.task_state import TaskState
-from tests.a2a.whole import WHOLE
 from tests.control.taskroom import SECONDS, Hand, TaskRoom, emptied, task_room
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("a2a-parts-pass")]

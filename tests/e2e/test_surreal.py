@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from library.surrealserver import PASSWORD, running_surreal
 from tests.e2e.conftest import EXAMPLES, PostRoom, gone, until
 from tests.e2e.test_postgres import no_secret
 from tests.prefork import prefork
-from tests.surrealserver import PASSWORD, running_surreal
 
 ECHO = str(EXAMPLES / "echo.toml")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from library.servers import open_server
 from tests.examples.program import EXAMPLES
-from tests.rig import open_server
 
 pytestmark = pytest.mark.anyio
 

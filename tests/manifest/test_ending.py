@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TEST = """
 import subprocess, sys, time
 
@@ -35,8 +35,9 @@ def test_it():
 def test_what_a_run_left_behind_ends_with_it(
     tmp_path: Path, workers: str, ends: signal.Signals | None
 ):
-    for name in ("conftest.py", "guard.py"):
-        shutil.copy(TESTS / name, tmp_path / name)
+    (tmp_path / "tests").mkdir()
+    for name in ("conftest.py", "tests/guard.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     told = tmp_path / "told"
     os.mkfifo(told)

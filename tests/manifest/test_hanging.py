@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-CONFTEST = Path(__file__).resolve().parents[1] / "conftest.py"
+CONFTEST = Path(__file__).resolve().parents[2] / "conftest.py"
 
 MODULES = {
     "test_cleaning": """
@@ -32,6 +32,10 @@ import pytest
 
 pytestmark = pytest.mark.anyio
 cleaned = []
+
+@pytest.fixture(scope="session")
+def anyio_backend():
+    return "asyncio"
 
 @pytest.fixture(scope="module")
 async def shared():

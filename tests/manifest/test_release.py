@@ -24,8 +24,9 @@ from tests.manifest.test_dependencies import ROOT, imported_modules
 from tools import release
 from tools.release import NotReady, check, tag_version, versions
 
-LIBRARY = ROOT / "a2a" / "src" / "postroom_a2a"
-LIBRARY_PROJECT = tomllib.loads((ROOT / "a2a/pyproject.toml").read_text(encoding="utf-8"))
+LIBRARY_FOLDER = ROOT / "a2a"
+LIBRARY = LIBRARY_FOLDER / "src" / "postroom_a2a"
+LIBRARY_PROJECT = tomllib.loads((LIBRARY_FOLDER / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 NAMES = {"postroom", "postroom-a2a"}
@@ -48,7 +49,8 @@ def test_the_library_imports_nothing_of_postroom_and_nothing_that_it_does_not_de
     project = LIBRARY_PROJECT["project"]
     extras = project["optional-dependencies"]
     # Not `fast`: a program imports its event loop itself.
-    lists = [project["dependencies"], *(extras[name] for name in extras if name != "fast")]
+    named = extras.keys() - {"fast", "test"}
+    lists = [project["dependencies"], *(extras[name] for name in named)]
     declared = {Requirement(line).name for lines in lists for line in lines}
     imported = {
         module
@@ -58,6 +60,17 @@ def test_the_library_imports_nothing_of_postroom_and_nothing_that_it_does_not_de
     }
 
     assert {MODULES[module] for module in imported} == declared
+
+
+@pytest.mark.requirement("release-versions-agree")
+def test_the_tests_of_the_library_import_nothing_of_postroom_and_of_its_tests() -> None:
+    imported = {
+        module
+        for path in (LIBRARY_FOLDER / "tests").rglob("*.py")
+        for module in imported_modules(path.read_text(encoding="utf-8"))
+    }
+
+    assert not imported & {"postroom", "tests", "tools"}
 
 
 @pytest.mark.parametrize("ref", ["v1.2.3", "refs/tags/v1.2.3"])
@@ -236,6 +249,32 @@ def test_a_wheel_brings_the_other_and_takes_no_file_of_it_when_it_goes(
     assert environment.ours().keys() == {"postroom-a2a"}
     assert all(path.exists() for path in files(ours["postroom-a2a"]))
     assert environment.run(ALONE) == "connect"
+
+
+SOME = ("tests/library/http", "tests/library/nats/test_mailbox.py", "tests/library/nats/test_kv.py")
+"""Tests of the library that take seconds."""
+
+
+@pytest.mark.requirement("release-versions-agree")
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "which", [SOME, pytest.param((), marks=(pytest.mark.slow, pytest.mark.timeout(600)))]
+)
+def test_the_tests_of_the_library_run_where_postroom_is_not(
+    environment: Environment, which: tuple[str, ...]
+) -> None:
+    environment.install("--no-build-isolation", "--no-deps", "--editable", "./a2a")
+    assert environment.run("import importlib.util as i; print(i.find_spec('postroom'))") == "None"
+    scripts = (sysconfig.get_path("scripts"), os.environ["PATH"])  # where nats-server is
+    done = subprocess.run(
+        [environment.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *which],
+        check=False,
+        cwd=LIBRARY_FOLDER,
+        env={**os.environ, "PATH": os.pathsep.join(scripts)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("how", [(), ("--no-deps",)])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-CONFTEST = Path(__file__).resolve().parents[1] / "conftest.py"
+CONFTEST = Path(__file__).resolve().parents[2] / "conftest.py"
 
 MODULES = {
     "test_promise": '@pytest.mark.requirement("a-b")\n@pytest.mark.skip\ndef test_it(): ...\n',

@@ -27,7 +27,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tests.a2a.agents import Agent, text
+from library.agents import Agent, text
 
 
 async def acts(agent: Agent, context: RequestContext, _: Any, updater: TaskUpdater) -> None:

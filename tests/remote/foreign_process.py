@@ -14,8 +14,8 @@ from typing import Any
 from a2a.server.agent_execution import RequestContext
 from a2a.server.tasks import TaskUpdater
 
+from library.agents import Agent
 from postroom.bus.parent_death import die_with_parent
-from tests.a2a.agents import Agent
 from tests.remote.foreign import acts, foreign
 
 ROOT = Path(__file__).parents[2]

@@ -45,6 +45,7 @@ from a2a.utils.errors import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from library.whole import WHOLE
 from postroom.directory.cards import build_card
 from postroom.errors import ContentNotTaken, Forbidden, NotFound
 from postroom.http.server import HttpServer
@@ -57,7 +58,6 @@ from postroom_a2a.json_operations import JsonOperations
 from postroom_a2a.operations import Call
 from postroom_a2a.params import camel
 from postroom_a2a.rpc import Code, RpcError
-from tests.a2a.whole import WHOLE
 from tests.sidecar.task_stub import OWN, TaskStub
 from tests.sidecar.worker_rig import WorkerRig
 

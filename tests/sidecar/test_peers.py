@@ -30,6 +30,7 @@ from a2a.types import (
     TaskStatus,
 )
 
+from library.whole import WHOLE
 from postroom.bus.nats import NatsBus
 from postroom.errors import NoResponders
 from postroom.protocol import subjects
@@ -46,7 +47,6 @@ from postroom_a2a.binding.frames import (
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.task_state import TaskState as State
-from tests.a2a.whole import WHOLE
 from tests.prefork import Forked
 from tests.sidecar.worker_rig import PATIENCE, WorkerRig
 

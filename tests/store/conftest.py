@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from library.surrealserver import SurrealServer, running_surreal
 from postroom.store.database import Place
 from postroom.store.migrate import create
 from postroom.store.moving import TABLES
@@ -21,7 +22,6 @@ from postroom.store.surreal.tasks import SurrealTasks
 from postroom_a2a import surreal
 from tests.postgres import PostgresServer
 from tests.stores import memory_store
-from tests.surrealserver import SurrealServer, running_surreal
 
 KINDS = ("file", "memory", "postgres", "surrealdb", "surrealdb-server")
 

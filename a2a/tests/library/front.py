@@ -34,9 +34,9 @@ from a2a.utils.errors import TaskNotFoundError
 from starlette.applications import Starlette
 from starlette.requests import Request
 
+from library.agents import Agent, text
 from postroom_a2a.sdk.handling import AgentRequestHandler
 from postroom_a2a.sdk.operations import Requester
-from tests.a2a.agents import Agent, text
 
 PATIENCE = 20.0
 

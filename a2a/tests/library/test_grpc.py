@@ -34,6 +34,8 @@ from a2a.utils.errors import InvalidParamsError, TaskNotFoundError, VersionNotSu
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
+from library.agents import Agent, asks, chunks, text, waits
+from library.front import CARD, artifacts, message, states
 from postroom_a2a import AgentRequestHandler, SdkOperations
 from postroom_a2a.errors import Forbidden, InvalidInput, Unauthorized
 from postroom_a2a.incoming import Incoming, Perform
@@ -41,8 +43,6 @@ from postroom_a2a.operations import Operations
 from postroom_a2a.rpc import RpcError
 from postroom_a2a.sdk.grpc import SERVICE, GrpcServer
 from postroom_a2a.sdk.translation.grpc_status import DETAILS, STATUS, status_of
-from tests.a2a.agents import Agent, asks, chunks, text, waits
-from tests.a2a.front import CARD, artifacts, message, states
 
 pytestmark = pytest.mark.anyio
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.rig import open_server
+from library.servers import open_server
 
 pytestmark = pytest.mark.anyio
 
-README = (Path(__file__).parents[2] / "a2a" / "README.md").read_text(encoding="utf-8")
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 PROGRAMS = dict(re.findall(r"```python (\w+\.py)\n(.*?)```", README, re.DOTALL))
 ADDRESS = "nats://127.0.0.1:4222"
 STORED = [f"stored {item} as {number}" for number, item in enumerate(("cup", "plate", "bowl"), 1)]

@@ -12,9 +12,11 @@ from a2a.client import ClientConfig
 from a2a.client.errors import A2AClientError
 
 from a2a import types
-from postroom.errors import MessageTooLarge, NotFound, ProtocolViolation, StreamFull
+from library.nats.streams import jetstream
+from library.translation.agents import Scripted
 from postroom_a2a.binding.frames import Request
 from postroom_a2a.binding.headers import CONTENT
+from postroom_a2a.errors import MessageTooLarge, NotFound, ProtocolViolation, StreamFull
 from postroom_a2a.live.calling import CoreCaller, new_id
 from postroom_a2a.live.serving import CoreServer
 from postroom_a2a.nats.objects import ObjectBucket
@@ -23,8 +25,6 @@ from postroom_a2a.sdk.operations import SdkOperations
 from postroom_a2a.sdk.references import LargeContent, parts_of
 from postroom_a2a.sdk.server import NatsA2AServer, core_interfaces
 from postroom_a2a.sdk.translation import OPERATIONS, V03, V10, Dialect
-from tests.a2a.nats.streams import jetstream
-from tests.a2a.translation.agents import Scripted
 
 pytestmark = pytest.mark.anyio
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from library.servers import open_server
 from postroom.bus.address import BusAddress
 from postroom.errors import BusDisconnected
 from postroom.gateway.nats.proxy import NatsProxy
@@ -26,7 +27,6 @@ from postroom.protocol.alerts import Alert
 from postroom.protocol.preface import Preface
 from tests.gateway.nats.rig import Kept, Raw
 from tests.gateway.rig import SCOUT, End, Upstream, soon
-from tests.rig import open_server
 
 pytestmark = pytest.mark.anyio
 

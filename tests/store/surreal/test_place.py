@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from library.surrealserver import PASSWORD, SurrealServer
 from postroom.errors import Conflict, DatabaseAway, StateUnwritable, StoreLocked
 from postroom.projection.rebuild import catch_up
 from postroom.projection.rules import Folded, fold_all
@@ -23,7 +24,6 @@ from postroom.store.surreal.place import OWNER, TasksElsewhere
 from postroom_a2a.task_state import TaskState
 from tests.store.conftest import tasks_elsewhere
 from tests.store.test_tasks import asked
-from tests.surrealserver import PASSWORD, SurrealServer
 from tests.tasks.log import FIRST, RULES, TASK, next_of, request, stored
 
 pytestmark = pytest.mark.anyio

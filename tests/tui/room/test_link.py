@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from library.nats.cuts import Way
 from postroom.client.http import Client
 from postroom.client.locate import ServerAddress
 from postroom.tui.app import PostroomApp
@@ -19,7 +20,6 @@ from postroom.tui.link import PAUSE, Link
 from postroom.view.needs import NeedKind
 from postroom.view.room import Room
 from tests import near
-from tests.a2a.nats.cuts import Way
 from tests.control.taskroom import KEY, TaskRoom
 from tests.tui.conftest import app_on, screen_text, until, working
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -14,10 +13,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from postroom.bus.parent_death import die_with_parent
-from tests.a2a.nats.durableagent import Desk, open_desk
-from tests.a2a_faults import replica
-from tests.a2a_faults.http import PATIENCE, Caller
+from library.faults import replica
+from library.faults.http import PATIENCE, Caller
+from library.nats.durableagent import Desk, open_desk
+from library.servers import die_with_us
 
 _ROOT = Path(__file__).parents[2]
 
@@ -79,7 +78,7 @@ class Fleet:
             self.folder,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            preexec_fn=die_with_parent(signal.SIGKILL),
+            preexec_fn=die_with_us,
             cwd=_ROOT,
             env={**os.environ, "OTEL_INSTRUMENTATION_A2A_SDK_ENABLED": "false"},
         )

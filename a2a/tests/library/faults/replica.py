@@ -1,6 +1,6 @@
 """One replica of an agent of the SDK, over HTTP, in a process of its own.
 
-`python -m tests.a2a_faults.replica NATS_URL FOLDER`; prints the port that it serves, and ends with its standard input.
+`python -m library.faults.replica NATS_URL FOLDER`; prints the port that it serves, and ends with its standard input.
 
 A message is `KIND NAME`. What is begun and ended is appended to `FOLDER/journal`.
 

@@ -11,9 +11,9 @@ from contextlib import aclosing
 
 import pytest
 
+from library.faults.conftest import Fleet, until
+from library.faults.http import Caller, Refusal, message, state
 from postroom_a2a.rpc import Code
-from tests.a2a_faults.conftest import Fleet, until
-from tests.a2a_faults.http import Caller, Refusal, message, state
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("replicas-one-runner")]
 

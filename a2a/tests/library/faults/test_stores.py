@@ -13,10 +13,10 @@ from a2a.server.agent_execution import RequestContext
 from a2a.server.tasks import TaskUpdater
 from a2a.types import TaskState
 
+from library.agents import Agent, text
+from library.handling.handlers import BY_US, Desk
+from library.nats.streams import jetstream
 from postroom_a2a.sdk.taskstore import KvTaskStore
-from tests.a2a.agents import Agent, text
-from tests.a2a.handling.handlers import BY_US, Desk
-from tests.a2a.nats.streams import jetstream
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("core-sdk-client")]
 

@@ -28,10 +28,10 @@ from a2a.types import (
 from a2a.utils import to_stream_response
 from a2a.utils.errors import TaskNotFoundError
 
+from library.agents import Agent, Work
+from library.front import message, states
 from postroom_a2a.sdk.handling import AgentRequestHandler, MemoryTaskStore
 from postroom_a2a.sdk.operations import Requester
-from tests.a2a.agents import Agent, Work
-from tests.a2a.front import message, states
 
 PATIENCE = 20
 

@@ -42,12 +42,9 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 
-from postroom_a2a.operations import Call
-from postroom_a2a.rpc import Code, RpcError
-from postroom_a2a.sdk.operations import Requester, SdkOperations
-from tests.a2a.agents import Agent, answers, asks, chunks, raises, text, waits
-from tests.a2a.front import artifacts, message
-from tests.a2a.handling.handlers import (
+from library.agents import Agent, answers, asks, chunks, raises, text, waits
+from library.front import artifacts, message
+from library.handling.handlers import (
     BY_SDK,
     BY_US,
     CARD,
@@ -57,6 +54,9 @@ from tests.a2a.handling.handlers import (
     kinds,
     shown,
 )
+from postroom_a2a.operations import Call
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.sdk.operations import Requester, SdkOperations
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("core-sdk-client")]
 

@@ -20,10 +20,10 @@ from a2a.types import (
 )
 from a2a.utils.errors import InternalError, InvalidAgentResponseError, UnsupportedOperationError
 
+from library.agents import Agent, answers, asks, chunks, raises, returns, text, waits
+from library.front import artifacts, message
+from library.handling.handlers import BY_US, asked, kinds, shown
 from postroom_a2a.sdk.handling import MemoryTaskStore, run
-from tests.a2a.agents import Agent, answers, asks, chunks, raises, returns, text, waits
-from tests.a2a.front import artifacts, message
-from tests.a2a.handling.handlers import BY_US, asked, kinds, shown
 
 pytestmark = pytest.mark.anyio
 

@@ -12,10 +12,10 @@ from a2a.utils.errors import InvalidParamsError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from library.agents import chunks, waits
+from library.handling.handlers import BY_US
 from postroom_a2a.sdk.handling import MemoryTaskStore
 from postroom_a2a.sdk.operations import Requester
-from tests.a2a.agents import chunks, waits
-from tests.a2a.handling.handlers import BY_US
 
 pytestmark = pytest.mark.anyio
 

@@ -12,10 +12,10 @@ from a2a.server.tasks import TaskUpdater
 from a2a.types import Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
 from a2a.utils.errors import InternalError
 
+from library.agents import Agent, asks, text, waits
+from library.front import artifacts, message
+from library.handling.handlers import BY_US, kinds
 from postroom_a2a.sdk.handling import MemoryTaskStore
-from tests.a2a.agents import Agent, asks, text, waits
-from tests.a2a.front import artifacts, message
-from tests.a2a.handling.handlers import BY_US, kinds
 
 pytestmark = pytest.mark.anyio
 

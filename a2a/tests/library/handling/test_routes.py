@@ -15,8 +15,8 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 
-from tests.a2a.agents import Agent, answers, asks, chunks, raises, waits
-from tests.a2a.front import Front, artifacts, message, ours, reference, states
+from library.agents import Agent, answers, asks, chunks, raises, waits
+from library.front import Front, artifacts, message, ours, reference, states
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("core-sdk-client")]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from library.http.memory import CARD, DEADLINE, Server, said
 from postroom_a2a.errors import Forbidden, Refused, Unauthorized
 from postroom_a2a.http import ClientGone, Exchange, exchange
 from postroom_a2a.http.exchange import ClientStalled
 from postroom_a2a.task_state import TaskState
-from tests.a2a_http.memory import CARD, DEADLINE, Server, said
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("a2a-http")]
 

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a import types
+from library.translation import objects
 from postroom_a2a.errors import ProtocolViolation
 from postroom_a2a.http import v03, v03_cards, v03_rest
 from postroom_a2a.http.versions import LEGACY
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.translation import OPERATIONS, V03
-from tests.a2a.translation import objects
 
 pytestmark = pytest.mark.requirement("a2a-http-versions")
 

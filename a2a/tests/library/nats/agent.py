@@ -12,6 +12,8 @@ from typing import Any
 import nats
 from nats.aio.client import Client
 
+from library.nats.connections import open_connection
+from library.servers import open_server
 from postroom_a2a.binding.frames import Request, Response
 from postroom_a2a.binding.headers import Flow
 from postroom_a2a.ecma_json import dumps
@@ -19,8 +21,6 @@ from postroom_a2a.live.calling import FLOW, CoreCaller, new_id
 from postroom_a2a.live.serving import CoreServer
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
-from tests.a2a.nats.connections import open_connection
-from tests.rig import open_server
 
 SUBJECT = "a2a.agent.plain.rpc"
 TIMEOUT = 20.0

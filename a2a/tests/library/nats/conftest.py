@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.a2a.nats import connections
+from library.nats import connections
 
 
 def pytest_configure(config: pytest.Config) -> None:

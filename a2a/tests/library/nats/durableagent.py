@@ -14,19 +14,18 @@ from typing import Any
 
 from nats.aio.client import Client
 
-from postroom.bus.parent_death import die_with_parent
-from postroom.bus.server_binary import find_binary
-from postroom.errors import NotFound
+from library.nats.connections import open_connection
+from library.servers import NATS_SERVER, die_with_us
 from postroom_a2a.binding.frames import Request, Response
 from postroom_a2a.durable.client import DurableCaller
 from postroom_a2a.durable.server import DurableServer
+from postroom_a2a.errors import NotFound
 from postroom_a2a.live.calling import new_id
 from postroom_a2a.nats import WireConnection
 from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, RpcError
-from tests.a2a.nats.connections import open_connection
 
 SUBJECT = "a2a.agent.echo.requests"
 BEGINS = frozenset({"message/send", "message/stream", "SendMessage", "SendStreamingMessage"})
@@ -145,14 +144,14 @@ class Server:
             old.unlink()
         arguments = ("--addr", "127.0.0.1", "--port", str(self._port), "--store_dir", self._folder)
         self._process = await asyncio.create_subprocess_exec(
-            find_binary(),
+            NATS_SERVER,
             *arguments,
             *(("--jetstream",) if self._jetstream else ()),
             *self._configured(),
             "--ports_file_dir",
             self._folder,
             stderr=asyncio.subprocess.DEVNULL,
-            preexec_fn=die_with_parent(signal.SIGKILL),
+            preexec_fn=die_with_us,
         )
         async with asyncio.timeout(10):
             # The server gives no other sign.

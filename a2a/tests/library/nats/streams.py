@@ -9,10 +9,10 @@ from pathlib import Path
 import nats
 from nats.aio.client import Client
 
+from library.nats.connections import open_connection
+from library.servers import open_server
 from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.mailbox import Mailbox
-from tests.a2a.nats.connections import open_connection
-from tests.rig import open_server
 
 
 @asynccontextmanager

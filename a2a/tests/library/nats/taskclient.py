@@ -16,11 +16,11 @@ from typing import Any
 
 import nats
 
-from postroom.errors import PostroomError
+from library.nats.taskworker import SUBJECT
 from postroom_a2a.binding.frames import Request, Response
 from postroom_a2a.durable.client import DurableCaller
+from postroom_a2a.errors import PostroomError
 from postroom_a2a.live.calling import new_id
-from tests.a2a.nats.taskworker import SUBJECT
 
 AT_A_TIME = 12
 KINDS = ("work 0", "work 0", "work 20", "work 300", "work 1500", "step 3", "step 60", "ask 0")

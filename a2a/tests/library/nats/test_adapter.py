@@ -11,6 +11,9 @@ import pytest
 from nats.aio.client import Client
 
 import postroom_a2a as a2a
+from library.nats import durableagent
+from library.nats.agent import TIMEOUT
+from library.servers import open_server
 from postroom_a2a.durable.client import DurableCaller
 from postroom_a2a.durable.server import DurableServer
 from postroom_a2a.nats import WireConnection
@@ -19,9 +22,6 @@ from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.natspy import AdaptedConnection
 from postroom_a2a.nats.pull import PullLoop
 from postroom_a2a.nats.silence import Silence
-from tests.a2a.nats import durableagent
-from tests.a2a.nats.agent import TIMEOUT
-from tests.rig import open_server
 
 pytestmark = pytest.mark.anyio
 

@@ -13,6 +13,10 @@ import pytest
 from a2a.client import Client, ClientConfig
 
 from a2a import types
+from library.nats.agent import SUBJECT, TIMEOUT, Scene, connected, scene
+from library.nats.rawpeer import compact, wire
+from library.servers import open_server
+from library.translation.agents import TASK, Scripted
 from postroom_a2a import NatsA2AServer, core_interfaces, register
 from postroom_a2a.binding.frames import Request, Response
 from postroom_a2a.live import admission
@@ -21,10 +25,6 @@ from postroom_a2a.live.retrying import RETRY, RetryingCaller
 from postroom_a2a.retry import RetryPolicy
 from postroom_a2a.rpc import Code
 from postroom_a2a.sdk.errors import ServerBusyError
-from tests.a2a.nats.agent import SUBJECT, TIMEOUT, Scene, connected, scene
-from tests.a2a.nats.rawpeer import compact, wire
-from tests.a2a.translation.agents import TASK, Scripted
-from tests.rig import open_server
 
 pytestmark = pytest.mark.anyio
 

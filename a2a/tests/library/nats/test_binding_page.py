@@ -12,12 +12,12 @@ import nats
 import pytest
 from a2a.types import AgentCard
 
+from library.servers import open_server
 from postroom_a2a import errors, open_registry
-from tests.rig import open_server
 
 pytestmark = pytest.mark.anyio
 
-PAGE = (Path(__file__).parents[3] / "docs" / "binding.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "binding.md").read_text(encoding="utf-8")
 (FOLLOW,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ROWS = re.findall(r"^\| `([\w.]+)` \| (`\w+.*?) \|", PAGE, re.MULTILINE)
 

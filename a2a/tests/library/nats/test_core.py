@@ -14,15 +14,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from postroom.errors import MessageTooLarge, NoResponders, RequestTimeout, StreamBroken
+from library.nats.agent import SUBJECT, TIMEOUT, PlainAgent, connected, scene
+from library.servers import open_server
 from postroom_a2a.binding.headers import Flow
+from postroom_a2a.errors import MessageTooLarge, NoResponders, RequestTimeout, StreamBroken
 from postroom_a2a.live.calling import CoreCaller
 from postroom_a2a.live.serving import CoreServer
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.port import Frame, settle
 from postroom_a2a.rpc import Code
-from tests.a2a.nats.agent import SUBJECT, TIMEOUT, PlainAgent, connected, scene
-from tests.rig import open_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_connections]
 

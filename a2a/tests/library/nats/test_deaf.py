@@ -18,8 +18,11 @@ import trustme
 from nats.aio.client import Client
 
 import postroom_a2a as a2a
-from postroom.identity.nkeys import KeyPair, Kind
-from postroom.protocol.ids import CONTROL_PLANE
+from library.nats import durableagent
+from library.nats.agent import SUBJECT, TIMEOUT, PlainAgent
+from library.nats.rawpeer import RawClient, Wire, wire
+from library.nats.wireserver import ConfiguredServer, Proxy, UserKey
+from library.servers import open_server
 from postroom_a2a.binding.frames import Request
 from postroom_a2a.durable.client import DurableCaller
 from postroom_a2a.durable.server import DurableServer
@@ -28,13 +31,7 @@ from postroom_a2a.live.calling import CoreCaller, new_id
 from postroom_a2a.live.serving import CoreServer
 from postroom_a2a.nats import WireConnection
 from postroom_a2a.nats.mailbox import Mailbox
-from postroom_a2a.nats.natspy import AdaptedConnection, to_serve_on
-from tests.a2a.nats import durableagent
-from tests.a2a.nats.agent import SUBJECT, TIMEOUT, PlainAgent
-from tests.a2a.nats.rawpeer import RawClient, Wire, wire
-from tests.a2a.nats.wireserver import ConfiguredServer, Proxy
-from tests.natspy import options_of
-from tests.rig import open_server, running_server
+from postroom_a2a.nats.natspy import AdaptedConnection
 
 pytestmark = pytest.mark.anyio
 
@@ -208,7 +205,7 @@ async def test_a_server_that_cannot_begin_closes_what_it_has_opened(tmp_path: Pa
         await client.close()
 
 
-PAIR = KeyPair.generate(Kind.USER)
+PAIR = UserKey()
 LOGINS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "password": ("user: ann, password: pw", "nats://{}", {"user": "ann", "password": "pw"}),
     "password-functions": (
@@ -225,7 +222,7 @@ LOGINS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "nats://bob:other@{}",
         {"user": "ann", "password": "pw"},
     ),
-    "nkey": (f"users: [ {{ nkey: {PAIR.public} }} ]", "nats://{}", {"nkeys_seed_str": PAIR.seed}),
+    "nkey": (f"users: [ {{ nkey: {PAIR.public} }} ]", "nats://{}", {"nkeys_seed_str": "SU"}),
 }
 
 
@@ -281,17 +278,6 @@ async def test_a_server_speaks_tls_as_the_connection_of_nats_py_does(tmp_path: P
             said = await caller.call(Request(new_id(), "echo", 1), timeout=TIMEOUT)
             assert said.result == 1
             await caller.close()
-        await client.close()
-
-
-async def test_a_server_shows_the_jwt_and_signs_as_the_functions_of_nats_py_do(tmp_path: Path):
-    async with running_server(tmp_path) as rig:
-        credential = rig.trust.core_credential()
-        prefix = f"_I.{CONTROL_PLANE}"
-        client = await nats.connect(rig.url, **options_of(credential), inbox_prefix=prefix)
-        async with to_serve_on(client)[0] as own:
-            await own.open()
-            assert own.is_connected
         await client.close()
 
 

@@ -9,12 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.errors import InvalidName, RequestTimeout, StreamBroken
-from postroom_a2a.binding.frames import Request
-from postroom_a2a.durable.client import DurableCaller
-from postroom_a2a.durable.server import DurableServer
-from postroom_a2a.durable.streams import Streams
-from tests.a2a.nats.durableagent import (
+from library.nats.durableagent import (
     SUBJECT,
     Agent,
     ask,
@@ -24,6 +19,11 @@ from tests.a2a.nats.durableagent import (
     send,
     wait_for,
 )
+from postroom_a2a.binding.frames import Request
+from postroom_a2a.durable.client import DurableCaller
+from postroom_a2a.durable.server import DurableServer
+from postroom_a2a.durable.streams import Streams
+from postroom_a2a.errors import InvalidName, RequestTimeout, StreamBroken
 
 pytestmark = pytest.mark.anyio
 

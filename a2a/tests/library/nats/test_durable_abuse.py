@@ -10,19 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.errors import PostroomError, RequestTimeout, StreamFull
-from postroom_a2a.binding.frames import (
-    Request,
-    encode_complete,
-    encode_error,
-    encode_request,
-    encode_stream_frame,
-)
-from postroom_a2a.durable.streams import Streams
-from postroom_a2a.nats.jetstream import JetStream, Stored
-from postroom_a2a.nats.port import Frame
-from postroom_a2a.rpc import RpcError
-from tests.a2a.nats.durableagent import (
+from library.nats.durableagent import (
     SUBJECT,
     Agent,
     ask,
@@ -33,7 +21,19 @@ from tests.a2a.nats.durableagent import (
     send,
     wait_for,
 )
-from tests.a2a.nats.test_faults_durable import CLIENT, frame
+from library.nats.test_faults_durable import CLIENT, frame
+from postroom_a2a.binding.frames import (
+    Request,
+    encode_complete,
+    encode_error,
+    encode_request,
+    encode_stream_frame,
+)
+from postroom_a2a.durable.streams import Streams
+from postroom_a2a.errors import PostroomError, RequestTimeout, StreamFull
+from postroom_a2a.nats.jetstream import JetStream, Stored
+from postroom_a2a.nats.port import Frame
+from postroom_a2a.rpc import RpcError
 
 pytestmark = pytest.mark.anyio
 

@@ -11,11 +11,11 @@ from a2a.client import ClientConfig
 from a2a.helpers import new_text_message
 
 from a2a import types
+from library.nats.durableagent import SUBJECT, Desk, open_desk
+from library.translation.agents import MESSAGE, Scripted
 from postroom_a2a import JetStreamA2AServer, durable_interfaces, register
 from postroom_a2a.durable import answer_reader
 from postroom_a2a.nats.jetstream import JetStream
-from tests.a2a.nats.durableagent import SUBJECT, Desk, open_desk
-from tests.a2a.translation.agents import MESSAGE, Scripted
 
 pytestmark = pytest.mark.anyio
 

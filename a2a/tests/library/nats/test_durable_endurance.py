@@ -21,13 +21,13 @@ from typing import Any
 import pytest
 
 from a2a import types
-from postroom.errors import NotFound
+from library.nats import taskclient, taskworker
+from library.nats.cuts import Way
+from library.nats.durableagent import Desk, open_desk
+from library.nats.workers import Worker, start
+from postroom_a2a.errors import NotFound
 from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.kv import Bucket
-from tests.a2a.nats import taskclient, taskworker
-from tests.a2a.nats.cuts import Way
-from tests.a2a.nats.durableagent import Desk, open_desk
-from tests.a2a.nats.workers import Worker, start
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]
 

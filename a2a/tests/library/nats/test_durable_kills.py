@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.a2a.nats import durableworker
-from tests.a2a.nats.durableagent import Desk, ask, collect, frames_of, open_desk, send
-from tests.a2a.nats.workers import working
+from library.nats import durableworker
+from library.nats.durableagent import Desk, ask, collect, frames_of, open_desk, send
+from library.nats.workers import working
 
 pytestmark = pytest.mark.anyio
 

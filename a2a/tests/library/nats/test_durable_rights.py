@@ -12,14 +12,7 @@ import nats
 import pytest
 from nats.aio.client import Client
 
-from postroom.errors import PostroomError
-from postroom_a2a.binding.frames import Request
-from postroom_a2a.durable.client import DurableCaller
-from postroom_a2a.durable.server import DurableServer
-from postroom_a2a.durable.streams import Streams
-from postroom_a2a.nats.jetstream import JetStream
-from postroom_a2a.nats.mailbox import Mailbox
-from tests.a2a.nats.durableagent import (
+from library.nats.durableagent import (
     SUBJECT,
     Agent,
     Desk,
@@ -29,11 +22,18 @@ from tests.a2a.nats.durableagent import (
     send,
     wait_for,
 )
+from postroom_a2a.binding.frames import Request
+from postroom_a2a.durable.client import DurableCaller
+from postroom_a2a.durable.server import DurableServer
+from postroom_a2a.durable.streams import Streams
+from postroom_a2a.errors import PostroomError
+from postroom_a2a.nats.jetstream import JetStream
+from postroom_a2a.nats.mailbox import Mailbox
 
 pytestmark = pytest.mark.anyio
 
 PROVISIONED = Streams(create=False)
-DOCUMENT = Path(__file__).parents[3] / "docs" / "binding.md"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "binding.md"
 
 
 def rights(of: str, **names: str) -> dict[str, list[str]]:

@@ -11,10 +11,10 @@ from a2a.helpers import new_text_message
 from a2a.utils.errors import TaskNotFoundError
 
 from a2a import types
+from library.nats.durableagent import SUBJECT, open_desk
+from library.translation.agents import MESSAGE, TASK, Scripted
 from postroom_a2a import JetStreamA2AServer, SdkOperations, durable_interfaces, register
 from postroom_a2a.operations import Call
-from tests.a2a.nats.durableagent import SUBJECT, open_desk
-from tests.a2a.translation.agents import MESSAGE, TASK, Scripted
 
 pytestmark = pytest.mark.anyio
 

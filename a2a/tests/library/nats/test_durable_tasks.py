@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from library.nats import taskworker
+from library.nats.durableagent import Desk, open_desk
+from library.nats.workers import Worker, working
 from postroom_a2a.binding.frames import Request
 from postroom_a2a.durable.client import DurableCaller
 from postroom_a2a.live.calling import new_id
-from tests.a2a.nats import taskworker
-from tests.a2a.nats.durableagent import Desk, open_desk
-from tests.a2a.nats.workers import Worker, working
 
 pytestmark = pytest.mark.anyio
 

@@ -8,11 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.errors import EnvironmentFault, NoResponders
-from postroom_a2a.binding.frames import Request
-from postroom_a2a.durable.streams import Streams
-from postroom_a2a.nats.jetstream import JetStream
-from tests.a2a.nats.durableagent import (
+from library.nats.durableagent import (
     SUBJECT,
     Agent,
     Desk,
@@ -22,6 +18,10 @@ from tests.a2a.nats.durableagent import (
     open_desk,
     send,
 )
+from postroom_a2a.binding.frames import Request
+from postroom_a2a.durable.streams import Streams
+from postroom_a2a.errors import EnvironmentFault, NoResponders
+from postroom_a2a.nats.jetstream import JetStream
 
 pytestmark = pytest.mark.anyio
 

@@ -12,21 +12,21 @@ from pathlib import Path
 import pytest
 from nats.aio.msg import Msg
 
-from postroom.errors import (
+from library.nats.agent import SUBJECT, TIMEOUT, PlainAgent, connected, scene
+from library.nats.rawpeer import AnsweredError, RawClient, wire
+from library.servers import open_server
+from postroom_a2a.binding import subjects
+from postroom_a2a.binding.frames import Request, Response
+from postroom_a2a.errors import (
     InvalidInput,
     InvalidName,
     MessageTooLarge,
     RequestTimeout,
     StreamBroken,
 )
-from postroom_a2a.binding import subjects
-from postroom_a2a.binding.frames import Request, Response
 from postroom_a2a.live.calling import CoreCaller, new_id
 from postroom_a2a.live.serving import CoreServer
 from postroom_a2a.nats.port import Frame
-from tests.a2a.nats.agent import SUBJECT, TIMEOUT, PlainAgent, connected, scene
-from tests.a2a.nats.rawpeer import AnsweredError, RawClient, wire
-from tests.rig import open_server
 
 pytestmark = pytest.mark.anyio
 

@@ -11,13 +11,7 @@ from typing import cast
 import pytest
 from nats.aio.client import Client
 
-from postroom.errors import MessageTooLarge, StreamFull
-from postroom_a2a.binding.frames import Request, encode_request
-from postroom_a2a.durable.streams import Streams
-from postroom_a2a.durable.trimming import trim
-from postroom_a2a.nats import WireConnection
-from postroom_a2a.nats.port import Connection, Frame
-from tests.a2a.nats.durableagent import (
+from library.nats.durableagent import (
     SUBJECT,
     Agent,
     ask,
@@ -28,6 +22,12 @@ from tests.a2a.nats.durableagent import (
     send,
     wait_for,
 )
+from postroom_a2a.binding.frames import Request, encode_request
+from postroom_a2a.durable.streams import Streams
+from postroom_a2a.durable.trimming import trim
+from postroom_a2a.errors import MessageTooLarge, StreamFull
+from postroom_a2a.nats import WireConnection
+from postroom_a2a.nats.port import Connection, Frame
 
 pytestmark = pytest.mark.anyio
 

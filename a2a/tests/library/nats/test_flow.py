@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from postroom.errors import NoResponders, ProtocolViolation, StreamBroken
 from postroom_a2a.binding import flow
 from postroom_a2a.binding.frames import (
     COMPLETE,
@@ -16,6 +15,7 @@ from postroom_a2a.binding.frames import (
     encode_stream_frame,
 )
 from postroom_a2a.binding.headers import Flow
+from postroom_a2a.errors import NoResponders, ProtocolViolation, StreamBroken
 
 
 @dataclass

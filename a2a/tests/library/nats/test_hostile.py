@@ -17,18 +17,18 @@ from hypothesis import strategies as st
 from nats.aio.msg import Msg
 
 import postroom_a2a as a2a
-from postroom.errors import BusDisconnected, InvalidInput, ProtocolViolation
+from library.nats.agent import SUBJECT, TIMEOUT, PlainAgent, connected, scene
+from library.nats.rawpeer import wire
+from library.servers import open_server
 from postroom_a2a.binding import frames
 from postroom_a2a.binding.frames import Request
+from postroom_a2a.errors import BusDisconnected, InvalidInput, ProtocolViolation
 from postroom_a2a.live.calling import CoreCaller, new_id
 from postroom_a2a.live.serving import CoreServer
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.port import settle
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.transport import NatsA2ATransport
-from tests.a2a.nats.agent import SUBJECT, TIMEOUT, PlainAgent, connected, scene
-from tests.a2a.nats.rawpeer import wire
-from tests.rig import open_server
 
 pytestmark = pytest.mark.anyio
 

@@ -14,13 +14,13 @@ from a2a.client.errors import A2AClientError
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
 
 from a2a import types
+from library.nats.agent import TIMEOUT, connected
+from library.nats.rawpeer import METHODS, STREAMS, AnsweredError, RawClient, RawServer, wire
+from library.servers import open_server
+from library.translation.agents import Scripted
+from library.translation.golden import COMPLETE, ERRORS, EVENTS, REQUESTS, RESPONSES
 from postroom_a2a import CoreCaller, CoreServer, NatsA2ATransport, SdkOperations
 from postroom_a2a.sdk.translation import OPERATIONS, V03, operation_of
-from tests.a2a.nats.agent import TIMEOUT, connected
-from tests.a2a.nats.rawpeer import METHODS, STREAMS, AnsweredError, RawClient, RawServer, wire
-from tests.a2a.translation.agents import Scripted
-from tests.a2a.translation.golden import COMPLETE, ERRORS, EVENTS, REQUESTS, RESPONSES
-from tests.rig import open_server
 
 pytestmark = pytest.mark.anyio
 

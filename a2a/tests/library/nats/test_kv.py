@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from postroom.errors import InvalidInput, LostUpdate, MessageTooLarge, NotFound, RequestTimeout
+from library.nats.connections import open_connection
+from library.nats.streams import jetstream
+from library.servers import open_server
+from postroom_a2a.errors import InvalidInput, LostUpdate, MessageTooLarge, NotFound, RequestTimeout
 from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.kv import Bucket, BucketSettings
 from postroom_a2a.nats.mailbox import Mailbox
-from tests.a2a.nats.connections import open_connection
-from tests.a2a.nats.streams import jetstream
-from tests.rig import open_server
 
 pytestmark = pytest.mark.anyio
 

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from library.nats.agent import SUBJECT, TIMEOUT, Scene, scene
+from library.nats.rawpeer import RawClient, compact, wire
 from postroom_a2a.binding.frame_writer import BURST
 from postroom_a2a.binding.headers import Flow
-from tests.a2a.nats.agent import SUBJECT, TIMEOUT, Scene, scene
-from tests.a2a.nats.rawpeer import RawClient, compact, wire
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from postroom.errors import StreamBroken
+from postroom_a2a.errors import StreamBroken
 from postroom_a2a.nats.mailbox import FrameQueue
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,9 @@ from a2a.client import ClientConfig
 from nats.aio.client import Client as Connection
 
 from a2a import types
-from postroom.errors import Forbidden, InvalidInput, NoResponders
+from library.nats.agent import connected
+from library.servers import open_server
+from library.translation.agents import Scripted
 from postroom_a2a import (
     JetStreamA2AServer,
     KvTaskStore,
@@ -25,10 +27,8 @@ from postroom_a2a import (
     register,
     request_subject,
 )
+from postroom_a2a.errors import Forbidden, InvalidInput, NoResponders
 from postroom_a2a.sdk.errors import MalformedAnswerError, NoRespondersError
-from tests.a2a.nats.agent import connected
-from tests.a2a.translation.agents import Scripted
-from tests.rig import open_server
 
 pytestmark = pytest.mark.anyio
 

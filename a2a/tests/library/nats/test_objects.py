@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from postroom.errors import InvalidInput, MessageTooLarge, NotFound, ProtocolViolation, StreamFull
+from library.nats.streams import jetstream
+from postroom_a2a.errors import (
+    InvalidInput,
+    MessageTooLarge,
+    NotFound,
+    ProtocolViolation,
+    StreamFull,
+)
 from postroom_a2a.nats.objects import ObjectBucket
-from tests.a2a.nats.streams import jetstream
 
 pytestmark = pytest.mark.anyio
 

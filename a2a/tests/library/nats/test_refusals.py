@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from postroom.errors import (
+from library.nats.streams import jetstream
+from postroom_a2a.errors import (
     LostUpdate,
     MessageTooLarge,
     PostroomError,
@@ -18,7 +19,6 @@ from postroom.errors import (
     StreamFull,
 )
 from postroom_a2a.nats import refusals
-from tests.a2a.nats.streams import jetstream
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,8 @@ from a2a.compat.v0_3.conversions import to_core_agent_card
 from google.protobuf.json_format import ParseDict
 
 from a2a import types
-from postroom.errors import (
+from library.nats.streams import jetstream
+from postroom_a2a.errors import (
     Conflict,
     InvalidName,
     LostUpdate,
@@ -27,7 +28,6 @@ from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.kv import Bucket, BucketSettings
 from postroom_a2a.registry import BUCKET, PLAIN, Registry
 from postroom_a2a.sdk.card_registry import open_registry, read_card, write_card
-from tests.a2a.nats.streams import jetstream
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.errors import InvalidInput, InvalidName
 from postroom_a2a.binding import subjects
+from postroom_a2a.errors import InvalidInput, InvalidName
 
 TOKENS = [
     ("agent-a", "agent-a"),

@@ -13,15 +13,21 @@ from a2a.server.tasks.inmemory_task_store import InMemoryTaskStore
 from a2a.utils.errors import InvalidParamsError
 
 from a2a import types
-from postroom.errors import Conflict, LostUpdate, MessageTooLarge, ProtocolViolation, RequestTimeout
+from library.agents import Agent, asks, chunks, text
+from library.front import artifacts, message
+from library.handling.handlers import BY_US, Made, opener, ours, reference, shown
+from library.nats.durableagent import open_desk
+from library.nats.streams import jetstream
+from postroom_a2a.errors import (
+    Conflict,
+    LostUpdate,
+    MessageTooLarge,
+    ProtocolViolation,
+    RequestTimeout,
+)
 from postroom_a2a.nats.kv import Bucket
 from postroom_a2a.sdk.operations import Requester
 from postroom_a2a.sdk.taskstore import KvTaskStore
-from tests.a2a.agents import Agent, asks, chunks, text
-from tests.a2a.front import artifacts, message
-from tests.a2a.handling.handlers import BY_US, Made, opener, ours, reference, shown
-from tests.a2a.nats.durableagent import open_desk
-from tests.a2a.nats.streams import jetstream
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,10 @@ import pytest
 import trustme
 
 import postroom_a2a as a2a
-from postroom.errors import (
+from library.nats.agent import SUBJECT, PlainAgent
+from library.nats.wireserver import ConfiguredServer, Proxy, UserKey
+from postroom_a2a.binding.frames import Request
+from postroom_a2a.errors import (
     BusDisconnected,
     Forbidden,
     InvalidInput,
@@ -21,17 +24,11 @@ from postroom.errors import (
     Refused,
     Unauthorized,
 )
-from postroom.identity.nkeys import KeyPair, Kind
-from postroom.protocol.ids import CONTROL_PLANE
-from postroom_a2a.binding.frames import Request
 from postroom_a2a.live.calling import CoreCaller
 from postroom_a2a.live.serving import CoreServer
 from postroom_a2a.nats import Credentials, WireConnection
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.port import Frame
-from tests.a2a.nats.agent import SUBJECT, PlainAgent
-from tests.a2a.nats.wireserver import ConfiguredServer, Proxy
-from tests.rig import running_server
 
 pytestmark = pytest.mark.anyio
 
@@ -105,7 +102,7 @@ async def test_users_and_tokens_are_let_in_and_others_are_told(
 
 @pytest.mark.requirement("identity-revocation-everywhere")
 async def test_a_key_signs_the_servers_nonce(tmp_path: Path):
-    pair, other = KeyPair.generate(Kind.USER), KeyPair.generate(Kind.USER)
+    pair, other = UserKey(), UserKey()
     config = f"authorization {{ users: [ {{ nkey: {pair.public} }} ] }}"
     async with ConfiguredServer(tmp_path, config) as server:
         credentials = Credentials(pair.sign, nkey=pair.public)
@@ -113,19 +110,6 @@ async def test_a_key_signs_the_servers_nonce(tmp_path: Path):
             await echoed(connection)
         with pytest.raises(Unauthorized):
             await a2a.connect(server.place, credentials=Credentials(other.sign, nkey=pair.public))
-
-
-@pytest.mark.requirement("identity-revocation-everywhere")
-async def test_a_jwt_and_its_key_are_let_in(tmp_path: Path):
-    async with running_server(tmp_path) as rig:
-        user = rig.trust.core_credential()
-        prefix = f"_I.{CONTROL_PLANE}"
-        async with await a2a.connect(
-            rig.url, credentials=Credentials(user.sign, jwt=lambda: user.jwt), inbox_prefix=prefix
-        ) as connection:
-            assert connection.is_connected
-        with pytest.raises(Unauthorized):
-            await a2a.connect(rig.url)
 
 
 @pytest.mark.requirement("identity-revocation-everywhere")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.errors import InvalidInput, ProtocolViolation
 from postroom_a2a.bounds import MAX_SERVER_LINE
+from postroom_a2a.errors import InvalidInput, ProtocolViolation
 from postroom_a2a.nats.frame import WireFrame, read_headers, write_headers
 from postroom_a2a.nats.parser import Parser
 

@@ -1,16 +1,30 @@
-"""A nats-server with a configuration of the test's own, and a proxy that stalls."""
+"""A nats-server with a configuration of the test's own, a key that it may let in, and a proxy that stalls."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import json
 import signal
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from postroom.bus.parent_death import die_with_parent
-from postroom.bus.server_binary import find_binary
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from library.servers import NATS_SERVER, die_with_us
+
+
+class UserKey:
+    """A new key of a user: what signs, and `public`, the text of its public key as NATS has it (NATS, ADR-14)."""
+
+    def __init__(self) -> None:
+        key = Ed25519PrivateKey.generate()
+        raw = bytes([20 << 3]) + key.public_key().public_bytes_raw()
+        checksum = binascii.crc_hqx(raw, 0).to_bytes(2, "little")
+        self.public = base64.b32encode(raw + checksum).decode().rstrip("=")
+        self.sign = key.sign
 
 
 class ConfiguredServer:
@@ -44,11 +58,11 @@ class ConfiguredServer:
         for old in self._folder.glob("*.ports"):
             old.unlink()
         self._process = await asyncio.create_subprocess_exec(
-            find_binary(),
+            NATS_SERVER,
             *("-c", self._write(), "-a", "127.0.0.1", "-p", str(self._port)),
             *("--ports_file_dir", self._folder),
             stderr=asyncio.subprocess.DEVNULL,
-            preexec_fn=die_with_parent(signal.SIGKILL),
+            preexec_fn=die_with_us,
         )
         async with asyncio.timeout(10):
             # The server gives no other sign.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -12,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from postroom.bus.parent_death import die_with_parent
+from library.servers import die_with_us
 
-_ROOT = Path(__file__).parents[3]
+_ROOT = Path(__file__).parents[2]
 
 
 @dataclass
@@ -57,7 +56,7 @@ async def start(program: ModuleType, url: str, journal: Path, *arguments: object
         *map(str, arguments),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        preexec_fn=die_with_parent(signal.SIGKILL),
+        preexec_fn=die_with_us,
         cwd=_ROOT,
         env={**os.environ, "PYTHONWARNINGS": "default"},
     )

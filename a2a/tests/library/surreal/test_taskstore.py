@@ -14,15 +14,15 @@ from a2a.server.tasks.inmemory_task_store import InMemoryTaskStore
 from a2a.utils.errors import InvalidParamsError
 
 from a2a import types
-from postroom.errors import Conflict, LostUpdate, RequestTimeout
+from library.agents import asks
+from library.front import message
+from library.handling.handlers import Made, opener, ours, reference
+from library.nats.test_taskstore import ANYBODY, ASKING, DONE, WORKING, caller, task
+from library.surrealserver import SurrealServer, running_surreal
 from postroom_a2a import SurrealTaskStore
+from postroom_a2a.errors import Conflict, LostUpdate, RequestTimeout
 from postroom_a2a.surreal import InUse, open_connection
 from postroom_a2a.surreal.address import Address
-from tests.a2a.agents import asks
-from tests.a2a.front import message
-from tests.a2a.handling.handlers import Made, opener, ours, reference
-from tests.a2a.nats.test_taskstore import ANYBODY, ASKING, DONE, WORKING, caller, task
-from tests.surrealserver import SurrealServer, running_surreal
 
 pytestmark = pytest.mark.anyio
 

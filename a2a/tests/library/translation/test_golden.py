@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from library.translation.golden import COMPLETE, ERRORS, EVENTS, REQUESTS, RESPONSES
 from postroom_a2a.binding import frames
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.sdk.translation import OPERATIONS, V03, a2a_error, operation_of, rpc_error
-from tests.a2a.translation.golden import COMPLETE, ERRORS, EVENTS, REQUESTS, RESPONSES
 
 
 @pytest.mark.requirement("a2a-http-versions")

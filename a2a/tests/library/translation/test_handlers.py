@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from a2a import types
+from library.agents import Agent, chunks
+from library.front import Front, message, ours, reference
 from postroom_a2a.ecma_json import loads
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.operations import SdkOperations
 from postroom_a2a.sdk.translation import OPERATIONS, V03, V10, Dialect
-from tests.a2a.agents import Agent, chunks
-from tests.a2a.front import Front, message, ours, reference
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a import types
+from library.translation import objects
 from postroom_a2a.sdk.translation import OPERATIONS, V03
-from tests.a2a.translation import objects
 
 GOING_ON = {"submitted", "working"}
 REQUESTS: dict[str, tuple[Any, Any, Any]] = {

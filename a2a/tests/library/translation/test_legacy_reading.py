@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a import types
-from postroom.errors import ProtocolViolation
+from library.translation import objects
+from postroom_a2a.errors import ProtocolViolation
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.translation import OPERATIONS, V03
-from tests.a2a.translation import objects
 
 GOING_ON = {"submitted", "working"}
 STREAM = OPERATIONS["SendStreamingMessage"]

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a import types
+from library.translation import objects
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.sdk.translation import protojson
 from postroom_a2a.sdk.translation.values import UNREADABLE
-from tests.a2a.translation import objects
 
 DEPTH = 64
 

@@ -11,13 +11,13 @@ import pytest
 from a2a.utils.errors import InvalidParamsError, TaskNotFoundError, UnsupportedOperationError
 
 from a2a import types
-from postroom.errors import MessageTooLarge, NotFound
+from library.translation.agents import ARTIFACT, CARD, CONFIG, MESSAGE, STATUS, TASK, Scripted
 from postroom_a2a.ecma_json import loads
+from postroom_a2a.errors import MessageTooLarge, NotFound
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.operations import SdkOperations
 from postroom_a2a.sdk.translation import OPERATIONS, V03, V10
-from tests.a2a.translation.agents import ARTIFACT, CARD, CONFIG, MESSAGE, STATUS, TASK, Scripted
 
 pytestmark = pytest.mark.anyio
 

@@ -8,10 +8,10 @@ from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 
 from a2a import types
-from postroom.errors import ProtocolViolation
+from library.translation import objects
+from postroom_a2a.errors import ProtocolViolation
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.translation import OPERATIONS, V03, V10, operation_of
-from tests.a2a.translation import objects
 
 SEND = OPERATIONS["SendMessage"]
 

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a import types
+from library.translation.agents import Scripted
 from postroom_a2a.ecma_json import loads
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.operations import SdkOperations
 from postroom_a2a.sdk.translation import METHODS, OPERATIONS
-from tests.a2a.translation.agents import Scripted
 
 pytestmark = pytest.mark.anyio
 
