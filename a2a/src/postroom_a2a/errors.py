@@ -31,6 +31,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+__all__ = [
+    "BusDisconnected",
+    "CallerError",
+    "Conflict",
+    "ContentNotTaken",
+    "EnvironmentFault",
+    "Forbidden",
+    "InvalidInput",
+    "InvalidName",
+    "LostUpdate",
+    "MessageTooLarge",
+    "NoResponders",
+    "NotFound",
+    "PeerError",
+    "PostroomError",
+    "ProtocolViolation",
+    "Refused",
+    "RequestTimeout",
+    "StreamBroken",
+    "StreamFull",
+    "Unauthorized",
+    "Uncertain",
+]
+
 
 class PostroomError(Exception):
     """Base of all errors that Postroom raises on purpose.

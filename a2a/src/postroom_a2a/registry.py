@@ -27,6 +27,8 @@ from postroom_a2a.errors import (
 from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.kv import Bucket, BucketEntry, BucketSettings
 
+__all__ = ["CardChange", "Registered", "Registry"]
+
 BUCKET = "A2A_AGENT_CARDS"
 TTL = 60.0
 

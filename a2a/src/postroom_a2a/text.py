@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 import unicodedata
 
+__all__ = [
+    "one_line",
+    "printable",
+]
+
 # Bidirectional controls reorder what a person reads (CVE-2021-42574); format characters hide text.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 

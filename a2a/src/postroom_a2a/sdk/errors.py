@@ -13,6 +13,20 @@ from a2a.client.errors import A2AClientError, A2AClientTimeoutError
 from postroom_a2a import errors
 from postroom_a2a.rpc import Code
 
+__all__ = [
+    "BusyConnectionError",
+    "CallError",
+    "CallTimeoutError",
+    "DisconnectedError",
+    "InvalidCallError",
+    "MalformedAnswerError",
+    "NoRespondersError",
+    "ServerBusyError",
+    "StreamBrokenError",
+    "TooLargeError",
+    "UnknownCodeError",
+]
+
 
 class CallError(A2AClientError, errors.PostroomError):
     """The call failed for a reason without a class below."""
