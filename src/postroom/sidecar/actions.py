@@ -293,7 +293,6 @@ class Actions:
         return self._ownership.of_line(said)
 
     def at_work(self, task: str) -> bool:
-        """See `agent.AgentHost`."""
         try:
             return not self._engine.execution(task).settled.is_set()
         except NotFound:

@@ -154,16 +154,13 @@ class ResidentProgram(AgentProgram):
 
     @property
     def session(self) -> AgentSession | None:
-        """See `AgentProgram`."""
         return self._session
 
     @property
     def runs(self) -> bool:
-        """See `AgentProgram`."""
         return self._session is not None
 
     async def running(self) -> AgentSession:
-        """See `AgentProgram`."""
         async with self._changed:
             while self._session is None:
                 if self._over:
@@ -172,7 +169,6 @@ class ResidentProgram(AgentProgram):
             return self._session
 
     def confirmed(self) -> None:
-        """See `AgentProgram`."""
         self._restarts = 0
 
     async def run(self, host: AgentHost, grace: float) -> None:

@@ -32,7 +32,6 @@ class TaskClient:
         self._run = run
 
     async def get(self, task_id: str) -> StoredTask:
-        """As `TaskSource.get`."""
         answer = await self._ask("tasks.get", {"task": task_id, "fresh": True, "run": self._run})
         try:
             record = TaskRecord(

@@ -37,6 +37,7 @@ from postroom.sidecar.workstation import (
     Captured,
     CommandResult,
     FolderEntry,
+    Workstation,
     named_file,
     parts_of,
     within,
@@ -102,7 +103,7 @@ async def refusal(answer: HttpAnswer) -> PostroomError:
     return PeerError(f"execd answered {answer.status}: {text}")
 
 
-class ExecdWorkstation:
+class ExecdWorkstation(Workstation):
     """A `Workstation` whose work execd does; `root` is the workspace in the same container."""
 
     def __init__(self, address: ExecdAddress, root: Path, env: Mapping[str, str]) -> None:
@@ -154,7 +155,6 @@ class ExecdWorkstation:
             _log.warning("a command that timed out still runs in the container: %s", error)
 
     async def read(self, path: str, offset: int, length: int) -> bytes:
-        """See `Workstation`."""
         target = await self._place(named_file(path))
         length = min(length, MAX_READ)
         if length <= 0:
@@ -179,7 +179,6 @@ class ExecdWorkstation:
         return bytes(found[:length])
 
     async def write(self, path: str, content: bytes, mode: int) -> None:
-        """See `Workstation`."""
         target = await self._place(named_file(path))
         about = json.dumps({"path": target, "mode": mode_number(mode)}).encode()
         boundary = secrets.token_hex(24)
@@ -200,7 +199,6 @@ class ExecdWorkstation:
             await answer.whole(MAX_ANSWER)
 
     async def entries(self, path: str) -> list[FolderEntry]:
-        """See `Workstation`."""
         target = await self._place(parts_of(path))
         found = await self._order("GET", "/directories/list", path=target, depth="1")
         try:
@@ -210,7 +208,6 @@ class ExecdWorkstation:
         return sorted(entries, key=lambda entry: entry.name)[:MAX_ENTRIES]
 
     async def remove(self, path: str) -> None:
-        """See `Workstation`."""
         target = await self._place(named_file(path))
         about = await self._order("GET", "/files/info", path=target)
         try:

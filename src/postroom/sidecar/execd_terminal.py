@@ -117,7 +117,7 @@ class ExecdShells:
             ) from error
 
 
-class ExecdTerminal:
+class ExecdTerminal(Shell):
     """A `Shell` on a terminal of execd, over an open WebSocket. Who reads drives it."""
 
     def __init__(self, socket: StreamSocket, http: HttpClient, place: str) -> None:
@@ -131,7 +131,6 @@ class ExecdTerminal:
         self._closed = False
 
     async def resize(self, size: tuple[int, int]) -> None:
-        """See `Shell`."""
         await self._say(type="resize", cols=size[0], rows=size[1])
 
     async def read(self) -> bytes:
@@ -150,18 +149,15 @@ class ExecdTerminal:
         return piece
 
     async def write(self, data: bytes) -> None:
-        """See `Shell`."""
         await self._send(bytes((STDIN,)) + data)
 
     async def ended(self) -> int:
-        """See `Shell`."""
         await self._over.wait()
         if self._code is None and self._lost is not None:
             raise self._lost
         return self._code or 0
 
     async def close(self) -> None:
-        """See `Shell`."""
         if self._closed:
             return
         self._closed = True

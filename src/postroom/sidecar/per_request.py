@@ -31,7 +31,7 @@ from postroom.sidecar.config import AgentConfig
 from postroom.sidecar.keys import Owner
 from postroom.sidecar.process import AgentProcess, Exit
 from postroom.sidecar.reading import Hearing
-from postroom.sidecar.session import AgentSession, Handed, attend, nothing
+from postroom.sidecar.session import AgentRun, AgentSession, Handed, attend, nothing
 from postroom.sidecar.status import StatusReporter
 
 LINGER = 10.0
@@ -84,7 +84,6 @@ class RequestProgram(AgentProgram):
 
     @property
     def runs(self) -> bool:
-        """See `AgentProgram`."""
         return self._runs is not None
 
     async def running(self) -> RequestRun:
@@ -135,8 +134,8 @@ class RequestProgram(AgentProgram):
         await self._raise_alert(Alert("agent-failed", said))
 
 
-class RequestRun:
-    """One run of the program, from its request to its end; a `session.AgentRun`."""
+class RequestRun(AgentRun):
+    """One run of the program, from its request to its end."""
 
     def __init__(self, runs: _Runs) -> None:
         self._runs = runs
@@ -168,7 +167,6 @@ class RequestRun:
         """Do nothing: the run reads nothing but its request."""
 
     async def say(self, record: Mapping[str, Any]) -> bool:  # noqa: ARG002
-        """See `tell`."""
         return False
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -180,7 +178,6 @@ class RequestRun:
 
     @property
     def free(self) -> bool:
-        """See `session.AgentRun`."""
         return self._session is None or self.ended.is_set()
 
     @property

@@ -93,7 +93,6 @@ class ProgramExecutor:
             raise ExecutorGone("the agent has ended and is not started again") from error
 
     def free(self) -> bool:
-        """See `Executor`."""
         return self._agent.free and (self._last is None or self._last.free)
 
     async def execute(self, execution: Execution) -> None:

@@ -140,7 +140,7 @@ class Ending(Protocol):
         ...
 
 
-class AgentSession:
+class AgentSession(AgentRun):
     """The running agent program with its adapter."""
 
     def __init__(self, process: AgentProcess, adapter: Adapter, status: StatusReporter) -> None:
@@ -199,7 +199,6 @@ class AgentSession:
         self._queued.set()
 
     async def say(self, record: Mapping[str, Any]) -> bool:
-        """See `AgentRun`."""
         line = self.adapter.render_control(record)
         if not line:
             return False
@@ -213,7 +212,6 @@ class AgentSession:
             await self.process.input.drained()
 
     def send_signal(self, number: signal.Signals) -> None:
-        """See `Run`."""
         self.signalled = True
         self.process.send_signal(number)
 

@@ -82,7 +82,7 @@ OpenShell = Callable[[tuple[int, int]], Awaitable[Shell]]
 """Opens a shell in a terminal of that size (columns and rows); raises PostroomError or OSError."""
 
 
-class Terminal:
+class Terminal(Shell):
     """A `Shell` on a pseudo terminal of the sidecar; made by `start`."""
 
     def __init__(self, popen: subprocess.Popen[bytes], master: int, slave: int) -> None:
@@ -115,12 +115,10 @@ class Terminal:
         return cls(popen, master, slave)
 
     async def resize(self, size: tuple[int, int]) -> None:
-        """See `Shell`."""
         if not self._closed:
             _set_size(self._master, size)
 
     async def read(self) -> bytes:
-        """See `Shell`."""
         while not self._closed:
             try:
                 return os.read(self._master, MAX_PIECE)
@@ -131,7 +129,6 @@ class Terminal:
         return b""
 
     async def write(self, data: bytes) -> None:
-        """See `Shell`."""
         rest = memoryview(data)
         while rest and not self._closed:
             try:
@@ -142,7 +139,6 @@ class Terminal:
                 return  # the shell has ended
 
     async def ended(self) -> int:
-        """See `Shell`."""
         await exited(self._popen.pid)
         # Ours was the only other one that has it open: a reader finds the end behind what was printed.
         self._let_go()
@@ -150,7 +146,6 @@ class Terminal:
         return code if code >= 0 else 128 - code
 
     async def close(self) -> None:
-        """See `Shell`."""
         if self._closed:
             return
         self._closed = True

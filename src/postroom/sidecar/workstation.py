@@ -136,7 +136,7 @@ async def within(seconds: float, what: str) -> AsyncGenerator[None]:
         raise RequestTimeout(f"{what} took over {seconds:g} s") from error
 
 
-class LocalWorkstation:
+class LocalWorkstation(Workstation):
     """A `Workstation` of the sidecar's own processes and files."""
 
     def __init__(self, root: Path, env: Mapping[str, str]) -> None:
@@ -176,7 +176,6 @@ class LocalWorkstation:
         )
 
     async def read(self, path: str, offset: int, length: int) -> bytes:
-        """See `Workstation`."""
         *folders, name = named_file(path)
 
         def read() -> bytes:
@@ -215,7 +214,6 @@ class LocalWorkstation:
         await _in_thread(path, write)
 
     async def entries(self, path: str) -> list[FolderEntry]:
-        """See `Workstation`."""
         parts = parts_of(path)
 
         def look() -> list[FolderEntry]:
@@ -225,7 +223,6 @@ class LocalWorkstation:
         return await _in_thread(path, look)
 
     async def remove(self, path: str) -> None:
-        """See `Workstation`."""
         *folders, name = named_file(path)
 
         def remove() -> None:

@@ -46,7 +46,6 @@ class PeerOperations(JsonOperations):
         self._live = live
 
     async def answer(self, call: Call) -> bytes:
-        """As `Operations.answer`."""
         try:
             return await super().answer(call)
         except RpcError as error:
@@ -67,7 +66,6 @@ class PeerOperations(JsonOperations):
             raise RpcError.of(error) from error
 
     async def stream(self, call: Call) -> AsyncGenerator[bytes]:
-        """As `Operations.stream`."""
         try:
             async with aclosing(super().stream(call)) as events:
                 async for event in events:
@@ -144,7 +142,6 @@ class AskedTasks:
         self._worker = worker
 
     async def submit(self, message: Message, _requester: str, *, follow: bool) -> Submitted:
-        """As `TaskService.submit`."""
         ask = Delegate(
             self._worker,
             "",
@@ -161,13 +158,11 @@ class AskedTasks:
         return Submitted(found.task, found.repeated)
 
     async def get(self, task: str, _requester: str) -> TaskVersion:
-        """As `TaskService.get`."""
         await self._check(task)
         page = await self._task_client.changes(task, LAST)
         return TaskVersion(page.task, page.sequence)
 
     async def wait(self, task: str, _requester: str, seconds: float) -> None:
-        """As `TaskService.wait`."""
         clock = asyncio.get_running_loop().time
         end = clock() + seconds
         while (left := end - clock()) > 0:
@@ -177,13 +172,11 @@ class AskedTasks:
                 return
 
     async def list(self, query: TaskQuery, _requester: str) -> TaskPage:
-        """As `TaskService.list`."""
         if self._worker == self._own:
             return await self._task_client.page("worker", "", query)
         return await self._task_client.page("requester", self._worker, query)
 
     async def cancel(self, task: str, _requester: str) -> Task:
-        """As `TaskService.cancel`."""
         await self._check(task)
         try:
             await self._actions.cancel_task(CancelTask(task))
@@ -193,7 +186,6 @@ class AskedTasks:
         return await self._task_client.snapshot(task)
 
     async def answer(self, task: str, message: Message, _requester: str) -> bool:
-        """As `TaskService.answer`."""
         try:
             said = Content.whole(message)
             action = AnswerTask(task, "", named=message["messageId"], said=said)
@@ -202,7 +194,6 @@ class AskedTasks:
             raise Conflict(error.message) from error
 
     def follow(self, task: str, _requester: str, after: int) -> AsyncGenerator[TaskChange, None]:
-        """As `TaskService.follow`."""
         return self._live.follow(self._task_client, task, after, self._worker)
 
     async def _check(self, task: str) -> None:

@@ -84,7 +84,6 @@ class ServedTasks:
         return RpcError(Code.UNSUPPORTED_OPERATION, said, inbox=inbox)
 
     async def get(self, task: str, requester: str) -> TaskVersion:
-        """As `TaskService.get`."""
         stored = await self._task_client.get(task)
         if stored.record.requester != requester:
             raise NotFound("there is no such task")
@@ -95,11 +94,9 @@ class ServedTasks:
         raise self._refusal(requester)
 
     async def list(self, query: TaskQuery, requester: str) -> TaskPage:
-        """As `TaskService.list`."""
         return await self._task_client.page("worker", requester, query)
 
     async def cancel(self, task: str, requester: str) -> Task:
-        """As `TaskService.cancel`."""
         state = (await self.get(task, requester)).state
         if not state.terminal:
             try:
@@ -133,12 +130,10 @@ class ServingOperations(JsonOperations):
         )
 
     async def answer(self, call: Call) -> bytes:
-        """As `Operations.answer`."""
         with self._each.slot(call.caller):
             return await super().answer(call)
 
     async def stream(self, call: Call) -> AsyncGenerator[bytes]:
-        """As `Operations.stream`."""
         with self._each.slot(call.caller):
             async with aclosing(super().stream(call)) as events:
                 async for event in events:

@@ -71,17 +71,14 @@ class TurnProgram(AgentProgram):
 
     @property
     def runs(self) -> bool:
-        """See `AgentProgram`."""
         return self._shared is not None and not self._shared.over
 
     @property
     def free(self) -> bool:
-        """See `AgentProgram`."""
         return self._shared is not None and not self._shared.over and self._shared.queue.free
 
     @property
     def goes_on(self) -> bool:
-        """See `AgentProgram`."""
         return bool(self._processes.session)
 
     async def running(self) -> TurnRun:
@@ -92,7 +89,6 @@ class TurnProgram(AgentProgram):
         return TurnRun(self._shared)
 
     def confirmed(self) -> None:
-        """See `AgentProgram`."""
         self._restarts = 0
 
     async def run(self, host: AgentHost, grace: float) -> None:

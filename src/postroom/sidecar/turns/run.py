@@ -18,7 +18,7 @@ from postroom.sidecar.adapters import Incoming, IncomingTask, Said, run_environm
 from postroom.sidecar.adapters.turns import Answer, Asked, Event, TurnSaid, Withdrawn, Write
 from postroom.sidecar.adapters.wording import Request, is_post
 from postroom.sidecar.agent import AgentGone, AgentHost
-from postroom.sidecar.session import Handed, nothing
+from postroom.sidecar.session import AgentRun, Handed, nothing
 from postroom.sidecar.turns.context import TurnContext, Watchdog
 from postroom.sidecar.turns.process import Processes, Running
 from postroom.sidecar.turns.prompts import prompt_of, question_text
@@ -113,8 +113,8 @@ async def _alert(context: TurnContext, alert: Alert) -> None:
     await context.raise_alert(alert)
 
 
-class TurnRun:
-    """The run of one request; see `session.AgentRun`."""
+class TurnRun(AgentRun):
+    """The run of one request."""
 
     def __init__(self, shared: ProgramState) -> None:
         self._shared = shared
@@ -175,12 +175,10 @@ class TurnRun:
 
     @property
     def free(self) -> bool:
-        """See `session.AgentRun`."""
         return self._shared.queue.free
 
     @property
     def waits(self) -> bool:
-        """See `session.AgentRun`."""
         return bool(self._question) and not self.ended.is_set() and not self._yielding
 
     async def let_go(self) -> None:
