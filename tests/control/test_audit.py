@@ -26,6 +26,7 @@ from postroom.bus.nats.bus import NatsBus
 from postroom.directory.agents import Directory
 from postroom.errors import BusDisconnected, Forbidden, NoResponders, StateUnwritable, Unauthorized
 from postroom.observe.supervision import supervisor
+from postroom.projection import tail
 from postroom.projection.submit import append_alert
 from postroom.protocol import subjects
 from postroom.protocol.alerts import Alert
@@ -195,6 +196,27 @@ async def test_a_follower_gets_what_was_there_and_then_each_line_as_it_comes(roo
             log_of(room).write(record(worker="b" * 32, message=str(len(got))))
 
     assert got == ["0", "1", "2", "3"]
+
+
+@pytest.mark.requirement("audit-once-in-order")
+async def test_a_follower_hears_that_all_is_well_while_nothing_but_other_lines_come(
+    room: TaskRoom, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tail, "STREAM_BEAT", 0.3)
+    query = {"follow": "true", "worker": "b" * 32}
+    path = "/v1/audit"
+
+    async def others() -> None:
+        while True:
+            log_of(room).write(record(message="another"))
+            await asyncio.sleep(0.05)
+
+    busy = asyncio.create_task(others())
+    try:
+        async with asyncio.timeout(SECONDS), room.api.stream("GET", path, params=query) as answer:
+            assert await anext(answer.aiter_lines()) == ""
+    finally:
+        busy.cancel()
 
 
 # ── the copy ─────────────────────────────────────────────────────────────────────────────────────

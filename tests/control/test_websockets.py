@@ -18,8 +18,7 @@ from postroom.control import websockets
 from postroom.control.ops.table import ANYONE, Operations
 from postroom.control.principals import Gate
 from postroom.control.router import Router
-from postroom.control.websocket_protocol import CUT, BoundedWebSocket
-from postroom.control.websockets import Socket
+from postroom.control.websockets import CUT, BoundedWebSocket, Socket
 from postroom.errors import Conflict, InvalidInput, NotFound, PeerError
 from postroom.protocol.limits import MAX_SOCKET_MESSAGE
 from postroom.protocol.sockets import Code

@@ -15,7 +15,7 @@ from postroom.client.http import Client
 from postroom.client.locate import ServerAddress
 from postroom.client.websocket import SocketEnded, WebSocket
 from postroom.control import websockets
-from postroom.control.websocket_protocol import BoundedWebSocket
+from postroom.control.websockets import BoundedWebSocket
 from postroom.errors import Forbidden, NotFound, PostroomError, Unauthorized
 from postroom.projection.changes import LISTENER_LIMIT
 from postroom.protocol.principal import Scope

@@ -288,3 +288,18 @@ async def test_whatever_happens_each_reader_is_told_of_each_record_once_and_in_o
         asyncio.run_coroutine_threadsafe(example(), loop).result()
 
     await asyncio.to_thread(told)
+
+
+async def test_who_follows_an_empty_feed_gets_all_of_a_burst(
+    shared: TaskRoom, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(records, "PAGE", 2)
+    async with emptied(shared) as room:
+        office = room.parts.office
+        feed = posts(room.parts.changes, office, "green")
+        page = await feed.open(0)
+        made = [(await office.post(room.owner.uid, "green", "to all")).id for _ in range(5)]
+        came: list[Any] = []
+        while len(came) < 5 and (page := await feed.read(page.cursor)).records:
+            came += [key(event) for event in page.records]
+        assert came == made

@@ -237,11 +237,11 @@ def test_the_end_for_want_of_the_database_is_one_line_and_a_bug_has_its_tracebac
 async def test_a_stream_that_loses_the_database_ends_without_an_exception(
     caplog: pytest.LogCaptureFixture,
 ):
-    async def past(_after: int) -> list[Any]:
+    async def read(**_page: int) -> list[Any]:
         raise DatabaseAway("it is away")
 
-    feed = RecordFeed(Changes(), MAIL, "mail", past)
-    found = [piece async for piece in streamed(feed, 0).body_iterator]
+    feed = RecordFeed(Changes(), MAIL, "mail", read)
+    found = [piece async for piece in streamed(feed, 1).body_iterator]
     assert found == [": open\n\n"]
     assert "it is away" in caplog.text
 

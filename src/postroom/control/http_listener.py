@@ -17,7 +17,7 @@ import uvicorn
 
 from postroom.control.http_protocol import Connections, DeadlineProtocol, most_near
 from postroom.control.org_router import OWNER, WORKER, App, Receive, Scope, Send
-from postroom.control.websocket_protocol import BoundedWebSocket
+from postroom.control.websockets import BoundedWebSocket
 from postroom.errors import InvalidInput, PortTaken, StateUnwritable
 from postroom.http.unix import bind_unix, peer_uid
 from postroom.protocol.intervals import SOCKET_PONG, STREAM_BEAT

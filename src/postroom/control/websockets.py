@@ -7,17 +7,24 @@
         await socket.send_text(...)  # waits while the client does not read, for SLOW seconds at most
 
 The function is cancelled when the client has gone. When it returns, the connection is closed with code 1000.
+
+Nothing but what it sends waits in memory for a client that does not read, and `BoundedWebSocket`, uvicorn's protocol
+over wsproto with bounds that uvicorn does not have, can cut that client at any time, with a reason that it still gets
+if it reads on.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, ClassVar, cast
 
-from postroom.control.http_protocol import ABANDONED, PRINCIPAL
+import wsproto
+from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
+from wsproto import events
+
+from postroom.control.http_protocol import ABANDONED, ABORT, PRINCIPAL
 from postroom.control.org_router import Receive, Scope, Send, refuse
-from postroom.control.websocket_protocol import CUT
 from postroom.errors import PostroomError, http_status
 from postroom.observe import get_logger
 from postroom.protocol.principal import Principal
@@ -29,6 +36,9 @@ Talk = Callable[[Scope, "Socket"], Awaitable[None]]
 
 SLOW = 30.0
 """Seconds that a client may leave what is sent to it unread; then it is closed, and may come back."""
+
+CUT = "postroom.cut"
+"""Scope key: a function of code and reason that closes the connection, whatever waits in it."""
 
 TOO_SLOW = "you read too slowly: connect again from where you are"
 
@@ -131,3 +141,60 @@ async def _refuse(socket: Socket, error: PostroomError, receive: Receive, send: 
         status = http_status(error)
         code = Code.REFUSED if status < 500 else Code.FAILED
         socket.cut(code, f"{error.code}: {error.message}")
+
+
+class BoundedWebSocket(WSProtocol):
+    """A WebSocket that can be cut, and that is cut if it is not accepted in time."""
+
+    accept_timeout: ClassVar[float] = 15.0
+    """Seconds that the application has to accept or refuse."""
+
+    grace: ClassVar[float] = 5.0
+    """Seconds that a client which is cut has to read what waits for it, the reason last."""
+
+    _running: asyncio.Task[None] | None = None
+    _timer: asyncio.TimerHandle | None = None
+
+    def handle_connect(self, event: events.Request) -> None:
+        """Start the application."""
+        super().handle_connect(event)
+        scope = cast("MutableMapping[str, Any]", self.scope)
+        scope[ABORT] = lambda: self.cut(Code.REFUSED, "the API key is not valid any more")
+        scope[CUT] = self.cut
+        scope[ABANDONED] = False
+        self._timer = self.loop.call_later(self.accept_timeout, self._not_accepted)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the application's work for this client."""
+        super().connection_lost(exc)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._running is not None and not self._running.done():
+            cast("MutableMapping[str, Any]", self.scope)[ABANDONED] = True
+            self._running.cancel()
+
+    def handle_ping(self, event: events.Ping) -> None:
+        """Answer a ping, unless the client does not read: pongs must not fill the memory."""
+        if self.writable.is_set():
+            super().handle_ping(event)
+
+    def cut(self, code: int, reason: str) -> None:
+        """Close the connection now; the client gets the reason if it reads within the grace."""
+        if self.transport.is_closing():
+            return
+        if self.handshake_complete and not self.close_sent and not self.response_started:
+            self.close_sent = True
+            self.stop_keepalive()
+            closing = wsproto.events.CloseConnection(code=code, reason=cut_reason(reason))
+            self.transport.write(self.conn.send(closing))
+        self.transport.close()
+        self.loop.call_later(self.grace, self.transport.abort)
+
+    def _not_accepted(self) -> None:
+        if not self.handshake_complete:
+            self.transport.abort()
+
+    async def run_asgi(self) -> None:
+        """Run the application, which ends with the connection."""
+        self._running = asyncio.current_task()
+        await super().run_asgi()

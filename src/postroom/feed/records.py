@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -53,56 +53,53 @@ FROM_NOW = -1
 # ── mail, posts, announcements ───────────────────────────────────────────────────────────────────────────
 
 
-class _Record(Protocol):
-    @property
-    def seq(self) -> int: ...
-
-    def as_json(self) -> Mapping[str, Any]: ...
-
-
-_Past = Callable[[int], Awaitable[Sequence[_Record]]]
-"""Reads the first `PAGE` records past a sequence."""
-
-_Newest = Callable[[], Awaitable[Sequence[_Record]]]
-"""Reads the newest `PAGE` records, for a reader that has none."""
-
-
 class RecordFeed(FeedSource[int]):
-    """Records of one kind, read again after a change of that kind; their sequence is the cursor."""
+    """Records of one kind, read again after a change of that kind; their sequence is the cursor.
 
-    limit = 1
+    Args:
+        read: the first `PAGE` records past the sequence `after`, or the newest without it.
+    """
+
+    limit = 1  # the next read shows everything
+    newest = True
+    """A reader that has none begins with the newest, and not with the first."""
 
     def __init__(
-        self, changes: Changes, topic: Topic, kind: str, past: _Past, newest: _Newest | None = None
+        self,
+        changes: Changes,
+        topic: Topic,
+        kind: str,
+        read: Callable[..., Awaitable[Sequence[Any]]],
     ) -> None:
         super().__init__(changes, topic)
         self._kind = kind
-        self._past = past
-        self._newest = newest
+        self._read = read
 
     def concerns(self, change: Change) -> bool:
         return change.kind == self._kind
 
     async def open(self, after: int) -> FeedPage[int]:
-        if after or self._newest is None:
+        if after or not self.newest:
             return TailPage([OPENED], after, more=True)
-        found = await self._newest()
+        found = await self._read()
         return TailPage([OPENED, *self._events(found)], found[-1].seq if found else 0)
 
     async def read(self, after: int) -> FeedPage[int]:
-        found = await self._past(after)
-        more = len(found) >= PAGE
-        return TailPage(self._events(found), found[-1].seq if found else after, more)
+        found = await self._read(after=after or -1)  # 0 would be the newest
+        cursor = found[-1].seq if found else after
+        return TailPage(self._events(found), cursor, more=len(found) >= PAGE)
 
     async def heard(self, change: Change | Quiet, after: int) -> FeedPage[int] | None:
         return None if isinstance(change, Change) and change.seq > after else TailPage((), after)
 
-    def _events(self, found: Sequence[_Record]) -> list[FeedEvent]:
+    def _events(self, found: Sequence[Any]) -> list[FeedEvent]:
         return [FeedEvent(self._kind, record.as_json(), record.seq) for record in found]
 
 
 class InboxFeed(RecordFeed):
     """Events `mail`: what is sent to `reader` and not read; `reader` counts as there meanwhile."""
+
+    newest = False
 
     def __init__(self, changes: Changes, inboxes: Inboxes, callers: Callers, reader: str) -> None:
         past = partial(inboxes.past, reader, unread=True, limit=PAGE, follows=True)
@@ -126,7 +123,7 @@ class ChatFeed(RecordFeed):
 
     def __init__(self, changes: Changes, office: PostOffice, me: str, other: str) -> None:
         read = partial(office.chat, me, other, limit=PAGE)
-        super().__init__(changes, of_chat(me, other), "mail", _after(read), read)
+        super().__init__(changes, of_chat(me, other), "mail", read)
         self._office = office
         self._me = me
 
@@ -146,18 +143,13 @@ class ChatFeed(RecordFeed):
 def posts(changes: Changes, office: PostOffice, project: str) -> RecordFeed:
     """Events `post` of a project."""
     read = partial(office.posts, project, limit=PAGE)
-    return RecordFeed(changes, of_project(project), "post", _after(read), read)
+    return RecordFeed(changes, of_project(project), "post", read)
 
 
 def announcements(changes: Changes, outbox: Outbox, sender: str) -> RecordFeed:
     """Events `announcement` of an agent's outbox."""
     read = partial(outbox.of, sender, limit=PAGE)
-    return RecordFeed(changes, of_outbox(sender), "announcement", _after(read), read)
-
-
-def _after(read: Callable[..., Awaitable[Sequence[_Record]]]) -> _Past:
-    """Reads past a sequence; 0 is one, too, where `after=0` would be the newest."""
-    return lambda after: read(after=after or -1)
+    return RecordFeed(changes, of_outbox(sender), "announcement", read)
 
 
 # ── a task ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -220,7 +212,9 @@ class TaskFeed(FeedSource[int]):
         self._known = self._known.then(change)
         return self._page([task_views.event(change.event, change.row)], after)
 
-    def _page(self, found: Sequence[_Record], after: int, *, more: bool = False) -> FeedPage[int]:
+    def _page(
+        self, found: Sequence[task_views.TaskEvent], after: int, *, more: bool = False
+    ) -> FeedPage[int]:
         events = [FeedEvent("update", record.as_json(), record.seq) for record in found]
         cursor, task = found[-1].seq if found else after, self._known.row
         return TailPage(events, cursor, more, ended=task.final and task.seq <= cursor)
