@@ -187,14 +187,14 @@ KNOWN = {
 """Where the control plane begins tasks that no supervisor keeps, and why."""
 
 PACKAGES = [
-    *("audit", "backup", "blobs", "control", "directory", "events", "gateway", "identity", "mail"),
-    *("observe", "projection", "push", "remote", "store", "tasks", "templates", "webhooks"),
+    *("audit", "backup", "blobs", "control", "directory", "events", "feed", "gateway", "identity"),
+    *("mail", "observe", "projection", "push", "remote", "store", "tasks", "templates", "webhooks"),
     "workers",
 ]
 
 
 GUARDING = {
-    "control/websockets.py SocketRoutes": "one request, which gets the error",
+    "control/websockets.py": "one request, which gets the error",
     "projection/fold.py Fold": "one record that no rule foresaw: people are told, its sequence is kept",
     "projection/following.py Following": "what follows from such a record: people are told",
     "remote/task.py RemoteTask": "one task, which fails with the reason",
