@@ -47,7 +47,7 @@ _SUBJECT = (*_COMMAND, *_PATH, "pattern", "query", "url", "uri", "prompt", "desc
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """A change of a file: its text before and after, or a diff that the agent made itself.
 
     Attributes:
@@ -78,12 +78,12 @@ def texts_of(given: Mapping[str, Any]) -> list[str]:
     return [command(given), *(value for value in given.values() if isinstance(value, str))]
 
 
-def changes(given: Mapping[str, Any]) -> list[Change]:
+def changes(given: Mapping[str, Any]) -> list[FileChange]:
     """The changes of files that a tool is to make, in order."""
     return [change for change in _split(given, "")[0] if change.whole]
 
 
-def _split(given: Mapping[str, Any], outer: str) -> tuple[list[Change], dict[str, Any]]:
+def _split(given: Mapping[str, Any], outer: str) -> tuple[list[FileChange], dict[str, Any]]:
     """The changes in an input, and the fields that they do not show.
 
     Args:
@@ -103,36 +103,36 @@ def _split(given: Mapping[str, Any], outer: str) -> tuple[list[Change], dict[str
     return found, rest
 
 
-def _changed(rest: dict[str, Any], path: str) -> Iterator[Change]:
+def _changed(rest: dict[str, Any], path: str) -> Iterator[FileChange]:
     """The change that the fields describe themselves; they are taken out of `rest`."""
     old, new = _find(rest, _OLD, empty=True), _find(rest, _NEW, empty=True)
     diff, content = _find(rest, _DIFF), _find(rest, _CONTENT, empty=True)
     if new and (path or old):
         before = rest.pop(old) if old else ""
-        yield Change(path, before, rest.pop(new))
+        yield FileChange(path, before, rest.pop(new))
     elif diff:
-        yield Change(path, diff=rest.pop(diff))
+        yield FileChange(path, diff=rest.pop(diff))
     elif content and path:
-        yield Change(path, after=rest.pop(content))
+        yield FileChange(path, after=rest.pop(content))
 
 
-def _pieces(value: Any, path: str) -> Iterator[Change]:
+def _pieces(value: Any, path: str) -> Iterator[FileChange]:
     """The changes of a list of edits, or of edits by the paths of their files."""
     named = value.items() if isinstance(value, Mapping) else ()
     listed = ((path, one) for one in value) if isinstance(value, list) else ()
     for name, one in (*named, *listed):
         if not isinstance(one, Mapping):
-            yield Change(str(name), more={"": one}, whole=False)
+            yield FileChange(str(name), more={"": one}, whole=False)
             continue
         found, more = _split(one, str(name))
         if found:
             yield from found[:-1]
             yield replace(found[-1], more={**found[-1].more, **more})
         else:
-            yield Change(str(name), more=more, whole=False)
+            yield FileChange(str(name), more=more, whole=False)
 
 
-def diff_rows(change: Change, *, indent: int) -> Iterator[Row]:
+def diff_rows(change: FileChange, *, indent: int) -> Iterator[Row]:
     """The lines of a change, those that go and those that come in colour."""
     if change.diff:
         lines = iter(_lines(change.diff))

@@ -17,7 +17,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from postroom.errors import PostroomError
-from postroom.tui.port import port_of
+from postroom.tui.port import ScreenPart
 from postroom.workers.offer import HOW, means, words
 from postroom_a2a.text import one_line
 
@@ -82,7 +82,7 @@ class Choice(Static, can_focus=True):
         self.update(Text.assemble(chosen, (more, "dim")))
 
 
-class Beginning(ModalScreen[str]):
+class Beginning(ScreenPart, ModalScreen[str]):
     """Its result is the line `/spawn ...`, "" for not now.
 
     Args:
@@ -197,7 +197,7 @@ class Beginning(ModalScreen[str]):
     async def _begin_with_key(self) -> None:
         """Start it if its key has been stored since the dialog opened."""
         try:
-            found = await port_of(self).calls.run(self._look)
+            found = await self.port.calls.run(self._look)
         except PostroomError as error:
             self._refuse(error.message)
             return

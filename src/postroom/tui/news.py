@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from textual.message import Message
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from postroom.client.stream import Event
     from postroom.errors import PostroomError
     from postroom.view.room import Room
+
+CHANNEL = "screen"
+"""Where a decision was made, as the record has it."""
 
 LOADING = "loading ..."
 """Stands where nothing is yet."""
@@ -36,68 +39,62 @@ class Target:
         return f"#{self.name}" if self.is_project else f"@{self.name}"
 
 
+@dataclass
 class Chosen(Message):
     """The person looks at something else now: the middle and the right show it."""
 
-    def __init__(self, target: Target) -> None:
-        super().__init__()
-        self.target = target
+    target: Target
 
 
+@dataclass
 class NeedChosen(Message):
     """The person wants to answer one thing that needs them: `id` of an approval or of a task, "" for the first."""
 
-    def __init__(self, id_: str = "") -> None:
-        super().__init__()
-        self.id = id_
+    id: str = ""
 
 
+@dataclass
 class Snapshot(Message, bubble=False):
     """The state of the whole post room has changed. The link gives it to each part that has `on_snapshot`."""
 
-    def __init__(self, room: Room) -> None:
-        super().__init__()
-        self.room = room
+    room: Room
 
 
+@dataclass
 class Happened(Message, bubble=False):
     """Events of the whole post room, the oldest first; to each part that has `on_happened`."""
 
-    def __init__(self, events: Sequence[Event]) -> None:
-        super().__init__()
-        self.events = events
+    events: Sequence[Event]
 
 
+@dataclass
 class Away(Message, bubble=False):
     """The post room has gone (`away`), or is there again; to each part that has `on_away`."""
 
-    def __init__(self, away: bool, why: str = "") -> None:
-        super().__init__()
-        self.away, self.why = away, why
+    away: bool
+    why: str = ""
 
 
+@dataclass
 class Typed(Message):
     """A line was typed."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text = text
+    text: str
 
 
+@dataclass
 class Said(Message):
     """Something to tell the person in the line above the input: what was done, or an error (`bad`)."""
 
-    def __init__(self, text: str, *, bad: bool = False) -> None:
-        super().__init__()
-        self.text, self.bad = text, bad
+    text: str
+    bad: bool = field(default=False, kw_only=True)
 
 
+@dataclass
 class Unsent(Message):
     """A text was not sent: it goes back into the line."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text = text
+    text: str
 
 
 def trouble(error: PostroomError, before: str = "") -> Said:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+
+from postroom.errors import PostroomError
+from postroom.tui.news import trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from textual.dom import DOMNode
     from textual.geometry import Size
     from textual.message import Message
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from postroom.tui.worker.changes import Review
     from postroom.view.room import Room
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -89,3 +92,30 @@ class ScreenPort(Protocol):
 def port_of(part: DOMNode) -> ScreenPort:
     """The application that a part is in."""
     return cast("ScreenPort", part.app)
+
+
+class ScreenPart:
+    """A widget or a screen that asks much of its application."""
+
+    @property
+    def port(self) -> ScreenPort:
+        """The application."""
+        return port_of(cast("DOMNode", self))
+
+
+def started(
+    do: Callable[Concatenate[ScreenPort, P], Awaitable[None]],
+) -> Callable[Concatenate[ScreenPort, P], None]:
+    """The same, which returns at once; an error is said above the line where one types."""
+
+    async def tried(app: ScreenPort, doing: Awaitable[None]) -> None:
+        try:
+            await doing
+        except PostroomError as error:
+            app.post_message(trouble(error))
+
+    @wraps(do)
+    def start(app: ScreenPort, *args: P.args, **kwargs: P.kwargs) -> None:
+        app.run_worker(tried(app, do(app, *args, **kwargs)))
+
+    return start

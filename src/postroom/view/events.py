@@ -64,7 +64,7 @@ class Turns:
         return Row.of(f"── {about or 'turn'}", Style.DIM)
 
 
-class Used:
+class TurnUsage:
     """Adds up what a turn has used."""
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ def outcome_row(event: Mapping[str, Any]) -> Row:
 
 
 def ended_row(event: Mapping[str, Any], used: str) -> Row:
-    """How a turn has ended, and what it has used (`Used.words`)."""
+    """How a turn has ended, and what it has used (`TurnUsage.words`)."""
     status, reason = string(event.get("status")), string(event.get("reason"))
     said = f"{status}: {reason}" if reason else status
     style = _ENDINGS.get(status, Style.DIM)
@@ -282,7 +282,7 @@ class EventRows:
         self._said = _Said()
         self._calls: OrderedDict[str, str] = OrderedDict()
         self._last_call = ""
-        self._turns, self._used = Turns(), Used()
+        self._turns, self._used = Turns(), TurnUsage()
 
     def of(self, event: Mapping[str, Any]) -> list[Row]:
         """The rows of the next event; a text that goes on in deltas gives its whole lines."""

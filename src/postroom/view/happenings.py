@@ -16,7 +16,7 @@ from postroom.lines.rows import Row, Span, Style
 from postroom.lines.words import address, clock, fitted, shortened
 from postroom.view.approvals import COLOURS as DECIDED
 from postroom.view.approvals import decider, what
-from postroom.view.tasks import STYLES, Updates, colour_of, short
+from postroom.view.tasks import STYLES, TaskUpdates, colour_of, short
 from postroom.view.workers import FAILED
 from postroom_a2a.text import one_line
 from postroom_a2a.times import format_time
@@ -43,7 +43,7 @@ ATTEMPTS_KEPT = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class SeenEvent:
     """An event that a person sees: when, whom it is about, a few words in their colour, and the text."""
 
     when: str
@@ -76,12 +76,12 @@ class Happening:
 
 
 class ChangeLines:
-    """Makes a `Happening` of each event that a person need see."""
+    """Makes a `SeenEvent` of each event that a person need see."""
 
     def __init__(self) -> None:
-        self._updates: dict[str, Updates] = {}
+        self._updates: dict[str, TaskUpdates] = {}
 
-    def happening(self, kind: str, data: dict[str, Any], now: float) -> Happening | None:
+    def happening(self, kind: str, data: dict[str, Any], now: float) -> SeenEvent | None:
         """What a person sees of an event of the stream of everything, None for one that they need not see.
 
         Args:
@@ -93,7 +93,7 @@ class ChangeLines:
         if not about:
             return None
         at = next((data[key] for key in ("at", *TIMES) if data.get(key)), format_time(now))
-        return Happening(clock(at, now), about, label, colour, one_line(text), _uid(kind, data))
+        return SeenEvent(clock(at, now), about, label, colour, one_line(text), _uid(kind, data))
 
     def _parts(self, kind: str, data: dict[str, Any]) -> tuple[str, str, str | None, str]:
         """The subject, a few words about the event, their colour, and the text."""
@@ -118,7 +118,7 @@ class ChangeLines:
 
     def _update(self, data: Any) -> tuple[str, str, str | None, str]:
         task = data["task"]
-        updates = self._updates.pop(task, None) or Updates(data["worker"], time.time())
+        updates = self._updates.pop(task, None) or TaskUpdates(data["worker"], time.time())
         if not data["final"]:
             self._updates[task] = updates
             while len(self._updates) > ATTEMPTS_KEPT:
@@ -127,19 +127,19 @@ class ChangeLines:
         return address(data["worker"]), f"{short(task)} {label}", colour, text
 
 
-def _approval(data: Any, now: float) -> Happening:
+def _approval(data: Any, now: float) -> SeenEvent:
     """What is asked for, or how that was decided."""
     who, id_, answer = address(data["worker"]), short(data["id"]), data["answer"]
     state, uid = one_line(data["state"], 40), data["worker"]["uid"]
     if state == "pending":
         asked = f"asks for approval {id_}"
         text = f"{one_line(data['tool'], 80)}: {what(data)}"
-        return Happening(clock(data["asked_at"], now), who, asked, "yellow", text, uid)
+        return SeenEvent(clock(data["asked_at"], now), who, asked, "yellow", text, uid)
     by = f" by {decider(answer)}" if answer else ""
     at = answer["at"] if answer else format_time(now)
     text = one_line(answer["reason"], 300) if answer else ""
     label = f"has its request {id_} {state}{by}"
-    return Happening(clock(at, now), who, label, DECIDED.get(state), text, uid)
+    return SeenEvent(clock(at, now), who, label, DECIDED.get(state), text, uid)
 
 
 def _uid(kind: str, data: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from postroom.lines.rows import Row, Span, Style, lines_of
 from postroom.lines.words import address, clock
 from postroom.view.tasks import (
     NOTHING,
-    Updates,
+    TaskUpdates,
     answer_hint,
     is_question,
     kept,
@@ -115,7 +115,7 @@ def short_rows(task: Task, events: Iterable[TaskEvent], now: float) -> Iterator[
 
 def update_rows(task: Task, events: Iterable[TaskEvent], now: float) -> Iterator[Row]:
     """All that happened to it."""
-    updates = Updates(task["worker"], now)
+    updates = TaskUpdates(task["worker"], now)
     for event in events:
         label, _, text = updates.parts(event)
         head = (

@@ -114,7 +114,7 @@ def _last(task: Task) -> str:
     return f"{detail}; {said}" if detail else said
 
 
-class Updates:
+class TaskUpdates:
     """Describes the changes of one task, oldest first; it remembers the attempt of the last one.
 
     Args:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.view.approvals import Choice, choices_in, choices_of, ending, explained
+from postroom.view.approvals import OfferedAnswer, choices_in, choices_of, ending, explained
 from postroom.view.needs import Need, NeedKind, Queue, answerable, key_of
 
 NOW = 1_000_000.0
@@ -117,7 +117,7 @@ def test_a_pattern_is_explained_in_a_sentence():
 
 
 def test_choices_are_found_however_an_agent_says_them():
-    assert choices_in("Which?\n- main\n- next\n") == [Choice("main"), Choice("next")]
+    assert choices_in("Which?\n- main\n- next\n") == [OfferedAnswer("main"), OfferedAnswer("next")]
     assert choices_in("- main\n- next") == []
     assert choices_in("I did:\n- this") == []
     odd: list[Any] = [None, 7, {"questions": 7}, {"questions": [{"options": [1, {"label": 2}]}]}]

@@ -19,7 +19,7 @@ from postroom.cli.tasks.answering import Answers, has_person
 from postroom.errors import NotRunning, RequestTimeout
 from postroom.lines.words import address, block
 from postroom.protocol.tasks import EXIT_CODES
-from postroom.view.tasks import Updates, answer_hint, colour_of, is_question, kept, short
+from postroom.view.tasks import TaskUpdates, answer_hint, colour_of, is_question, kept, short
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.text import one_line
 
@@ -201,7 +201,7 @@ class _Terminal:
     """Output for a person, or for a pipe that wants the result alone."""
 
     def __init__(self, task: Task) -> None:
-        self._updates = Updates(task["worker"], time.time())
+        self._updates = TaskUpdates(task["worker"], time.time())
         self._kept = task["detail"]
 
     def begin(self, task: Task) -> None:

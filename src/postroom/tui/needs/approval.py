@@ -20,7 +20,8 @@ from postroom.lines.words import address, shortened
 from postroom.protocol.approvals import Decision
 from postroom.protocol.patterns import added, approves, suggest
 from postroom.tui.dialogs import with_pin
-from postroom.tui.needs.dialog import Key, Keys, Move, NeedDialog, Phase, expires_in
+from postroom.tui.needs.dialog import Key, Keys, Move, NeedDialog, Phase, expires_in, whole
+from postroom.tui.news import CHANNEL
 from postroom.tui.rowlists import RowsView
 from postroom.view.approvals import asked_rows, ending, explained, refused
 from postroom.view.needs import line_of
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.protocol.shapes import Approval, Task
     from postroom.view.needs import Need
-
-CHANNEL = "screen"
 
 _ASK = (
     Key("y", "allow", "allow"),
@@ -111,29 +110,21 @@ class ApprovalDialog(NeedDialog):
 
     # ── reading ──
 
-    @work(exclusive=True, group="read")
-    async def read(self) -> None:
-        """See `NeedDialog`: the record as the post room has it."""
-        client, need = self.post.client, self.need
+    def fetched(self, client: Client) -> tuple[Approval, Task | None]:
+        """See `NeedDialog`: with the task for which it is asked."""
+        asked = client.approval(self.need.id, worker=self.need.worker)
         try:
-            asked, task = await self.post.calls.run(lambda: _read(client, need))
+            return asked, client.task(asked["task"]) if asked["task"] else None
         except NotFound:
-            self.over(f"{self.need.who} asks no more")
-            return
-        except PostroomError as error:
-            if self._asked is None:
-                self.over(whole(error), "bad")
-            else:
-                self.say(whole(error), "bad")
-            return
-        if self.phase in (Phase.BUSY, Phase.OVER):
-            return
-        if asked["state"] != Decision.PENDING:
-            if self._asked is None:
-                self._show(asked, task)
-            self.over(ending(asked))
-        elif self._asked is None:
+            return asked, None
+
+    def take(self, found: tuple[Approval, Task | None]) -> None:
+        """See `NeedDialog`."""
+        asked, task = found
+        if self._asked is None:
             self._show(asked, task)
+        if asked["state"] != Decision.PENDING:
+            self.over(ending(asked))
 
     def _show(self, asked: Approval, task: Task | None) -> None:
         self._asked = asked
@@ -195,7 +186,7 @@ class ApprovalDialog(NeedDialog):
             return
         self.enter(Phase.BUSY)
         self.say("…")
-        client = self.post.client
+        client = self.port.client
 
         def send(pin: str) -> str:
             refuse_agents("autonomy")
@@ -203,7 +194,7 @@ class ApprovalDialog(NeedDialog):
             return answering.free(asked["worker"]["uid"], asked["task"], pin)
 
         try:
-            said = await with_pin(self.post, send)
+            said = await with_pin(self.port, send)
         except PostroomError as error:
             self.back(whole(error))
         else:
@@ -281,7 +272,7 @@ class ApprovalDialog(NeedDialog):
             return
         self.enter(Phase.BUSY)
         self.say("…")
-        client, used = self.post.client, [""]
+        client, used = self.port.client, [""]
 
         def send(pin: str) -> str:
             refuse_agents("approve")
@@ -290,7 +281,7 @@ class ApprovalDialog(NeedDialog):
             return answering.decide(asked, decision.value, reason, given, pin)
 
         try:
-            said = await with_pin(self.post, send)
+            said = await with_pin(self.port, send)
         except Conflict:
             await self._too_late(asked)
         except PostroomError as error:
@@ -303,10 +294,10 @@ class ApprovalDialog(NeedDialog):
 
     async def _too_late(self, asked: Approval) -> None:
         """Say who was first."""
-        client = self.post.client
+        client = self.port.client
         uid, request = asked["worker"]["uid"], asked["id"]
         try:
-            now = await self.post.calls.run(lambda: client.approval(request, worker=uid))
+            now = await self.port.calls.run(lambda: client.approval(request, worker=uid))
         except PostroomError as error:
             self.over(f"too late: {error.message}", "bad")
         else:
@@ -314,9 +305,9 @@ class ApprovalDialog(NeedDialog):
 
     async def _keep(self, asked: Approval, pattern: str, pin: str) -> None:
         """Write the pattern, now that the request itself is allowed."""
-        client, worker = self.post.client, asked["worker"]
+        client, worker = self.port.client, asked["worker"]
         try:
-            await self.post.calls.run(lambda: client.allow_always(worker["uid"], pattern, pin))
+            await self.port.calls.run(lambda: client.allow_always(worker["uid"], pattern, pin))
         except PostroomError as error:
             said = f"allowed this once; the rule was not written: {whole(error)}"
             self.over(said, "bad", move=Move.DONE, stays=True)
@@ -333,18 +324,3 @@ def _explained(pattern: str, asked: Approval) -> str:
     return (
         said if fits else f"{said}\nWhat is asked now does not fit it: that is allowed this once."
     )
-
-
-def _read(client: Client, need: Need) -> tuple[Approval, Task | None]:
-    asked = client.approval(need.id, worker=need.worker)
-    if not asked["task"]:
-        return asked, None
-    try:
-        return asked, client.task(asked["task"])
-    except NotFound:
-        return asked, None
-
-
-def whole(error: PostroomError) -> str:
-    """An error, and what to do."""
-    return f"{error.message} ({error.remedy})" if error.remedy else error.message

@@ -11,7 +11,7 @@ from postroom.tui.needs.approval import ApprovalDialog
 from postroom.tui.needs.dialog import Move, NeedDialog
 from postroom.tui.needs.question import QuestionDialog
 from postroom.tui.news import Said
-from postroom.tui.port import ScreenPort, port_of
+from postroom.tui.port import ScreenPart
 from postroom.tui.sidebar.pane import Sidebar
 from postroom.view.needs import Queue, answerable, asks_in_words, key_of, line_of
 
@@ -23,7 +23,7 @@ QUIET = 0.7
 """Seconds without a key after which a dialog may open by itself."""
 
 
-class NeedsBar(Static):
+class NeedsBar(ScreenPart, Static):
     """One line while something waits; a click or ctrl-n opens it.
 
     Args:
@@ -48,11 +48,6 @@ class NeedsBar(Static):
         self._dialog: NeedDialog | None = None
         self._fresh = True
         self._began = time.time()
-
-    @property
-    def post(self) -> ScreenPort:
-        """The application."""
-        return port_of(self)
 
     def on_mount(self) -> None:
         """Nothing waits yet."""
@@ -80,7 +75,7 @@ class NeedsBar(Static):
             if len(self.queue):
                 self.show_need()
             else:
-                self.post.post_message(Said("nothing waits for you"))
+                self.port.post_message(Said("nothing waits for you"))
         elif new and self._may_open():
             news = {key_of(need) for need in new}
             first = next(need for need in self.queue.order if key_of(need) in news)
@@ -90,7 +85,7 @@ class NeedsBar(Static):
         """Whether the person does nothing that a dialog would disturb."""
         app = self.app
         typing = isinstance(app.focused, Input | TextArea)
-        quiet = time.monotonic() - self.post.pressed_at >= QUIET
+        quiet = time.monotonic() - self.port.pressed_at >= QUIET
         return (
             self.by_itself
             and len(app.screen_stack) == 1
@@ -105,13 +100,13 @@ class NeedsBar(Static):
             if self._dialog.check_action("following", ()):
                 self._dialog.action_following()
             return
-        if len(self.post.screen_stack) > 1:
+        if len(self.port.screen_stack) > 1:
             return
         need = self.queue.find(id_) if id_ else self.queue.beside(None, 1)
         if need is None and id_ and self._wanted != id_:
             # It may have come after the last state that the screen knows of.
             self._wanted = id_
-            self.post.renew()
+            self.port.renew()
             return
         self._wanted = ""
         if need is None:
@@ -120,13 +115,13 @@ class NeedsBar(Static):
 
     def _without_dialog(self, id_: str) -> None:
         """Go to what stands first on the left and is answered in no dialog, or say that there is nothing."""
-        needs = self.post.room.needs if self.post.room is not None else ()
+        needs = self.port.room.needs if self.port.room is not None else ()
         rest = [need for need in needs if not answerable([need])]
         if rest and not id_:
-            self.post.screen_stack[0].query_one(Sidebar).open_need(rest[0])
+            self.port.screen_stack[0].query_one(Sidebar).open_need(rest[0])
         else:
             said = "that waits for no answer any more" if id_ else "nothing waits for you"
-            self.post.post_message(Said(said))
+            self.port.post_message(Said(said))
 
     def on_click(self) -> None:
         """Open the first."""
@@ -138,7 +133,7 @@ class NeedsBar(Static):
         kind = QuestionDialog if asks_in_words(need) else ApprovalDialog
         dialog = kind(need, lambda: self.queue.place(need), by_itself=by_itself)
         self._dialog = dialog
-        self.post.push_screen(dialog, lambda move: self._ended(need, move))
+        self.port.push_screen(dialog, lambda move: self._ended(need, move))
 
     def _ended(self, need: Need, move: Move | None) -> None:
         """Go on with the next one where the person answers, and leave them alone otherwise."""
@@ -156,7 +151,7 @@ class NeedsBar(Static):
                 self._open(self.queue.beside(need, -1))
         self._say()
         if move in (Move.DONE, Move.GONE):
-            self.post.renew()
+            self.port.renew()
 
     def _say(self) -> None:
         """Say what is first."""

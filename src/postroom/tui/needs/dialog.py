@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from rich.text import Text
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import ItemGrid, Vertical
@@ -17,16 +18,18 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Button, Static
 
+from postroom.errors import NotFound, PostroomError
 from postroom.lines.rows import Row, Style, lines_of
 from postroom.lines.words import address, span
 from postroom.tui.news import Said
-from postroom.tui.port import ScreenPort, port_of
+from postroom.tui.port import ScreenPart
 from postroom.tui.rowlists import RowsView
 from postroom.view.needs import line_of
 from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
+    from postroom.client.http import Client
     from postroom.protocol.shapes import Task
     from postroom.view.needs import Need
 
@@ -117,7 +120,7 @@ class Below(Vertical):
             self.screen.fit()
 
 
-class NeedDialog(ModalScreen[Move]):
+class NeedDialog(ScreenPart, ModalScreen[Move]):
     """Shows one need.
 
     Args:
@@ -171,11 +174,6 @@ class NeedDialog(ModalScreen[Move]):
         self._ends_typing = False
         self._pressed = self._pressed_before = 0.0
 
-    @property
-    def post(self) -> ScreenPort:
-        """The application."""
-        return port_of(self)
-
     # ── what it shows ──
 
     def compose(self) -> ComposeResult:
@@ -199,8 +197,27 @@ class NeedDialog(ModalScreen[Move]):
         self.watch(self.query_one(RowsView), "scroll_y", self.tell_more, init=False)
         self.read()
 
-    def read(self) -> None:
-        """Start to read the whole record; it is called again when it may have changed."""
+    @work(exclusive=True, group="read")
+    async def read(self) -> None:
+        """Read the whole record, again when it may have changed."""
+        client = self.port.client
+        try:
+            found = await self.port.calls.run(lambda: self.fetched(client))
+        except NotFound:
+            self.over(f"{self.need.who} asks no more")
+        except PostroomError as error:
+            # What was read before stays in sight.
+            (self.say if self._rows else self.over)(whole(error), "bad")
+        else:
+            if self.phase not in (Phase.BUSY, Phase.OVER):
+                self.take(found)
+
+    def fetched(self, client: Client) -> Any:
+        """The record as the post room has it; runs in a thread."""
+        raise NotImplementedError
+
+    def take(self, found: Any) -> None:
+        """Show the record, or that it waits no more."""
         raise NotImplementedError
 
     def enter(self, phase: Phase) -> None:
@@ -360,12 +377,17 @@ class NeedDialog(ModalScreen[Move]):
 
     def done(self, said: str) -> None:
         """It was answered here: tell that, and go."""
-        self.post.post_message(Said(said))
+        self.port.post_message(Said(said))
         self._go(Move.DONE)
 
     def _go(self, move: Move) -> None:
         if self.is_current:
             self.dismiss(move)
+
+
+def whole(error: PostroomError) -> str:
+    """An error, and what to do."""
+    return f"{error.message} ({error.remedy})" if error.remedy else error.message
 
 
 def task_rows(task: Task | None, *, whole: bool) -> Iterator[Row]:

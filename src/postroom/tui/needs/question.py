@@ -18,17 +18,17 @@ from textual.widgets.option_list import Option
 
 from postroom.client.answering import Answering
 from postroom.client.belonging import refuse_agents
-from postroom.errors import Conflict, NotFound, PostroomError
+from postroom.errors import Conflict, PostroomError
 from postroom.lines.inputs import visible
 from postroom.lines.rows import Row, Style, lines_of
 from postroom.lines.words import clock
 from postroom.protocol.approvals import Decision
 from postroom.tui.dialogs import with_pin
-from postroom.tui.needs.approval import CHANNEL, whole
-from postroom.tui.needs.dialog import Key, Keys, NeedDialog, Phase, expires_in
-from postroom.view.approvals import Choice, choices_in, choices_of, ending
+from postroom.tui.needs.dialog import Key, Keys, NeedDialog, Phase, expires_in, whole
+from postroom.tui.news import CHANNEL
+from postroom.view.approvals import OfferedAnswer, choices_in, choices_of, ending
 from postroom.view.needs import NeedKind
-from postroom.view.tasks import Updates, is_question, short
+from postroom.view.tasks import TaskUpdates, is_question, short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class _Question:
     """
 
     rows: Sequence[Row]
-    choices: Sequence[Choice]
+    choices: Sequence[OfferedAnswer]
     over: str
     seq: int
     default: str = ""
@@ -133,23 +133,12 @@ class QuestionDialog(NeedDialog, inherit_bindings=False):
 
     # ── reading ──
 
-    @work(exclusive=True, group="read")
-    async def read(self) -> None:
+    def fetched(self, client: Client) -> _Question:
         """See `NeedDialog`."""
-        client, need = self.post.client, self.need
-        try:
-            found = await self.post.calls.run(lambda: _read(client, need))
-        except NotFound:
-            self.over(f"{need.who} asks no more")
-            return
-        except PostroomError as error:
-            if self._question is None:
-                self.over(whole(error), "bad")
-            else:
-                self.say(whole(error), "bad")
-            return
-        if self.phase in (Phase.BUSY, Phase.OVER):
-            return
+        return _read(client, self.need)
+
+    def take(self, found: _Question) -> None:
+        """See `NeedDialog`."""
         if self._question is None:
             self._show(found)
         if found.over:
@@ -241,17 +230,17 @@ class QuestionDialog(NeedDialog, inherit_bindings=False):
         asked = self._question
         if asked is None:
             return
-        client, need = self.post.client, self.need
+        client, need = self.port.client, self.need
         self.enter(Phase.BUSY)
         self.say("…")
         try:
-            found = await self.post.calls.run(lambda: _read(client, need))
+            found = await self.port.calls.run(lambda: _read(client, need))
             if found.over:
                 self.over(f"your answer came too late: {found.over}", "bad")
             elif found.seq != asked.seq:
                 self._again(found)
             elif asked.asked is None:
-                await self.post.calls.run(lambda: client.answer_task(need.id, text))
+                await self.port.calls.run(lambda: client.answer_task(need.id, text))
                 self.done(f"answered {short(need.id)} of {need.who}")
             else:
                 await self._say(asked.asked, text)
@@ -264,7 +253,7 @@ class QuestionDialog(NeedDialog, inherit_bindings=False):
 
     async def _say(self, asked: Approval, text: str) -> None:
         """Answer what is asked in the turn for a message."""
-        client = self.post.client
+        client = self.port.client
 
         def send(pin: str) -> str:
             refuse_agents("approve")
@@ -272,7 +261,7 @@ class QuestionDialog(NeedDialog, inherit_bindings=False):
             given = {"text": text}
             return answering.decide(asked, Decision.EDITED.value, given=given, pin=pin)
 
-        await with_pin(self.post, send)
+        await with_pin(self.port, send)
         self.done(f"answered {short(asked['id'])} of {self.need.who}")
 
 
@@ -308,7 +297,7 @@ def _over(task: Task, events: Sequence[TaskEvent]) -> str:
 
 
 def _updates(task: Task, events: Sequence[TaskEvent], now: float) -> Iterator[Row]:
-    updates = Updates(task["worker"], now)
+    updates = TaskUpdates(task["worker"], now)
     # The last one is the question itself.
     said = [(event, *updates.parts(event)) for event in events if event["seq"] != task["seq"]]
     if said:

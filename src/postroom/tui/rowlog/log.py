@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from textual import events
@@ -44,6 +44,7 @@ class RowLog(RowView, can_focus=True):
         Binding("o", "open", "open link"),
     ]
 
+    @dataclass
     class Opened(Message):
         """The person wants what a block is about: Enter, or a double click; not for a block that folds.
 
@@ -51,14 +52,7 @@ class RowLog(RowView, can_focus=True):
             key: of the block.
         """
 
-        def __init__(self, log: RowLog, key: str) -> None:
-            super().__init__()
-            self.log, self.key = log, key
-
-        @property
-        def control(self) -> RowLog:
-            """The log."""
-            return self.log
+        key: str
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
@@ -201,7 +195,7 @@ class RowLog(RowView, can_focus=True):
         if kept is None or kept.folds:
             self.action_fold()
         elif kept.key:
-            self.post_message(self.Opened(self, kept.key))
+            self.post_message(self.Opened(kept.key))
 
     def _fold(self, kept: Kept) -> None:
         if not kept.folds or kept.count < 2:

@@ -51,15 +51,6 @@ class RowView(ScrollView):
     class AtTop(Message, namespace="row_log"):
         """The person has scrolled to the top, and wants older blocks (`put_before`)."""
 
-        def __init__(self, log: RowView) -> None:
-            super().__init__()
-            self.log = log
-
-        @property
-        def control(self) -> RowView:
-            """The log."""
-            return self.log
-
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
         self._rows = Rows()
@@ -216,7 +207,7 @@ class RowView(ScrollView):
         """Say that the top is reached, once until older blocks have come or the person was elsewhere."""
         if not self._told_top:
             self._told_top = True
-            self.post_message(self.AtTop(self))
+            self.post_message(self.AtTop())
 
     def _go(self, top: int) -> None:
         """Scroll so that a line is the first, as a person does."""

@@ -16,7 +16,8 @@ from postroom.lines.rows import Row, Style, broken
 from postroom.lines.words import address
 from postroom.tui.dialogs import Confirm, with_pin
 from postroom.tui.looks import text_of
-from postroom.tui.news import Said, trouble
+from postroom.tui.news import CHANNEL, Said
+from postroom.tui.port import started
 from postroom.view.approvals import asked_rows
 from postroom.view.tasks import short
 from postroom.view.workspaces import counted
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from postroom.tui.news import Target
     from postroom.tui.port import ScreenPort
     from postroom.view.needs import Need
-
-CHANNEL = "screen"
 
 WIDTH, AROUND = 60, 8
 """Columns of a request in a question, and columns and lines of the terminal that are left to other things."""
@@ -77,40 +76,30 @@ ACTS = {
 """What can be done to several workers at once."""
 
 
-def act(app: ScreenPort, name: str, targets: Sequence[Target], then: Callable[[], None]) -> None:
-    """Do one of `ACTS` to workers, after a question; `then` where it was done."""
-    app.run_worker(_act(app, name, targets, then))
-
-
-def decide(app: ScreenPort, decision: str, needs: Sequence[Need], then: Callable[[], None]) -> None:
-    """Answer approvals, `allowed` or `denied`, after a question that shows each of them whole."""
-    app.run_worker(_decide(app, decision, needs, then))
-
-
-async def _act(
+@started
+async def act(
     app: ScreenPort, name: str, targets: Sequence[Target], then: Callable[[], None]
 ) -> None:
+    """Do one of `ACTS` to workers, after a question; `then` where it was done."""
     what, names = ACTS[name], ", ".join(one_line(str(target)) for target in targets)
     title = f"{name} {counted(len(targets), 'worker')}"
     if not await app.push_screen_wait(Confirm(title, names, what.sentence)):
         return
     calls = {one_line(str(each)): partial(what.done, app.client, each.uid) for each in targets}
-    if await _each(app, calls, what.word):
-        then()
+    await _each(app, calls, what.word)
+    then()
 
 
-async def _decide(
+@started
+async def decide(
     app: ScreenPort, decision: str, needs: Sequence[Need], then: Callable[[], None]
 ) -> None:
+    """Answer approvals, `allowed` or `denied`, after a question that shows each of them whole."""
     client, now = app.client, time.time()
-    try:
-        refuse_agents("approve")
-        found = await app.calls.run(
-            lambda: [client.approval(need.id, worker=need.worker) for need in needs]
-        )
-    except PostroomError as error:
-        app.post_message(trouble(error))
-        return
+    refuse_agents("approve")
+    found = await app.calls.run(
+        lambda: [client.approval(need.id, worker=need.worker) for need in needs]
+    )
     waits = [each for each in found if each["state"] == "pending"]
     rows = [row for each in waits for row in _rows(each, now)]
     columns, lines = min(WIDTH, app.size.width - AROUND), app.size.height - AROUND
@@ -131,8 +120,8 @@ async def _decide(
         f"{short(each['id'])} of {address(each['worker'])}": partial(answered, each)
         for each in waits
     }
-    if await _each(app, calls, decision):
-        then()
+    await _each(app, calls, decision)
+    then()
 
 
 def _rows(asked: Approval, now: float) -> list[Row]:
@@ -140,7 +129,7 @@ def _rows(asked: Approval, now: float) -> list[Row]:
     return [head, *asked_rows(asked, now)]
 
 
-async def _each(app: ScreenPort, calls: Mapping[str, Callable[[str], Any]], word: str) -> bool:
+async def _each(app: ScreenPort, calls: Mapping[str, Callable[[str], Any]], word: str) -> None:
     """Do all of them, and say what came of it; one that fails hinders no other."""
     left = dict(calls)
     done: list[str] = []
@@ -158,11 +147,6 @@ async def _each(app: ScreenPort, calls: Mapping[str, Callable[[str], Any]], word
                 done.append(name)
             del left[name]
 
-    try:
-        await with_pin(app, go)
-    except PostroomError as error:
-        app.post_message(trouble(error))
-        return False
+    await with_pin(app, go)
     said = [f"{word} {', '.join(done)}"] if done else []
     app.post_message(Said("\n".join([*said, *wrong]), bad=bool(wrong)))
-    return True

@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from postroom.lines.rows import Span, Style
 from postroom.tui.news import LOADING, Chosen, Happened, NeedChosen, Said, Snapshot, Target
-from postroom.tui.port import port_of
+from postroom.tui.port import ScreenPart, port_of
 from postroom.tui.rowlists import ItemList
 from postroom.tui.sidebar import marked
 from postroom.tui.sidebar.items import Item, items
@@ -33,7 +33,7 @@ SELECTED, SELECTED_ELSEWHERE = RichStyle(reverse=True), RichStyle(underline=True
 NOTHING = RichStyle()
 
 
-class Sidebar(ItemList, can_focus=True):
+class Sidebar(ScreenPart, ItemList, can_focus=True):
     """What needs the person, projects, workers, others; sends Chosen and NeedChosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -260,7 +260,7 @@ class Sidebar(ItemList, can_focus=True):
     def _choose(self, target: Target) -> None:
         self.post_message(Chosen(target))
         if self.screen.has_class("-narrow"):
-            port_of(self).look("talk")
+            self.port.look("talk")
 
     def open_need(self, need: Need) -> None:
         """Answer it, or look at whom it is about and say what can be done."""
@@ -276,7 +276,7 @@ class Sidebar(ItemList, can_focus=True):
         """The keys of workers are there where a worker is selected or marked, others where they do something."""
         match action:
             case "act":
-                return bool(self.marked()) or acts.able(port_of(self), self.target())
+                return bool(self.marked()) or acts.able(self.port, self.target())
             case "fold":
                 return bool(self._project())
             case "filter":
@@ -291,13 +291,13 @@ class Sidebar(ItemList, can_focus=True):
         """Do one of `ACTS` to the worker, or what can be done to several to those that are marked."""
         target, several = self.target(), self.marked()
         if several and act in marked.ACTS:
-            marked.act(port_of(self), act, several, self.unmark)
-        elif target is not None and acts.able(port_of(self), target):
-            acts.ACTS[act](port_of(self), target)
+            marked.act(self.port, act, several, self.unmark)
+        elif target is not None and acts.able(self.port, target):
+            acts.ACTS[act](self.port, target)
 
     def action_decide(self, decision: str) -> None:
         """Answer the requests that are marked."""
-        marked.decide(port_of(self), decision, self._asked(), self.unmark)
+        marked.decide(self.port, decision, self._asked(), self.unmark)
 
     # ── marks ──
 

@@ -15,7 +15,7 @@ from textual.widgets import Static
 from postroom.client.calls import Part
 from postroom.errors import InvalidInput
 from postroom.tui.news import Chosen, Target
-from postroom.tui.port import port_of
+from postroom.tui.port import ScreenPart
 from postroom.tui.rowlog.log import RowLog
 from postroom.tui.talk.search import Place, Search
 from postroom.tui.talk.view import View
@@ -25,7 +25,7 @@ KEPT = 5
 """Targets whose lines are kept; an older one is read anew."""
 
 
-class Talk(Vertical):
+class Talk(ScreenPart, Vertical):
     """The feed of a project or the conversation with an agent."""
 
     DEFAULT_CSS = """
@@ -127,7 +127,7 @@ class Talk(Vertical):
     def _open_at(self, place: Place | None) -> None:
         if place is not None:
             self._place = place
-            port_of(self).look("talk")
+            self.port.look("talk")
             self.post_message(Chosen(place[0]))
 
     def action_search(self) -> None:
@@ -138,17 +138,17 @@ class Talk(Vertical):
         """The keys of workers are there in the conversation with one."""
         if action == "zoom":
             return isinstance(self.app.focused, RowLog)
-        return action != "act" or acts.able(port_of(self), self.target)
+        return action != "act" or acts.able(self.port, self.target)
 
     def action_zoom(self) -> None:
         """Open what the entry under the cursor is about; else show this pane over the whole width, or go back."""
         if self._shown is None or not self._shown.open_entry():
-            port_of(self).zoom("talk")
+            self.port.zoom("talk")
 
     def action_act(self, act: str) -> None:
         """Do something to the worker whom one talks to."""
         if self.target is not None:
-            acts.ACTS[act](port_of(self), self.target)
+            acts.ACTS[act](self.port, self.target)
 
     def on_screen_resume(self, _event: events.ScreenResume) -> None:
         """A dialog has gone."""

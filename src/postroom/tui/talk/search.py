@@ -21,7 +21,7 @@ from postroom.lines.parts import gist
 from postroom.lines.rows import Row, Span, Style
 from postroom.lines.words import address
 from postroom.tui.news import Target
-from postroom.tui.port import ScreenPort, port_of
+from postroom.tui.port import ScreenPart
 from postroom.tui.rowlog.log import Block, RowLog
 from postroom.tui.talk.blocks import mark_block, message_block
 from postroom.view.timeline import at_of
@@ -46,7 +46,7 @@ Place = tuple[Target, int | str]
 """A conversation, and the stream sequence of a message in it; or a project, and the id of a post."""
 
 
-class Search(ModalScreen[Place | None]):
+class Search(ScreenPart, ModalScreen[Place | None]):
     """The screen of a search; its result is what to open, None for nothing.
 
     Args:
@@ -70,10 +70,6 @@ class Search(ModalScreen[Place | None]):
         self._found: dict[str, Any] = {}
         self._before: int | None = None
         self._me = ""
-
-    @property
-    def _app(self) -> ScreenPort:
-        return port_of(self)
 
     def compose(self) -> ComposeResult:
         """Words, and what was found."""
@@ -102,10 +98,10 @@ class Search(ModalScreen[Place | None]):
 
     @work(exclusive=True, group="search")
     async def _search(self, words: str, before: int | None = None) -> None:
-        client, log = self._app.client, self.query_one(RowLog)
+        client, log = self.port.client, self.query_one(RowLog)
         self._say("searching …")
         try:
-            me, mails, posts = await self._app.calls.run(lambda: _find(client, words, before))
+            me, mails, posts = await self.port.calls.run(lambda: _find(client, words, before))
         except PostroomError as error:
             self._say(str(error))
             return

@@ -23,7 +23,7 @@ from postroom.client.targets import ActivityTarget, AgentTarget
 from postroom.errors import NotFound, PostroomError
 from postroom.tui.following import Following
 from postroom.tui.news import LOADING, Away, NeedChosen, Said, Snapshot, Target
-from postroom.tui.port import ScreenPort, port_of
+from postroom.tui.port import ScreenPart
 from postroom.tui.rowlog.log import RowLog
 from postroom.tui.talk.blocks import block_of
 from postroom.tui.talk.sending import Attempts
@@ -43,7 +43,7 @@ PATIENCE = 5.0
 """Seconds in which what is sent waits for the first of them."""
 
 
-class View(Vertical):
+class View(ScreenPart, Vertical):
     """The pane of one target.
 
     Args:
@@ -69,10 +69,6 @@ class View(Vertical):
         self._log = RowLog()
         self._head = Static(classes="head", markup=False)
         self._answers = Static(classes="answers", markup=False)
-
-    @property
-    def _app(self) -> ScreenPort:
-        return port_of(self)
 
     @property
     def ready(self) -> bool:
@@ -167,7 +163,7 @@ class View(Vertical):
 
     async def _load(self) -> None:
         """The newest page, or the one with the place."""
-        client, target = self._app.client, self.target
+        client, target = self.port.client, self.target
         source = (
             ActivityTarget(client, target.name)
             if target.is_project
@@ -180,7 +176,7 @@ class View(Vertical):
             at = place + 1 if isinstance(place, int) else None
             return me, source.history(PAGE, at)
 
-        me, records = await self._app.calls.run(read)
+        me, records = await self.port.calls.run(read)
         feed = Timeline(me)
         self._source, self._feed, self._away = source, feed, False
         self._begun.set()
@@ -191,7 +187,7 @@ class View(Vertical):
         if not source.has_earlier:
             self._begin()
         self._put(entries)
-        self._tell_waiting(self._app.room)
+        self._tell_waiting(self.port.room)
         if place is not None:
             await self._go_to(place, records)
         self._tell()
@@ -208,11 +204,11 @@ class View(Vertical):
 
     async def _look_again(self) -> None:
         """States that have changed unseen, of messages that are shown."""
-        feed, client = self._feed, self._app.client
+        feed, client = self._feed, self.port.client
         if feed is None or self.target.is_project or not feed.unsettled:
             return
         uid = self.target.uid
-        records = await self._app.calls.run(lambda: client.chat(uid, limit=PAGE))
+        records = await self.port.calls.run(lambda: client.chat(uid, limit=PAGE))
         self._put(entry for record in records for entry in feed.changed(record))
         for one in records:
             self._unseen.pop(one["id"], None) if not feed.is_unread(one) else None
@@ -329,15 +325,15 @@ class View(Vertical):
 
     @work(exclusive=True, group="seen")
     async def _mark_seen(self) -> None:
-        client = self._app.client
+        client = self.port.client
         try:
             for message_id in list(self._unseen):
-                await self._app.calls.run(lambda at=message_id: client.mark_seen(at))
+                await self.port.calls.run(lambda at=message_id: client.mark_seen(at))
                 self._unseen.pop(message_id, None)
         except PostroomError as error:
             # It stays unread, and is marked once it is looked at again.
             self.post_message(Said(str(error), bad=True))
-        self._app.renew()
+        self.port.renew()
 
     # ── history ──
 
@@ -357,7 +353,7 @@ class View(Vertical):
     async def _earlier(self) -> None:
         source, feed = self._source, self._feed
         assert source is not None and feed is not None  # noqa: S101, PT018 (loaded)
-        records = await self._app.calls.run(lambda: source.earlier(PAGE))
+        records = await self.port.calls.run(lambda: source.earlier(PAGE))
         self._unseen |= {one["id"]: one for one in records if feed.is_unread(one)}
         entries, replaced = feed.older(records)
         self._put(replaced)
@@ -384,7 +380,7 @@ class View(Vertical):
 
     async def _show_answers(self, feed: Timeline) -> None:
         """Fetch and show the results of the tasks that have ended, the newest first."""
-        app = self._app
+        app = self.port
         while task := feed.unanswered:
             try:
                 found = await app.calls.run(partial(app.client.task, task))
@@ -400,7 +396,7 @@ class View(Vertical):
         kind, _, task = key.partition(" ")
         need = self._feed.needs.get(key) if self._feed is not None else None
         if kind == "task":
-            acts.open_task(self._app, task)
+            acts.open_task(self.port, task)
         elif need:
             self.post_message(NeedChosen(need))
         return kind == "task" or bool(need)
@@ -433,7 +429,7 @@ class View(Vertical):
             return source.send(text, parts, key=attempt.key)
 
         try:
-            record = await self._app.calls.run(send)
+            record = await self.port.calls.run(send)
         except PostroomError as error:
             self._attempts.failed(attempt, error)
             self._put(feed.unsent(line))

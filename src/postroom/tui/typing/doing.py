@@ -12,7 +12,7 @@ from postroom.errors import InvalidInput, PinRequired, PinWrong, PostroomError
 from postroom.lines.words import address
 from postroom.protocol.patterns import added as added_pattern
 from postroom.tui.dialogs import with_pin
-from postroom.tui.news import Chosen, NeedChosen, Said, Target, trouble
+from postroom.tui.news import CHANNEL, Chosen, NeedChosen, Said, Target, trouble
 from postroom.tui.sidebar import marked
 from postroom.tui.sidebar.pane import Sidebar
 from postroom.tui.talk.pane import Talk
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from postroom.tui.here import Here
     from postroom.tui.port import ScreenPort
     from postroom.tui.typing.commands import Command
-
-CHANNEL = "screen"
-"""Where a decision was typed, as the record has it."""
 
 NAMED = 30
 """Agents that `/who` names."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from textual.binding import Binding
 
-from postroom.errors import PostroomError
 from postroom.tui.dialogs import Confirm, with_pin
-from postroom.tui.news import Said, trouble
+from postroom.tui.news import Said
+from postroom.tui.port import started
 from postroom.tui.worker.diff import Diff
 from postroom.tui.worker.tasks import TaskTree, task_screen
 from postroom.view.tasks import short
@@ -63,7 +63,7 @@ def interrupt(app: ScreenPort, target: Target, reason: str = "") -> None:
     """Tell a worker's agent to end its turn; what it has done stays."""
     said = f"{one_line(str(target))} is told to end its turn, if it is in one"
     sent = partial(app.client.interrupt, target.uid, reason=reason, channel="attach")
-    app.run_worker(_do(app, lambda _: sent(), said))
+    _do(app, lambda _: sent(), said)
 
 
 def remove(app: ScreenPort, target: Target) -> None:
@@ -132,19 +132,16 @@ def _asked(
 
     def answered(wanted: bool | None) -> None:
         if wanted:
-            app.run_worker(_do(app, done, f"{word} {who}"))
+            _do(app, done, f"{word} {who}")
 
     app.push_screen(Confirm(title, sentence), answered)
 
 
+@started
 async def _do(app: ScreenPort, done: Callable[[str], Any], said: str) -> None:
     """Do it in a thread, with the PIN where that is demanded, and say what came of it."""
-    try:
-        await with_pin(app, done)
-    except PostroomError as error:
-        app.post_message(trouble(error))
-    else:
-        app.post_message(Said(said))
+    await with_pin(app, done)
+    app.post_message(Said(said))
 
 
 def _task(app: ScreenPort, target: Target) -> str:

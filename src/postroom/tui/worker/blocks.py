@@ -20,7 +20,7 @@ from postroom.tui.rowlog.log import Block
 from postroom.view.events import (
     CALLS,
     Turns,
-    Used,
+    TurnUsage,
     call_body,
     call_head,
     ended_row,
@@ -126,7 +126,7 @@ class EventBlocks:
         self._page = page
         self._answers = late or {}
         self._made = 0
-        self._turns, self._used = Turns(), Used()
+        self._turns, self._used = Turns(), TurnUsage()
         self._text: _Text | None = None
         self._calls: OrderedDict[str, _Card] = OrderedDict()
         self._requests: OrderedDict[str, _Card] = OrderedDict()

@@ -24,7 +24,6 @@ from postroom.errors import EnvironmentFault, InvalidInput, PostroomError
 from postroom.lines.rows import Row, Span, Style
 from postroom.protocol.modes import DIRECT
 from postroom.tui.news import Said, trouble
-from postroom.tui.port import ScreenPort, port_of
 from postroom.tui.rowlog.byrow import ByRow
 from postroom.tui.rowlog.log import Block
 from postroom.tui.worker import merging
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.protocol.shapes import Difference
     from postroom.tui.news import Target
-    from postroom.tui.port import ScreenPort
 
 FILES = 12
 """Files that the head lists."""
@@ -62,10 +60,6 @@ class Diff(Reading):
         self._target = target
         self._found: Difference | None = None
         self._files: list[File] = []
-
-    @property
-    def _room(self) -> ScreenPort:
-        return port_of(self)
 
     @property
     def _log(self) -> ByRow:
@@ -99,10 +93,10 @@ class Diff(Reading):
         return Block(rows, f"file {number}", folds=True, folded=seen)
 
     def _is_seen(self, file: File) -> bool:
-        return self._room.review.seen(file.digest(self._target.uid))
+        return self.port.review.seen(file.digest(self._target.uid))
 
     def _comments(self) -> Sequence[Comment]:
-        return self._room.review.comments(self._target.uid)
+        return self.port.review.comments(self._target.uid)
 
     def _at(self) -> tuple[int, Line] | None:
         """The number of the file under the cursor, and the line; the first one, while there is no cursor."""
@@ -135,20 +129,20 @@ class Diff(Reading):
     def action_merge(self) -> None:
         """Say what a merge would do, and do it after one key."""
         seen = self._found["tree"] if self._found is not None else ""
-        merging.merge(self._room, f"@{self._target.uid}", self._again, seen)
+        merging.merge(self.port, f"@{self._target.uid}", self._again, seen)
 
     def action_undo(self) -> None:
         """Take the last merge back."""
-        merging.undo(self._room, f"@{self._target.uid}", self._again)
+        merging.undo(self.port, f"@{self._target.uid}", self._again)
 
     def action_sync(self) -> None:
         """Bring the worker up to the person's newest commit."""
-        merging.sync(self._room, self._target, self._again)
+        merging.sync(self.port, self._target, self._again)
 
     def action_discard(self) -> None:
         """Remove the worker with its folder, after a question."""
         if self._found is not None:
-            merging.discard(self._room, self._target, self._found["workspace"], self._gone)
+            merging.discard(self.port, self._target, self._found["workspace"], self._gone)
 
     def action_seen(self) -> None:
         """Mark the file as seen and go to the next one, or take the mark away."""
@@ -157,7 +151,7 @@ class Diff(Reading):
             return
         number, file = at[0], self._files[at[0]]
         seen = not self._is_seen(file)
-        self._kept(partial(self._room.review.mark, file.digest(self._target.uid), seen=seen))
+        self._kept(partial(self.port.review.mark, file.digest(self._target.uid), seen=seen))
         self._redraw(number)
         self._log.fold(f"file {number}", folded=seen)
         self._log.to(f"file {number + seen}") or self._log.to(f"file {number}")
@@ -174,7 +168,7 @@ class Diff(Reading):
 
         def done(text: str) -> None:
             said = Comment(about.file, about.number, about.quoted, text)
-            self._kept(partial(self._room.review.say, self._target.uid, said))
+            self._kept(partial(self.port.review.say, self._target.uid, said))
             self._redraw(number)
 
         self.mount(saying := SayingLine(self._log, about.place, before, done), after=self._log)
@@ -182,7 +176,7 @@ class Diff(Reading):
 
     def action_send(self) -> None:
         """Send all comments as one message, after a question."""
-        merging.send(self._room, self._target, self._comments(), self._all_anew)
+        merging.send(self.port, self._target, self._comments(), self._all_anew)
 
     def action_edit(self) -> None:
         """Open the file in the person's editor."""
@@ -192,7 +186,7 @@ class Diff(Reading):
 
     async def _show_copy(self, name: str) -> None:
         """Open a copy of a file; what is changed there goes nowhere, and that is said."""
-        app, said = self._room, one_line(name, 200)
+        app, said = self.port, one_line(name, 200)
         app.post_message(Said(f"fetching {said} ..."))
         try:
             text = await app.calls.run(partial(_text, app.client, self._target.uid, name))

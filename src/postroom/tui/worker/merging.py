@@ -5,15 +5,15 @@ Each function returns at once; what came of it is said above the line where one 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import sha256
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from postroom.errors import PostroomError
 from postroom.tui.dialogs import Confirm
-from postroom.tui.news import Said, trouble
+from postroom.tui.news import Said
+from postroom.tui.port import started
 from postroom.tui.worker.changes import Comment, message
 from postroom.view.tasks import short
 from postroom.view.workspaces import counted, merged, nothing_to_merge, offered, synced, undone
@@ -35,44 +35,14 @@ def nothing() -> None:
     """Nothing follows."""
 
 
-def merge(app: ScreenPort, ref: str, then: Then = nothing, seen: str = "") -> None:
+@started
+async def merge(app: ScreenPort, ref: str, then: Then = nothing, seen: str = "") -> None:
     """Say what a merge would do, and do it after one key.
 
     Args:
         ref: `@UID` of the worker, or the id of a task of it.
         seen: the tree that the person has looked at, "" for none; another one is not merged.
     """
-    app.run_worker(_tried(app, _merge(app, ref, then, seen)))
-
-
-def undo(app: ScreenPort, ref: str, then: Then = nothing) -> None:
-    """Take back the last merge: the branch of the person is where it was before."""
-    app.run_worker(_tried(app, _undo(app, ref, then)))
-
-
-def send(app: ScreenPort, target: Target, said: Sequence[Comment], then: Then = nothing) -> None:
-    """Send comments to the agent as one message, after a question."""
-    app.run_worker(_tried(app, _send(app, target, said, then)))
-
-
-def sync(app: ScreenPort, target: Target, then: Then = nothing) -> None:
-    """Bring a worker up to the newest commit of the person's branch; what conflicts its agent may join."""
-    app.run_worker(_tried(app, _sync(app, target, then)))
-
-
-def discard(app: ScreenPort, target: Target, workspace: Workspace, then: Then = nothing) -> None:
-    """Remove a worker with its folder, after a question; its branch stays."""
-    app.run_worker(_tried(app, _discard(app, target, workspace, then)))
-
-
-async def _tried(app: ScreenPort, doing: Awaitable[None]) -> None:
-    try:
-        await doing
-    except PostroomError as error:
-        app.post_message(trouble(error))
-
-
-async def _merge(app: ScreenPort, ref: str, then: Then, seen: str) -> None:
     app.post_message(Said("looking at what a merge would do ..."))
     found = await app.calls.run(partial(app.client.apply, ref))
     if not found["command"]:
@@ -98,13 +68,19 @@ async def _merge(app: ScreenPort, ref: str, then: Then, seen: str) -> None:
     then()
 
 
-async def _undo(app: ScreenPort, ref: str, then: Then) -> None:
+@started
+async def undo(app: ScreenPort, ref: str, then: Then = nothing) -> None:
+    """Take back the last merge: the branch of the person is where it was before."""
     app.post_message(Said("taking the merge back ..."))
     app.post_message(Said(undone(await app.calls.run(partial(app.client.apply, ref, undo=True)))))
     then()
 
 
-async def _send(app: ScreenPort, target: Target, said: Sequence[Comment], then: Then) -> None:
+@started
+async def send(
+    app: ScreenPort, target: Target, said: Sequence[Comment], then: Then = nothing
+) -> None:
+    """Send comments to the agent as one message, after a question."""
     places = ", ".join(each.place for each in said)
     title = f"send {counted(len(said), 'comment')} to {target}"
     if not await app.push_screen_wait(Confirm(title, f"As one message, about: {places}")):
@@ -118,7 +94,9 @@ async def _send(app: ScreenPort, target: Target, said: Sequence[Comment], then: 
     then()
 
 
-async def _sync(app: ScreenPort, target: Target, then: Then) -> None:
+@started
+async def sync(app: ScreenPort, target: Target, then: Then = nothing) -> None:
+    """Bring a worker up to the newest commit of the person's branch; what conflicts its agent may join."""
     who = one_line(str(target))
     app.post_message(Said(f"bringing {who} up to date; that waits for the end of its turn ..."))
     found = await app.calls.run(partial(app.client.sync, target.uid))
@@ -138,7 +116,11 @@ async def _sync(app: ScreenPort, target: Target, then: Then) -> None:
     then()
 
 
-async def _discard(app: ScreenPort, target: Target, workspace: Workspace, then: Then) -> None:
+@started
+async def discard(
+    app: ScreenPort, target: Target, workspace: Workspace, then: Then = nothing
+) -> None:
+    """Remove a worker with its folder, after a question; its branch stays."""
     worker = app.room.worker(target.uid) if app.room is not None else None
     count = worker.get("open_tasks", 0) if worker else 0
     branch = workspace["branch"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -19,7 +20,7 @@ from postroom.errors import Forbidden, NotFound, PostroomError
 from postroom.lines.rows import Row, Style
 from postroom.tui.looks import text_of
 from postroom.tui.news import LOADING, Away, Snapshot, Target, trouble
-from postroom.tui.port import ScreenPort, port_of
+from postroom.tui.port import ScreenPart
 from postroom.tui.rowlog.log import Block, RowLog
 from postroom.tui.worker import acts
 from postroom.tui.worker.blocks import Feed
@@ -39,15 +40,15 @@ HIDDEN = "what workers do is shown to who operates them (scope operate)"
 NO_EVENTS = "it reports no events; its tasks are below"
 
 
+@dataclass
 class _Away(Message):
     """A feed has lost the post room, or has it again. Posted from its thread."""
 
-    def __init__(self, feed: object, gone: bool) -> None:
-        super().__init__()
-        self.feed, self.gone = feed, gone
+    feed: object
+    gone: bool
 
 
-class WorkerPane(Vertical):
+class WorkerPane(ScreenPart, Vertical):
     """What the agent of a worker does, its usage and its tasks."""
 
     DEFAULT_CSS = """
@@ -76,11 +77,6 @@ class WorkerPane(Vertical):
         self._loading = False
         self._unfolded = False
         self._known: tuple[Any, ...] = ()
-
-    @property
-    def room_app(self) -> ScreenPort:
-        """The application, as what it is."""
-        return port_of(self)
 
     @property
     def target(self) -> Target | None:
@@ -139,7 +135,7 @@ class WorkerPane(Vertical):
         def away(gone: bool) -> None:
             self.post_message(_Away(feed, gone))
 
-        feed = Feed(self.room_app, target, partial(self._put, target), self._ended, away)
+        feed = Feed(self.port, target, partial(self._put, target), self._ended, away)
         self._feed = feed
         self.run_worker(self._load(feed, target), exclusive=True, group="feed")
 
@@ -165,7 +161,7 @@ class WorkerPane(Vertical):
     async def _without_events(self, target: Target, why: str = NO_EVENTS) -> None:
         """Its card and its tasks: it is no worker, or a worker that reports none, or one that is hidden."""
         try:
-            agent = await self.room_app.calls.run(partial(self.room_app.client.agent, target.uid))
+            agent = await self.port.calls.run(partial(self.port.client.agent, target.uid))
         except PostroomError as error:
             self._quiet(error.message)
             return
@@ -180,9 +176,9 @@ class WorkerPane(Vertical):
 
     async def _tasks(self, target: Target, *, requester: bool = False) -> None:
         """Its tasks, for one that has no events."""
-        found = partial(task_blocks, self.room_app.client, target.uid, requester=requester)
+        found = partial(task_blocks, self.port.client, target.uid, requester=requester)
         try:
-            blocks = await self.room_app.calls.run(found)
+            blocks = await self.port.calls.run(found)
         except PostroomError as error:
             self._quiet(error.message)
             return
@@ -206,7 +202,7 @@ class WorkerPane(Vertical):
     def _open(self, key: str) -> bool:
         kind, _, task = key.partition(" ")
         if kind == "task":
-            acts.open_task(self.room_app, task)
+            acts.open_task(self.port, task)
         return kind == "task"
 
     def on_row_log_at_top(self) -> None:
@@ -270,7 +266,7 @@ class WorkerPane(Vertical):
         self._top.update(text_of([*rows[:most], *gone]))
 
     def _head(self, target: Target, most: int) -> list[Row]:
-        room, now = self.room_app.room, time.time()
+        room, now = self.port.room, time.time()
         worker = room.worker(target.uid) if room else None
         if worker is not None:
             return worker_rows(worker, now, most)
@@ -288,14 +284,14 @@ class WorkerPane(Vertical):
         """The keys of workers are there where a worker is shown."""
         if action == "zoom":
             return self.app.focused is self._log
-        return action != "act" or acts.able(self.room_app, self._target)
+        return action != "act" or acts.able(self.port, self._target)
 
     def action_zoom(self) -> None:
         """Open the task under the cursor; else show this pane over the whole width, or go back."""
         if not self._open(self._log.current):
-            self.room_app.zoom("worker")
+            self.port.zoom("worker")
 
     def action_act(self, act: str) -> None:
         """Do something to the worker."""
         if self._target is not None:
-            acts.ACTS[act](self.room_app, self._target)
+            acts.ACTS[act](self.port, self._target)

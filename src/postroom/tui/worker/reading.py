@@ -15,7 +15,7 @@ from postroom.errors import PostroomError
 from postroom.lines.rows import Row, Style
 from postroom.tui.frame import KeyLine
 from postroom.tui.looks import text_of
-from postroom.tui.port import port_of
+from postroom.tui.port import ScreenPart
 from postroom.tui.rowlog.log import Block, RowLog
 from postroom.tui.typing.line import SaidLine
 from postroom_a2a.text import one_line
@@ -24,7 +24,7 @@ Read = tuple[Sequence[Row], Sequence[Block]]
 """What stands above the log, and in it."""
 
 
-class Reading(ModalScreen[None]):
+class Reading(ScreenPart, ModalScreen[None]):
     """Shows what a call brings, over the whole terminal; Esc goes back.
 
     Args:
@@ -82,7 +82,7 @@ class Reading(ModalScreen[None]):
     async def _fetch(self) -> None:
         head = self.query_one("#reading-head", Static)
         try:
-            rows, blocks = await port_of(self).calls.run(self._read)
+            rows, blocks = await self.port.calls.run(self._read)
         except PostroomError as error:
             said = [Row.of(error.message, Style.BAD, wraps=True)]
             if error.remedy:

@@ -26,7 +26,7 @@ from postroom.lines.rows import Row, Span, Style
 from postroom.lines.words import address, ago
 from postroom.tui.looks import text_of
 from postroom.tui.news import Snapshot
-from postroom.tui.port import port_of
+from postroom.tui.port import ScreenPart
 from postroom.tui.rowlog.log import Block
 from postroom.tui.worker.reading import Read, Reading
 from postroom.view.task_rows import short_rows, whole_rows
@@ -229,7 +229,7 @@ SOON = 1.0
 GUESSED = "?: only the time says that it belongs there"
 
 
-class TaskTree(ModalScreen[None]):
+class TaskTree(ScreenPart, ModalScreen[None]):
     """Who delegated what to whom because of a task.
 
     Args:
@@ -295,7 +295,7 @@ class TaskTree(ModalScreen[None]):
         """Show the task under the cursor."""
         node = self._tree.cursor_node
         if node is not None and node.data:
-            self.app.push_screen(task_screen(port_of(self).client, node.data))
+            self.app.push_screen(task_screen(self.port.client, node.data))
 
     def action_fold(self) -> None:
         """Fold or unfold what is below the cursor."""
@@ -306,7 +306,7 @@ class TaskTree(ModalScreen[None]):
         (self._folded.discard if node.is_expanded else self._folded.add)(node.data)
 
     async def _fetch(self) -> None:
-        app = port_of(self)
+        app = self.port
         note = self.query_one("#tree-note", Static)
         try:
             found = await app.calls.run(partial(_found, app.client, self._worker, self._meant))
