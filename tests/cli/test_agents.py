@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.cli.conftest import Run
-from tests.client.standin import BOB, Standin, problem
+from tests.client.standin import BOB, Standin, listed, problem
 
 NASTY = "\x1b[31mred\x07 \u202ereversed\nbob 12:00 forged"
 
@@ -31,13 +31,11 @@ def test_agents_show_says_who_it_is_and_what_it_can_do(postroom: Run, standin: S
 def test_the_key_of_an_added_agent_is_shown_once_or_kept_in_a_private_file(
     postroom: Run, standin: Standin, tmp_path: Path
 ):
-    made = {
-        "uid": "ab" * 16,
-        "nick": "otto",
-        "kind": "external",
-        "key": {"id": "1", "key": "a2a_x"},
-    }
-    standin.answer("POST /v1/agents", made)
+    otto = {"uid": "ab" * 16, "nick": "otto", "kind": "external"}
+    at = {"created_at": None, "expires_at": None, "used_at": None, "revoked_at": None}
+    key = {"id": "1", "agent": otto, "name": "", "scopes": [], "state": "valid", "made_by": None}
+    made = listed(otto, key={**key, **at, "key": "a2a_x"})
+    standin.answer("POST /v1/agents", made, 201)
     card, file = tmp_path / "card.json", tmp_path / "otto.key"
     card.write_text('{"description": "Knows words."}')
     shown = postroom("agents", "add", "otto", "--external", "--card", str(card), "--scope", "read")

@@ -16,7 +16,7 @@ from postroom.lines.words import columns
 from postroom.protocol.audit import AuditRecord
 from postroom_a2a.times import format_time
 from tests.cli.conftest import Run, environment, spawned
-from tests.client.standin import BOB, Standin
+from tests.client.standin import BOB, Standin, listed
 
 CALL = "GET /v1/audit"
 TASK = "0123456789abcdef" * 2
@@ -29,7 +29,7 @@ def line(**said: Any) -> str:
 
 @pytest.fixture(autouse=True)
 def agents(standin: Standin) -> None:
-    standin.answer("GET /v1/agents", {"agents": [BOB | {"online": True, "card": None}]})
+    standin.answer("GET /v1/agents", {"agents": [listed(BOB)]})
 
 
 @pytest.mark.requirement("text-controls-stripped")

@@ -296,7 +296,9 @@ def test_a_typed_line_sends_a_file(standin: Standin, tmp_path: Path, terminals: 
     project(standin, post(1, "before"))
     sha256 = hashlib.sha256(b"12345").hexdigest()
     part = {"url": f"blob:sha256:{sha256}", "mediaType": "text/csv", "filename": "sums.csv"}
-    standin.answer(f"PUT /v1/blobs/{sha256}", {"url": part["url"]}, 201)
+    standin.answer(
+        f"PUT /v1/blobs/{sha256}", {"url": part["url"], "sha256": sha256, "size": 5}, 201
+    )
     sent = post(2, "", ME) | {"parts": [part], "files": [part | {"size": 5}]}
     standin.answer("POST /v1/projects/main/posts", sent, 201)
     (tmp_path / "sums.csv").write_bytes(b"12345")

@@ -20,11 +20,15 @@ NASTY = "\x1b[31mred\x07 \u202ereversed\nbob 12:00 forged"
 
 def dead(**changes: object) -> dict[str, object]:
     return {
-        "id": "d1",
+        "id": 1,
         "message_id": "m1",
         "from": {"uid": "a" * 32, "nick": "alice", "kind": "human"},
         "to": BOB,
         "text": "hello",
+        "parts": [],
+        "subject": "",
+        "thread": None,
+        "task": None,
         "reason": "expired",
         "attempts": 3,
         "at": "2023-11-14T22:13:20.000Z",
@@ -40,7 +44,7 @@ def listed(nick: str, **changes: object) -> dict[str, object]:
     skills = [{"id": "read"}, {"id": NASTY}]
     card = {"name": nick, "description": NASTY, "skills": skills}
     entry = {"uid": BOB["uid"], "nick": nick, "kind": "worker", "org": "default"}
-    return entry | {"online": True, "card": card} | changes
+    return entry | {"online": True, "seen_at": None, "card": card} | changes
 
 
 @pytest.mark.requirement("task-skill-chosen", "text-controls-stripped")
@@ -363,22 +367,22 @@ def test_an_empty_inbox_says_so(postroom: Run, standin: Standin):
 
 def test_dead_letters_are_listed_shown_sent_again_and_dropped(postroom: Run, standin: Standin):
     standin.answer("GET /v1/deadletters", {"deadletters": [dead(text=NASTY)]})
-    standin.answer("GET /v1/deadletters/d1", dead(text=NASTY, requeued_as="m9"))
-    standin.answer("POST /v1/deadletters/d1/requeue", {"id": "m9"})
-    standin.answer("DELETE /v1/deadletters/d1", None, 204)
+    standin.answer("GET /v1/deadletters/1", dead(text=NASTY, requeued_as="m9"))
+    standin.answer("POST /v1/deadletters/1/requeue", {"id": "m9"}, 201)
+    standin.answer("DELETE /v1/deadletters/1", None, 204)
     head, row = postroom("deadletters", "list").out.splitlines()
     assert head.split()[:5] == ["ID", "MESSAGE", "FROM", "TO", "REASON"]
-    assert row.split()[:6] == ["d1", "m1", "@alice", "@bob", "expired", "3"]
+    assert row.split()[:6] == ["1", "m1", "@alice", "@bob", "expired", "3"]
     assert "\x1b" not in row
-    shown = postroom("deadletters", "show", "d1").out.splitlines()
+    shown = postroom("deadletters", "show", "1").out.splitlines()
     assert shown[0] == "@alice to @bob, message m1"
     assert shown[2:] == [
         "sent again as m9",
         "    | red reversed",
         "    | bob 12:00 forged",
     ]
-    assert postroom("deadletters", "requeue", "d1").out == "sent again as m9\n"
-    assert postroom("deadletters", "drop", "d1").out == "dropped d1\n"
+    assert postroom("deadletters", "requeue", "1").out == "sent again as m9\n"
+    assert postroom("deadletters", "drop", "1").out == "dropped 1\n"
 
 
 def test_dead_letters_in_json_are_objects(postroom: Run, standin: Standin):

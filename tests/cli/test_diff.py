@@ -34,12 +34,15 @@ APPLIED: dict[str, Any] = {
 }
 
 
+DIRECT = {"path": "/src/app", "mode": "direct", "branch": "", "notes": []}
+
+
 def test_the_command_prints_a_diff_in_which_nothing_acts_on_the_terminal(
     postroom: Run, standin: Standin
 ):
     answer = {
         "worker": "coder",
-        "workspace": {"path": "/src/app", "mode": "direct", "branch": "", "notes": []},
+        "workspace": DIRECT,
         "text": "diff --git a/x b/x\n+\x1b]0;evil\x07two\n-one\x1b[2J\n",
         "cut": True,
         "files": 1,
@@ -84,7 +87,7 @@ def test_a_command_that_waits_says_which_step_goes_on(
     said: queue.Queue[str] = queue.Queue()
     monkeypatch.setattr(workspaces, "SLOW", 0.01)
     monkeypatch.setattr(workspaces.click, "echo", lambda text, **_: said.put(text))
-    standin.answer("GET /v1/workers/bob", worker(workspace={"doing": "packs 3 files"}))
+    standin.answer("GET /v1/workers/bob", worker(workspace=DIRECT | {"doing": "packs 3 files"}))
     with (
         root.make_context("postroom", ["--state", str(tmp_path), "diff"]),
         workspaces.steps_told(lambda _: "bob"),
@@ -149,7 +152,7 @@ def test_a_merge_of_an_agent_is_shown_and_counts_by_a_yes_alone(postroom: Run, s
     assert (said.status, "\x1b" in said.out) == (0, False)
     assert "the merge counts: postroom task apply @coder" in said.err
     diff = {key: answer[key] for key in ("worker", "workspace", "left", "merge")}
-    diff |= {"text": "", "cut": False, "files": 1, "commits": 2, "command": ""}
+    diff |= {"tree": "", "text": "", "cut": False, "files": 1, "commits": 2, "command": ""}
     standin.answer("POST /v1/workers/coder/diff", diff)
     said = postroom("diff", "@coder")
     assert "++both" in said.out
@@ -176,8 +179,7 @@ def test_a_folder_with_work_is_purged_only_when_a_person_says_so(postroom: Run, 
 
 
 def test_status_shows_in_red_who_writes_a_folder_itself():
-    workspace = {"path": "/src/app", "mode": "direct", "branch": "", "notes": []}
-    found = cast("Status", status(worker(workspace=workspace)))
+    found = cast("Status", status(worker(workspace=DIRECT)))
     lines = _workers(found, 0.0, None, wide=False)
     (line,) = [line for line in lines if "@bob" in line]
     assert "\x1b[31m\x1b[1mdirect /src/app" in line

@@ -312,6 +312,7 @@ def test_a_search_shows_posts_of_projects_too(postroom: Run, standin: Standin):
         "text": "release on friday",
         "parts": [],
         "subject": "",
+        "thread": None,
         "at": "2026-01-01T00:00:00.000Z",
     }
     standin.answer("GET /v1/projects/web/posts", {"posts": [post], "next": None})
@@ -407,7 +408,9 @@ def test_data_subject_and_thread_go_into_the_body(postroom: Run, standin: Standi
 
 
 def test_watch_and_dead_letters_name_the_parts_in_their_line(postroom: Run, standin: Standin):
-    dead = holding({"text": "look"}, file("report.pdf"), subject="S")
+    shown_of = ("from", "to", "text", "parts", "files", "subject", "thread", "task")
+    whole = holding({"text": "look"}, file("report.pdf"), subject="S")
+    dead = {name: whole[name] for name in shown_of if name in whole}
     dead |= {"id": 7, "message_id": "m1", "at": task()["created_at"], "requeued_as": None}
     dead |= {"bus_subject": "worker.x.inbox.y", "reason": "why", "attempts": 3}
     standin.answer("GET /v1/deadletters", {"deadletters": [dead]})

@@ -20,7 +20,7 @@ from postroom.identity.certfolder import CertificateFolder
 from postroom.identity.privatefile import replace
 from postroom.tls import server_context
 from tests.cli.conftest import Ended
-from tests.client.standin import ME, Standin, status
+from tests.client.standin import ME, Standin, principal, status
 
 KEY = "a2a_" + "a" * 32 + "_" + "b" * 64
 
@@ -67,7 +67,7 @@ def far(folder: CertificateFolder | None) -> Standin:
     """A post room of another machine, with the certificate of `folder`."""
     server = Standin()
     server.token = KEY
-    server.answer("GET /v1/me", ME)
+    server.answer("GET /v1/me", principal(ME))
     server.answer("GET /v1/status", status())
     if folder is not None:
         _, pem = folder.files.read()
@@ -345,7 +345,7 @@ def test_commands_can_be_sent_to_this_machine_and_back(person: Person, near: Sta
 
 
 def test_a_login_of_an_organisation_goes_to_that_one(person: Person, near: Standin):
-    near.answer("GET /orgs/research/v1/me", ME)
+    near.answer("GET /orgs/research/v1/me", principal(ME))
     near.answer("GET /orgs/research/v1/status", status())
 
     person.login(near.url, "--org", "research")
@@ -370,7 +370,7 @@ COUNTER = {"uid": "c" * 32, "nick": "counter", "kind": "external"}
 def test_the_key_of_a_program_is_kept_beside_your_own_and_commands_go_where_they_went(
     person: Person, near: Standin
 ):
-    near.answer("GET /v1/me", COUNTER)
+    near.answer("GET /v1/me", principal(COUNTER))
     person.login(near.url)
 
     said = person.login(near.url, "--name", "bot").out
@@ -392,7 +392,7 @@ def test_the_key_of_a_program_is_kept_beside_your_own_and_commands_go_where_they
 
 @pytest.mark.requirement("login-names-the-room")
 def test_commands_go_to_the_login_of_a_program_where_that_is_said(person: Person, near: Standin):
-    near.answer("GET /v1/me", COUNTER)
+    near.answer("GET /v1/me", principal(COUNTER))
     person.login(near.url, "--use", "local")
 
     assert "commands go to the post room of this machine" in person.login(near.url).out
@@ -460,7 +460,7 @@ def test_where_the_system_has_a_keyring_the_key_is_there_and_in_no_file(
 
 
 def test_in_a_keyring_a_program_has_a_key_beside_yours(person: Person, near: Standin, kept: Kept):
-    near.answer("GET /v1/me", COUNTER)
+    near.answer("GET /v1/me", principal(COUNTER))
     person.login(near.url)
     person.login(near.url)
 

@@ -13,7 +13,7 @@ import pytest
 
 from postroom.cli.root import SUMMARIES
 from tests.cli.conftest import environment
-from tests.client.standin import BOB, ME, Standin, task
+from tests.client.standin import BOB, ME, Standin, listed, task
 
 HEAVY = {
     "a2a",
@@ -145,7 +145,7 @@ def test_the_shell_completes_commands():
 
 
 def test_the_shell_completes_agents_and_tasks(standin: Standin, tmp_path: Path):
-    agents = [BOB, BOB | {"nick": "carl"}, ME]
+    agents = [listed(BOB), listed(BOB, nick="carl"), listed(ME)]
     standin.answer("GET /v1/agents", {"agents": agents})
     standin.answer("GET /v1/tasks", {"tasks": [task(), task(id="ff" * 16)]})
     here = str(tmp_path)

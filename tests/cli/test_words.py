@@ -12,7 +12,7 @@ from postroom.cli.root import GROUPS, OTHER_NAMES, SUMMARIES
 from postroom.cli.status_lines import status_lines
 from tests.cli.conftest import Run
 from tests.cli.test_status import worker
-from tests.client.standin import BOB, ME, Standin, problem, status
+from tests.client.standin import BOB, ME, Standin, instant, listed, problem, status
 
 
 @pytest.mark.requirement("cli-words-expected")
@@ -80,11 +80,12 @@ def test_all_that_run_are_stopped_with_one_word(postroom: Run, standin: Standin)
 def test_several_workers_are_restarted_interrupted_and_removed(postroom: Run, standin: Standin):
     for nick in ("bob", "carl"):
         standin.answer(f"POST /v1/workers/{nick}/restart", worker(nick, started=True))
-        sent = {"interrupt": {"worker": {"uid": "b" * 32, "nick": nick, "kind": "worker"}}}
+        said = {"worker": BOB | {"nick": nick}, "by": ME, "channel": "cli", "reason": ""}
+        sent = {"approval": None, "interrupt": {"id": 1, "at": instant(), **said}}
         standin.answer(f"POST /v1/workers/{nick}/control", sent)
         standin.answer(f"POST /v1/workers/{nick}/revoke", worker(nick))
         standin.answer(f"GET /v1/workers/{nick}", worker(nick))
-        standin.answer(f"DELETE /v1/workers/{nick}", {"nick": nick, "uid": "b" * 32})
+        standin.answer(f"DELETE /v1/workers/{nick}", {"nick": nick, "uid": "b" * 32, "folder": ""})
     for words in (("restart", "--same"), ("interrupt",), ("revoke",), ("remove",)):
         said = postroom(*words, "bob", "carl")
         assert (said.status, [line.split("@")[1][:3] for line in said.out.splitlines()]) == (
@@ -118,7 +119,7 @@ def test_a_nick_that_is_nearly_one_is_named(
     for call in ("POST /v1/messages", "POST /v1/workers/bop/stop"):
         standin.answer(call, nobody, 404)
     standin.answer("POST /v1/workers/carl/stop", worker("carl"))
-    standin.answer("GET /v1/agents", {"agents": [BOB, ME]})
+    standin.answer("GET /v1/agents", {"agents": [listed(BOB), listed(ME)]})
     ended = postroom(*words)
     assert ended.status == 4
     assert "did you mean @bob?" in ended.err

@@ -16,11 +16,13 @@ from urllib.parse import parse_qs, urlsplit
 
 from postroom_a2a.times import format_time
 from tests import near
+from tests.control.conforming import contract
 
 TOKEN = "s3cret"
 ME = {"uid": "a" * 32, "nick": "alice", "kind": "human"}
 BOB = {"uid": "b" * 32, "nick": "bob", "kind": "worker"}
 DEADLINE = 20.0
+JSON = "application/json"
 STREAM = re.compile(r"/v1/(stream|events|tasks/[0-9a-f]+/stream)")
 
 
@@ -77,7 +79,13 @@ class Standin:
 
     def answer(self, call: str, body: object = None, status: int = 200, **more: Any) -> None:
         method, path = call.split(" ")
-        self._answers[method, path].append(Answer(status, body, **more))
+        made = Answer(status, body, **more)
+        if status < 400 and not made.cut and not isinstance(body, str):
+            in_org = re.sub(r"^/orgs/[^/]+", "", path)
+            made.body = body = _whole(method, in_org, body)
+            sent = b"" if body is None else json.dumps(body).encode()
+            contract().check(method, in_org, status, JSON, sent)
+        self._answers[method, path].append(made)
 
     def hold(self, method: str, path: str) -> threading.Event:
         """Leave this call without an answer; the event is set when it came."""
@@ -196,6 +204,19 @@ class Standin:
         return Handler
 
 
+def _whole(method: str, path: str, body: object) -> object:
+    """`body`, as the only page where it is one of a list."""
+    described = contract().operation(method, path) or {"responses": {}}
+    shapes = contract().document["components"]["schemas"]
+    content = described["responses"].get("200", {}).get("content", {})
+    named = content.get(JSON, {}).get("schema", {}).get("$ref", "")
+    shape = shapes.get(named.rpartition("/")[2], {})
+    if not isinstance(body, dict) or "next" not in shape.get("required", ()):
+        return body
+    # That of the inbox goes on for ever.
+    return {"next": 0 if shape["properties"]["next"].get("type") == "integer" else None, **body}
+
+
 def problem(code: str, detail: str, remedy: str = "") -> dict[str, object]:
     return {"type": f"urn:postroom:error:{code}", "code": code, "detail": detail, "remedy": remedy}
 
@@ -207,6 +228,17 @@ def frame(kind: str, event_id: object, data: object) -> bytes:
 def instant(seconds: float = 0.0) -> str:
     """The time so many seconds after the one that all begin with."""
     return format_time(1_700_000_000.0 + seconds)
+
+
+def listed(agent: dict[str, str], **changes: Any) -> dict[str, Any]:
+    about = {"org": "default", "online": True, "seen_at": None, "card": None}
+    return {**agent, **about, **changes}
+
+
+def principal(agent: dict[str, str]) -> dict[str, Any]:
+    """Who has a key, as `GET /v1/me` says it."""
+    about = {"scopes": ["read"], "method": "key", "key": "d" * 32, "expires_at": None}
+    return {**agent, "org": "default", **about}
 
 
 def mail(number: int, text: str, **changes: Any) -> dict[str, Any]:
@@ -229,6 +261,8 @@ def mail(number: int, text: str, **changes: Any) -> dict[str, Any]:
         "answer": None,
         "requeue_of": None,
         "attempts": 1,
+        "task": None,
+        "redelivered": False,
     } | changes
 
 
@@ -259,12 +293,15 @@ def task(**changes: Any) -> dict[str, Any]:
     return {
         "id": TASK,
         "context": TASK,
+        "thread": TASK,
         "state": "submitted",
         "final": False,
         "detail": "@bob is offline: it waits",
         "worker": BOB,
         "requester": ME,
         "request": "m1",
+        "retry_of": "",
+        "door": "cli",
         "skill": "",
         "text": "review it",
         "attempt": 0,
@@ -277,8 +314,8 @@ def task(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def artifact(text: str, name: str = "report") -> dict[str, str]:
-    return {"id": f"a-{name}", "name": name, "text": text}
+def artifact(text: str, name: str = "report") -> dict[str, Any]:
+    return {"id": f"a-{name}", "name": name, "text": text, "parts": [{"text": text}]}
 
 
 def change(seq: int, state: str, text: str = "", **changes: Any) -> dict[str, Any]:
@@ -292,6 +329,7 @@ def change(seq: int, state: str, text: str = "", **changes: Any) -> dict[str, An
         "at": instant(seq),
         "kind": "status",
         "text": text,
+        "parts": [{"text": text}] if text else [],
         "artifact": None,
         "final": state in {"completed", "failed", "canceled", "rejected"},
     } | changes
@@ -338,7 +376,12 @@ def alert(text: str, **changes: Any) -> dict[str, Any]:
 def status(*workers: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {
         "version": "0.1.0",
-        "server": {"url": "http://127.0.0.1:1", "pid": 1},
+        "server": {
+            "url": "http://127.0.0.1:1",
+            "pid": 1,
+            "listen": [],
+            "started_at": instant(),
+        },
         "org": "default",
         "me": {"uid": ME["uid"], "nick": ME["nick"]},
         "workers": list(workers),

@@ -137,7 +137,12 @@ async def test_the_blocking_client_answers_inside_a_running_loop(standin: Standi
 def test_a_client_of_another_loop_says_so(standin: Standin):
     standin.answer("GET /v1/status", status())
     client = on(standin)
-    assert asyncio.run(client.status()) == status()
+
+    async def asked() -> object:
+        async with client:
+            return await client.status()
+
+    assert asyncio.run(asked()) == status()
     with pytest.raises(InvalidInput, match="another event loop"):
         asyncio.run(client.status())
 

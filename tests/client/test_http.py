@@ -16,7 +16,7 @@ from postroom.client.locate import ServerAddress, locate
 from postroom.client.transport import Transport
 from postroom_a2a.retry import Again, RetryPolicy
 from tests.client.conftest import Pauses
-from tests.client.standin import TOKEN, Standin, mail, post, problem, status, worker
+from tests.client.standin import BOB, TOKEN, Standin, listed, mail, post, problem, status, worker
 
 
 def test_every_call_carries_the_token_and_a_loopback_host(standin: Standin, client: Client):
@@ -191,26 +191,25 @@ def test_waiting_ends_when_the_message_has_come_so_far(standin: Standin, client:
 
 def test_each_route_is_called_as_the_contract_says(standin: Standin, client: Client):
     standin.answer("GET /readyz", {"ready": True})
-    standin.answer("GET /v1/agents", {"agents": [1]})
-    standin.answer("GET /v1/workers", {"workers": [2]})
+    standin.answer("GET /v1/agents", {"agents": [listed(BOB)]})
+    standin.answer("GET /v1/workers", {"workers": [worker()]})
     standin.answer("POST /v1/workers", worker(), 201)
     standin.answer("POST /v1/workers/bob/stop", worker())
     standin.answer("POST /v1/workers/bob/restart", worker())
-    standin.answer("POST /v1/workers/bob/sdk-events", None, 202)
+    standin.answer("POST /v1/workers/bob/sdk-events", {"stored": [1], "next": 0}, 202)
     standin.answer("GET /v1/messages/m1", mail(1, "x"))
     standin.answer("POST /v1/messages/m1/seen", mail(1, "x"))
-    standin.answer("GET /v1/inbox", {"messages": [3]})
-    standin.answer("GET /v1/chats/bob/messages", {"messages": [4]})
-    standin.answer("GET /v1/projects/main/posts", {"posts": [5]})
+    standin.answer("GET /v1/inbox", {"messages": [mail(3, "x")]})
+    standin.answer("GET /v1/chats/bob/messages", {"messages": [mail(4, "x")]})
+    standin.answer("GET /v1/projects/main/posts", {"posts": [post(5, "x")]})
     standin.answer("POST /v1/projects/main/posts", post(1, "x"), 201)
-    standin.answer("GET /v1/deadletters", {"deadletters": [6]})
-    standin.answer("GET /v1/deadletters/d1", {"id": "d1"})
-    standin.answer("POST /v1/deadletters/d1/requeue", {"id": "m2"})
+    standin.answer("GET /v1/deadletters", {"deadletters": []})
+    standin.answer("POST /v1/deadletters/d1/requeue", {"id": "m2"}, 201)
     standin.answer("DELETE /v1/deadletters/d1", None, 204)
-    standin.answer("POST /v1/shutdown", None, 202)
+    standin.answer("POST /v1/shutdown", {"ending": True}, 202)
     assert client.ready()
-    assert client.agents() == [1]
-    assert client.workers() == [2]
+    assert client.agents() == [listed(BOB)]
+    assert client.workers() == [worker()]
     client.spawn(
         "T", files={"a.py": b"\xff"}, name="n", project="p", overrides={"k": "v"}, sandbox="s"
     )
@@ -227,17 +226,16 @@ def test_each_route_is_called_as_the_contract_says(standin: Standin, client: Cli
     client.sdk_events("bob", [{"type": "text"}])
     assert client.message("m1")["id"] == "m1"
     client.mark_seen("m1")
-    assert client.inbox(limit=7) == [3]
+    assert client.inbox(limit=7) == [mail(3, "x")]
     assert standin.requests[-1].query == {"unread": "1", "limit": "7"}
     client.inbox(unread=False)
     assert "unread" not in standin.requests[-1].query
-    assert client.chat("@bob", limit=3, before=9) == [4]
+    assert client.chat("@bob", limit=3, before=9) == [mail(4, "x")]
     assert standin.requests[-1].query == {"limit": "3", "before": "9"}
-    assert client.posts("#main", limit=2) == [5]
+    assert client.posts("#main", limit=2) == [post(5, "x")]
     assert client.post("main", "x", key="k")["id"] == "p1"
     assert standin.requests[-1].body == {"text": "x", "key": "k"}
-    assert client.deadletters() == [6]
-    assert client.deadletter("d1") == {"id": "d1"}
+    assert client.deadletters() == []
     assert client.requeue("d1") == "m2"
     client.drop("d1")
     client.shutdown()

@@ -77,7 +77,8 @@ def test_the_key_of_the_environment_is_kept_only_if_asked_for(
 ) -> None:
     monkeypatch.setenv("MODEL_KEY", "sk-hidden")
     standin.answer("GET /v1/credentials", {"credentials": []})
-    standin.answer("POST /v1/credentials", {}, 201)
+    kept = {"name": "model", "url": "https://x.test", "header": "Authorization", "workers": []}
+    standin.answer("POST /v1/credentials", kept, 201)
     standin.answer("POST /v1/workers", worker(), 201)
     file = tmp_path / "agent.toml"
     file.write_text(AGENT)
