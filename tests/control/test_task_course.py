@@ -12,11 +12,11 @@ import pytest
 from postroom.errors import LostUpdate
 from postroom.protocol.priority import Cancel, Input
 from postroom.protocol.tasks import chain_headers
-from postroom.store.ports import TaskRow
+from postroom.store.ports import TaskEventRow, TaskRow
 from postroom.tasks.chain import Chain
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.service import OrgTaskService
-from postroom.tasks.views import Known, TaskEvent
+from postroom.tasks.views import Known
 from postroom.tasks.weight import Weight
 from postroom_a2a.messages import text_of
 from postroom_a2a.task_state import TaskState
@@ -160,7 +160,7 @@ async def test_a_task_that_ends_around_a_read_of_its_stream_ends_the_stream(
         alice, task = await taken(room)
         read, said = OrgTaskService.course, asyncio.Event()
 
-        async def around(self: OrgTaskService, *asked: Any) -> tuple[Known, list[TaskEvent]]:
+        async def around(self: OrgTaskService, *asked: Any) -> tuple[Known, list[TaskEventRow]]:
             found = await read(self, *asked)
             if said.is_set():
                 return found

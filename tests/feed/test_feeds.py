@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing, suppress
+from functools import partial
 from itertools import count, cycle
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from postroom.control.ops.feeds import moment
 from postroom.feed import events, everything, project, records
 from postroom.feed.events import FeedEvent, FeedSource
-from postroom.feed.everything import EventCursor, EverythingFeed, Watched
+from postroom.feed.everything import EventCursor, EverythingFeed
 from postroom.feed.project import ProjectCursor, ProjectFeed
 from postroom.feed.records import (
     ChatFeed,
@@ -29,6 +31,7 @@ from postroom.projection.changes import Signal
 from postroom.projection.tail import tail
 from postroom.protocol.alerts import Alert
 from postroom.protocol.principal import Principal
+from postroom.tasks import operations
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import SECONDS, Hand, TaskRoom, emptied, task_room
 
@@ -195,22 +198,21 @@ async def followed(room: TaskRoom, doings: list[str], visits: list[int]) -> None
     parts, me = room.parts, room.owner.uid
     hand = await room.worker("bob", projects=("blue",))
     principal = Principal(me, "default", "maria", "human", frozenset(), "key")
-    watched = Watched(
-        parts.changes,
-        parts.database,
-        parts.office,
-        parts.deadletters,
-        parts.alerts,
-        parts.tasks,
-        parts.views,
-        parts.bus,
-    )
     ends = await parts.database.read(
         lambda store: {name: store.cursor(name) for name in ("INBOX", "FEED", "OUTBOX")}
     )
     readers = {
         "all": Reader(
-            lambda: EverythingFeed(watched, principal), None, cycle(visits), EventCursor.parse
+            lambda: EverythingFeed(
+                parts.changes,
+                parts.database,
+                me,
+                parts.tasks.blocker,
+                partial(moment, parts, principal),
+            ),
+            None,
+            cycle(visits),
+            EventCursor.parse,
         ),
         "project": Reader(
             lambda: ProjectFeed(parts.changes, parts.database, "blue"),
@@ -280,7 +282,7 @@ async def test_whatever_happens_each_reader_is_told_of_each_record_once_and_in_o
     )
     def told(doings: list[str], visits: list[int], page: int) -> None:
         async def example() -> None:
-            for module in (events, everything, project, records):
+            for module in (events, everything, project, records, operations):
                 monkeypatch.setattr(module, "PAGE", page)
             async with emptied(shared) as room:
                 await followed(room, doings, visits)

@@ -23,11 +23,10 @@ import wsproto
 from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 from wsproto import events
 
-from postroom.control.http_protocol import ABANDONED, ABORT, PRINCIPAL
+from postroom.control.http_protocol import ABANDONED, ABORT
 from postroom.control.org_router import Receive, Scope, Send, refuse
 from postroom.errors import PostroomError, http_status
 from postroom.observe import get_logger
-from postroom.protocol.principal import Principal
 from postroom.protocol.sockets import SUBPROTOCOL, Code, cut_reason
 
 log = get_logger(__name__)
@@ -56,11 +55,6 @@ class Socket:
         self.closed = False
         self._receive = receive
         self._send = send
-
-    @property
-    def caller(self) -> Principal:
-        """Who called."""
-        return self.scope[PRINCIPAL]
 
     async def accept(self) -> None:
         """Begin to talk. Until then an error of the route is the answer to the client's request."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -25,11 +25,8 @@ from postroom.feed.events import (
     is_full,
     told,
 )
-from postroom.feed.records import Connected
 from postroom.mail import views as mail_views
-from postroom.mail.alerts import AlertService, AlertView
-from postroom.mail.deadletter_service import DeadLetterService
-from postroom.mail.office import PostOffice
+from postroom.mail.alerts import AlertView
 from postroom.projection.changes import (
     ALERTS,
     APPROVALS,
@@ -46,12 +43,9 @@ from postroom.projection.tail import TailPage
 from postroom.protocol import shapes
 from postroom.protocol.approvals import POLICY
 from postroom.protocol.events import event_id
-from postroom.protocol.principal import Principal
 from postroom.store.approvals import ApprovalRow
 from postroom.store.database import Database, Store
 from postroom.tasks import views as task_views
-from postroom.tasks.service import OrgTaskService
-from postroom.workers.status import WorkerViews
 from postroom_a2a.times import format_time
 
 ALERTS_READ = 50
@@ -75,79 +69,14 @@ class EventCursor(FeedCursor):
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
-    """The parts of an organisation that are watched."""
+class Moment:
+    """How things are now: the newest alerts, the state of each worker by uid, and what the status says beside."""
 
-    changes: Changes
-    database: Database
-    office: PostOffice
-    deadletters: DeadLetterService
-    alerts: AlertService
-    tasks: OrgTaskService
-    views: WorkerViews
-    bus: Connected
-
-
-class EverythingFeed(FeedSource[EventCursor | None]):
-    """The events past a cursor, from now on for None. The first is `open`."""
-
-    limit = 1  # the next read shows everything
-
-    def __init__(self, room: Watched, me: Principal) -> None:
-        super().__init__(room.changes, *_TOPICS, of_agent(me.uid))
-        self._room = room
-        self._me = me
-        self._known: _Moment | None = None
-
-    async def open(self, after: EventCursor | None) -> FeedPage[EventCursor | None]:
-        cursor = after or await self._room.database.read(_end)
-        if after is None:
-            self._known, _ = await self._moment()
-        return TailPage([FeedEvent("open", {}, str(cursor))], cursor, more=True)
-
-    async def read(self, after: EventCursor | None) -> FeedPage[EventCursor | None]:
-        cursor = after or EventCursor()
-        find = partial(_of_log, cursor=cursor, me=self._me.uid, blocker=self._room.tasks.blocker)
-        pages = await self._room.database.read(find)
-        events, cursor = told(chain(*pages), cursor)
-        if any(map(is_full, pages)):
-            return TailPage(events, cursor, more=True)
-        moment, standing = await self._moment()
-        raised = [
-            Happening("alerts", alert.row.seq, "alert", alert.as_json())
-            for alert in sorted(standing, key=lambda alert: alert.row.seq)
-            if alert.row.seq > cursor.alerts
-        ]
-        alerts, cursor = told(raised, cursor)
-        now = {"at": format_time(time.time())}
-        news = [
-            FeedEvent(kind, {**record, **now}, str(cursor))
-            for kind, record in moment.since(self._known)
-        ]
-        self._known = moment
-        return TailPage([*events, *alerts, *news], cursor)
-
-    async def _moment(self) -> tuple[_Moment, Sequence[AlertView]]:
-        room, me = self._room, self._me
-        unread = await room.office.unread([me.uid])
-        standing = await room.alerts.standing(ALERTS_READ)
-        counted: shapes.RoomChange = {
-            "inbox": unread.get(me.uid, 0),
-            "deadletters": await room.deadletters.count(me.only),
-            "alerts": len(standing),
-            "bus": room.bus.statistics().connected,
-        }
-        return _Moment(await room.views.states(), counted), standing
-
-
-@dataclass(frozen=True, slots=True)
-class _Moment:
-    """What is told as it is now: the state of each worker by uid, and what the status says beside."""
-
+    alerts: Sequence[AlertView]
     workers: Mapping[str, shapes.WorkerChange]
     room: shapes.RoomChange
 
-    def since(self, known: _Moment | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def since(self, known: Moment | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """What differs from what was told."""
         before = known.workers if known is not None else {}
         for uid, worker in self.workers.items():
@@ -157,6 +86,58 @@ class _Moment:
             yield "worker", {**before[uid], "state": REMOVED, "detail": ""}
         if known is None or known.room != self.room:
             yield "room", self.room
+
+
+class EverythingFeed(FeedSource[EventCursor | None]):
+    """What happens past a cursor, from now on for None. The first event is `open`.
+
+    Args:
+        me: uid of who watches.
+        look: how things are now.
+    """
+
+    limit = 1  # the next read shows everything
+
+    def __init__(
+        self,
+        changes: Changes,
+        database: Database,
+        me: str,
+        blocker: task_views.Blocker,
+        look: Callable[[], Awaitable[Moment]],
+    ) -> None:
+        super().__init__(changes, *_TOPICS, of_agent(me))
+        self._database = database
+        self._find = partial(_of_log, me=me, blocker=blocker)
+        self._look = look
+        self._known: Moment | None = None
+
+    async def open(self, after: EventCursor | None) -> FeedPage[EventCursor | None]:
+        cursor = after or await self._database.read(_end)
+        if after is None:
+            self._known = await self._look()
+        return TailPage([FeedEvent("open", {}, str(cursor))], cursor, more=True)
+
+    async def read(self, after: EventCursor | None) -> FeedPage[EventCursor | None]:
+        cursor = after or EventCursor()
+        pages = await self._database.read(partial(self._find, cursor=cursor))
+        events, cursor = told(chain(*pages), cursor)
+        if any(map(is_full, pages)):
+            return TailPage(events, cursor, more=True)
+        moment = await self._look()
+        raised = [
+            Happening("alerts", alert.row.seq, "alert", alert.as_json())
+            for alert in sorted(moment.alerts, key=lambda alert: alert.row.seq)
+            if alert.row.seq > cursor.alerts
+        ]
+        alerts, cursor = told(raised, cursor)
+        at = format_time(time.time())
+        news = [
+            FeedEvent(kind, {**record, "at": at}, str(cursor))
+            for kind, record in moment.since(self._known)
+        ]
+        self._known = moment
+        return TailPage([*events, *alerts, *news], cursor)
 
 
 def _end(store: Store) -> EventCursor:

@@ -30,13 +30,14 @@ from postroom.projection.changes import (
     of_chat,
     of_outbox,
     of_project,
-    of_task,
     of_worker_events,
 )
 from postroom.projection.tail import Listener, Quiet, TailPage
 from postroom.protocol import shapes
 from postroom.store.events import EventRow
+from postroom.store.ports import TaskEventRow, TaskRow
 from postroom.tasks import views as task_views
+from postroom.tasks.operations import TaskChanges
 from postroom.tasks.service import OrgTaskService
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.times import format_time
@@ -183,45 +184,29 @@ def _state(bus: Connected) -> tuple[bool, int]:
     return found.connected, found.reconnects
 
 
-class TaskFeed(FeedSource[int]):
+class TaskFeed(TaskChanges[FeedEvent]):
     """Events `update` of a task until its end, and `trouble`: what holds it up, "" once nothing does."""
 
     def __init__(self, changes: Changes, tasks: OrgTaskService, bus: Connected, task: str) -> None:
-        super().__init__(changes, of_task(task), WORKERS, BUS)
-        self._tasks = tasks
+        super().__init__(changes, tasks, task, WORKERS, BUS)
         self._bus = bus
-        self._task = task
         self._said = ""
-        self._known: task_views.Known
+
+    def shown(self, change: TaskEventRow, task: TaskRow) -> FeedEvent:
+        return FeedEvent("update", task_views.event(change, task).as_json(), change.seq)
 
     async def open(self, after: int) -> FeedPage[int]:
         page = await self.read(after)
         return replace(page, records=[OPENED, *self._trouble(), *page.records])
 
-    async def read(self, after: int) -> FeedPage[int]:
-        self._known, found = await self._tasks.course(self._task, after, PAGE)
-        return self._page(found, after, more=len(found) >= PAGE)
-
     async def heard(self, change: Change | Quiet, after: int) -> FeedPage[int] | None:
-        if not isinstance(change, Change) or (change.kind == "task" and change.seq <= after):
-            return TailPage((), after)
-        if change.kind != "task":
+        if isinstance(change, Change) and change.kind != "task":
             return TailPage(list(self._trouble()), after)
-        if change.event is None:
-            return None
-        self._known = self._known.then(change)
-        return self._page([task_views.event(change.event, change.row)], after)
-
-    def _page(
-        self, found: Sequence[task_views.TaskEvent], after: int, *, more: bool = False
-    ) -> FeedPage[int]:
-        events = [FeedEvent("update", record.as_json(), record.seq) for record in found]
-        cursor, task = found[-1].seq if found else after, self._known.row
-        return TailPage(events, cursor, more, ended=task.final and task.seq <= cursor)
+        return await super().heard(change, after)
 
     def _trouble(self) -> Iterator[FeedEvent]:
         """What holds the task up, if that has changed."""
-        task, worker = self._known.row, self._known.parties[self._known.row.worker]
+        task, worker = self.known.row, self.known.parties[self.known.row.worker]
         text, why = "", self._tasks.blocker(worker.uid)
         if not self._bus.statistics().connected:
             text = f"{BUS_AWAY}: it goes on when the bus is back"

@@ -7,26 +7,30 @@ workers ask by `ctl` is made of the same parts. Who may not know of a task is to
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from postroom.errors import Conflict, NotFound
-from postroom.projection.changes import Change, Changes, of_task
+from postroom.projection.changes import Change, Changes, Topic, of_task
 from postroom.projection.tail import Quiet, TailPage, TailSource, tail
 from postroom.protocol.content import Content
 from postroom.protocol.limits import LONGEST_WAIT
 from postroom.protocol.principal import Principal
 from postroom.protocol.tasks import key_of, skill_in
 from postroom.store.agents import Agent
-from postroom.store.database import Database, Store
+from postroom.store.database import Database
 from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.pages import page_of
 from postroom.tasks.service import OrgTaskService
 from postroom.tasks.unfolded import UNREADABLE, not_shown
+from postroom.tasks.views import Known
 from postroom_a2a.service import Submitted, TaskPage, TaskQuery, TaskVersion
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message, Task, status_update
+
+R = TypeVar("R")
 
 CANCEL_WAIT = 20.0
 """Seconds that a cancel waits for the end of its task, which it reaches in any case."""
@@ -136,7 +140,7 @@ class AgentTasks:
         self, task: str, _requester: str, after: int
     ) -> AsyncGenerator[StoredChange, None]:
         """As `TaskService.follow`."""
-        source = _Course(self._changes, self._database, task)
+        source = _StoredChanges(self._changes, self._office, task)
         async with aclosing(tail(source, after)) as found:
             async for change in found:
                 if isinstance(change, StoredChange):
@@ -154,32 +158,43 @@ class AgentTasks:
             raise Conflict("another agent asked for it")
 
 
-class _Course(TailSource[StoredChange, int]):
-    """The stored changes of a task, until its end."""
+class TaskChanges(TailSource[R, int]):
+    """The changes of a task, until its end, each as `shown` makes it; what is known of the task comes with them."""
 
-    def __init__(self, changes: Changes, database: Database, task: str) -> None:
-        super().__init__(changes, of_task(task))
-        self._database = database
+    known: Known
+
+    def __init__(self, changes: Changes, tasks: OrgTaskService, task: str, *topics: Topic) -> None:
+        super().__init__(changes, of_task(task), *topics)
+        self._tasks = tasks
         self._task = task
 
-    async def read(self, after: int) -> TailPage[StoredChange, int]:
-        def find(store: Store) -> TailPage[StoredChange, int]:
-            row = store.tasks.task_by_id(self._task)
-            if row is None:
-                raise NotFound("there is no such task")
-            rows = store.tasks.events_of(self._task, after, PAGE)
-            found, full = [stored_change(each, row) for each in rows], len(rows) >= PAGE
-            return TailPage(found, rows[-1].seq if rows else after, full, row.final and not full)
+    def shown(self, change: TaskEventRow, task: TaskRow) -> R:
+        """A change of `task`, which is as that change or a later one has made it."""
+        raise NotImplementedError
 
-        return await self._database.read(find)
+    async def read(self, after: int) -> TailPage[R, int]:
+        """As `TailSource.read`."""
+        self.known, rows = await self._tasks.course(self._task, after, PAGE)
+        return self._page(rows, after)
 
-    async def heard(self, change: Change | Quiet, after: int) -> TailPage[StoredChange, int] | None:
+    async def heard(self, change: Change | Quiet, after: int) -> TailPage[R, int] | None:
+        """As `TailSource.heard`."""
         if not isinstance(change, Change) or change.seq <= after:
             return TailPage((), after)
         if change.event is None:
             return None
-        new = stored_change(change.event, change.row)
-        return TailPage([new], change.seq, ended=change.row.final)
+        self.known = self.known.then(change)
+        return self._page([change.event], after)
+
+    def _page(self, rows: Sequence[TaskEventRow], after: int) -> TailPage[R, int]:
+        task, cursor = self.known.row, rows[-1].seq if rows else after
+        ended = task.final and task.seq <= cursor
+        return TailPage([self.shown(row, task) for row in rows], cursor, len(rows) >= PAGE, ended)
+
+
+class _StoredChanges(TaskChanges[StoredChange]):
+    def shown(self, change: TaskEventRow, task: TaskRow) -> StoredChange:
+        return stored_change(change, task)
 
 
 def sees(me: Principal, row: TaskHead) -> bool:

@@ -31,7 +31,7 @@ from postroom.protocol.priority import Cancel, Input
 from postroom.protocol.tasks import ANSWERED_BY, TASK_ID, used_before
 from postroom.store.agents import Agent
 from postroom.store.database import Database, Store
-from postroom.store.ports import TaskRow
+from postroom.store.ports import TaskEventRow, TaskRow
 from postroom.tasks import views
 from postroom.tasks.chain import Chain, ended
 from postroom.tasks.records import TaskRecord
@@ -290,15 +290,14 @@ class OrgTaskService:
             lambda store: views.events(store.tasks.events_of(row.id, after, limit), row)
         )
 
-    async def course(self, task: str, after: int, limit: int) -> tuple[Known, list[TaskEvent]]:
+    async def course(self, task: str, after: int, limit: int) -> tuple[Known, list[TaskEventRow]]:
         """A task, given by its id, and the first `limit` of its changes past sequence `after`."""
 
-        def find(store: Store) -> tuple[Known, list[TaskEvent]] | None:
+        def find(store: Store) -> tuple[Known, list[TaskEventRow]] | None:
             row = store.tasks.task_by_id(task)
             if row is None:
                 return None
-            found = views.events(store.tasks.events_of(task, after, limit), row)
-            return Known.read(store, row), found
+            return Known.read(store, row), store.tasks.events_of(task, after, limit)
 
         found = await self._database.read(find)
         if found is None and await self.row(task) is not None:

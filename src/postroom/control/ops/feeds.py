@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -14,7 +15,7 @@ from postroom.control.parameters import After, Before, Limit, ProjectRef, Ref, S
 from postroom.control.parts import Parts
 from postroom.errors import Conflict, InvalidInput, NotFound
 from postroom.feed.events import streamed
-from postroom.feed.everything import EventCursor, EverythingFeed, Watched
+from postroom.feed.everything import ALERTS_READ, EventCursor, EverythingFeed, Moment
 from postroom.feed.project import ProjectCursor, ProjectFeed, newest
 from postroom.feed.records import ChatFeed
 from postroom.feed.records import posts as posts_of
@@ -139,14 +140,19 @@ async def events(parts: Parts, me: Principal, after: Cursor = "") -> StreamingRe
 
     From now on, or past `after`, the `id:` of an event that was read before. The first event is `open`.
     """
-    watched = Watched(
-        parts.changes,
-        parts.database,
-        parts.office,
-        parts.deadletters,
-        parts.alerts,
-        parts.tasks,
-        parts.views,
-        parts.bus,
-    )
-    return streamed(EverythingFeed(watched, me), EventCursor.parse(after) if after else None)
+    look = partial(moment, parts, me)
+    feed = EverythingFeed(parts.changes, parts.database, me.uid, parts.tasks.blocker, look)
+    return streamed(feed, EventCursor.parse(after) if after else None)
+
+
+async def moment(parts: Parts, me: Principal) -> Moment:
+    """How things are now for who watches."""
+    standing = await parts.alerts.standing(ALERTS_READ)
+    unread = await parts.office.unread([me.uid])
+    room: shapes.RoomChange = {
+        "inbox": unread.get(me.uid, 0),
+        "deadletters": await parts.deadletters.count(me.only),
+        "alerts": len(standing),
+        "bus": parts.bus.statistics().connected,
+    }
+    return Moment(standing, await parts.views.states(), room)

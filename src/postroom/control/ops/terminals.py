@@ -82,7 +82,7 @@ async def printed(
     "/v1/workers/{ref}/terminal", Scope.OPERATE, fails=(NotFound, Conflict, RequestTimeout)
 )
 async def terminal(
-    parts: Parts, socket: Socket, ref: AgentRef, cols: Side = 80, rows: Side = 24
+    parts: Parts, socket: Socket, ref: AgentRef, me: Principal, cols: Side = 80, rows: Side = 24
 ) -> None:
     """Open a terminal in the sandbox of a worker.
 
@@ -91,14 +91,14 @@ async def terminal(
     for each worker at a time: 409 says who has it.
     """
     agent, _ = await parts.workers.record(ref)
-    await parts.workers.refuse_beyond(agent.uid, socket.caller.by)
+    await parts.workers.refuse_beyond(agent.uid, me.by)
     if not parts.workers.running(agent.uid):
         raise Conflict(f"@{agent.nick} does not run", remedy=f"postroom restart {agent.nick}")
     if not await parts.workers.interactive(agent.uid):
         raise Conflict(
             f"@{agent.nick} takes no terminal", remedy="give its template a [sidecar] table"
         )
-    async with parts.terminals.opened(agent, socket.caller, (cols, rows)) as found:
+    async with parts.terminals.opened(agent, me, (cols, rows)) as found:
         acted_on(worker=agent.uid, about=found.id)
         await socket.accept()
         await _join(socket, found)
