@@ -55,6 +55,8 @@ class Terminal:
             env=env,
             cwd=folder,
             start_new_session=True,
+            # Its own terminal, so that Ctrl-C is a signal.
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 (one call)
         )
         os.close(far)
 

@@ -8,12 +8,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pyte
+from rich.cells import cell_len
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal
 from textual.drivers.headless_driver import HeadlessDriver
 from textual.pilot import Pilot
 from textual.widgets import Static
-from wcwidth import wcwidth
 
 from postroom.tui.looks import native
 from postroom.tui.rowlog.log import Block, RowLog
@@ -65,6 +65,12 @@ class Framed(App[None]):
         return written
 
 
+def _known(letter: str) -> bool:
+    return bool(
+        cell_len(letter) or unicodedata.combining(letter) or unicodedata.category(letter) == "Cc"
+    )
+
+
 class Screen:
     """A terminal."""
 
@@ -76,7 +82,7 @@ class Screen:
         # pyte does not know the marks around a picture, and would show the end of a link. What stands behind a
         # vowel sign over a letter it drops.
         known = re.sub(r"\x1b\[\?2026[hl]|\x1b\]8;[^\x1b]*\x1b\\", "", text)
-        self._stream.feed("".join(c for c in known if wcwidth(c) or unicodedata.combining(c)))
+        self._stream.feed("".join(filter(_known, known)))
 
     def columns(self, first: int, last: int) -> list[str]:
         return [

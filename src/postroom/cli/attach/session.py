@@ -9,6 +9,7 @@ import json
 import queue
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -126,7 +127,7 @@ class Session:
     Args:
         follow: the live events past an id.
         descriptor: of the person's input, -1 where nobody is there to answer.
-        prompt: makes what edits lines, None where they come as they are.
+        prompt: edits lines, None where they come as they are.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class Session:
         follow: Callable[[int], WorkerEvents],
         *,
         descriptor: int,
-        prompt: Callable[[], Prompt] | None = None,
+        prompt: Prompt | None = None,
     ) -> None:
         self._client = client
         self._worker = worker
@@ -168,14 +169,16 @@ class Session:
 
     def _talk(self) -> bool:
         """Until the end of the input (False), or until something is to be edited (True)."""
-        prompt = self._prompt() if self._prompt is not None else None
         feed = Feed(self._follow(self._after))
         quiet = False
-        with Sources(feed, self._descriptor, prompt) as sources:
+        with (
+            self._prompt or nullcontext(),
+            Sources(feed, self._descriptor, self._prompt) as sources,
+        ):
             self._answering.ask = sources.secret
             while True:
                 try:
-                    item = sources.queue.get(timeout=None if quiet else QUIET)
+                    item = sources.get(None if quiet else QUIET)
                 except queue.Empty:
                     self._view.quiet()
                     quiet = True
@@ -289,8 +292,6 @@ class Session:
 
     def _send(self, text: str) -> None:
         self._client.send(self._worker["uid"], text, expects_reply=True)
-        if self._prompt is not None:  # what was typed is no longer there
-            self._view.say(f"> {one_line(text)}")
 
     def _edit(self) -> None:
         """Have the person edit the input of the open request, and allow that."""

@@ -7,11 +7,12 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from postroom.cli.chat.commands import Commands
+from postroom.cli.chat.prompt import LONGEST, Prompt
 from postroom.cli.chat.screen import Screen
-from postroom.cli.chat.sources import CANONICAL, Broken, CutLine, EndOfInput, Item, Line, Sources
+from postroom.cli.chat.sources import Broken, CutLine, EndOfInput, Item, Line, Sources
 from postroom.cli.output import terminal_width
 from postroom.cli.root import report
 from postroom.cli.waiting import check
@@ -22,9 +23,6 @@ from postroom.errors import CallerError, MessageTooLarge, PostroomError, Refused
 from postroom.protocol.shapes import Mail, Milestone
 from postroom.view.happenings import line_of
 
-if TYPE_CHECKING:
-    from postroom.cli.chat.prompt import Prompt
-
 UNREAD = frozenset({"accepted", "delivered"})
 
 FILE = "/file "
@@ -33,7 +31,7 @@ must not be able to send a person's files.
 """
 
 _CUT = MessageTooLarge(
-    f"not sent: a terminal takes no line over {CANONICAL - 1} bytes",
+    f"not sent: a terminal takes no line over {LONGEST - 1} bytes",
     remedy="postroom send TO < FILE",
 )
 
@@ -89,13 +87,10 @@ class Conversation:
         descriptor = -1 if sys.stdin is None else sys.stdin.fileno()
         with Sources(self._target.follow(after), descriptor, self._prompt) as sources:
             self._commands.ask_by(sources.secret)
-            try:
-                self._talk(sources, ending.milestone is not None)
-                if ending.milestone is not None:
-                    self._settle(sources, ending.milestone, ending.timeout)
-                self._linger(sources, ending.linger)
-            finally:
-                self._screen.settle()
+            self._talk(sources, ending.milestone is not None)
+            if ending.milestone is not None:
+                self._settle(sources, ending.milestone, ending.timeout)
+            self._linger(sources, ending.linger)
 
     def _show_history(self, limit: int) -> int:
         """Print the history; returns the stream sequence after which the live part begins."""
@@ -106,7 +101,7 @@ class Conversation:
         return max((record.get("seq", 0) for record in records), default=0)
 
     def _talk(self, sources: Sources, remember: bool) -> None:
-        while not isinstance(item := sources.queue.get(), EndOfInput):
+        while not isinstance(item := sources.get(), EndOfInput):
             if isinstance(item, Line):
                 self._send(item.text, remember)
             elif isinstance(item, CutLine):
@@ -180,22 +175,16 @@ class Conversation:
         for message_id in self._sent:
             left = max(0.0, deadline - time.monotonic())
             mail: Mail = self._client.wait(message_id, milestone, left)
-            self._drain(sources)
+            for item in sources.waiting():
+                self._take(item)
             if milestone == "answered" and mail["answer"]:
                 self._show(mail["answer"])
             check(mail, milestone, timeout)
-
-    def _drain(self, sources: Sources) -> None:
-        try:
-            while True:
-                self._take(sources.queue.get_nowait())
-        except queue.Empty:
-            return
 
     def _linger(self, sources: Sources, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             try:
-                self._take(sources.queue.get(timeout=left))
+                self._take(sources.get(left))
             except queue.Empty:
                 return

@@ -1,126 +1,98 @@
-"""The line that a person types in a terminal: edited, with history, below everything that is printed meanwhile."""
+"""The line that a person types in a terminal: edited, with history; what comes meanwhile waits until it is done."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+import os
+import selectors
+import sys
+import termios
+from typing import Self
 
-from prompt_toolkit import PromptSession
-from prompt_toolkit.application import Application
-from prompt_toolkit.filters import Condition
-from prompt_toolkit.history import InMemoryHistory
-from prompt_toolkit.layout.processors import (
-    ConditionalProcessor,
-    Processor,
-    Transformation,
-    TransformationInput,
-)
-from prompt_toolkit.patch_stdout import patch_stdout
+from postroom.cli.unseen import unseen
 
-__all__ = ["Prompt", "patch_stdout"]
+LONGEST = 4096
+"""Bytes of a line, its end included, that a terminal keeps; it silently drops the rest (termios(3))."""
 
+_LOCAL, _CHARACTERS = 3, 6
+"""Places of the local modes and of the control characters in what `tcgetattr` returns."""
 
-class _Unseen(Processor):
-    """Shows nothing of a line, not even how long it is."""
-
-    def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
-        del transformation_input
-        return Transformation([], source_to_display=lambda _: 0, display_to_source=lambda _: 0)
-
-
-class _History(InMemoryHistory):
-    """The lines that were typed, but for those that must not be seen."""
-
-    def __init__(self, hidden: Callable[[], bool]) -> None:
-        super().__init__()
-        self._hidden = hidden
-
-    def append_string(self, string: str) -> None:
-        if not self._hidden():
-            super().append_string(string)
+_ERASE = "\r\x1b[K"
 
 
 class Prompt:
-    """Reads lines in a thread of its own; with `patch_stdout`, other output appears above the line.
+    """Waits for the first key of a line on the standard input, then reads that line. Use it in a `with` statement.
+
+    Until a key is pressed the terminal shows nothing that is typed: the line that begins with it does.
 
     Args:
-        above: lines above the typed one that change in place, each with its end.
-        mark: the mark before the typed line.
+        mark: what stands before the typed line.
     """
 
-    def __init__(self, above: Callable[[], str], mark: str) -> None:
-        self._secret = ""
-        self._kept = ""
-        self._session: PromptSession[str] = PromptSession(
-            lambda: self._secret or f"{above()}{mark}",
-            history=_History(lambda: bool(self._secret)),
-            input_processors=[
-                ConditionalProcessor(_Unseen(), Condition(lambda: bool(self._secret)))
-            ],
-            erase_when_done=True,
-            reserve_space_for_menu=0,
-        )
-        self._closed = False
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+        self._input = sys.stdin.fileno()
+        self._shown = False
 
-    @property
-    def _app(self) -> Application[str]:
-        return self._session.app
+    def __enter__(self) -> Self:
+        import readline  # noqa: F401 (`input` edits lines with it)
 
-    def lines(self) -> Iterator[str]:
-        """The typed lines, until Ctrl-D or `close`.
+        self._before = termios.tcgetattr(self._input)
+        return self
 
-        Raises:
-            KeyboardInterrupt: Ctrl-C.
-        """
-        while not self._closed:
-            try:
-                # The main thread gets the signals; `pre_run` sees one that came before the loop ran.
-                kept = self._take_kept()
-                line = self._session.prompt(default=kept, handle_sigint=False, pre_run=self._check)
-                self._secret = ""  # it was one line
-                yield line
-            except EOFError:
-                return
+    def __exit__(self, *_: object) -> None:
+        self._erase()
+        termios.tcsetattr(self._input, termios.TCSADRAIN, self._before)
 
-    @contextmanager
-    def unseen(self, mark: str) -> Generator[None]:
-        """The next line is typed behind `mark` instead, is not shown and not kept; from any thread.
+    def begun(self, other: int, timeout: float | None = None) -> bool | None:
+        """Wait until a line is begun (True) or the descriptor `other` is readable (False); None after `timeout` s."""
+        self._by_key(termios.ECHO)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._input, selectors.EVENT_READ, True)
+            selector.register(other, selectors.EVENT_READ, False)
+            ready = selector.select(0)
+            if not ready:
+                self._show()
+                ready = selector.select(timeout)
+        self._erase()
+        return max((key.data for key, _ in ready), default=None)
 
-        What stands in the line is put aside until then.
-        """
-        self._secret = mark
-        self._call(self._put_aside)
+    def line(self) -> str | None:
+        """The line that is being typed; None for Ctrl-D."""
+        self._by_key()
         try:
-            yield
+            return input(self._mark)
+        except UnicodeDecodeError as error:
+            return error.object.decode(error.encoding, "replace")
+        except EOFError:
+            self._shown = True
+            return None
+        except KeyboardInterrupt:
+            print()
+            raise
+
+    def secret(self, mark: str) -> str:
+        """The next line, typed unseen behind `mark` and not kept; "" for Ctrl-D."""
+        termios.tcsetattr(self._input, termios.TCSADRAIN, self._before)
+        try:
+            with unseen(self._input, mark):
+                return os.read(self._input, LONGEST).decode(errors="replace")
         finally:
-            self._secret = ""
-            self.refresh()
+            self._by_key(termios.ECHO)  # what is typed until the next line begins is not lost
 
-    def _put_aside(self) -> None:
-        buffer = self._session.default_buffer
-        self._kept = buffer.text
-        buffer.reset()
-        self._app.invalidate()
+    def _by_key(self, without: int = 0) -> None:
+        """Have each key at once, not a line at a time."""
+        modes = termios.tcgetattr(self._input)
+        modes[_LOCAL] = self._before[_LOCAL] & ~(termios.ICANON | without)
+        modes[_CHARACTERS][termios.VMIN], modes[_CHARACTERS][termios.VTIME] = 1, 0
+        termios.tcsetattr(self._input, termios.TCSADRAIN, modes)
 
-    def _take_kept(self) -> str:
-        kept, self._kept = self._kept, ""
-        return kept
+    def _show(self) -> None:
+        sys.stdout.write(self._mark)
+        sys.stdout.flush()
+        self._shown = True
 
-    def _call(self, step: Callable[[], None]) -> None:
-        """Have a step done where the line is edited, if one is."""
-        loop = self._app.loop
-        if loop is not None and loop.is_running():
-            loop.call_soon_threadsafe(step)
-
-    def refresh(self) -> None:
-        """Redraw the lines above; from any thread."""
-        self._app.invalidate()
-
-    def close(self) -> None:
-        """End `lines`; from any thread."""
-        self._closed = True
-        self._call(self._check)
-
-    def _check(self) -> None:
-        if self._closed and self._app.is_running and not self._app.is_done:
-            self._app.exit(exception=EOFError)
+    def _erase(self) -> None:
+        if self._shown:
+            sys.stdout.write(_ERASE)
+            sys.stdout.flush()
+        self._shown = False

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from postroom.lines.parts import body_lines, gist, part_lines
-from postroom.lines.words import block, clock, columns, shortened
+from postroom.lines.parts import body_lines, part_lines
+from postroom.lines.words import block, clock
 from postroom.protocol.receipts import RANK, State, is_final
 from postroom_a2a.text import one_line
 
 OWN = 1024
 """Messages whose ids are remembered, and own messages whose states are."""
-
-MOST_PENDING = 5
-"""Own messages that are shown with a changing state; beyond that, the oldest is printed as it is."""
 
 _COLOURS = {"human": "green", "worker": "cyan", "external": "magenta", "service": "blue"}
 
@@ -49,19 +44,14 @@ class Screen:
     Args:
         echoed: the terminal shows what the person types, so it is not printed again.
         receipts: print the receipts of own messages.
-        live: own messages stand above the typed line with their state, and are printed when that is final.
     """
 
-    def __init__(self, me: str, *, echoed: bool, receipts: bool, live: bool = False) -> None:
+    def __init__(self, me: str, *, echoed: bool, receipts: bool) -> None:
         self._me = me
         self._echoed = echoed
         self._receipts = receipts
-        self._live = live
         self._shown: deque[str] = deque(maxlen=OWN)
         self._own: dict[str, _Own] = {}
-        self._pending: list[str] = []
-        self.changed: Callable[[], None] = lambda: None
-        """called when `above` has changed"""
 
     def sent(self, record: Any) -> None:
         """Remember a line that the person has typed here, and show it where the terminal did not."""
@@ -71,14 +61,7 @@ class Screen:
         self._own[message_id] = _Own(record)
         if len(self._own) > OWN:
             del self._own[next(iter(self._own))]
-        if self._live and "to" in record and message_id not in self._shown:
-            self._shown.append(message_id)
-            self._pending.append(message_id)
-            if len(self._pending) > MOST_PENDING:
-                self._print(self._pending[0])
-            self.changed()
-            return
-        if self._echoed:
+        if self._echoed and record["text"]:  # of a file only its path was typed
             self._shown.append(message_id)
         self.show(record)
 
@@ -102,7 +85,7 @@ class Screen:
         sys.stdout.flush()
 
     def receipt(self, message_id: str, state: str, reason: str) -> None:
-        """Show the new state of an own message. Each is printed with one state, and its death in any case."""
+        """Print the new state of an own message, if it is a final one."""
         own = self._own.get(message_id)
         if own is None or not self._receipts or state not in set(State):
             return
@@ -110,38 +93,11 @@ class Screen:
         if RANK[reached] <= RANK[own.state]:
             return
         own.state, own.reason = reached, reason
-        if message_id in self._pending:
-            if own.final:
-                self._print(message_id)
-            self.changed()
-        elif own.final and (reached is State.DEAD or not self._live):
+        if own.final:
             colour = "red" if reached is State.DEAD else None
             click.echo(click.style(f"    {own.said}", dim=True, fg=colour))
 
-    def above(self) -> str:
-        """Own messages whose state may still change, a line each."""
-        return "".join(self._pending_line(self._own[each]) for each in list(self._pending))
-
-    def settle(self) -> None:
-        """Print the lines above as they are: none of them will change any more."""
-        for message_id in list(self._pending):
-            self._print(message_id)
-        self.changed()
-
-    def _pending_line(self, own: _Own) -> str:
-        head = f"{self._when(own.record)} [{self._nick(own.record)}] "
-        room = shutil.get_terminal_size().columns
-        text = gist(own.record)
-        tail = f" {own.said}"
-        return f"{head}{shortened(text, max(10, room - columns(head + tail) - 1))}{tail}\n"
-
-    def _print(self, message_id: str) -> None:
-        self._pending.remove(message_id)
-        own = self._own[message_id]
-        colour = "red" if own.state is State.DEAD else None
-        self._line(own.record, click.style(f" {own.said}", dim=True, fg=colour))
-
-    def _line(self, record: Any, tail: str = "") -> None:
+    def _line(self, record: Any) -> None:
         sender = record["from"]
         mine = sender["uid"] == self._me
         colour = _COLOURS.get(sender.get("kind", ""))
@@ -153,7 +109,7 @@ class Screen:
             lines = [f"    {line}" for line in part_lines(record)]
         else:
             lines = body_lines(record)
-        click.echo("\n".join([head + tail, *lines]))
+        click.echo("\n".join([head, *lines]))
         sys.stdout.flush()
 
     def _when(self, record: Any) -> str:

@@ -1,7 +1,8 @@
-"""The two threads of a conversation: one reads the person's lines, the other the live events.
+"""What comes to a conversation: the person's lines and the live events.
 
-Both put their items into one bounded queue for the main thread. A failure in a thread goes there too, so that no
-thread ends unnoticed. Both can be ended from outside, even while they wait.
+The events, and lines that nobody edits, are read by a thread each, which puts them into one bounded queue for the main
+thread. A failure in a thread goes there too, so that no thread ends unnoticed. Both can be ended from outside, even
+while they wait. Lines that are edited are read by the main thread itself (`Prompt`), and the queue waits meanwhile.
 """
 
 from __future__ import annotations
@@ -12,22 +13,17 @@ import queue
 import selectors
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
+from postroom.cli.chat.prompt import LONGEST, Prompt
 from postroom.cli.unseen import unseen
 from postroom.client.stream import Event
 from postroom.errors import MessageTooLarge
 from postroom.protocol.limits import MAX_ENVELOPE_BYTES
 
-if TYPE_CHECKING:
-    from postroom.cli.chat.prompt import Prompt
-
 BOUND = 1000
-CANONICAL = 4096
-"""Bytes of a line, its end included, that a terminal keeps; it silently drops the rest (termios(3))."""
-
 TICK = 0.2
 JOIN = 2.0
 
@@ -72,15 +68,15 @@ Item = Line | CutLine | EndOfInput | Event | Broken
 
 
 class Sources:
-    """Runs both threads. Use it in a `with` statement.
+    """Runs the threads. Use it in a `with` statement.
 
     Args:
         descriptor: file descriptor of the person's input, -1 for none.
-        prompt: reads the person's lines instead.
+        prompt: edits the person's lines instead, in the main thread.
     """
 
     def __init__(self, events: LiveEvents, descriptor: int, prompt: Prompt | None = None) -> None:
-        self.queue: queue.Queue[Item] = queue.Queue(BOUND)
+        self._queue: queue.Queue[Item] = queue.Queue(BOUND)
         self._events = events
         self._descriptor = descriptor
         self._prompt = prompt
@@ -90,12 +86,12 @@ class Sources:
         self._ended = False
         self._secret: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._wake_read, self._wake_write = os.pipe()
+        sources: dict[str, Callable[[], Iterator[Item]]] = {"chat-events": self._events_items}
+        if prompt is None:
+            sources["chat-input"] = self._input_items
         self._threads = [
             threading.Thread(target=self._run, args=(source,), name=name, daemon=True)
-            for source, name in (
-                (self._events_items, "chat-events"),
-                (self._input_items, "chat-input"),
-            )
+            for name, source in sources.items()
         ]
 
     def __enter__(self) -> Self:
@@ -107,28 +103,46 @@ class Sources:
         self._stopping.set()
         os.write(self._wake_write, b"\0")
         self._events.close()
-        if self._prompt is not None:
-            self._prompt.close()
         for thread in self._threads:
             thread.join(JOIN)
         os.close(self._wake_write)
         os.close(self._wake_read)
+
+    def get(self, timeout: float | None = None) -> Item:
+        """The next item; a line that the person has begun goes before what comes.
+
+        Raises:
+            queue.Empty: there was none for `timeout` seconds.
+        """
+        if self._prompt is None or self._ended:
+            return self._queue.get(timeout=timeout)
+        begun = self._prompt.begun(self._wake_read, timeout)
+        if begun is None:
+            raise queue.Empty
+        if not begun:
+            os.read(self._wake_read, 1)
+            return self._queue.get()
+        line = self._prompt.line()
+        self._ended = line is None
+        return EndOfInput() if line is None else Line(line)
+
+    def waiting(self) -> Iterator[Item]:
+        """The items that are there already."""
+        with suppress(queue.Empty):
+            while True:
+                yield self._queue.get_nowait()
 
     def secret(self, mark: str) -> str:
         """The line that the person types next, unseen, behind `mark`; "" if they type no more.
 
         Live events wait until then.
         """
-        with self._unseen(f"{mark}: "):
+        if self._prompt is not None:
+            return self._prompt.secret(f"{mark}: ").strip()
+        # It is awaited before the mark shows, or a quick one would be sent as a message.
+        with unseen(self._descriptor, f"{mark}: ", self._await_secret):
             # The input may have ended just now: then nobody else looks at `_asks` any more.
             return "" if self._ended else self._secret.get()
-
-    def _unseen(self, mark: str) -> AbstractContextManager[None]:
-        """Where the line is typed; it is awaited before the mark shows, or a quick one would be sent as a message."""
-        if self._prompt is None:
-            return unseen(self._descriptor, mark, self._await_secret)
-        self._await_secret()
-        return self._prompt.unseen(mark)
 
     def _await_secret(self) -> None:
         self._asks = True
@@ -144,9 +158,11 @@ class Sources:
         """Wait for room in the queue, but not beyond the end of the conversation."""
         while not self._stopping.is_set():
             try:
-                self.queue.put(item, timeout=TICK)
+                self._queue.put(item, timeout=TICK)
             except queue.Full:
                 continue
+            if self._prompt is not None and not self._ended:
+                os.write(self._wake_write, b"\0")
             return
 
     def _events_items(self) -> Iterator[Item]:
@@ -167,13 +183,11 @@ class Sources:
         yield EndOfInput()
 
     def _typed(self) -> Iterator[Line | CutLine]:
-        if self._prompt is not None:
-            yield from map(Line, self._prompt.lines())
-        elif self._descriptor >= 0:
+        if self._descriptor >= 0:
             decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
             pending = ""
             for chunk in self._chunks():
-                if self._terminal and len(chunk) >= CANONICAL:
+                if self._terminal and len(chunk) >= LONGEST:
                     yield CutLine()
                     continue
                 *lines, pending = (pending + decoder.decode(chunk)).split("\n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +15,6 @@ from postroom.protocol.limits import MAX_PAGE
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.cli.chat.prompt import Prompt
     from postroom.client.http import Client
 
 EXAMPLES = """\b
@@ -72,8 +70,8 @@ def command(ref: str, start: int | None, history: int, raw: bool, as_json: bool)
         return open_screen(f"@{ref.removeprefix('@')}")
     typed = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty() and not as_json
     edited = typed and os.environ.get("TERM", "dumb") != "dumb"
-    with connect() as client, ExitStack() as stack:
-        _attach(client, ref, start, history, as_json=as_json, typed=typed, edited=edited, on=stack)
+    with connect() as client:
+        _attach(client, ref, start, history, as_json=as_json, typed=typed, edited=edited)
     return 0
 
 
@@ -86,7 +84,6 @@ def _attach(
     as_json: bool,
     typed: bool,
     edited: bool,
-    on: ExitStack,
 ) -> None:
     from postroom.cli.attach.session import Session, View
     from postroom.cli.tasks.following import say_away
@@ -94,21 +91,18 @@ def _attach(
     worker = client.worker(ref)
     uid = worker["uid"]
     view = View(worker, as_json=as_json)
+    prompt = None
     if edited:
-        from postroom.cli.chat.prompt import Prompt, patch_stdout
+        from postroom.cli.chat.prompt import Prompt
 
-        on.enter_context(patch_stdout(raw=True))
-
-    def prompt() -> Prompt:
-        return Prompt(lambda: "", f"@{one_line(worker['nick'], 20)}> ")
-
+        prompt = Prompt(f"@{one_line(worker['nick'], 20)}> ")
     session = Session(
         client,
         worker,
         view,
         lambda after: client.events(uid, after_id=after, for_ever=True, away=say_away),
         descriptor=sys.stdin.fileno() if typed else -1,
-        prompt=prompt if edited else None,
+        prompt=prompt,
     )
     view.begin()
     try:

@@ -82,15 +82,12 @@ def command(
             other = (ProjectTarget if posts else ActivityTarget)(client, target)
         else:
             other = AgentTarget(client, target)
-        echoed = by_person and on_screen and not edited
-        screen = Screen(me["uid"], echoed=echoed, receipts=on_screen, live=edited)
+        screen = Screen(me["uid"], echoed=by_person and on_screen, receipts=on_screen)
         prompt = None
         if edited:
-            from postroom.cli.chat.prompt import Prompt, patch_stdout
+            from postroom.cli.chat.prompt import Prompt
 
-            prompt = Prompt(screen.above, f"{one_line(target, 20)}> ")
-            screen.changed = prompt.refresh
-            stack.enter_context(patch_stdout(raw=True))
+            prompt = stack.enter_context(Prompt(f"{one_line(target, 20)}> "))
         conversation = Conversation(client, other, screen, typed=by_person, prompt=prompt)
         try:
             conversation.run(history, Ending(milestone, timeout, linger))
