@@ -17,7 +17,7 @@ from postroom.remote.agents import Pace
 from postroom_a2a.http.client import A2AClient, fetch_card
 from postroom_a2a.http.client_attempts import Bounds, Calling
 from postroom_a2a.http.client_cards import Interface, choose
-from postroom_a2a.http.client_events import FRUITLESS, EventReader
+from postroom_a2a.http.client_wire import FRUITLESS, EventReader
 from postroom_a2a.retry import RetryPolicy
 from tests.remote.scripted import (
     Scripted,

@@ -19,7 +19,7 @@ from postroom.directory.cards import Card
 from postroom.errors import InvalidInput, Unauthorized
 from postroom.identity import cardkey
 from postroom.identity.cardkey import ALGORITHM, CardKey, from_text, to_text
-from postroom_a2a.http.v03_cards import card_up
+from postroom_a2a.http.cards import card_up
 
 MAX_INTEGER = 2**53 - 1
 """Largest whole number that every reader of JSON keeps exactly (RFC 7493, section 2.2)."""

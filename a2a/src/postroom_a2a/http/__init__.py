@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from postroom_a2a.http.application import A2AApplication
 from postroom_a2a.http.cards import ServedCard
-from postroom_a2a.http.exchange import ClientGone, Exchange
-from postroom_a2a.http.front import Asked, Front
+from postroom_a2a.http.exchange import Asked, ClientGone, Exchange, Front
 
 __all__ = ["A2AApplication", "Asked", "ClientGone", "Exchange", "Front", "ServedCard"]

@@ -9,8 +9,15 @@ from postroom_a2a.errors import PostroomError
 from postroom_a2a.http import cards
 from postroom_a2a.http.cards import CardOf
 from postroom_a2a.http.errors import headers_of, rest_status
-from postroom_a2a.http.exchange import ClientGone, ClientStalled, Exchange, Receive, Scope, Send
-from postroom_a2a.http.front import Front
+from postroom_a2a.http.exchange import (
+    ClientGone,
+    ClientStalled,
+    Exchange,
+    Front,
+    Receive,
+    Scope,
+    Send,
+)
 from postroom_a2a.http.jsonrpc import JsonRpc
 from postroom_a2a.http.rest import Rest
 

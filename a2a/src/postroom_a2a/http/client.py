@@ -23,8 +23,8 @@ from postroom_a2a.errors import (
 from postroom_a2a.http import client_wire as wire
 from postroom_a2a.http.client_attempts import TIMEOUT, Attempts, Calling, whole_of
 from postroom_a2a.http.client_cards import Card, Interface, choose, names, places
-from postroom_a2a.http.client_events import EventReader
 from postroom_a2a.http.client_port import HttpRequest
+from postroom_a2a.http.client_wire import EventReader
 from postroom_a2a.retry import (
     Backoff,
 )

@@ -1,14 +1,24 @@
-"""One HTTP request and its answer, over ASGI 3."""
+"""One HTTP request and its answer over ASGI 3: what every binding needs of it, and of the server behind it.
+
+Results may stream as server-sent events (WHATWG HTML, section 9.2). `id:` is the sequence of a change, so that a client
+that comes back with `Last-Event-ID` misses nothing. The end of the client's connection ends the stream at once; its
+task goes on.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, MutableMapping
+from contextlib import AbstractContextManager, aclosing, nullcontext
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
+from postroom_a2a.bounds import MAX_LEVELS, MAX_VALUES
 from postroom_a2a.errors import InvalidInput, MessageTooLarge
-from postroom_a2a.operations import LAST_EVENT
+from postroom_a2a.operations import LAST_EVENT, Numbered, Operations
+from postroom_a2a.rpc import Code, RpcError
+from postroom_a2a.strict_json import TooMuch, bounded
 
 T = TypeVar("T")
 
@@ -183,3 +193,149 @@ def whole_number(text: str, name: str) -> int:
     if not text.isascii() or not text.isdecimal() or len(text) > 18:
         raise InvalidInput(f"{name!r} has to be a whole number")
     return int(text)
+
+
+MAX_BODY = 4 * 1024 * 1024
+"""Bytes of a request's body by default."""
+
+BEAT = 15.0
+"""Seconds of silence after which a stream gets an empty comment by default, so that both ends notice its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks for.
+
+    Attributes:
+        method: its name in A2A 1.0, whatever the client speaks.
+        door: by which binding it came: `a2a+jsonrpc` or `a2a+rest`.
+        version: of A2A that the client speaks.
+    """
+
+    method: str
+    door: str
+    version: str
+
+
+MEDIA_TYPES = frozenset({"application/json", "application/a2a+json"})
+"""Media types of a request's body."""
+
+
+def read_json(exchange: Exchange, body: bytes, most: int = MAX_VALUES) -> Any:
+    """The JSON value in a body, which has `most` values at most.
+
+    Raises:
+        RpcError: it is of another media type, not JSON, nested too deep, or has too many values.
+    """
+    if exchange.content_type not in MEDIA_TYPES:
+        text = "the Content-Type has to be application/json"
+        raise RpcError(Code.CONTENT_TYPE_NOT_SUPPORTED, text)
+    try:
+        return bounded(body, MAX_LEVELS, most)
+    except TooMuch as error:
+        raise RpcError(Code.INVALID_REQUEST, f"the body is too much: {error}") from error
+    except ValueError as error:
+        raise RpcError(Code.PARSE_ERROR, "the body is not JSON") from error
+
+
+async def _anybody(_exchange: Exchange) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What every binding needs.
+
+    Attributes:
+        operations_of: the operations of the agent that a request is for; they speak A2A 1.0. It raises what
+            `admit` raises, and `NotFound` for an agent that is not there.
+        admit: proves who calls, before the body is read; returns the caller's name, "" without proof. It raises
+            `Unauthorized`, `Forbidden`, or `Refused` for one who asks too much.
+        streaming: counts an open stream of a caller as long as the context lasts; raises `Refused` for one too many.
+        max_body: bytes of a request's body.
+        max_values: values of the JSON in it.
+        beat: seconds of silence after which a stream gets an empty comment.
+    """
+
+    operations_of: Callable[[Exchange, Asked], Awaitable[Operations]]
+    admit: Callable[[Exchange], Awaitable[str]] = _anybody
+    streaming: Callable[[Exchange, str], AbstractContextManager[None]] = lambda _exchange, _caller: (
+        nullcontext()
+    )
+    max_body: int = MAX_BODY
+    max_values: int = MAX_VALUES
+    beat: float = BEAT
+
+
+QUIET = b": quiet\n\n"
+
+EVENT_HEADERS = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+"""The last one is for proxies that would hold back an answer until it is long enough."""
+
+Write = Callable[[bytes], bytes]
+
+
+def event(data: bytes, result: bytes = b"") -> bytes:
+    """One event; its id is that of `result`. `data` is JSON text on one line."""
+    if isinstance(result, Numbered):
+        return b"id: %d\ndata: %b\n\n" % (result.sequence, data)
+    return b"data: %b\n\n" % data
+
+
+async def send_events(
+    exchange: Exchange,
+    results: AsyncGenerator[bytes, None],
+    write: Write,
+    failed: Callable[[Exception], bytes],
+    beat: float,
+) -> None:
+    """Answer with a stream, once it has begun: a refusal before its first result is raised.
+
+    Args:
+        write: makes the data of an event of a result.
+        failed: makes the data of the last event of a stream that broke off; raises what is not for the client.
+    """
+    gone = asyncio.ensure_future(exchange.gone())
+    step: asyncio.Future[bytes | None] | None = None
+    try:
+        async with aclosing(results):
+            try:
+                step = asyncio.ensure_future(anext(results, None))
+                while await _came(step, gone, exchange, beat):
+                    result = step.result()
+                    if not exchange.started:
+                        await exchange.begin(200, *EVENT_HEADERS)
+                    if result is None:
+                        break
+                    await exchange.piece(event(write(result), result))
+                    step = asyncio.ensure_future(anext(results, None))
+            except Exception as error:
+                if not exchange.started or isinstance(error, ClientGone):
+                    raise
+                await exchange.piece(event(failed(error)))
+            finally:
+                if step is not None and not step.done():
+                    step.cancel()
+                    await asyncio.wait((step,))
+        await exchange.piece(b"", more=False)
+    finally:
+        gone.cancel()
+
+
+async def _came(
+    step: asyncio.Future[bytes | None], gone: asyncio.Future[None], exchange: Exchange, beat: float
+) -> bool:
+    """Wait for the next result; silence of `beat` seconds is told to the client. Raises ClientGone."""
+    while not step.done():
+        await asyncio.wait((step, gone), timeout=beat, return_when=asyncio.FIRST_COMPLETED)
+        if gone.done():
+            raise ClientGone
+        if not step.done():
+            if not exchange.started:
+                await exchange.begin(200, *EVENT_HEADERS)
+            await exchange.piece(QUIET)
+    return True

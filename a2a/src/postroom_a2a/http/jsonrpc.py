@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.errors import PostroomError
-from postroom_a2a.http import sse, v03
-from postroom_a2a.http.errors import headers_of, refused, status_of
-from postroom_a2a.http.exchange import VERSION, Exchange
-from postroom_a2a.http.front import Asked, Front, read_json
-from postroom_a2a.http.versions import BLOCKING, LEGACY, METHODS, STREAMING, V03, V10, version_of
+from postroom_a2a.http import v03
+from postroom_a2a.http.errors import (
+    BLOCKING,
+    LEGACY,
+    METHODS,
+    STREAMING,
+    V03,
+    V10,
+    headers_of,
+    refused,
+    status_of,
+    version_of,
+)
+from postroom_a2a.http.exchange import VERSION, Asked, Exchange, Front, read_json, send_events
 from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, Id, RpcError, id_of, read_call, refusal
 from postroom_a2a.strict_json import loads
@@ -86,7 +95,7 @@ class JsonRpc:
             return dumps(refusal(call.id, error))
 
         with self._front.streaming(exchange, call.caller):
-            await sse.send(exchange, operations.stream(call), write, failed, self._front.beat)
+            await send_events(exchange, operations.stream(call), write, failed, self._front.beat)
 
     async def _refuse(self, exchange: Exchange, call_id: Id, error: PostroomError) -> None:
         status, _ = status_of(error)

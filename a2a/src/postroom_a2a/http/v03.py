@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from postroom_a2a.errors import ProtocolViolation
-from postroom_a2a.http.v03_cards import card_up, with_legacy
+from postroom_a2a.http.cards import card_up, with_legacy
+from postroom_a2a.http.errors import LEGACY
 from postroom_a2a.http.v03_objects import (
     Malformed,
     Record,
@@ -32,7 +33,6 @@ from postroom_a2a.http.v03_objects import (
     task_push_up,
     task_up,
 )
-from postroom_a2a.http.versions import LEGACY
 from postroom_a2a.rpc import Code, RpcError
 
 _METHODS = {new: old for old, new in LEGACY.items()}

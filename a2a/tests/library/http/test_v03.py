@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from a2a import types
 from library.translation import objects
 from postroom_a2a.errors import ProtocolViolation
-from postroom_a2a.http import v03, v03_cards, v03_rest
-from postroom_a2a.http.versions import LEGACY
+from postroom_a2a.http import cards, rest, v03
+from postroom_a2a.http.errors import LEGACY
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.translation import OPERATIONS, V03
 
@@ -106,7 +106,7 @@ def test_what_0_3_has_a_place_for_survives_the_way_down_and_up(event: Any):
 @given(objects.events)
 def test_an_event_over_rest_is_one_of_the_sdk(event: Any):
     known = V03.read_result(STREAM, V03.write_result(STREAM, event))
-    ours = ParseDict(v03_rest.event_down(MessageToDict(known)), legacy_pb.StreamResponse())
+    ours = ParseDict(rest.event_down(MessageToDict(known)), legacy_pb.StreamResponse())
     compat = conversions.to_compat_stream_response(known, 1).result
     theirs = proto_utils.ToProto.stream_response(compat)
     plain_bytes(theirs)
@@ -123,7 +123,7 @@ def test_a_send_over_rest_is_read_as_the_sdk_writes_it(request: Any):
         request=proto_utils.ToProto.message(legacy.params.message),
         configuration=proto_utils.ToProto.message_send_configuration(legacy.params.configuration),
     )
-    up = proto(types.SendMessageRequest, v03_rest.send_up(MessageToDict(written)))
+    up = proto(types.SendMessageRequest, rest.send_up(MessageToDict(written)))
     theirs = conversions.to_core_send_message_request(
         LegacySend(id=1, params=proto_utils.FromProto.message_send_params(written))
     )
@@ -159,9 +159,9 @@ def test_whatever_a_peer_sends_is_read_or_refused_with_its_error(value: Any, met
             read(value)
     if isinstance(value, dict):
         with suppress(RpcError):
-            v03_rest.send_up(value)
+            rest.send_up(value)
         with suppress(RpcError):
-            v03_rest.push_request_up("t", value)
+            rest.push_request_up("t", value)
 
 
 def test_a_list_of_tasks_is_not_of_0_3():
@@ -185,16 +185,16 @@ def test_a_card_of_both_versions_is_the_same_card_to_both():
         },
         "securityRequirements": [{"schemes": {"b": {"list": []}}}],
     }
-    both = v03_cards.with_legacy(card)
-    assert v03_cards.card_up(both) == card
+    both = cards.with_legacy(card)
+    assert cards.card_up(both) == card
     assert (both["url"], both["preferredTransport"]) == ("https://a.test/a", "JSONRPC")
     assert both["additionalInterfaces"] == [{"url": "https://a.test/b", "transport": "HTTP+JSON"}]
     assert both["securitySchemes"]["k"]["in"] == "header"
     assert both["security"] == [{"b": []}]
     only = {name: value for name, value in both.items() if name != "supportedInterfaces"}
-    up = v03_cards.card_up(only)
+    up = cards.card_up(only)
     assert up["supportedInterfaces"] == [
         {**each, "protocolVersion": "0.3.0"} for each in card["supportedInterfaces"][1:]
     ]
-    assert v03_cards.with_legacy({**card, "supportedInterfaces": []}).keys() == card.keys()
-    assert v03_cards.card_up("x") == {}
+    assert cards.with_legacy({**card, "supportedInterfaces": []}).keys() == card.keys()
+    assert cards.card_up("x") == {}
