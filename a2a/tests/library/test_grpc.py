@@ -42,7 +42,7 @@ from postroom_a2a.incoming import Incoming, Perform
 from postroom_a2a.operations import Operations
 from postroom_a2a.rpc import RpcError
 from postroom_a2a.sdk.grpc import SERVICE, GrpcServer
-from postroom_a2a.sdk.translation.grpc_status import DETAILS, STATUS, status_of
+from postroom_a2a.sdk.grpc_services import DETAILS, STATUS, status_of
 
 pytestmark = pytest.mark.anyio
 

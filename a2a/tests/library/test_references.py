@@ -14,8 +14,7 @@ from a2a.client.errors import A2AClientError
 from a2a import types
 from library.nats.streams import jetstream
 from library.translation.agents import Scripted
-from postroom_a2a.binding.frames import Request
-from postroom_a2a.binding.headers import CONTENT
+from postroom_a2a.binding.frames import CONTENT, Request
 from postroom_a2a.errors import MessageTooLarge, NotFound, ProtocolViolation, StreamFull
 from postroom_a2a.live.calling import CoreCaller, new_id
 from postroom_a2a.live.serving import CoreServer

@@ -6,8 +6,15 @@ The server numbers its frames and names a subject in each. There a client acknow
 
 from __future__ import annotations
 
-from postroom_a2a.binding.frames import COMPLETE, TRANSPORT_ERROR, Response, decode_response
-from postroom_a2a.binding.headers import BEAT, Flow, sequence_of
+from postroom_a2a.binding.frames import (
+    BEAT,
+    COMPLETE,
+    TRANSPORT_ERROR,
+    Flow,
+    Response,
+    decode_response,
+    sequence_of,
+)
 from postroom_a2a.binding.subjects import may_publish_to
 from postroom_a2a.errors import NoResponders, ProtocolViolation, StreamBroken
 from postroom_a2a.nats.port import NO_RESPONDERS, Frame, status_of

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from postroom_a2a.binding.flow import END, acknowledged
-from postroom_a2a.binding.headers import BEAT, SEQUENCE, Flow
+from postroom_a2a.binding.frames import BEAT, SEQUENCE, Flow
 from postroom_a2a.errors import BusDisconnected, MessageTooLarge
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.port import FAULTS, NO_RESPONDERS, Frame, status_of

@@ -16,8 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from postroom_a2a.binding.frames import Response, decode_response
-from postroom_a2a.binding.headers import LANE, sequence_of
+from postroom_a2a.binding.frames import LANE, Response, decode_response, sequence_of
 from postroom_a2a.binding.subjects import response_subject, token
 from postroom_a2a.durable.streams import Streams
 from postroom_a2a.errors import (

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from postroom_a2a.binding.headers import LANE, SEQUENCE
+from postroom_a2a.binding.frames import LANE, SEQUENCE
 from postroom_a2a.errors import (
     BusDisconnected,
     NoResponders,

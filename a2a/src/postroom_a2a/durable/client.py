@@ -9,13 +9,13 @@ from collections.abc import AsyncGenerator
 
 from postroom_a2a.binding.frames import (
     COMPLETE,
+    DEADLINE,
     RESPONSE,
     TRANSPORT_ERROR,
     Request,
     Response,
     encode_request,
 )
-from postroom_a2a.binding.headers import DEADLINE
 from postroom_a2a.durable.answer_reader import Answered, AnswerReader
 from postroom_a2a.durable.streams import Streams, lane_of, namespace_of
 from postroom_a2a.errors import NoResponders, RequestTimeout, StreamBroken

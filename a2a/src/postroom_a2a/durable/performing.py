@@ -1,18 +1,21 @@
-"""Performs a job: claim, work, stored answer, acknowledged request, in this order (docs/binding.md)."""
+"""Performs a job: claim, work, stored answer, acknowledged request, in this order (docs/binding.md).
+
+The options, defaults and counts of a durable server are here, too.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Literal, TypedDict
 
 from postroom_a2a.binding.frame_writer import too_large
 from postroom_a2a.durable.answer_writer import END, AnswerWriter, StreamAnswer, Undeliverable
-from postroom_a2a.durable.claims import Claim, Claims
-from postroom_a2a.durable.jobs import Job, RequestDelivery, lost_error
-from postroom_a2a.durable.streams import dead_letter_subject
+from postroom_a2a.durable.jobs import Claim, Claims, Job, RequestDelivery, lost_error
+from postroom_a2a.durable.streams import Streams, dead_letter_subject
 from postroom_a2a.errors import (
     BusDisconnected,
     MessageTooLarge,
@@ -24,6 +27,7 @@ from postroom_a2a.errors import (
 )
 from postroom_a2a.nats.acks import ACK, give_back, give_up
 from postroom_a2a.nats.jetstream import MSG_ID, JetStream
+from postroom_a2a.nats.port import Frame
 from postroom_a2a.operations import Call, Operations
 from postroom_a2a.retry import Backoff
 from postroom_a2a.rpc import Code, RpcError
@@ -323,3 +327,81 @@ def _error(failure: Exception, call: Call) -> RpcError:
         return RpcError.of(failure)
     _log.error("%s failed", call.method, exc_info=failure)
     return RpcError(Code.INTERNAL_ERROR, "Internal error")
+
+
+CONCURRENCY = 16
+"""Requests in work at a time by default."""
+
+SURPLUS = 4
+"""Further requests that a busy server holds, so that a get or a cancel still comes through."""
+
+QUICK = 16
+"""Calls at a time that neither begin work nor stream (get, cancel, ...)."""
+
+WATCHING = 64
+"""Streams at a time that begin no work (subscribe)."""
+
+KNOWN_CLIENTS = 4096
+"""Response subjects that a server remembers as stored."""
+
+UNSENT = 256
+"""Further requests that a server holds while it cannot store their answers."""
+
+ACK_WAIT = 30.0
+"""Seconds without a heartbeat after which another server gets a request."""
+
+ABANDON_AFTER = 300.0
+"""Seconds after which a server does not begin a request without a deadline."""
+
+MAX_DELIVER = 5
+"""Deliveries of a request, or refusals of its answer, before the server gives it up."""
+
+DRAIN = 10.0
+"""Seconds that running requests get when the server ends."""
+
+CANCEL_GRACE = 5.0
+"""Seconds that a cancelled request then gets for its answer."""
+
+GRACE = 5.0
+"""Seconds that the owner of a claim gets to return to a restarted NATS server."""
+
+
+@dataclass(frozen=True, slots=True)
+class DurableStatistics:
+    """Counts of one server since its start.
+
+    Attributes:
+        answered: requests whose answer is stored.
+        rejected: requests without performance and answer: expired, or without a subject for the answer.
+        lost: requests that a process began and did not end.
+        dead: requests that were given up.
+        refused_answers: times that a stream did not take an answer.
+    """
+
+    held: int
+    answered: int
+    rejected: int
+    lost: int
+    dead: int
+    refused_answers: int
+    pulls: int
+
+
+class DurableOptions(TypedDict, total=False):
+    """The options of `DurableServer`, for classes that build on it."""
+
+    durable: str
+    streams: Streams | None
+    response_subjects: Sequence[str]
+    concurrency: int
+    lane: bool
+    ack_wait: float
+    abandon_after: float
+    deliver: Literal["recent", "all"]
+    max_deliver: int
+    lost: Lost | None
+    at_work: AtWork
+    admit: Callable[[Frame], str | None]
+    drain: float
+    grace: float
+    prefix: str

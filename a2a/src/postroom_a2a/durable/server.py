@@ -11,10 +11,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from postroom_a2a.durable import trimming
 from postroom_a2a.durable.answer_writer import AnswerWriter
-from postroom_a2a.durable.claims import Claims
 from postroom_a2a.durable.jobs import (
+    Claims,
     Job,
     Rejected,
     RequestDelivery,
@@ -22,7 +21,7 @@ from postroom_a2a.durable.jobs import (
     lost_error,
     read_job,
 )
-from postroom_a2a.durable.options import (
+from postroom_a2a.durable.performing import (
     ABANDON_AFTER,
     ACK_WAIT,
     CANCEL_GRACE,
@@ -35,13 +34,16 @@ from postroom_a2a.durable.options import (
     SURPLUS,
     UNSENT,
     WATCHING,
+    AtWork,
     DurableStatistics,
+    Lost,
+    Performer,
 )
-from postroom_a2a.durable.performing import AtWork, Lost, Performer
 from postroom_a2a.durable.streams import (
     Durable,
     Streams,
     durable_name,
+    keep_trimmed,
     lane_durable_name,
     lane_of,
     namespace_of,
@@ -175,7 +177,7 @@ class DurableServer:
         if self.streams.create:
             subjects = [self.subject, lane_of(self.subject)]
             self._background.append(
-                self._spawn(trimming.run(self._js, self.streams.requests, subjects), "trim")
+                self._spawn(keep_trimmed(self._js, self.streams.requests, subjects), "trim")
             )
         return self
 

@@ -9,12 +9,22 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import AsyncGenerator
-from contextlib import suppress
+from contextlib import aclosing, suppress
+from time import monotonic
 from typing import Protocol
 
 from postroom_a2a.binding import flow as flows
-from postroom_a2a.binding.frames import COMPLETE, Request, Response, decode_response, encode_request
-from postroom_a2a.binding.headers import DEADLINE, STREAM, Flow, milliseconds
+from postroom_a2a.binding.frames import (
+    COMPLETE,
+    DEADLINE,
+    STREAM,
+    Flow,
+    Request,
+    Response,
+    decode_response,
+    encode_request,
+    milliseconds,
+)
 from postroom_a2a.binding.subjects import may_publish_to
 from postroom_a2a.errors import (
     PostroomError,
@@ -24,6 +34,8 @@ from postroom_a2a.errors import (
 )
 from postroom_a2a.nats.mailbox import FrameQueue, Mailbox
 from postroom_a2a.nats.port import NO_RESPONDERS, Connection, Frame, status_of
+from postroom_a2a.retry import RetryPolicy
+from postroom_a2a.rpc import Code
 
 FLOW = Flow(window=32, beat=10.0)
 """A caller's flow control by default."""
@@ -207,3 +219,57 @@ def _headers(request: Request, flow: Flow | None) -> dict[str, str] | None:
     if not request.binary and (deadline := milliseconds(request.deadline)):
         headers[DEADLINE] = str(deadline)
     return headers or None
+
+
+RETRY = RetryPolicy(attempts=8, base=0.1, cap=2.0)
+
+
+class RetryingCaller:
+    """A `Caller` over another one, which it closes. A busy server has begun nothing, so every call may be repeated."""
+
+    def __init__(self, caller: Caller, policy: RetryPolicy = RETRY) -> None:
+        self._caller = caller
+        self._policy = policy
+
+    async def call(self, request: Request, *, timeout: float) -> Response:
+        """As `Caller.call`; SERVER_BUSY comes back when no time or attempt is left."""
+        until, failures = monotonic() + timeout, 0
+        while True:
+            response = await self._caller.call(request, timeout=timeout)
+            failures += 1
+            if not (_busy(response) and await self._pause(failures, until)):
+                return response
+            request.id, timeout = new_id(), until - monotonic()
+
+    async def stream(self, request: Request, *, timeout: float) -> AsyncGenerator[Response, None]:
+        """As `Caller.stream`; SERVER_BUSY comes back when no time or attempt is left."""
+        until, failures = monotonic() + timeout, 0
+        while True:
+            async with aclosing(self._caller.stream(request, timeout=timeout)) as responses:
+                first = await anext(responses, None)
+                failures += 1
+                if first is None:
+                    return
+                if not (_busy(first) and await self._pause(failures, until)):
+                    yield first
+                    async for response in responses:
+                        yield response
+                    return
+            request.id, timeout = new_id(), until - monotonic()
+
+    async def close(self) -> None:
+        """As `Caller.close`."""
+        await self._caller.close()
+
+    async def _pause(self, failures: int, until: float) -> bool:
+        """Wait before the next attempt; False if no time or attempt is left."""
+        pause = self._policy.delay(failures)
+        left = until - monotonic()
+        if failures >= self._policy.attempts or pause >= left:
+            return False
+        await asyncio.sleep(pause)
+        return True
+
+
+def _busy(response: Response) -> bool:
+    return response.error is not None and response.error.code == Code.SERVER_BUSY

@@ -14,12 +14,18 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypedDict
 
-from postroom_a2a.binding.frames import BadRequest, Request, decode_request, encode_error
-from postroom_a2a.binding.headers import STREAM, Flow, deadline_of
+from postroom_a2a.binding.frames import (
+    STREAM,
+    BadRequest,
+    Flow,
+    Request,
+    deadline_of,
+    decode_request,
+    encode_error,
+)
 from postroom_a2a.binding.subjects import may_publish_to, queue_group
 from postroom_a2a.errors import BusDisconnected, InvalidInput
-from postroom_a2a.live.admission import Admission, Bounds
-from postroom_a2a.live.served import ServedCall, ServerContext, ending
+from postroom_a2a.live.served import Admission, Bounds, ServedCall, ServerContext, ending
 from postroom_a2a.nats.mailbox import Mailbox, NewInbox
 from postroom_a2a.nats.natspy import to_serve_on
 from postroom_a2a.nats.port import (

@@ -21,8 +21,7 @@ from postroom_a2a.durable.answer_reader import AnswerReader, shared
 from postroom_a2a.durable.client import DurableCaller
 from postroom_a2a.durable.streams import namespace_of
 from postroom_a2a.errors import InvalidInput
-from postroom_a2a.live.calling import Caller, CoreCaller, reply_prefix
-from postroom_a2a.live.retrying import RETRY, RetryingCaller
+from postroom_a2a.live.calling import RETRY, Caller, CoreCaller, RetryingCaller, reply_prefix
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.retry import RetryPolicy
 from postroom_a2a.sdk.translation import V03, V10

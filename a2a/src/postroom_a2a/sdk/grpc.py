@@ -30,8 +30,8 @@ from postroom_a2a.json_operations import not_spoken
 from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk import grpc_services
+from postroom_a2a.sdk.grpc_services import DETAILS, status_of
 from postroom_a2a.sdk.translation import OPERATIONS, V10, Operation
-from postroom_a2a.sdk.translation.grpc_status import DETAILS, status_of
 
 Empty: Any = getattr(empty_pb2, "Empty")  # noqa: B009 (made at run time, without a declaration)
 

@@ -1,21 +1,31 @@
-"""What tools ask of any gRPC server: whether it serves (`grpc.health.v1`), what it speaks (`grpc.reflection.v1alpha`).
+"""What gRPC itself has: services that tools ask any server for, and errors as a status.
 
-Probes have no key, so health is answered for everybody, and by nothing but one short call. A reflection is a stream
-that its caller may hold open, so it is for callers whom the server greets.
+Tools ask whether it serves (`grpc.health.v1`) and what it speaks (`grpc.reflection.v1alpha`). Probes have no key, so
+health is answered for everybody, and by nothing but one short call. A reflection is a stream that its caller may hold
+open, so it is for callers whom the server greets. A status is a code, as A2A 1.0.1, section 5.4, has them, and a
+`google.rpc.Status` with an ErrorInfo.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import grpc
 import grpc.aio
-from google.protobuf import wrappers_pb2
+from google.protobuf import any_pb2, wrappers_pb2
+from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2  # noqa: F401 (a reader of `Any` finds its types where they were loaded)
+from google.rpc.status_pb2 import Status
 from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+from postroom_a2a.errors import Forbidden, NotFound, PostroomError, RequestTimeout, Unauthorized
+from postroom_a2a.http import errors
+from postroom_a2a.rpc import Code, RpcError
 
 # Made at run time, without a declaration. The messages of the health service have one field, number 1, as these have.
 StringValue: Any = getattr(wrappers_pb2, "StringValue")  # noqa: B009
@@ -94,3 +104,56 @@ def handlers(service: str, admit: Admit, patience: float) -> list[grpc.GenericRp
             reflection.SERVICE_NAME, {"ServerReflectionInfo": telling}
         ),
     ]
+
+
+AnyMessage: Any = getattr(any_pb2, "Any")  # noqa: B009 (made at run time, without a declaration)
+
+DETAILS = "grpc-status-details-bin"
+"""Trailing metadata that holds the `google.rpc.Status`."""
+
+STATUS: Mapping[int, grpc.StatusCode] = MappingProxyType(
+    {code: grpc.StatusCode[name] for code, (_, name) in errors.STATUS.items()}
+    | {Code.METHOD_NOT_FOUND: grpc.StatusCode.UNIMPLEMENTED}
+)
+"""Code of a JSON-RPC error to gRPC's."""
+
+
+def status_of(error: PostroomError | RpcError) -> tuple[grpc.StatusCode, Status]:
+    """gRPC's code for an error, and the status with its details; a caller without a right gets no ErrorInfo."""
+    if isinstance(error, Unauthorized):
+        return _bare(grpc.StatusCode.UNAUTHENTICATED, error)
+    if isinstance(error, Forbidden):
+        return _bare(grpc.StatusCode.PERMISSION_DENIED, error)
+    if isinstance(error, NotFound):  # the agent: a task is missed by an RpcError
+        return _bare(grpc.StatusCode.NOT_FOUND, error)
+    if isinstance(error, RequestTimeout):
+        return _bare(grpc.StatusCode.DEADLINE_EXCEEDED, error)
+    said = error if isinstance(error, RpcError) else RpcError.of(error)
+    code = STATUS.get(int(said.code), grpc.StatusCode.UNKNOWN)
+    if said.fault is not None:
+        code = grpc.StatusCode[errors.status_of(said)[1]]
+    document = said.document()
+    details = [each for each in map(_packed, _listed(document.get("data"))) if each is not None]
+    return code, Status(code=_number(code), message=document["message"], details=details)
+
+
+def _bare(code: grpc.StatusCode, error: PostroomError) -> tuple[grpc.StatusCode, Status]:
+    return code, Status(code=_number(code), message=str(error))
+
+
+def _number(code: grpc.StatusCode) -> int:
+    return code.value[0]
+
+
+def _listed(data: Any) -> list[Any]:
+    return data if isinstance(data, list) else []
+
+
+def _packed(detail: Any) -> Any:
+    """A detail of the error's data; None for one of an agent's own that no protobuf type describes."""
+    if not isinstance(detail, dict) or "@type" not in detail:
+        return None
+    try:
+        return ParseDict(detail, AnyMessage(), ignore_unknown_fields=True)
+    except (ParseError, TypeError):
+        return None

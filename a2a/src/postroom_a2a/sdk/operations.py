@@ -17,13 +17,12 @@ from a2a.utils.errors import A2AError, TaskNotCancelableError
 from google.protobuf.message import DecodeError, Message
 
 from a2a import types
-from postroom_a2a.binding.headers import CONTENT
+from postroom_a2a.binding.frames import CONTENT
 from postroom_a2a.errors import MessageTooLarge, PostroomError
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.translation import METHODS
-from postroom_a2a.sdk.translation.errors import rpc_error
-from postroom_a2a.sdk.translation.table import OPERATIONS, Dialect, Operation
+from postroom_a2a.sdk.translation.table import OPERATIONS, Dialect, Operation, rpc_error
 from postroom_a2a.sdk.translation.v03 import V03
 from postroom_a2a.sdk.translation.v10 import V10
 

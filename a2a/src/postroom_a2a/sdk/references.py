@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from google.protobuf.message import Message as Proto
 
 from a2a import types
-from postroom_a2a.binding.headers import CONTENT
+from postroom_a2a.binding.frames import CONTENT
 from postroom_a2a.errors import (
     MessageTooLarge,
     NotFound,

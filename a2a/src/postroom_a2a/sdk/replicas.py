@@ -20,8 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from a2a import types
-from postroom_a2a.binding.frames import Request
-from postroom_a2a.binding.headers import Flow
+from postroom_a2a.binding.frames import Flow, Request
 from postroom_a2a.binding.subjects import NAMESPACE, token
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.errors import (

@@ -18,7 +18,7 @@ from postroom_a2a.binding.subjects import (
     served,
 )
 from postroom_a2a.durable.jobs import lost_error
-from postroom_a2a.durable.options import DurableOptions
+from postroom_a2a.durable.performing import DurableOptions
 from postroom_a2a.durable.server import DurableServer
 from postroom_a2a.errors import InvalidInput
 from postroom_a2a.live.serving import CoreOptions, CoreServer

@@ -17,8 +17,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as Proto
 
 from a2a import types
-from postroom_a2a.binding.frames import Request, Response
-from postroom_a2a.binding.headers import CONTENT
+from postroom_a2a.binding.frames import CONTENT, Request, Response
 from postroom_a2a.errors import InvalidInput, PostroomError, ProtocolViolation, RequestTimeout
 from postroom_a2a.live.calling import Caller, new_id
 from postroom_a2a.nats.deadlines import EXCEEDED

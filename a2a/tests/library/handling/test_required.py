@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from a2a import types
-from postroom_a2a.sdk.handling.required import require
+from postroom_a2a.sdk.handling.configs import require
 
 KINDS = [
     types.SendMessageRequest,

@@ -14,8 +14,7 @@ from nats.aio.client import Client
 
 from library.nats.connections import open_connection
 from library.servers import open_server
-from postroom_a2a.binding.frames import Request, Response
-from postroom_a2a.binding.headers import Flow
+from postroom_a2a.binding.frames import Flow, Request, Response
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.live.calling import FLOW, CoreCaller, new_id
 from postroom_a2a.live.serving import CoreServer

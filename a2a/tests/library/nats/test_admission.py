@@ -19,9 +19,8 @@ from library.servers import open_server
 from library.translation.agents import TASK, Scripted
 from postroom_a2a import NatsA2AServer, core_interfaces, register
 from postroom_a2a.binding.frames import Request, Response
-from postroom_a2a.live import admission
-from postroom_a2a.live.calling import CoreCaller, new_id
-from postroom_a2a.live.retrying import RETRY, RetryingCaller
+from postroom_a2a.live import served
+from postroom_a2a.live.calling import RETRY, CoreCaller, RetryingCaller, new_id
 from postroom_a2a.retry import RetryPolicy
 from postroom_a2a.rpc import Code
 from postroom_a2a.sdk.errors import ServerBusyError
@@ -216,7 +215,7 @@ async def test_streams_that_are_never_acknowledged_keep_no_one_out(tmp_path: Pat
 async def test_of_too_many_streams_that_stand_still_the_longest_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(admission, "MAX_STALLED", 4)
+    monkeypatch.setattr(served, "MAX_STALLED", 4)
     async with scene(tmp_path, drain=0.1) as s, standing(s, 6) as queues:
         for queue in queues[:2]:
             said = [await asyncio.wait_for(queue.get(), TIMEOUT) for _ in range(3)]

@@ -16,7 +16,7 @@ import pytest
 
 from library.nats.agent import SUBJECT, TIMEOUT, PlainAgent, connected, scene
 from library.servers import open_server
-from postroom_a2a.binding.headers import Flow
+from postroom_a2a.binding.frames import Flow
 from postroom_a2a.errors import MessageTooLarge, NoResponders, RequestTimeout, StreamBroken
 from postroom_a2a.live.calling import CoreCaller
 from postroom_a2a.live.serving import CoreServer

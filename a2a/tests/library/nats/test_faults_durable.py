@@ -23,8 +23,7 @@ from library.nats.durableagent import (
     wait_for,
 )
 from postroom_a2a.binding.frames import Request, encode_request
-from postroom_a2a.durable.streams import Streams
-from postroom_a2a.durable.trimming import trim
+from postroom_a2a.durable.streams import Streams, trim
 from postroom_a2a.errors import MessageTooLarge, StreamFull
 from postroom_a2a.nats import WireConnection
 from postroom_a2a.nats.port import Connection, Frame

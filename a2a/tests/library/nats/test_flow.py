@@ -10,11 +10,11 @@ import pytest
 from postroom_a2a.binding import flow
 from postroom_a2a.binding.frames import (
     COMPLETE,
+    Flow,
     encode_complete,
     encode_result,
     encode_stream_frame,
 )
-from postroom_a2a.binding.headers import Flow
 from postroom_a2a.errors import NoResponders, ProtocolViolation, StreamBroken
 
 

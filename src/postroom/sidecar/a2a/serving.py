@@ -19,7 +19,7 @@ from postroom.protocol import subjects
 from postroom.protocol.intervals import CALL_BEAT
 from postroom.sidecar.a2a.changes import Records, TaskChange, TaskChanges, numbered
 from postroom.tasks.log import StoredTask
-from postroom_a2a.binding.headers import Flow
+from postroom_a2a.binding.frames import Flow
 from postroom_a2a.json_operations import JsonOperations
 from postroom_a2a.limits import ConcurrencyLimit
 from postroom_a2a.live.calling import CoreCaller

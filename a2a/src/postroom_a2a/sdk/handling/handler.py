@@ -36,13 +36,18 @@ from a2a.utils.task import apply_history_length, validate_history_length, valida
 
 from postroom_a2a.errors import LostUpdate
 from postroom_a2a.sdk.handling import changes
-from postroom_a2a.sdk.handling.changes import SETTLED, TERMINAL, Event
-from postroom_a2a.sdk.handling.configs import CardModifier, ConfigOperations, UrlCheck
+from postroom_a2a.sdk.handling.changes import (
+    BUFFER,
+    SETTLED,
+    STALL,
+    TERMINAL,
+    Event,
+    EventStream,
+    Waiter,
+)
+from postroom_a2a.sdk.handling.configs import CardModifier, ConfigOperations, UrlCheck, require
 from postroom_a2a.sdk.handling.memory import MemoryTaskStore
-from postroom_a2a.sdk.handling.required import require
-from postroom_a2a.sdk.handling.run import QueuedRequest, TaskRun, terminal
-from postroom_a2a.sdk.handling.runs import TaskRuns
-from postroom_a2a.sdk.handling.subscribers import BUFFER, STALL, EventStream, Waiter
+from postroom_a2a.sdk.handling.run import QueuedRequest, TaskRun, TaskRuns, terminal
 
 if TYPE_CHECKING:
     from a2a.server.agent_execution import AgentExecutor, RequestContext, RequestContextBuilder

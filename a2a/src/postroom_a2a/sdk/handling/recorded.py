@@ -20,8 +20,7 @@ from a2a.utils.errors import InternalError, InvalidAgentResponseError, InvalidPa
 
 from postroom_a2a.errors import Conflict, LostUpdate
 from postroom_a2a.sdk.handling import changes
-from postroom_a2a.sdk.handling.changes import SETTLED, TERMINAL, Event
-from postroom_a2a.sdk.handling.subscribers import Subscriber
+from postroom_a2a.sdk.handling.changes import SETTLED, TERMINAL, Event, Subscriber
 
 if TYPE_CHECKING:
     from a2a.server.agent_execution import AgentExecutor, RequestContext

@@ -1,7 +1,6 @@
 """A2A 1.0 and 0.3 on the wire, from and to the SDK's protobuf types: the one place bound to versions of A2A."""
 
-from postroom_a2a.sdk.translation.errors import a2a_error, rpc_error
-from postroom_a2a.sdk.translation.table import OPERATIONS, Dialect, Operation
+from postroom_a2a.sdk.translation.table import OPERATIONS, Dialect, Operation, a2a_error, rpc_error
 from postroom_a2a.sdk.translation.v03 import V03
 from postroom_a2a.sdk.translation.v10 import V10
 

@@ -17,7 +17,7 @@ from postroom_a2a.ecma_json import dumps
 from postroom_a2a.errors import ProtocolViolation
 from postroom_a2a.http import v03
 from postroom_a2a.rpc import Code, RpcError
-from postroom_a2a.sdk.translation import cards03, configs03, objects03, protojson
+from postroom_a2a.sdk.translation import cards03, objects03, protojson
 from postroom_a2a.sdk.translation.table import Operation
 from postroom_a2a.sdk.translation.values import (
     MalformedObject,
@@ -116,7 +116,7 @@ def _read_send(said: Record) -> types.SendMessageRequest:
     if not message.message_id:
         raise MalformedObject("message.messageId", "is required")
     request = types.SendMessageRequest(
-        message=message, configuration=within(said, "configuration", configs03.read_configuration)
+        message=message, configuration=within(said, "configuration", objects03.read_configuration)
     )
     struct(said, "metadata", request.metadata)
     return request
@@ -135,7 +135,7 @@ def _read_cancel(said: Record) -> types.CancelTaskRequest:
 
 def _read_set_push(said: Record) -> types.TaskPushNotificationConfig:
     needed(said, "taskId")
-    return configs03.read_task_push_config(said)
+    return objects03.read_task_push_config(said)
 
 
 _READ_PARAMS: dict[type[Proto], Callable[[Record], Proto]] = {
@@ -207,7 +207,7 @@ def _read_event(value: Any) -> types.StreamResponse:
 def _read_configs(value: Any) -> types.ListTaskPushNotificationConfigsResponse:
     if not isinstance(value, list):
         raise MalformedObject("it", "has to be a list")
-    configs = [configs03.read_task_push_config(each) for each in value]
+    configs = [objects03.read_task_push_config(each) for each in value]
     return types.ListTaskPushNotificationConfigsResponse(configs=configs)
 
 
@@ -216,7 +216,7 @@ def _read_task(value: Any) -> types.Task:
 
 
 def _read_push(value: Any) -> types.TaskPushNotificationConfig:
-    return configs03.read_task_push_config(record(value, "it"))
+    return objects03.read_task_push_config(record(value, "it"))
 
 
 _READ_RESULT: dict[type[Proto], Callable[[Any], Proto]] = {
