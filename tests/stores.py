@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from postroom.store.database import Store
 from postroom.store.migrate import create
 from postroom.store.ports import Tasks
 from postroom.store.session import Driver, Session
 from postroom.store.sqlite import SQLitePlace
-from postroom.store.store import Store
 from postroom.store.surreal.tasks import SurrealTasks
 
 

@@ -122,7 +122,7 @@ MESSAGE = (
         COMMAND,
         "answer",
         "The request that waited ends. The command prints the answer, and only then marks it as seen.",
-        ("mail/reading.py", "cli/waiting.py"),
+        ("mail/office.py", "cli/waiting.py"),
     ),
 )
 """`postroom send @nick TEXT --wait answered`."""

@@ -13,7 +13,7 @@ from postroom.errors import StateUnwritable
 from postroom.identity import pins as pins_module
 from postroom.protocol.limits import MAX_PATTERNS
 from postroom.protocol.principal import Scope
-from postroom.store.store import Store
+from postroom.store.database import Store
 from tests.approvals.asking import Sidecar, sidecar_of
 from tests.control.taskroom import TaskRoom, emptied, task_room
 from tests.control.test_keys import person

@@ -11,7 +11,7 @@ from postroom.projection.rules import fold, together
 from postroom.protocol.blobs import blob_url
 from postroom.protocol.envelope import TaskRequest
 from postroom.store.blobs import BlobRow
-from postroom.store.store import Store
+from postroom.store.database import Store
 from postroom.tasks.rules import ORDER
 from postroom_a2a.messages import ROLE_AGENT, ROLE_USER, text_message
 from postroom_a2a.task_state import TaskState

@@ -243,7 +243,7 @@ import asyncio, json, sys
 from pathlib import Path
 from postroom.bus.embedded import EmbeddedServer
 from postroom.bus.server_config import ServerConfig
-from postroom.bus.server_log import explain_end, last_lines
+from postroom.bus.server_config import explain_end, last_lines
 
 async def main():
     given = json.load(sys.stdin)

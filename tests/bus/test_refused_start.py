@@ -14,8 +14,7 @@ import pytest
 
 from postroom.bus import embedded
 from postroom.bus.embedded import EmbeddedServer
-from postroom.bus.server_config import ServerConfig
-from postroom.bus.server_log import explain_end, last_lines
+from postroom.bus.server_config import ServerConfig, explain_end, last_lines
 from postroom.errors import PortTaken, ServerFailed, StateUnwritable
 from postroom.identity.trust import Trust
 from tests.bus.embedding import PATIENCE, ended, make_config, running

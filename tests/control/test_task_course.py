@@ -14,10 +14,9 @@ from postroom.protocol.priority import Cancel, Input
 from postroom.protocol.tasks import chain_headers
 from postroom.store.ports import TaskEventRow, TaskRow
 from postroom.tasks.chain import Chain
-from postroom.tasks.records import TaskRecord
+from postroom.tasks.records import TaskRecord, Weight
 from postroom.tasks.service import OrgTaskService
 from postroom.tasks.views import Known
-from postroom.tasks.weight import Weight
 from postroom_a2a.messages import text_of
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import SECONDS, Hand, TaskRoom, emptied, task_room

@@ -18,8 +18,8 @@ from postroom.protocol.event_bounds import CUT, encoded
 from postroom.protocol.events import MAX_NUMBER, EventBatch, event_id
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.limits import MAX_EVENT_BYTES
+from postroom.store.database import Store
 from postroom.store.events import Usage
-from postroom.store.store import Store
 from tests.store.conftest import empty_store, postgres_tables
 from tests.stores import memory_store, scans
 

@@ -21,7 +21,7 @@ from postroom.store import copying
 from postroom.store.database import Database, Store
 from postroom.store.events import Usage
 from postroom.store.migrate import migrate
-from postroom.store.postgres.address import Address
+from postroom.store.postgres.connection import Address
 from postroom.store.postgres.place import PostgresPlace
 from postroom.store.schema import sdk_events
 from tests.mail.desk import memory_bus

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from postroom.errors import StateUnwritable
-from postroom.projection.quota import Quota
+from postroom.projection.following import Quota
 from postroom.protocol.events import EventBatch, event_id
 from postroom.protocol.limits import MAX_EVENTS
 from postroom.protocol.streams import BY_NAME

@@ -22,7 +22,6 @@ from postroom.errors import (
     PeerError,
     RequestTimeout,
 )
-from postroom.http.addresses import is_public
 from postroom.http.outbound import (
     FairLookups,
     OutboundPolicy,
@@ -31,6 +30,7 @@ from postroom.http.outbound import (
     check_address,
     client_context,
     connect,
+    is_public,
 )
 
 pytestmark = pytest.mark.anyio

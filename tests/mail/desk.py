@@ -19,8 +19,7 @@ from postroom.directory.presence import Callers
 from postroom.mail import outbox, projection, views
 from postroom.mail.alerts import AlertService
 from postroom.mail.clerk import Clerk
-from postroom.mail.deadletter_service import DeadLetterService
-from postroom.mail.deadletters import DeadLetterMover
+from postroom.mail.deadletters import DeadLetterMover, DeadLetterService
 from postroom.mail.inbox import Inboxes
 from postroom.mail.office import PostOffice
 from postroom.mail.outbox import Outbox

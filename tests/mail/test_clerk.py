@@ -9,9 +9,9 @@ from postroom.projection.changes import Change
 from postroom.protocol.receipts import State
 from postroom.protocol.tasks import task_id
 from postroom.store.agents import Agent
+from postroom.store.database import Store
 from postroom.store.messages import MessageRow
 from postroom.store.ports import TaskRow
-from postroom.store.store import Store
 from tests.mail.log import ALICE, BOB
 from tests.stores import memory_store
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from postroom.errors import BusDisconnected
-from postroom.mail.due import Expiry, Stale
+from postroom.mail.clerk import Expiry, Stale
 from postroom.projection.changes import ALERTS, Change, Changes
 from postroom.projection.due import LONGEST_SLEEP, Due, Watch
 from postroom.protocol.receipts import State

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.projection.quota import Quota
+from postroom.projection.following import Quota
 
 
 def test_a_window_that_has_expired_takes_no_memory():

@@ -31,7 +31,7 @@ from postroom.sidecar.actions import Actions
 from postroom.sidecar.adapters import Sender
 from postroom.sidecar.delegations import Delegated
 from postroom.sidecar.keys import Owner
-from postroom.tasks.pages import listed, position_in, token_of
+from postroom.tasks.operations import listed, position_in, token_of
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.messages import ROLE_USER, text_message, text_of
 from postroom_a2a.service import TaskPage, TaskQuery

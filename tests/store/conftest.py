@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from library.surrealserver import SurrealServer, running_surreal
-from postroom.store.database import Place
+from postroom.store.copying import TABLES
+from postroom.store.database import Place, Store
 from postroom.store.migrate import create
-from postroom.store.moving import TABLES
-from postroom.store.postgres.address import Address
+from postroom.store.postgres.connection import Address
 from postroom.store.postgres.place import PostgresPlace
 from postroom.store.sqlite import SQLitePlace
-from postroom.store.store import Store
 from postroom.store.surreal.place import TaskDatabase, TasksElsewhere
 from postroom.store.surreal.session import SurrealSession
 from postroom.store.surreal.tables import SurrealTables

@@ -15,18 +15,16 @@ import pytest
 from sqlalchemy import delete, insert, select, update
 
 from postroom.errors import Conflict
-from postroom.store import moving
+from postroom.store import copying
 from postroom.store.agents import Agent
-from postroom.store.database import Database, Place
-from postroom.store.keys import ApiKey
+from postroom.store.database import Database, Place, Store
+from postroom.store.keys import ApiKey, Opening
 from postroom.store.migrate import migrate
-from postroom.store.openings import Opening
-from postroom.store.postgres.address import Address
+from postroom.store.postgres.connection import Address
 from postroom.store.postgres.place import PostgresPlace
 from postroom.store.schema import ACCOUNTS, agent_cards, agents
 from postroom.store.session import upsert
 from postroom.store.sqlite import SQLitePlace
-from postroom.store.store import Store
 from postroom.store.workers import WorkerRecord
 from tests.postgres import PostgresServer
 
@@ -137,7 +135,7 @@ async def test_what_changes_or_deletes_everything_leaves_the_rows_of_others(
     assert await ours.write(work) == [1] * (2 + len(ACCOUNTS))
     assert await theirs.read(everything) == before
     await ours.write(lambda store: fill(store, BOB))
-    await ours.write(lambda store: moving.empty(store.session))
+    await ours.write(lambda store: copying.empty(store.session))
     assert await theirs.read(everything) == before
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from postroom.store.store import Store
+from postroom.store.database import Store
 
 FEW = 1_000
 MANY = pytest.param(100_000, marks=pytest.mark.slow)

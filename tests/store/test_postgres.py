@@ -30,15 +30,14 @@ from postroom.feed.records import RecordFeed
 from postroom.projection.changes import MAIL, Changes
 from postroom.store import migrate as migrating
 from postroom.store.agents import Agent
-from postroom.store.database import Database
+from postroom.store.database import Database, Store
 from postroom.store.keys import ApiKey
 from postroom.store.migrate import migrate, migrate_patiently
 from postroom.store.postgres import connection as module
 from postroom.store.postgres import place as placing
-from postroom.store.postgres.address import Address
+from postroom.store.postgres.connection import Address
 from postroom.store.postgres.place import PostgresPlace
 from postroom.store.postgres.tables import org_tables, schema_of, shared_tables, views
-from postroom.store.store import Store
 from tests.postgres import PASSWORD, PostgresServer, running_postgres
 
 pytestmark = pytest.mark.anyio

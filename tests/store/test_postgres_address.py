@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import InvalidInput
-from postroom.store.postgres.address import Address
+from postroom.store.postgres.connection import Address
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from postroom.store.agents import Agent
+from postroom.store.database import Store
 from postroom.store.keys import ApiKey
 from postroom.store.messages import MessageRow
-from postroom.store.store import Store
 from postroom.store.workers import RUNNING, STOPPED, WorkerRecord
 from tests.stores import scans
 

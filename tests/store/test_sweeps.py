@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from postroom.store.database import Store
 from postroom.store.session import Driver, Session
-from postroom.store.store import Store
 from tests.stores import memory_store, scans
 
 

@@ -11,8 +11,8 @@ from postroom.protocol.limits import MAX_SHOWN_TEXT
 from postroom.protocol.tasks import task_id
 from postroom.store import tasks
 from postroom.store.agents import Agent
+from postroom.store.database import Store
 from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
-from postroom.store.store import Store
 from tests.stores import scans
 
 MARIA, BOB, ANN = "a" * 32, "b" * 32, "c" * 32

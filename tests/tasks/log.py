@@ -11,8 +11,8 @@ from postroom.mail import projection
 from postroom.projection.rules import Folded, fold, together
 from postroom.protocol.envelope import TaskRequest
 from postroom.protocol.tasks import chain_headers, task_id
+from postroom.store.database import Store
 from postroom.store.ports import TaskRow
-from postroom.store.store import Store
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.rules import RULES as TASK_RULES
 from postroom_a2a.messages import text_message

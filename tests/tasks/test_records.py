@@ -19,8 +19,7 @@ from postroom.errors import MessageTooLarge, ProtocolViolation
 from postroom.protocol.limits import MAX_TASK_BYTES
 from postroom.store.schema import a2a_task_events, a2a_tasks
 from postroom.tasks.log import StoredTask, TaskLog
-from postroom.tasks.records import Link
-from postroom.tasks.weight import SNAPSHOT_RECORDS, STATUS_ROOM, Weight
+from postroom.tasks.records import SNAPSHOT_RECORDS, STATUS_ROOM, Link, Weight
 from postroom_a2a.messages import ROLE_USER, text_message
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import (

@@ -23,7 +23,7 @@ from postroom.identity.privatefile import replace as write_private
 from postroom.protocol.ids import check_name
 from postroom.settings import Settings
 from postroom.settings.sources import load
-from postroom.store import copying, moving, snapshot
+from postroom.store import copying, snapshot
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
 from postroom.store.place import sql_place_of
@@ -133,7 +133,7 @@ async def _load_all(settings: Settings, staging: Path, orgs: tuple[str, ...]) ->
             databases[org] = await stack.enter_async_context(Database(sql_place_of(home)))
             await migrate(databases[org])
             await databases[org].read(
-                lambda store: moving.check_empty(store.session, "the database")
+                lambda store: copying.check_empty(store.session, "the database")
             )
         try:
             for org, database in databases.items():
@@ -146,7 +146,7 @@ async def _load_all(settings: Settings, staging: Path, orgs: tuple[str, ...]) ->
                 (staging / SNAPSHOTS / f"{org}.identity").unlink()
         except BaseException:
             for database in databases.values():
-                await database.write(lambda store: moving.empty(store.session), timeout=None)
+                await database.write(lambda store: copying.empty(store.session), timeout=None)
             raise
 
 

@@ -23,8 +23,7 @@ from typing import Any
 from postroom.bus import store_lock
 from postroom.bus.parent_death import die_with_parent
 from postroom.bus.server_binary import check_version, find_binary
-from postroom.bus.server_config import ServerConfig, render
-from postroom.bus.server_log import explain_end, last_lines, port_taken
+from postroom.bus.server_config import ServerConfig, explain_end, last_lines, port_taken, render
 from postroom.errors import ProtocolViolation, ServerFailed, StateUnwritable
 from postroom_a2a.nats import WireConnection
 from postroom_a2a.nats.info import fetch_info

@@ -10,10 +10,17 @@ from pathlib import Path
 from types import MappingProxyType
 
 from postroom.bus.address import BusAddress
-from postroom.bus.fitness import REMEDY, Fitness, ServerReport, assess, check_version
-from postroom.bus.greeting import Greeting, greeting
+from postroom.bus.external import Greeting, greeting
+from postroom.bus.fitness import (
+    REMEDY,
+    Fitness,
+    ServerReport,
+    assess,
+    check_version,
+    server_reports,
+    share_accounts,
+)
 from postroom.bus.places import tls_context
-from postroom.bus.server_reports import server_reports, share_accounts
 from postroom.errors import (
     BusDisconnected,
     PostroomError,

@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Protocol
 
-from postroom.bus.background import BusTasks
-from postroom.bus.counters import Counters
-from postroom.bus.port import Delivery, DeliveryHandler
+from postroom.bus.handing import BusTasks
+from postroom.bus.port import Counters, Delivery, DeliveryHandler
 from postroom.errors import PostroomError
 from postroom.protocol.streams import redelivery_delay
 

@@ -30,10 +30,8 @@ from postroom.identity.pins import Pins
 from postroom.identity.trust import Trust
 from postroom.mail import outbox, projection
 from postroom.mail.alerts import AlertService
-from postroom.mail.clerk import Clerk
-from postroom.mail.deadletter_service import DeadLetterService
-from postroom.mail.deadletters import DeadLetterMover
-from postroom.mail.due import Expiry, Stale
+from postroom.mail.clerk import Clerk, Expiry, Stale
+from postroom.mail.deadletters import DeadLetterMover, DeadLetterService
 from postroom.mail.inbox import Inboxes
 from postroom.mail.office import PostOffice
 from postroom.mail.outbox import Outbox

@@ -24,7 +24,7 @@ from postroom.observe.metrics import COUNTER, GAUGE, Family, Labels, gauge, text
 from postroom.observe.process import process
 from postroom.protocol.receipts import State
 from postroom.protocol.streams import BY_NAME
-from postroom.store.store import Store
+from postroom.store.database import Store
 from postroom_a2a.task_state import TERMINAL, TaskState
 
 FRESH = 3.0

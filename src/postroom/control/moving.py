@@ -16,10 +16,10 @@ from postroom.control.statefile import StateLock, prepare
 from postroom.errors import Conflict, NotFound
 from postroom.identity.trust import Trust
 from postroom.settings import DEFAULT_ORG, Settings
-from postroom.store import copying, moving
+from postroom.store import copying
+from postroom.store.copying import TABLES
 from postroom.store.database import Database
 from postroom.store.migrate import migrate
-from postroom.store.moving import TABLES
 from postroom.store.place import set_aside, sql_place_of
 from postroom.store.session import Session
 from postroom.store.sqlite import SQLitePlace
@@ -72,7 +72,7 @@ async def _move(old: Settings, new: Settings, chosen: Callable[[], None]) -> lis
         ]
         for org, _, target in pairs:  # all of them before the first row is moved
             await _read(
-                target, lambda session, org=org: moving.check_empty(session, _name(new, org))
+                target, lambda session, org=org: copying.check_empty(session, _name(new, org))
             )
         try:
             for org, source, target in pairs:
@@ -80,7 +80,7 @@ async def _move(old: Settings, new: Settings, chosen: Callable[[], None]) -> lis
             chosen()
         except BaseException:
             for _, _, target in pairs:
-                await target.write(lambda store: moving.empty(store.session), timeout=None)
+                await target.write(lambda store: copying.empty(store.session), timeout=None)
             raise
     await asyncio.to_thread(_keep_aside, [old.for_org(org) for org in orgs])
     return moved
@@ -102,9 +102,9 @@ async def _move_one(org: str, source: Database, target: Database, folder: Path) 
     with tempfile.TemporaryDirectory(dir=folder, prefix=".move-") as scratch:
         kept = Path(scratch) / "rows"
         await asyncio.to_thread(copying.take, source, kept, org, tables=TABLES)
-        await target.write(lambda store: moving.fill(store, kept), timeout=None)
-    before, after = await _read(source, moving.digests), await _read(target, moving.digests)
-    moving.compare(before, after)
+        await target.write(lambda store: copying.fill(store, kept), timeout=None)
+    before, after = await _read(source, copying.digests), await _read(target, copying.digests)
+    copying.compare(before, after)
     return Moved(org, sum(digest.rows for digest in after.values()))
 
 

@@ -61,9 +61,8 @@ from postroom.push.pusher import OUTCOMES, Pusher
 from postroom.settings import Settings
 from postroom.store.agents import Agent
 from postroom.tasks.assignment import TaskAssigner
-from postroom.tasks.open_tasks import OpenTasks
 from postroom.tasks.reports import TaskReports
-from postroom.tasks.requests import Requests
+from postroom.tasks.requests import OpenTasks, Requests
 from postroom.tasks.retries import TaskRetries
 from postroom.tasks.service import OrgTaskService
 from postroom.tasks.silence import SilentTasks

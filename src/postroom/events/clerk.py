@@ -14,13 +14,12 @@ from dataclasses import dataclass
 
 from postroom.errors import StreamFull
 from postroom.events.approvals import control_response
-from postroom.events.folding import expiry
+from postroom.events.fold import expiry
 from postroom.events.service import EventLog
 from postroom.observe import get_logger
 from postroom.projection.changes import Change
 from postroom.projection.due import Due
-from postroom.projection.following import After
-from postroom.projection.quota import Quota
+from postroom.projection.following import After, Quota
 from postroom.protocol.alerts import STALLED, Alert, RaiseAlert
 from postroom.protocol.approvals import CLOCK, ROOM, Decision
 from postroom.protocol.events import EventKind

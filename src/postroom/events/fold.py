@@ -1,6 +1,7 @@
 """The rule of stream EVENTS: each event that was not there yet becomes a row.
 
-What is in an event is an agent's word. It is kept as it is, and only what is of the right form gets into a column.
+What is in an event is an agent's word. It is kept as it is, and only what is of the right form gets into a column. Of
+an approval the log's order alone decides which answer is the first.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from typing import Any
 
 from postroom.bus.port import Message
 from postroom.errors import InvalidInput, ProtocolViolation
-from postroom.events.folding import fold_approval
 from postroom.projection.changes import Change
 from postroom.projection.retention import Over
 from postroom.projection.rules import Rule
 from postroom.protocol import subjects
-from postroom.protocol.approvals import request_of
+from postroom.protocol.approvals import counts, request_of
 from postroom.protocol.events import PLACES, EventBatch, EventKind, event_id
 from postroom.protocol.limits import MAX_LABEL
 from postroom.store.database import Store
 from postroom.store.events import EventRow
 from postroom_a2a import strict_json
+from postroom_a2a.times import parse_time
 
 MOST_TOKENS = 10**9
 """Tokens of one event that count: sums stay integers of SQL, however many events a worker reports."""
@@ -34,6 +35,40 @@ _REPORTED = _KINDS - {
     kind.value for kind in (EventKind.INTERRUPT, EventKind.POLICY, EventKind.TERMINAL)
 }
 """What a sidecar may report: the others are acts of people, which the control plane alone knows."""
+
+
+def fold_approval(
+    store: Store,
+    event_id: int,
+    worker: str,
+    run: str,
+    event: Mapping[str, Any],
+) -> bool:
+    """Fold a stored event into the approval that it is about; returns whether it made or settled one.
+
+    Args:
+        event_id: of the event, whose row is in `sdk_events` with `request_of(event)`.
+        run: of the sidecar that reported it, "" for an event of the control plane.
+    """
+    request, kind = request_of(event), event.get("type")
+    if not request:
+        return False
+    if kind == EventKind.CONTROL_REQUEST and run:
+        return store.approvals.ask(event_id, worker, request, expiry(event))
+    if kind == EventKind.CONTROL_RESPONSE and counts(event, reported=bool(run)):
+        return store.approvals.settle(event_id, worker, request)
+    return False
+
+
+def expiry(event: Mapping[str, Any]) -> float | None:
+    """When a `control_request` expires, None for never."""
+    said = event.get("expires_at")
+    if not isinstance(said, str) or not said:
+        return None
+    try:
+        return parse_time(said)
+    except ProtocolViolation:
+        return None
 
 
 def _fold_events(store: Store, record: Message) -> Sequence[Change]:

@@ -14,7 +14,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from postroom.errors import Conflict, NotFound
-from postroom.events.approval_views import ApprovalView
+from postroom.events.approvals import ApprovalView
 from postroom.events.service import EventLog
 from postroom.protocol import shapes
 from postroom.protocol.autonomy import MAX_TASKS, Autonomy, word_of
@@ -22,9 +22,8 @@ from postroom.protocol.events import EventKind
 from postroom.protocol.limits import MAX_PATTERNS
 from postroom.protocol.patterns import added, approving, denies
 from postroom.protocol.template import parse_template
-from postroom.store.agents import Agent
+from postroom.store.agents import Agent, Party
 from postroom.store.database import Database, Store
-from postroom.store.parties import Party
 from postroom.store.workers import AddedRule, WorkerRecord, autonomy_of, patterns_of
 from postroom_a2a.times import format_time
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from postroom.bus.port import BusAdmin, MessageBusProvider, Stored
 from postroom.errors import InvalidInput, MessageTooLarge, NotFound, Refused, RequestTimeout
-from postroom.projection.quota import Quota
+from postroom.projection.following import Quota
 from postroom.projection.submit import PUBLISH_RETRY
 from postroom.protocol import shapes, subjects
 from postroom.protocol.approvals import as_reported

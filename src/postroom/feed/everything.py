@@ -27,6 +27,7 @@ from postroom.feed.events import (
 )
 from postroom.mail import views as mail_views
 from postroom.mail.alerts import AlertView
+from postroom.mail.deadletters import DeadLetterService
 from postroom.projection.changes import (
     ALERTS,
     APPROVALS,

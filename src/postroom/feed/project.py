@@ -41,8 +41,8 @@ from postroom.protocol.approvals import POLICY
 from postroom.protocol.events import event_id
 from postroom.protocol.limits import MAX_DETAIL
 from postroom.store.activity import RequestRow
+from postroom.store.agents import Party
 from postroom.store.database import Database, Store
-from postroom.store.parties import Party
 from postroom.store.ports import TaskEventRow
 from postroom.tasks import views as task_views
 from postroom_a2a.task_state import INTERRUPTED, TaskState

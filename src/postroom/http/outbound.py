@@ -25,7 +25,7 @@ from postroom.errors import (
     PeerError,
     RequestTimeout,
 )
-from postroom.http.addresses import METADATA, Address, inner, is_public
+from postroom.http.outbound import METADATA, Address, inner, is_public
 from postroom.protocol.hosts import canonical_host, is_address, split_authority
 
 CHUNK = 64 * 1024

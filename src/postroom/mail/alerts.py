@@ -14,9 +14,9 @@ from postroom.projection.changes import ALERTS, FOLD_WAIT, Changes
 from postroom.projection.submit import append_alert
 from postroom.protocol import shapes
 from postroom.protocol.alerts import Alert, AlertEnd
+from postroom.store.agents import Party
 from postroom.store.alerts import MOST, WHILE, AlertRow
 from postroom.store.database import Database, Store
-from postroom.store.parties import Party
 from postroom_a2a.times import format_time
 
 log = get_logger(__name__)

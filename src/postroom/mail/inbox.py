@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from postroom.bus.port import MessageBusProvider
 from postroom.directory.presence import Callers
 from postroom.mail import views
-from postroom.mail.office import PostOffice
-from postroom.mail.reading import PAGE
+from postroom.mail.office import PAGE, PostOffice
 from postroom.mail.views import Mail
 from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_agent, of_message
 from postroom.protocol import subjects

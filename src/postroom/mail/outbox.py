@@ -23,9 +23,9 @@ from postroom.projection.submit import Submitter, author_of
 from postroom.protocol import shapes, subjects
 from postroom.protocol.content import Content, content, said, subject_of
 from postroom.protocol.envelope import EVERYBODY, Envelope
-from postroom.store.announcements import AnnouncementRow
+from postroom.store.agents import Party
 from postroom.store.database import Database, Store
-from postroom.store.parties import Party
+from postroom.store.messages import AnnouncementRow
 from postroom_a2a import strict_json
 from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.times import format_time

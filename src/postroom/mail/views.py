@@ -21,9 +21,9 @@ from postroom.protocol.envelope import Envelope
 from postroom.protocol.priority import Input
 from postroom.protocol.receipts import State
 from postroom.protocol.tasks import task_id
+from postroom.store.agents import Party
 from postroom.store.database import Store
 from postroom.store.messages import MessageRow
-from postroom.store.parties import Party
 from postroom.store.records import DeadLetterRow, PostRow
 from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.times import format_time

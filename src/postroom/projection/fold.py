@@ -41,8 +41,16 @@ from postroom.observe.supervision import failing, well
 from postroom.projection.changes import Change, Changes
 from postroom.projection.following import After, Following
 from postroom.projection.intake import Intake, Mark
-from postroom.projection.passing import begets, left_out, nobody, pass_over, passed_over
-from postroom.projection.rules import Folded, Rules, fold_all
+from postroom.projection.rules import (
+    Folded,
+    Rules,
+    begets,
+    fold_all,
+    left_out,
+    nobody,
+    pass_over,
+    passed_over,
+)
 from postroom.protocol.alerts import RaiseAlert
 from postroom.protocol.streams import ConsumerSpec
 from postroom.store.database import Database, Store

@@ -2,14 +2,14 @@
 
 The fold finds out in its own transaction what follows, and hands it over after the commit. A crash between the two
 leaves it to the sweep at the next start. So does a fault that lasts: what waits is bounded, and what found no room is
-swept up when the fault is over.
+swept up when the fault is over. How much each agent may cause by it within a window of time is its `Quota`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -143,3 +143,32 @@ class Following:
                 return
             for one in found:
                 await self._settle(part, [one])
+
+
+@dataclass(slots=True)
+class Quota:
+    """Counts by key: at most `most` within `window` seconds, which begin with the first.
+
+    Forgets everything at a restart, as what it bounds is bounded elsewhere, too.
+    """
+
+    most: float
+    window: float
+    _counts: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def take(self, key: str, now: float, amount: float = 1) -> bool:
+        """Count `amount`; returns whether that is still within the bound."""
+        while self._counts:  # the oldest window is the first
+            first, (began, _) = next(iter(self._counts.items()))
+            if now - began < self.window:
+                break
+            del self._counts[first]
+        began, count = self._counts.get(key, (now, 0))
+        self._counts[key] = began, count + amount
+        return count + amount <= self.most
+
+    def give_back(self, key: str, amount: float) -> None:
+        """Take back what was counted, and caused nothing after all."""
+        if key in self._counts:
+            began, count = self._counts[key]
+            self._counts[key] = began, max(0, count - amount)

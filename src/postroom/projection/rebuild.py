@@ -8,8 +8,7 @@ from pathlib import Path
 from postroom.bus.port import BusAdmin, Message
 from postroom.errors import EnvironmentFault
 from postroom.observe import get_logger
-from postroom.projection.passing import fold_each, fold_passed_over
-from postroom.projection.rules import Rules
+from postroom.projection.rules import Rules, fold_each, fold_passed_over
 from postroom.store import copying, snapshot
 from postroom.store.database import Database, Store
 from postroom.store.ports import TOLD

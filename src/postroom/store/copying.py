@@ -1,12 +1,17 @@
-"""Takes a snapshot of a database that is in use, and puts one in the place of the projection."""
+"""Copies of a database: a snapshot of one that is in use, put in place of the projection; all rows moved into another.
+
+After a move both are compared. It blocks: call it in a thread.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -14,6 +19,7 @@ from typing import Any
 
 from sqlalchemy import MetaData, Table, bindparam, delete, insert, select, tuple_
 
+from postroom.errors import Conflict, EnvironmentFault
 from postroom.store import snapshot
 from postroom.store.database import Database, Store
 from postroom.store.migrate import upgrade
@@ -36,6 +42,9 @@ OF_TASKS = "tasks"
 
 TASK_STREAMS = ("INBOX", "TASKS")
 """What tasks are folded from; where they have no cursor, nothing of it is folded."""
+
+TABLES = (*IDENTITY, *PROJECTION)
+"""Every table, those that others refer to first."""
 
 
 def last(folder: Path) -> Path | None:
@@ -245,3 +254,63 @@ def _fill(driver: sqlite3.Connection, path: Path) -> SnapshotHeader:
         _insert(Session(ONE_FILE, driver), found, tables)
         driver.execute("COMMIT")
         return found.header
+
+
+@dataclass(frozen=True, slots=True)
+class TableDigest:
+    """The number of rows of a table, and a checksum that does not depend on their order."""
+
+    rows: int
+    checksum: str
+
+
+def digests(session: Session) -> dict[str, TableDigest]:
+    """The checksums of all tables."""
+    return {table.name: _digest(session, table) for table in TABLES}
+
+
+def _digest(session: Session, table: Table) -> TableDigest:
+    number = total = 0
+    for line in snapshot.lines(table, rows(session, table)):
+        total += int.from_bytes(hashlib.sha256(line.encode()).digest(), "big")
+        number += 1
+    return TableDigest(number, f"{total % 2**256:064x}")
+
+
+def check_empty(session: Session, place: str) -> None:
+    """Check that no table has a row.
+
+    Raises:
+        Conflict: one has.
+    """
+    for table in TABLES:
+        if session.rows(select(*table.primary_key).limit(1)):
+            raise Conflict(
+                f"{place} is not empty: it has {table.name}",
+                remedy="name another database; nothing was moved",
+            )
+
+
+def fill(store: Store, path: Path) -> None:
+    """Insert the rows of a snapshot of all tables."""
+    load(store, path, TABLES)
+
+
+def empty(session: Session) -> None:
+    """Delete all rows, those that refer to others first."""
+    for table in reversed(TABLES):
+        session.run(delete(table))
+
+
+def compare(one: dict[str, TableDigest], other: dict[str, TableDigest]) -> None:
+    """Check that both have the same rows.
+
+    Raises:
+        EnvironmentFault: a table differs.
+    """
+    for name, digest in one.items():
+        if other[name] != digest:
+            raise EnvironmentFault(
+                f"{name} has {other[name].rows} rows in the new database, or others than the"
+                f" {digest.rows} of the old one: nothing was moved"
+            )

@@ -2,7 +2,8 @@
 
 SQLite has one writer at a time in any case, so one thread with its own connection is the simplest and the fastest way
 to write from asyncio (a pool of connections spends its time waiting for the lock). PostgreSQL gets the same: the fold
-writes alone, and what people write is rare.
+writes alone, and what people write is rare. Work gets a `Store`: the state of an organisation by noun, whichever
+database holds it.
 """
 
 from __future__ import annotations
@@ -21,10 +22,22 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import sqlalchemy
 
 from postroom.errors import DatabaseBusy, InvalidInput, RequestTimeout, StoreLocked
+from postroom.store.activity import ActivityStore
+from postroom.store.agents import AgentStore, CardStore
+from postroom.store.alerts import AlertStore
+from postroom.store.approvals import ApprovalStore
+from postroom.store.blobs import BlobStore
+from postroom.store.events import EventStore
+from postroom.store.keys import CredentialStore, KeyStore, OpeningStore
+from postroom.store.messages import AnnouncementStore, MessageStore
+from postroom.store.pending import PendingStore
 from postroom.store.ports import Tasks, TaskTables
+from postroom.store.pushes import PushStore
+from postroom.store.records import RecordStore
 from postroom.store.session import Session
 from postroom.store.sqlite import SQLitePlace
-from postroom.store.store import Store
+from postroom.store.tasks import TaskStore
+from postroom.store.workers import WorkerStore
 
 __all__ = ["Database", "DatabaseStatistics", "Place", "Store", "StoreConnection"]
 
@@ -40,6 +53,57 @@ CALL_TIMEOUT = 30.0
 
 CHECKPOINT = 64
 """Writes after which a fold runs in the writer's thread, where SQLite copies its WAL into the database."""
+
+
+class Store:
+    """One transaction or one consistent view, as the runner gives it to a piece of work (`store.database`).
+
+    Attributes:
+        agents, blobs, cards, credentials, keys, openings, pushes, workers: identity, whose origin is here.
+        alerts, announcements, approvals, events, messages, pending, records: folded from the log.
+        tasks: folded from the log, as a projection of their own; perhaps in another database.
+        task_tables: all rows of that database, None where tasks lie in SQL.
+        activity: what happens in a project, read from several of them.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        tasks: Tasks | None = None,
+        task_tables: TaskTables | None = None,
+    ) -> None:
+        self.session = session
+        self.task_tables = task_tables
+        self.activity = ActivityStore(session)
+        self.agents = AgentStore(session)
+        self.blobs = BlobStore(session)
+        self.cards = CardStore(session)
+        self.credentials = CredentialStore(session)
+        self.keys = KeyStore(session)
+        self.openings = OpeningStore(session)
+        self.pushes = PushStore(session)
+        self.workers = WorkerStore(session)
+        self.alerts = AlertStore(session)
+        self.announcements = AnnouncementStore(session)
+        self.approvals = ApprovalStore(session)
+        self.events = EventStore(session)
+        self.messages = MessageStore(session)
+        self.pending = PendingStore(session)
+        self.records = RecordStore(session)
+        self.tasks: Tasks = tasks or TaskStore(session)
+        # INBOX is in both projections: a message, and the task that it may request.
+        mail, own = self.records.cursors, self.tasks.cursors
+        self._cursors = {"INBOX": (mail, own), "TASKS": (own,)}
+        self._mail = (mail,)
+
+    def cursor(self, stream: str) -> int:
+        """Sequence up to which every projection of `stream` has folded it, 0 before the first record."""
+        return min(cursor.get(stream) for cursor in self._cursors.get(stream, self._mail))
+
+    def set_cursor(self, stream: str, seq: int) -> None:
+        """Store the sequence up to which `stream` is folded."""
+        for cursor in self._cursors.get(stream, self._mail):
+            cursor.set(stream, seq)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""API keys as rows: the digest of each key, whose it is, what it may be used for, and until when."""
+"""Keys, as rows: of the API, of the bus, and what the operator has opened of the machine to an organisation's others.
+
+Of an API key there is its digest, whose it is, what it may be used for, and until when. A bus credential is revoked by
+its key, so that is remembered until its last credential expires.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,11 @@ from dataclasses import dataclass, fields
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
-from postroom.store.schema import EVERYWHERE, SET_ASIDE, agents, api_keys
+from postroom.store.schema import EVERYWHERE, SET_ASIDE, agents, api_keys, credentials, openings
 from postroom.store.session import Session, prepared
+
+FOLDER, WALL = "folder", "wall"
+"""Kinds of openings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +153,93 @@ class KeyStore:
         for key_id, at in times.items():
             noted = update(api_keys).where(api_keys.c.id == key_id).values(used_at=at)
             self._session.run(noted)
+
+
+class CredentialStore:
+    """The keys with a valid bus credential."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add_credential(self, user_key: str, uid: str, expires_at: float) -> None:
+        """Record a credential of agent `uid` before it is issued; epoch seconds."""
+        self._session.run(
+            insert(credentials).values(user_key=user_key, uid=uid, expires_at=expires_at)
+        )
+
+    def prolong(self, user_key: str, uid: str, expires_at: float) -> bool:
+        """Record a further credential of the same key; False if the agent has no such key."""
+        changed = (
+            update(credentials)
+            .where(credentials.c.user_key == user_key, credentials.c.uid == uid)
+            .values(expires_at=expires_at)
+        )
+        return self._session.run(changed) == 1
+
+    def keys_out(self, uid: str = "", *, now: float) -> dict[str, float]:
+        """Key to the instant at which its last credential expires, for one agent or for all.
+
+        Keys without a valid credential are forgotten.
+        """
+        self._session.run(delete(credentials).where(credentials.c.expires_at < now))
+        found = select(credentials.c.user_key, credentials.c.expires_at)
+        if uid:
+            found = found.where(credentials.c.uid == uid)
+        return dict(self._session.rows(found))
+
+    def forget_keys(self, keys: Collection[str]) -> None:
+        """Forget these keys. The caller keeps the revocation elsewhere."""
+        self._session.run(delete(credentials).where(credentials.c.user_key.in_(keys)))
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """One opening.
+
+    Attributes:
+        kind: `folder` or `wall`.
+        name: the real name of the folder, or the level of the wall.
+        mode: of a folder: `copy` to be read, `direct` to be written itself, too; "" for a wall.
+        opened_at: epoch seconds.
+    """
+
+    kind: str
+    name: str
+    mode: str
+    opened_at: float
+
+
+_OPENING = (openings.c.kind, openings.c.name, openings.c.mode, openings.c.opened_at)
+_ALL = prepared(select(*_OPENING).order_by(openings.c.kind, openings.c.name))
+
+
+class OpeningStore:
+    """The openings of an organisation."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def openings(self) -> list[Opening]:
+        """All of them, in the order of their names."""
+        return self._session.all(Opening, _ALL)
+
+    def open(self, opening: Opening) -> None:
+        """Store it, in place of one of the same kind and name."""
+        self.close(opening.kind, opening.name)
+        self._session.run(
+            insert(openings).values(
+                kind=opening.kind,
+                name=opening.name,
+                mode=opening.mode,
+                opened_at=opening.opened_at,
+            )
+        )
+
+    def close(self, kind: str, name: str) -> bool:
+        """Forget it; False if there is none."""
+        return (
+            self._session.run(
+                delete(openings).where(openings.c.kind == kind, openings.c.name == name)
+            )
+            == 1
+        )

@@ -25,7 +25,7 @@ def place_of(settings: Settings) -> PostgresPlace | SQLitePlace | TasksElsewhere
     place = sql_place_of(settings)
     if not settings.task_store:
         return place
-    return _needed("surreal.settings", "tasks.store", "surrealdb").beside(place, settings)
+    return _needed("surreal.place", "tasks.store", "surrealdb").beside(place, settings)
 
 
 def sql_place_of(settings: Settings) -> PostgresPlace | SQLitePlace:
@@ -39,7 +39,7 @@ def sql_place_of(settings: Settings) -> PostgresPlace | SQLitePlace:
         return SQLitePlace(None, org=settings.org, installation=str(settings.state))
     if not settings.database_url:
         return SQLitePlace(settings.database, org=settings.org, accounts=settings.accounts)
-    address = _postgres("address").Address.parse(settings.database_url)
+    address = _postgres("connection").Address.parse(settings.database_url)
     return _postgres("place").PostgresPlace(address, settings.org)
 
 
@@ -50,7 +50,7 @@ def shown_place(settings: Settings) -> str:
     """
     if settings.memory or not settings.database_url:
         return ""
-    return _postgres("address").Address.parse(settings.database_url).shown
+    return _postgres("connection").Address.parse(settings.database_url).shown
 
 
 def set_aside(settings: Settings) -> None:

@@ -32,7 +32,7 @@ class TaskHead:
         attempt, lost, runner, released: as in that record (`tasks.records.TaskRecord`).
         said: the beginning of the text with the present state.
         snapshot_seq: sequence in TASKS of the last record with a snapshot, 0 for the request.
-        weight, since: as `tasks.weight.Weight` has them.
+        weight, since: as `tasks.records.Weight` has them.
         final: no further state follows.
         created_at: when the request was stored.
         updated_at: when the last record that counted was stored.

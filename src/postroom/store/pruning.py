@@ -18,6 +18,7 @@ from sqlalchemy import (
     true,
 )
 
+from postroom.store.database import Store
 from postroom.store.ports import Ended
 from postroom.store.schema import (
     announcements,
@@ -30,9 +31,7 @@ from postroom.store.schema import (
     sdk_events,
     workers,
 )
-from postroom.store.session import Session, among, prepared
-from postroom.store.sizes import octets
-from postroom.store.store import Store
+from postroom.store.session import Session, among, octets, prepared
 
 Sizes = list[tuple[tuple[str, ...], str, int]]
 """Bytes by the parties or by the project."""

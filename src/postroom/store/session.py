@@ -2,7 +2,7 @@
 
 SQLAlchemy writes the SQL, once for each dialect; building and compiling a statement takes many times as long as
 running it. So a statement that is run often is a constant, made by `prepared`, with `bindparam` where a value goes.
-A `Session` then hands its text to the driver itself (`sqlite3`, `psycopg`).
+A `Session` then hands its text to the driver itself (`sqlite3`, `psycopg`). `octets` is a function that both have.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
-from sqlalchemy import ARRAY, Boolean, ColumnElement, Table, bindparam
+from sqlalchemy import ARRAY, Boolean, ColumnElement, Function, Integer, Table, bindparam
 from sqlalchemy.engine import Dialect as Compiler
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import ClauseElement, Executable
@@ -289,3 +289,20 @@ def _lists_of(compiler: SQLCompiler) -> set[str]:
 def values_of(row: Any) -> dict[str, object]:
     """The fields of a row's dataclass, without copies of them as `dataclasses.asdict` makes."""
     return {name: getattr(row, name) for name in row.__dataclass_fields__}
+
+
+class octets(Function):  # noqa: N801 (it is written like a function of SQL)
+    """Bytes of a text."""
+
+    type = Integer()
+    inherit_cache = True
+
+    def __init__(self, column: ColumnElement) -> None:
+        super().__init__("octet_length", column)
+
+
+@compiles(octets, "sqlite")
+def _octets_sqlite(element: octets, compiler: Any, **options: Any) -> str:
+    # `octet_length` came with 3.43.
+    inner = compiler.process(element.clauses, **options)
+    return f"length(CAST({inner} AS BLOB))"

@@ -28,8 +28,7 @@ from postroom.store.messages import page
 from postroom.store.ports import MAX_RETRIES, Ended, TaskEventRow, TaskHead, TaskRow
 from postroom.store.records import Cursors
 from postroom.store.schema import a2a_task_events, a2a_tasks
-from postroom.store.session import Session, among, insert_new, prepared, values_of
-from postroom.store.sizes import octets
+from postroom.store.session import Session, among, insert_new, octets, prepared, values_of
 from postroom_a2a import strict_json
 from postroom_a2a.task_state import INTERRUPTED, TaskState
 from postroom_a2a.tasks import compose

@@ -11,8 +11,7 @@ from postroom.protocol.ids import CONTROL_PLANE
 from postroom.protocol.tasks import chain, chain_headers
 from postroom.store.database import Database, Store
 from postroom.store.ports import TaskRow
-from postroom.tasks.records import TaskRecord
-from postroom.tasks.weight import Weight
+from postroom.tasks.records import TaskRecord, Weight
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import agent_message, apply, status_update
 

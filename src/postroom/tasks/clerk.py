@@ -19,8 +19,7 @@ from postroom.directory.cards import not_offered
 from postroom.errors import InvalidInput, LostUpdate, MessageTooLarge, StreamFull
 from postroom.observe import get_logger
 from postroom.projection.changes import Change
-from postroom.projection.following import After
-from postroom.projection.quota import Quota
+from postroom.projection.following import After, Quota
 from postroom.protocol import priority, subjects
 from postroom.protocol.alerts import Alert, RaiseAlert
 from postroom.protocol.deadletters import (

@@ -28,8 +28,7 @@ from postroom.errors import (
 )
 from postroom.observe import get_logger
 from postroom.protocol.tasks import chain_headers
-from postroom.tasks.records import TaskRecord
-from postroom.tasks.weight import Weight
+from postroom.tasks.records import TaskRecord, Weight
 from postroom_a2a.retry import RetryPolicy
 
 RETRY = RetryPolicy(base=0.2, cap=3.0)

@@ -1,31 +1,41 @@
 """The tasks of one agent, for a principal: what A2A's operations need of the control plane.
 
 `JsonOperations(AgentTasks(...))` is the whole A2A server of that agent for that principal, whoever calls it. What
-workers ask by `ctl` is made of the same parts. Who may not know of a task is told that there is none.
+workers ask by `ctl` is made of the same parts. Who may not know of a task is told that there is none. Pages of
+ListTasks (A2A 1.0, section 3.1.4) have those first that changed last.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TypeVar
+from typing import Any
 
-from postroom.errors import Conflict, NotFound
-from postroom.projection.changes import Change, Changes, Topic, of_task
+from postroom.errors import Conflict
+from postroom.errors import NotFound
+from postroom.projection.changes import Change
+from postroom.projection.changes import Changes
+from postroom.projection.changes import Topic
+from postroom.projection.changes import of_task
+from postroom.errors import InvalidInput
 from postroom.projection.tail import Quiet, TailPage, TailSource, tail
 from postroom.protocol.content import Content
-from postroom.protocol.limits import LONGEST_WAIT
+from postroom.protocol.limits import LONGEST_WAIT, MAX_PAGE_BYTES
 from postroom.protocol.principal import Principal
 from postroom.protocol.tasks import key_of, skill_in
 from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
-from postroom.tasks.pages import page_of
 from postroom.tasks.service import OrgTaskService
 from postroom.tasks.unfolded import UNREADABLE, not_shown
 from postroom.tasks.views import Known
+from postroom_a2a.ecma_json import dumps
+from postroom_a2a.params import shortened
 from postroom_a2a.service import Submitted, TaskPage, TaskQuery, TaskVersion
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message, Task, status_update
@@ -37,6 +47,9 @@ CANCEL_WAIT = 20.0
 
 PAGE = 100
 """Changes that one read brings."""
+
+Position = tuple[float, str]
+"""The place of a task in a list: the instant of its last change, and its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,3 +235,57 @@ def stream_response(change: TaskEventRow, task: TaskRow) -> Event | None:
             "timestamp": status["timestamp"]
         }
     return event
+
+
+def page_of(store: Store, query: TaskQuery, *, worker: str = "", requester: str = "") -> TaskPage:
+    """The page that `query` asks for, of the tasks of that worker and that requester, "" for any.
+
+    Raises:
+        InvalidInput: its token is not one of ours.
+    """
+    found, total = store.tasks.updated(
+        worker=worker,
+        requester=requester,
+        context=query.context,
+        state="" if query.state is None else query.state.value,
+        since=query.since,
+        past=position_in(query.page) if query.page else None,
+        limit=query.limit + 1,
+    )
+    tasks: list[dict[str, Any]] = []
+    room = MAX_PAGE_BYTES
+    for _, task in found[: query.limit]:
+        row = store.tasks.task_by_id(task)
+        shown = listed(json.loads(row.snapshot), query) if row is not None else {}
+        room -= len(dumps(shown))
+        if tasks and room < 0:
+            break
+        tasks.append(shown)
+    more = len(found) > len(tasks)
+    return TaskPage(tasks, total, token_of(found[len(tasks) - 1]) if more else "")
+
+
+def listed(task: dict[str, Any], query: TaskQuery) -> dict[str, Any]:
+    """A task as the page of that query shows it."""
+    shown = shortened(task, query.history)
+    if not query.artifacts:
+        shown.pop("artifacts", None)
+    return shown
+
+
+def token_of(position: Position) -> str:
+    """The name of the page after the task in that place."""
+    return base64.urlsafe_b64encode(json.dumps(position).encode()).decode()
+
+
+def position_in(token: str) -> Position:
+    """The place that a token names.
+
+    Raises:
+        InvalidInput: it is not one of ours.
+    """
+    try:
+        at, task = json.loads(base64.urlsafe_b64decode(token))
+        return float(at), str(task)
+    except (ValueError, TypeError, OverflowError, RecursionError, binascii.Error) as error:
+        raise InvalidInput("'pageToken' is not one of this server's") from error

@@ -22,10 +22,9 @@ from postroom.protocol.limits import SHORT_ID
 from postroom.store.database import Database
 from postroom.store.ports import TaskEventRow, TaskRow
 from postroom.tasks.chain import Chain
-from postroom.tasks.records import TaskRecord
+from postroom.tasks.records import TaskRecord, Weight
 from postroom.tasks.service import OrgTaskService
 from postroom.tasks.views import TaskView
-from postroom.tasks.weight import Weight
 from postroom_a2a.task_state import FIRST, TERMINAL, TaskState, allowed
 from postroom_a2a.tasks import Event, Task, apply, artifact_update, status_update
 

@@ -24,8 +24,7 @@ from postroom.protocol.tasks import EXPECTED, Door, follows, parse_task_subject,
 from postroom.store.database import Store
 from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
 from postroom.store.session import values_of
-from postroom.tasks.records import Link, artifact_size
-from postroom.tasks.weight import Weight
+from postroom.tasks.records import Link, Weight, artifact_size
 from postroom_a2a import strict_json
 from postroom_a2a.messages import context_of, text_of
 from postroom_a2a.task_state import TaskState, allowed

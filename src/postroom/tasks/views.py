@@ -16,8 +16,8 @@ from postroom.protocol import shapes
 from postroom.protocol.blobs import PREFIX, named_in
 from postroom.protocol.content import parts_of, references_in, said, subject_of
 from postroom.protocol.limits import MAX_DETAIL, MAX_NAMED_BLOBS
+from postroom.store.agents import Party
 from postroom.store.database import Store
-from postroom.store.parties import Party
 from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import answer_in, artifacts_of, status_text

@@ -28,7 +28,7 @@ from postroom.protocol.streams import AGENT_CONSUMER_STREAMS
 from postroom.protocol.template import parse_template
 from postroom.settings import DEFAULT_PROJECT
 from postroom.store.agents import Agent
-from postroom.store.store import Store
+from postroom.store.database import Store
 from postroom.store.workers import REVOKED, RUNNING, STOPPED, WorkerRecord
 from postroom.workers.launch import SpawnRequest, WorkerFolders, card_of, limits_of
 from postroom.workers.leftovers import Leftover, delete, folders, measured

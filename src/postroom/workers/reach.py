@@ -25,7 +25,7 @@ from postroom.sandbox.arguments import PATHS, SHOWN
 from postroom.sandbox.never import real_name
 from postroom.sandbox.port import Level
 from postroom.sandbox.template_check import AGENT_FOLDER
-from postroom.store.openings import FOLDER, Opening
+from postroom.store.keys import FOLDER, Opening
 
 BY = "by"
 """Key of `WorkerRecord.origin`: whom the worker is judged for: `operator`, or a uid; absent in older records."""

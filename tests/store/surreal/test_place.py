@@ -15,10 +15,9 @@ from postroom.errors import Conflict, DatabaseAway, StateUnwritable, StoreLocked
 from postroom.projection.rebuild import catch_up
 from postroom.projection.rules import Folded, fold_all
 from postroom.store import copying, pruning, snapshot
-from postroom.store.database import Database
+from postroom.store.database import Database, Store
 from postroom.store.migrate import migrate
 from postroom.store.sqlite import SQLiteConnection, SQLitePlace
-from postroom.store.store import Store
 from postroom.store.surreal import schema
 from postroom.store.surreal.place import OWNER, TasksElsewhere
 from postroom_a2a.task_state import TaskState

@@ -15,12 +15,12 @@ from postroom.bus.acceptance import (
     headers_of,
     stored_in,
 )
-from postroom.bus.background import BusTasks
-from postroom.bus.counters import Counters
+from postroom.bus.handing import BusTasks
 from postroom.bus.memory.broker import MemoryBroker
 from postroom.bus.memory.subscriptions import ConsumerSubscription, LiveSubscription
 from postroom.bus.port import (
     BusStatistics,
+    Counters,
     DeliveryHandler,
     Handler,
     Message,

@@ -6,12 +6,10 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from postroom.bus.background import BusTasks
-from postroom.bus.counters import Counters
-from postroom.bus.handing import Handing
+from postroom.bus.handing import BusTasks, Handing
 from postroom.bus.memory.broker import Interest, MemoryBroker
 from postroom.bus.memory.consumer import MemoryConsumer
-from postroom.bus.port import DeliveryHandler, Handler, Message
+from postroom.bus.port import Counters, DeliveryHandler, Handler, Message
 from postroom.errors import BusDisconnected
 
 FINISH_TIMEOUT = 5.0

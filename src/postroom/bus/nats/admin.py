@@ -10,7 +10,7 @@ from typing import Any
 
 from postroom.bus.nats import config
 from postroom.bus.nats.bus import NatsBus
-from postroom.bus.nats.frames import stored_message
+from postroom.bus.nats.link import stored_message
 from postroom.bus.port import BusAdmin, Message
 from postroom.errors import BusDisconnected, Conflict, NoResponders, NotFound
 from postroom.protocol.streams import CARDS_BUCKET, STREAMS, ConsumerSpec, StreamSpec

@@ -10,14 +10,13 @@ from typing import Protocol, TypeVar
 
 from postroom.bus.acceptance import accepts_pulled, answerer_of, headers_of, stored_in
 from postroom.bus.address import BusAddress
-from postroom.bus.background import BusTasks
-from postroom.bus.counters import Counters
+from postroom.bus.handing import BusTasks
 from postroom.bus.nats.delivery import Consumption
-from postroom.bus.nats.frames import live_message
-from postroom.bus.nats.link import Link, remaining
+from postroom.bus.nats.link import Link, live_message, remaining
 from postroom.bus.nats.listening import CONCURRENT_REQUESTS, NatsSubscription, accepts_live, serving
 from postroom.bus.port import (
     BusStatistics,
+    Counters,
     DeliveryHandler,
     Handler,
     Message,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from postroom.bus.address import BusAddress
-from postroom.bus.counters import Counters
+from postroom.bus.port import Counters
 from postroom.errors import (
     BusDisconnected,
     Forbidden,

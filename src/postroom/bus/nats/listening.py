@@ -7,9 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from postroom.bus.acceptance import accepts_published, accepts_request, error_answer
-from postroom.bus.background import BusTasks
-from postroom.bus.nats.frames import live_message
-from postroom.bus.nats.link import Link
+from postroom.bus.handing import BusTasks
+from postroom.bus.nats.link import Link, live_message
 from postroom.bus.port import Handler, Message, Responder
 from postroom.errors import PostroomError
 from postroom_a2a.nats.port import Frame

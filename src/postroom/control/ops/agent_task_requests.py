@@ -26,8 +26,7 @@ from postroom.protocol.limits import (
 )
 from postroom.protocol.principal import Principal, Scope
 from postroom.store.ports import TaskHead, TaskRow
-from postroom.tasks.operations import stream_response
-from postroom.tasks.pages import page_of
+from postroom.tasks.operations import page_of, stream_response
 from postroom.tasks.views import TaskView
 from postroom_a2a.bounds import MAX_ID
 from postroom_a2a.bounds import MAX_PAGE as LIST_MOST

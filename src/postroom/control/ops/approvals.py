@@ -36,7 +36,7 @@ from postroom.protocol.events import EventKind
 from postroom.protocol.limits import MAX_WAIT
 from postroom.protocol.patterns import added
 from postroom.protocol.principal import Principal, Scope
-from postroom.store.parties import Party
+from postroom.store.agents import Party
 
 States = Annotated[
     Literal["pending", "all"],

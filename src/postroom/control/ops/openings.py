@@ -19,8 +19,8 @@ from postroom.protocol import answers
 from postroom.protocol.principal import Principal, Scope
 from postroom.sandbox.never import never_shown, real_name
 from postroom.settings import DEFAULT_ORG
-from postroom.store.openings import FOLDER, WALL, Opening
-from postroom.store.store import Store
+from postroom.store.database import Store
+from postroom.store.keys import FOLDER, WALL, Opening
 from postroom_a2a.times import format_time
 
 operations = Operations()

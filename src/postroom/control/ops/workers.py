@@ -20,7 +20,7 @@ from postroom.protocol import answers, shapes
 from postroom.protocol.autonomy import Autonomy
 from postroom.protocol.limits import MAX_PATH, MAX_TEMPLATE_BODY
 from postroom.protocol.principal import Principal, Scope
-from postroom.store.parties import Party
+from postroom.store.agents import Party
 from postroom.workers import tidying
 from postroom.workers.launch import SpawnRequest
 from postroom.workers.served_card import fetch_card, fetch_far_card

@@ -13,8 +13,7 @@ from sqlalchemy import Connection, Table, text
 
 from postroom.errors import Conflict
 from postroom.store.postgres import tables
-from postroom.store.postgres.address import Address
-from postroom.store.postgres.connection import PostgresConnection
+from postroom.store.postgres.connection import Address, PostgresConnection
 from postroom.store.postgres.tables import (
     ORGS,
     SHARED_TABLES,

@@ -23,18 +23,25 @@ import sqlalchemy
 from sqlalchemy import delete
 
 from postroom.disk import sync
-from postroom.settings import DEFAULT_ORG
+from postroom.errors import (
+    DatabaseAway,
+    EnvironmentFault,
+    InvalidInput,
+    PostroomError,
+    StateUnwritable,
+    StoreLocked,
+)
+from postroom.settings import DEFAULT_ORG, Settings
 from postroom.store.database import Place, StoreConnection
 from postroom.store.ports import Tasks, TaskTables
 from postroom.store.schema import SET_ASIDE, a2a_task_events, a2a_tasks
 from postroom.store.schema import cursors as positions
 from postroom.store.session import Session
 from postroom.store.surreal import schema
-from postroom.store.surreal.faults import typed_faults
 from postroom.store.surreal.session import Gate, SurrealSession
 from postroom.store.surreal.tables import SurrealTables
 from postroom.store.surreal.tasks import SurrealTasks
-from postroom_a2a.surreal import Address, Connection, open_connection
+from postroom_a2a.surreal import Address, Away, Connection, InUse, Refuses, driver, open_connection
 
 T = TypeVar("T")
 
@@ -43,6 +50,27 @@ TASKS_OF_SQL = "tasks"
 
 OWNER = "tasks.owner"
 """File of the organisation that says which tasks in SurrealDB are its own: those folded from this log."""
+
+_KINDS: dict[type[PostroomError], type[PostroomError]] = {
+    Away: DatabaseAway,
+    InUse: StoreLocked,
+    Refuses: StateUnwritable,
+}
+
+
+@contextmanager
+def typed_faults() -> Generator[None]:
+    """Turn faults of the library's connection into those that the callers of a store know.
+
+    Raises:
+        DatabaseAway: the server does not answer, or does not let us in.
+        StoreLocked: another process has the database.
+        StateUnwritable: the disk is full or read-only.
+    """
+    try:
+        yield
+    except (Away, InUse, Refuses) as error:
+        raise _KINDS[type(error)](error.message, remedy=error.remedy) from error
 
 
 class TaskDatabase:
@@ -235,3 +263,42 @@ class TasksConnection:
     def close(self) -> None:
         """As `StoreConnection`."""
         self._sql.close()
+
+
+def beside(place: Place, settings: Settings) -> TasksElsewhere:
+    """`place` with the tasks where the settings say.
+
+    Raises:
+        InvalidInput: the address is none, could be read on its way, or does not fit to a post room in memory.
+        EnvironmentFault: the package is not installed, or the file with the password cannot be read.
+    """
+    driver.check()
+    address = Address.parse(settings.task_store).with_password(_password(settings))
+    in_memory = address.embedded and address.folder is None
+    if in_memory != settings.memory:
+        raise InvalidInput(
+            f"tasks.store is {address.shown}, and the log is {'in memory' if settings.memory else 'on disk'}",
+            remedy="both have to last equally long: surrealdb+mem:// is for a post room in memory, and for no other",
+        )
+    home = None if settings.memory else settings.home
+    return TasksElsewhere(place, TaskDatabase(address, settings.org, home))
+
+
+def _password(settings: Settings) -> str:
+    if settings.task_store_password:
+        return settings.task_store_password
+    return (
+        ""
+        if settings.task_store_password_file is None
+        else _read(settings.task_store_password_file)
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise EnvironmentFault(
+            f"cannot read {path}, which has the password of tasks.store",
+            remedy="check tasks.password_file",
+        ) from error

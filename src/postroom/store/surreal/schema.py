@@ -1,15 +1,16 @@
 """The tables in SurrealDB, and whose they are.
 
-A list is a range of one key, in the order of that key, with a limit: that is what the engine answers without reading
-more. It reads an index forwards alone (2.0.0 gives wrong rows for a descending order with a limit), and sorts all that
-an index of two fields has. So a row carries a key for each list, whose order is the order of the list.
+A list is a range of one key (`Range`), in the order of that key, with a limit: that is what the engine answers without
+reading more. It reads an index forwards alone (2.0.0 gives wrong rows for a descending order with a limit), and sorts
+all that an index of two fields has. So a row carries a key for each list, whose order is the order of the list.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import fields
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from postroom.errors import Conflict
@@ -47,6 +48,8 @@ EVENT_KEYS = {
 }
 
 _DIGITS = str.maketrans("0123456789abcdef", "fedcba9876543210")
+
+Row = dict[str, Any]
 
 
 def _columns(row: Any) -> dict[str, str]:
@@ -167,3 +170,49 @@ def changed_key(at: float, task: str) -> str:
     (bits,) = struct.unpack(">q", struct.pack(">d", at))
     ordered = bits if bits >= 0 else -(2**63) - bits - 1  # floats sort like their bits
     return f"{2**64 - 1 - (ordered + 2**63):020d}{task.translate(_DIGITS)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """A condition, in the words of SurrealDB and in ours."""
+
+    text: str
+    holds: Callable[[Row], bool]
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The rows of a table whose `key` lies between two values, in its order.
+
+    Attributes:
+        among: field to the values that it may have.
+        only: a further condition.
+    """
+
+    key: str
+    low: Any
+    high: Any
+    among: Mapping[str, Collection[Any]] = field(default_factory=dict)
+    only: Only | None = None
+
+    def where(self, table: str) -> str:
+        """The condition, with the index that has the order."""
+        more = "".join(f" AND {name} IN ${name}" for name in self.among)
+        more += f" AND {self.only.text}" if self.only else ""
+        return f"{table} WITH INDEX {table}_{self.key} WHERE {self.key} > $low AND {self.key} < $high{more}"
+
+    def values(self) -> dict[str, Any]:
+        """The parameters of `where`."""
+        among = {name: list(values) for name, values in self.among.items()}
+        own = self.only.values if self.only else {}
+        return {"low": self.low, "high": self.high, **among, **own}
+
+    def holds(self, row: Row) -> bool:
+        """Whether a row is in it."""
+        at = row.get(self.key)
+        if at is None or not self.low < at < self.high:
+            return False
+        if self.only is not None and not self.only.holds(row):
+            return False
+        return all(row[name] in values for name, values in self.among.items())

@@ -12,8 +12,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from postroom.store.surreal.ranges import Range, Row
-from postroom.store.surreal.schema import CURSORS, EVENTS, TASKS, within
+from postroom.store.surreal.schema import CURSORS, EVENTS, TASKS, Range, Row, within
 from postroom.store.surreal.unit import Unit
 from postroom_a2a.surreal import Connection
 

@@ -14,15 +14,16 @@ from typing import Any
 from postroom.protocol.limits import MAX_PAGE, MAX_SHOWN_TEXT
 from postroom.store.messages import page
 from postroom.store.ports import MAX_RETRIES, Ended, TaskEventRow, TaskHead, TaskRow
-from postroom.store.surreal.ranges import Only, Range
-from postroom.store.surreal.rows import clean, event_row, storable, task_row
 from postroom.store.surreal.schema import (
     END,
+    Only,
+    Range,
     changed_key,
     place,
     within,
 )
 from postroom.store.surreal.session import ALL, SurrealSession
+from postroom.store.surreal.tables import clean, event_row, storable, task_row
 from postroom.store.surreal.unit import Row
 from postroom.store.tasks import BATCH, CHANGING, MAX_ASKING, composed
 from postroom_a2a.task_state import INTERRUPTED, TaskState
