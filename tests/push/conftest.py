@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.store.database import Place
+from postroom.store.ports import Place
 from postroom.store.sqlite import SQLitePlace
 from tests.store.conftest import make_tables, postgres_tables, tasks_elsewhere
 

@@ -13,8 +13,9 @@ from postroom.protocol.limits import MAX_PUSH_CONFIGS
 from postroom.protocol.principal import DOOR, USUAL_SCOPES, Principal
 from postroom.push.configs import AgentPushes
 from postroom.push.pusher import NO_KEY, NO_OWNER
-from postroom.store.database import Database, Place, Store
+from postroom.store.database import Database, Store
 from postroom.store.keys import ApiKey
+from postroom.store.ports import Place
 from postroom.store.pruning import KINDS
 from postroom_a2a.rpc import RpcError
 from postroom_a2a.service import PushConfig

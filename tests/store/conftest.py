@@ -9,8 +9,9 @@ import pytest
 
 from library.surrealserver import SurrealServer, running_surreal
 from postroom.store.copying import TABLES
-from postroom.store.database import Place, Store
+from postroom.store.database import Store
 from postroom.store.migrate import create
+from postroom.store.ports import Place
 from postroom.store.postgres.connection import Address
 from postroom.store.postgres.place import PostgresPlace
 from postroom.store.sqlite import SQLitePlace

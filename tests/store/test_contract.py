@@ -17,10 +17,10 @@ from postroom.errors import Conflict, InvalidInput, StateUnwritable
 from postroom.mail.projection import RULES as MAIL_RULES
 from postroom.projection.rules import fold
 from postroom.store.agents import Agent
-from postroom.store.database import Database, Place, Store
+from postroom.store.database import Database, Store
 from postroom.store.messages import MessageRow
 from postroom.store.migrate import migrate
-from postroom.store.ports import TaskRow
+from postroom.store.ports import Place, TaskRow
 from postroom.store.records import DeadLetterRow
 from postroom.store.surreal.place import TasksElsewhere
 from postroom.store.workers import WorkerRecord

@@ -17,9 +17,10 @@ from sqlalchemy import delete, insert, select, update
 from postroom.errors import Conflict
 from postroom.store import copying
 from postroom.store.agents import Agent
-from postroom.store.database import Database, Place, Store
+from postroom.store.database import Database, Store
 from postroom.store.keys import ApiKey, Opening
 from postroom.store.migrate import migrate
+from postroom.store.ports import Place
 from postroom.store.postgres.connection import Address
 from postroom.store.postgres.place import PostgresPlace
 from postroom.store.schema import ACCOUNTS, agent_cards, agents

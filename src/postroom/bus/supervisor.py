@@ -15,7 +15,10 @@ from pathlib import Path
 from postroom.bus.address import BusAddress
 from postroom.bus.disk import INTERVAL, check_space
 from postroom.bus.embedded import EmbeddedServer
-from postroom.bus.server_config import NO_SPACE, ServerConfig, last_lines
+from postroom.bus.server_config import NO_SPACE
+from postroom.bus.server_config import ServerConfig
+from postroom.bus.server_config import last_lines
+from postroom.bus.host import BusHost
 from postroom.errors import EnvironmentFault, ServerFailed, StateUnwritable
 from postroom.observe import get_logger
 from postroom_a2a.nats import WireConnection
@@ -40,7 +43,7 @@ def _for_space(reason: EnvironmentFault) -> bool:
     return any(words in str(reason).lower() for words in NO_SPACE)
 
 
-class Supervisor:
+class Supervisor(BusHost):
     """One server that is started again when it crashes.
 
     Use: `await start()`, then `run()` as a task of a TaskGroup, which ends after `stop()`; cancelling `run` ends
@@ -120,7 +123,6 @@ class Supervisor:
         return self._server
 
     async def trust_proxies(self, proxies: Sequence[str]) -> bool:
-        """As `BusHost.trust_proxies`."""
         # Nothing else may differ: the server refuses another JWT of the same operator.
         await self.server.reconfigure(replace(self._config, proxies=tuple(proxies)))
         self._config = self.server.config

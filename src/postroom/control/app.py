@@ -186,7 +186,7 @@ def open_sender(settings: Settings) -> Sender:
     return Sender(policy, cache(partial(client_context, settings.egress_ca)))
 
 
-class OrgGateway:
+class OrgGateway(GatewayProvider):
     """The gateway as one organisation uses it: requests through its workers' doors reach its own API."""
 
     def __init__(self, gateway: GatewayProvider, router: OrgRouter, org: str) -> None:
@@ -196,14 +196,12 @@ class OrgGateway:
         self._doors: set[str] = set()
 
     async def open_door(self, spec: DoorSpec) -> Path:
-        """See `GatewayProvider.open_door`."""
         # First, because the worker may call as soon as its door is open.
         self._router.admit(spec.uid, self._org)
         self._doors.add(spec.uid)
         return await self._gateway.open_door(spec)
 
     async def close_door(self, uid: str) -> None:
-        """See `GatewayProvider.close_door`."""
         await self._gateway.close_door(uid)
         self._router.dismiss(uid)
         self._doors.discard(uid)

@@ -114,7 +114,7 @@ class IAMProvider(Protocol):
         """Take an agent's address and all of its keys away for ever."""
 
 
-class LocalIAM:
+class LocalIAM(IAMProvider):
     """The provider over the accounts of a post room (see `IAMProvider`).
 
     Args:
@@ -148,7 +148,6 @@ class LocalIAM:
     # ── resolving ───────────────────────────────────────────────────────────────────────────────────────
 
     async def resolve(self, key: str) -> Principal:
-        """See `IAMProvider.resolve`."""
         sha256 = digest(key)
         if equal(sha256, self._operator.sha256):
             who = self._owner
@@ -182,7 +181,6 @@ class LocalIAM:
         )
 
     async def know(self, key: str) -> None:
-        """See `IAMProvider.know`."""
         sha256 = digest(key)
         if equal(sha256, self._operator.sha256):
             return
@@ -190,7 +188,6 @@ class LocalIAM:
             raise _not_valid()
 
     async def worker(self, uid: str) -> Principal:
-        """See `IAMProvider.worker`."""
         who = await self._database.point(lambda store: store.agents.agent_by_uid(uid))
         if who is None or who.retired or who.org != self._directory.org:
             raise Forbidden(f"there is no worker with the uid {one_line(uid, 40)!r}")
@@ -211,11 +208,9 @@ class LocalIAM:
     # ── keys ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def keys(self, uid: str = "", *, ended: bool = False) -> list[ApiKey]:
-        """See `IAMProvider.keys`."""
         return await self._database.read(lambda store: store.keys.listed(uid, ended=ended))
 
     async def key(self, me: Principal, key_id: str) -> ApiKey:
-        """See `IAMProvider.key`."""
         found = await self._database.point(lambda store: store.keys.get(key_id))
         if found is None or not (found.uid == me.uid or me.allows(Scope.ADMIN)):
             raise NotFound(f"there is no key {one_line(key_id, 64)!r}", remedy="postroom keys list")
@@ -230,7 +225,6 @@ class LocalIAM:
         name: str = "",
         expires_at: float | None = None,
     ) -> NewKey:
-        """See `IAMProvider.create_key`."""
         new, sha256 = self._new(me, uid, scopes, name, expires_at)
 
         def store_it(store: Store) -> None:
@@ -241,7 +235,6 @@ class LocalIAM:
         return new
 
     async def rotate_key(self, me: Principal, key_id: str) -> NewKey:
-        """See `IAMProvider.rotate_key`."""
         if key_id == OPERATOR_KEY:
             return self._rotate_operator(me)
         old = await self.key(me, key_id)
@@ -266,7 +259,6 @@ class LocalIAM:
         return NewKey(key, secret)
 
     async def revoke_key(self, me: Principal, key_id: str) -> ApiKey:
-        """See `IAMProvider.revoke_key`."""
         if key_id == OPERATOR_KEY:
             raise Conflict(
                 "the operator's key can only be replaced", remedy="postroom keys rotate operator"
@@ -280,13 +272,11 @@ class LocalIAM:
     # ── people ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def people(self) -> list[Agent]:
-        """See `IAMProvider.people`."""
         return [agent for agent in await self._directory.all() if agent.kind == "human"]
 
     async def add_person(
         self, me: Principal, nick: str, *, scopes: Collection[Scope], expires_at: float | None
     ) -> tuple[Agent, NewKey]:
-        """See `IAMProvider.add_person`."""
         me.require(Scope.ADMIN)
         check_nick(nick)  # the operator alone may have a reserved name
         uid = uuid.uuid4().hex
@@ -299,7 +289,6 @@ class LocalIAM:
         return await self._directory.register(nick, "human", uid=uid, also=also), new
 
     async def retire(self, me: Principal, uid: str) -> None:
-        """See `IAMProvider.retire`."""
         me.require(Scope.ADMIN)
         if uid == self._owner.uid:
             raise Conflict("the owner of the post room cannot be removed")

@@ -17,7 +17,14 @@ from pathlib import Path
 from postroom.errors import EnvironmentFault, PostroomError, ProtocolViolation, Unauthorized
 from postroom.gateway.connection import Cause, GatewayConnection
 from postroom.gateway.limits import RateLimit, Violations
-from postroom.gateway.port import DEADLINES, AuditSink, DoorDeadlines, DoorSpec, GatewayStatistics
+from postroom.gateway.port import (
+    DEADLINES,
+    AuditSink,
+    DoorDeadlines,
+    DoorSpec,
+    GatewayProvider,
+    GatewayStatistics,
+)
 from postroom.gateway.stream_proxy import FirstLine, Silence, cut
 from postroom.identity.tokens import digest, matches
 from postroom.observe import get_logger
@@ -80,7 +87,7 @@ class _Door:
         )
 
 
-class Gateway:
+class Gateway(GatewayProvider):
     """`GatewayProvider` over unix sockets in one private folder.
 
     Args:
@@ -115,7 +122,6 @@ class Gateway:
         self._frames = self._bytes = 0
 
     async def open_door(self, spec: DoorSpec) -> Path:
-        """See `GatewayProvider.open_door`."""
         uid = spec.uid
         await self.close_door(uid)
         path = self._folder / f"{uid}.sock"
@@ -161,7 +167,6 @@ class Gateway:
         task.add_done_callback(door.tasks.discard)
 
     async def close_door(self, uid: str) -> None:
-        """See `GatewayProvider.close_door`."""
         door = self._doors.pop(uid, None)
         if door is None or door.server is None:
             return
@@ -181,14 +186,12 @@ class Gateway:
         await asyncio.gather(*door.tasks, return_exceptions=True)
 
     async def close(self) -> None:
-        """See `GatewayProvider.close`."""
         for uid in list(self._doors):
             await self.close_door(uid)
         if self._alerts:
             await asyncio.wait(self._alerts, timeout=self._deadlines.flush)
 
     def statistics(self) -> GatewayStatistics:
-        """See `GatewayProvider.statistics`."""
         doors = self._doors.values()
         return GatewayStatistics(
             doors=len(doors),

@@ -25,11 +25,11 @@ from postroom.tasks.operations import sees
 from postroom.tasks.service import OrgTaskService
 from postroom.webhooks.signing import WebhookKey
 from postroom_a2a.rpc import Code, RpcError
-from postroom_a2a.service import PushConfig, PushConfigPage
+from postroom_a2a.service import PushConfig, PushConfigPage, PushConfigs
 from postroom_a2a.times import format_time
 
 
-class AgentPushes:
+class AgentPushes(PushConfigs):
     """The configs of the tasks of `worker`, for the principal `me`; implements `postroom_a2a.service.PushConfigs`.
 
     The requester that `PushConfigs` names is not looked at: `me` is who asks. A config is bound to the key that it was
@@ -51,7 +51,6 @@ class AgentPushes:
         self._clock = clock
 
     async def check(self, config: PushConfig, _requester: str) -> None:
-        """As `PushConfigs.check`."""
         if self._me.method == DOOR:
             # What a worker may send to the outside is its gateway's to judge.
             raise RpcError(
@@ -65,7 +64,6 @@ class AgentPushes:
     async def create(
         self, config: PushConfig, requester: str, *, after: int | None = None
     ) -> PushConfig:
-        """As `PushConfigs.create`."""
         await self.check(config, requester)
         config = replace(config, id=config.id or _id_for(config.url))
         try:
@@ -119,7 +117,6 @@ class AgentPushes:
             )
 
     async def get(self, task: str, config: str, _requester: str) -> PushConfig | None:
-        """As `PushConfigs.get`."""
 
         def find(store: Store) -> ConfigRow | None:
             self._head(store, task)
@@ -140,7 +137,6 @@ class AgentPushes:
         return PushConfigPage(shown, shown[-1].id if len(found) > limit else "")
 
     async def delete(self, task: str, config: str, _requester: str) -> None:
-        """As `PushConfigs.delete`."""
         key = key_of(task, self._me.uid, config)
 
         def delete(store: Store) -> bool:

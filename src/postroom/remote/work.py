@@ -17,7 +17,7 @@ from postroom.protocol.blobs import PREFIX, sha256_of
 from postroom.protocol.content import Content
 from postroom.protocol.ids import CONTROL_PLANE
 from postroom.remote.agents import RemoteAgents
-from postroom.remote.task import Ended, Patience, RemoteTask
+from postroom.remote.task import Desk, Ended, Patience, RemoteTask
 from postroom.store.database import Database, Store
 from postroom.store.ports import TaskHead, TaskRow
 from postroom.tasks.reports import TaskReports
@@ -51,7 +51,7 @@ ReadBlob = Callable[[str, str, int], Awaitable[bytes]]
 """Returns the content of a blob (by its hash) that an agent (uid) may read, of at most so many bytes."""
 
 
-class RemoteWork:
+class RemoteWork(Desk):
     """The tasks of all of an organisation's agents of other people; a `remote.task.Desk` for each."""
 
     def __init__(
@@ -183,7 +183,6 @@ class RemoteWork:
     # ── as a desk ────────────────────────────────────────────────────────────────────────────────────────
 
     async def row(self, task: str) -> TaskRow | None:
-        """As `Desk.row`."""
         return await self._database.point(lambda store: store.tasks.task_by_id(task))
 
     async def status(
@@ -194,17 +193,14 @@ class RemoteWork:
         said: Content | None,
         metadata: dict[str, Any],
     ) -> None:
-        """As `Desk.status`."""
         await self._reports.status(agent, task, state, said, metadata=metadata)
 
     async def artifact(
         self, agent: str, task: str, artifact: dict[str, Any], append: bool, last: bool
     ) -> None:
-        """As `Desk.artifact`."""
         await self._reports.artifact(agent, task, artifact, append=append, last=last)
 
     async def outgoing(self, agent: str, part: dict[str, Any]) -> dict[str, Any]:
-        """As `Desk.outgoing`."""
         url = part.get("url")
         if not (isinstance(url, str) and url.startswith(PREFIX)):
             return part

@@ -123,7 +123,7 @@ class LimitMonitor:
         await asyncio.sleep(max(self._period, LOAD * max(took, self._took)))
 
 
-class LimitedHandle:
+class LimitedHandle(SandboxHandle):
     """A running sandbox with limits; see `SandboxHandle`. Its end names the limit that was exceeded.
 
     unenforced: the limits, in the template's words, that nothing here keeps.
@@ -156,7 +156,6 @@ class LimitedHandle:
 
     @property
     def pid(self) -> int:
-        """See `SandboxHandle.pid`."""
         return self._handle.pid
 
     @property
@@ -166,7 +165,6 @@ class LimitedHandle:
 
     @property
     def level(self) -> Level:
-        """See `SandboxHandle.level`."""
         return self._handle.level
 
     async def wait(self) -> ExitStatus:
@@ -174,12 +172,10 @@ class LimitedHandle:
         return await asyncio.shield(self._end)
 
     async def stop(self, grace: float) -> ExitStatus:
-        """See `SandboxHandle.stop`."""
         await self._handle.stop(grace)
         return await self.wait()
 
     def kill(self) -> None:
-        """See `SandboxHandle.kill`."""
         self._handle.kill()
 
     async def _run(self, elapsed: float, grace: float) -> ExitStatus:

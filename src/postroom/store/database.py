@@ -9,15 +9,15 @@ database holds it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import perf_counter
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import sqlalchemy
 
@@ -31,7 +31,7 @@ from postroom.store.events import EventStore
 from postroom.store.keys import CredentialStore, KeyStore, OpeningStore
 from postroom.store.messages import AnnouncementStore, MessageStore
 from postroom.store.pending import PendingStore
-from postroom.store.ports import Tasks, TaskTables
+from postroom.store.ports import Place, StoreConnection, Tasks, TaskTables
 from postroom.store.pushes import PushStore
 from postroom.store.records import RecordStore
 from postroom.store.session import Session
@@ -39,7 +39,7 @@ from postroom.store.sqlite import SQLitePlace
 from postroom.store.tasks import TaskStore
 from postroom.store.workers import WorkerStore
 
-__all__ = ["Database", "DatabaseStatistics", "Place", "Store", "StoreConnection"]
+__all__ = ["Database", "DatabaseStatistics", "Store"]
 
 T = TypeVar("T")
 
@@ -121,75 +121,6 @@ class DatabaseStatistics:
     write_seconds: float = 0.0
     read_seconds: float = 0.0
     refused: int = 0
-
-
-class StoreConnection(Protocol):
-    """A connection to either database; one thread at a time uses it.
-
-    Attributes:
-        tasks, task_tables: where they lie in another database; None in this one.
-    """
-
-    session: Session
-    tasks: Tasks | None
-    task_tables: TaskTables | None
-
-    def run(self, work: Callable[[Session], T], *, flush: bool = True, accounts: bool = True) -> T:
-        """Run `work` in one transaction.
-
-        Args:
-            flush: without it a power cut may undo what it did.
-            accounts: it may change accounts, which others share; what is not flushed never does.
-
-        Raises:
-            StateUnwritable, StoreLocked, EnvironmentFault: the database cannot do it now.
-            Conflict: a row breaks a unique index or a foreign key.
-        """
-
-    def viewing(self) -> AbstractContextManager[None]:
-        """One consistent view until the block ends."""
-
-    def close(self) -> None:
-        """End the connection."""
-
-
-class Place(Protocol):
-    """Where a database is.
-
-    Attributes:
-        shared: all connections are one, so reads take turns with writes.
-        inline: a call takes less time than a change of threads, so the event loop may make it itself.
-        forgets: it may crash while we live, and undo what `fold` has committed last.
-        parts: each with its tables: what has a version of its own, in the order in which they are made.
-        kept: where a copy lies of what the last migration has changed, None for none.
-    """
-
-    shared: bool
-    inline: bool
-    forgets: bool
-    parts: Mapping[str, Sequence[sqlalchemy.Table]]
-
-    @property
-    def kept(self) -> Path | None:
-        """See `Place`."""
-
-    def connect(self, *, writes: bool, timeout: float | None = None) -> StoreConnection:
-        """A new connection; `timeout` is how many seconds it waits for another process's lock."""
-
-    def create(self, connection: sqlalchemy.Connection, part: str) -> None:
-        """Make the tables of an empty part."""
-
-    def close(self) -> None:
-        """End the connections that the place keeps for itself."""
-
-    def before(self) -> None:
-        """Make ready for tables, and refuse files that are older than migrations."""
-
-    def after(self) -> None:
-        """Note the organisation, when every part has its tables."""
-
-    def alter(self, part: str, work: Callable[[sqlalchemy.Connection], T]) -> T:
-        """Run `work` in one transaction of a connection to `part` alone: for making and changing tables."""
 
 
 class Database:

@@ -18,7 +18,8 @@ from sqlalchemy import Connection, inspect, text
 
 from postroom.errors import DatabaseAway, DatabaseRefuses
 from postroom.observe import get_logger
-from postroom.store.database import Database, Place
+from postroom.store.database import Database
+from postroom.store.ports import Place
 from postroom.store.schema import REVISION, check_revision
 from postroom_a2a.retry import RetryPolicy
 

@@ -1,4 +1,4 @@
-"""The port of tasks: what rules and services see of them, and the rows in which it speaks.
+"""The ports of the store: of tasks, with the rows in which it speaks, and of the place where a database is.
 
 Tasks are the part of the state that a third store may hold, beside SQLite and PostgreSQL. So they have cursors of their
 own, and no query joins them with anything else (`store.tasks` is the port in SQL).
@@ -6,11 +6,20 @@ own, and no query joins them with anything else (`store.tasks` is the port in SQ
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from postroom_a2a.task_state import TaskState
+
+if TYPE_CHECKING:
+    import sqlalchemy
+
+    from postroom.store.session import Session
+
+T = TypeVar("T")
 
 TOLD = "TASKS told"
 """Name of the cursor up to which requesters were told of the records of TASKS; no fold sets it."""
@@ -143,12 +152,10 @@ class Tasks(Protocol):
     """Tasks and their changes: a projection of its own, with its own cursors. No query of it joins another table.
 
     Attributes:
-        cursors: of INBOX and TASKS.
+        cursors: how far INBOX and TASKS are folded.
     """
 
-    @property
-    def cursors(self) -> Cursor:
-        """How far the streams are folded."""
+    cursors: Cursor
 
     def insert_task(self, row: TaskRow) -> bool:
         """Store a new task; False without effect if one has that id or request."""
@@ -324,3 +331,72 @@ class TaskTables(Protocol):
 
     def set_cursors(self, cursors: Mapping[str, int]) -> None:
         """Store cursors, at once."""
+
+
+class StoreConnection(Protocol):
+    """A connection to either database; one thread at a time uses it.
+
+    Attributes:
+        tasks, task_tables: where they lie in another database; None in this one.
+    """
+
+    session: Session
+    tasks: Tasks | None
+    task_tables: TaskTables | None
+
+    def run(self, work: Callable[[Session], T], *, flush: bool = True, accounts: bool = True) -> T:
+        """Run `work` in one transaction.
+
+        Args:
+            flush: without it a power cut may undo what it did.
+            accounts: it may change accounts, which others share; what is not flushed never does.
+
+        Raises:
+            StateUnwritable, StoreLocked, EnvironmentFault: the database cannot do it now.
+            Conflict: a row breaks a unique index or a foreign key.
+        """
+
+    def viewing(self) -> AbstractContextManager[None]:
+        """One consistent view until the block ends."""
+
+    def close(self) -> None:
+        """End the connection."""
+
+
+class Place(Protocol):
+    """Where a database is.
+
+    Attributes:
+        shared: all connections are one, so reads take turns with writes.
+        inline: a call takes less time than a change of threads, so the event loop may make it itself.
+        forgets: it may crash while we live, and undo what `fold` has committed last.
+        parts: each with its tables: what has a version of its own, in the order in which they are made.
+        kept: where a copy lies of what the last migration has changed, None for none.
+    """
+
+    shared: bool
+    inline: bool
+    forgets: bool
+    parts: Mapping[str, Sequence[sqlalchemy.Table]]
+
+    @property
+    def kept(self) -> Path | None:
+        """See `Place`."""
+
+    def connect(self, *, writes: bool, timeout: float | None = None) -> StoreConnection:
+        """A new connection; `timeout` is how many seconds it waits for another process's lock."""
+
+    def create(self, connection: sqlalchemy.Connection, part: str) -> None:
+        """Make the tables of an empty part."""
+
+    def close(self) -> None:
+        """End the connections that the place keeps for itself."""
+
+    def before(self) -> None:
+        """Make ready for tables, and refuse files that are older than migrations."""
+
+    def after(self) -> None:
+        """Note the organisation, when every part has its tables."""
+
+    def alter(self, part: str, work: Callable[[sqlalchemy.Connection], T]) -> T:
+        """Run `work` in one transaction of a connection to `part` alone: for making and changing tables."""

@@ -32,14 +32,12 @@ class Dialect(Protocol):
     Attributes:
         name: `sqlite` or `postgresql`.
         bools: whether the driver gives booleans; SQLite's gives numbers.
+        compiler: SQLAlchemy's dialect, with positional parameters.
     """
 
     name: str
     bools: bool
-
-    @property
-    def compiler(self) -> Compiler:
-        """SQLAlchemy's dialect, with positional parameters."""
+    compiler: Compiler
 
     def insert(self, table: Table) -> Any:
         """SQLAlchemy's INSERT of this database, which knows conflicts."""

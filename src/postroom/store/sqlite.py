@@ -40,6 +40,7 @@ from postroom.errors import Conflict, EnvironmentFault, StateUnwritable, StoreLo
 from postroom.settings import DEFAULT_ORG
 from postroom.store.kept import FOLDER, keep
 from postroom.store.own_rows import REFUSED, naming_tables, own_rows
+from postroom.store.ports import Place, StoreConnection
 from postroom.store.schema import (
     ACCOUNTS,
     BLOBS,
@@ -49,7 +50,7 @@ from postroom.store.schema import (
     metadata,
     orgs,
 )
-from postroom.store.session import Session
+from postroom.store.session import Dialect, Session
 
 T = TypeVar("T")
 
@@ -86,7 +87,7 @@ class Files:
         return cls(shared, projection.with_name(BLOBS_FILE), projection)
 
 
-class SQLiteDialect:
+class SQLiteDialect(Dialect):
     """Implements `session.Dialect`."""
 
     bools = False
@@ -96,7 +97,6 @@ class SQLiteDialect:
         self.compiler = compiling.dialect(paramstyle="qmark")
 
     def insert(self, table: Table) -> Any:
-        """As `session.Dialect`."""
         return compiling.insert(table)
 
     def listed(self, values: list[Any]) -> str:
@@ -104,7 +104,6 @@ class SQLiteDialect:
         return json.dumps(values)
 
     def completed(self, statement: ClauseElement, sql: str) -> str:
-        """As `session.Dialect`."""
         return naming_tables(statement, sql)
 
 
@@ -138,7 +137,7 @@ _LOCK_ACCOUNTS = f"DELETE FROM {SHARED}.{orgs.name} WHERE 0"  # noqa: S608 (our 
 _LOCK_OWN = ("DELETE FROM blobs WHERE 0", "DELETE FROM cursors WHERE 0")
 
 
-class SQLiteConnection:
+class SQLiteConnection(StoreConnection):
     """Implements `database.StoreConnection`.
 
     Args:
@@ -216,7 +215,6 @@ class SQLiteConnection:
 
     @contextmanager
     def viewing(self) -> Generator[None]:
-        """As `StoreConnection`."""
         with typed_faults():
             self._driver.execute("BEGIN")
             try:
@@ -230,12 +228,11 @@ class SQLiteConnection:
             return altering(self._driver, work)
 
     def close(self) -> None:
-        """As `StoreConnection`."""
         self._driver.close()
 
 
-class SQLitePlace:
-    """Implements `database.Place`.
+class SQLitePlace(Place):
+    """Implements `ports.Place`.
 
     Args:
         path: file of the projection; None for a database in memory, which is one connection.
@@ -247,6 +244,8 @@ class SQLitePlace:
     Attributes:
         kept: the folder with what a migration has changed, as it was; None if there was none.
     """
+
+    kept: Path | None = None
 
     def __init__(
         self,
@@ -264,7 +263,6 @@ class SQLitePlace:
         self.shared = path is None
         self.inline = path is not None
         self.forgets = False
-        self.kept: Path | None = None
         shared = (*ACCOUNTS, orgs)
         self.parts: Mapping[str, Sequence[Table]] = (
             {"": (*shared, *BLOBS, *PROJECTION)}
@@ -284,14 +282,12 @@ class SQLitePlace:
         return os.path.relpath(self.files.projection.parent, self.files.accounts.parent)
 
     def connect(self, *, writes: bool, timeout: float | None = None) -> SQLiteConnection:
-        """As `database.Place`."""
         wait = self._timeout if timeout is None else timeout
         return self._memory or SQLiteConnection(
             self.files, writes=writes, org=self.org, timeout=wait
         )
 
     def alter(self, part: str, work: Callable[[sqlalchemy.Connection], T]) -> T:
-        """As `database.Place`."""
         with _ALTERING:
             if self._memory is not None:
                 return self._memory.alter(work)
@@ -310,7 +306,6 @@ class SQLitePlace:
             yield driver
 
     def create(self, connection: sqlalchemy.Connection, part: str) -> None:
-        """As `database.Place`."""
         if self._memory is None:
             metadata.create_all(connection, tables=list(self.parts[part]))
             return
@@ -321,12 +316,10 @@ class SQLitePlace:
         self._memory.show_own_rows(self.org)
 
     def close(self) -> None:
-        """As `database.Place`."""
         if self._memory is not None:
             self._memory.close()
 
     def before(self) -> None:
-        """As `database.Place`."""
         if self.files is None:
             return
         for old in map(self.files.projection.with_name, OLD_FILES):
@@ -337,7 +330,6 @@ class SQLitePlace:
         self.kept = keep(files, home.with_name(FOLDER)) or self.kept
 
     def after(self) -> None:
-        """As `database.Place`."""
         if self.files is None:
             return
         with self.opened("accounts") as driver:

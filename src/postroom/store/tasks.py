@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from postroom.protocol.limits import MAX_PAGE, MAX_SHOWN_TEXT
 from postroom.store.messages import page
-from postroom.store.ports import MAX_RETRIES, Ended, TaskEventRow, TaskHead, TaskRow
+from postroom.store.ports import MAX_RETRIES, Ended, TaskEventRow, TaskHead, TaskRow, Tasks
 from postroom.store.records import Cursors
 from postroom.store.schema import a2a_task_events, a2a_tasks
 from postroom.store.session import Session, among, insert_new, octets, prepared, values_of
@@ -202,7 +202,7 @@ _EVENT_SIZES = prepared(
 )
 
 
-class TaskStore:
+class TaskStore(Tasks):
     """Tasks and their changes.
 
     A projection of its own: it has its own cursors and joins no other table.
@@ -213,11 +213,9 @@ class TaskStore:
         self.cursors = Cursors(session, "tasks")
 
     def insert_task(self, row: TaskRow) -> bool:
-        """As `ports.Tasks`."""
         return self._session.run(_INSERT, values_of(row)) == 1
 
     def record_change(self, row: TaskRow, change: TaskEventRow) -> None:
-        """As `ports.Tasks`."""
         # A row is written anew at each change, so nothing large may lie in it.
         fresh = {"snapshot": ""} if row.snapshot else {}
         changes = {name: getattr(row, name) for name in CHANGING} | fresh
@@ -225,20 +223,16 @@ class TaskStore:
         self._session.run(_INSERT_EVENT, {**values_of(change), "snapshot": row.snapshot})
 
     def drop_snapshot(self, seq: int) -> None:
-        """As `ports.Tasks`."""
         self._session.run(_DROP_SNAPSHOT, {"at_seq": seq})
 
     def head_by_id(self, task: str) -> TaskHead | None:
-        """As `ports.Tasks`."""
         return self._session.first(TaskHead, _HEAD_BY_ID, task=task)
 
     def task_by_id(self, task: str) -> TaskRow | None:
-        """As `ports.Tasks`."""
         row = self._session.first(TaskRow, _BY_ID, task=task)
         return None if row is None else self._composed(row)
 
     def tasks_by_ids(self, ids: Collection[str]) -> list[TaskRow]:
-        """As `ports.Tasks`."""
         return [self._composed(row) for row in self._session.all(TaskRow, _BY_IDS, ids=ids)]
 
     def _composed(self, row: TaskRow) -> TaskRow:
@@ -249,19 +243,16 @@ class TaskStore:
         return composed(row, found)
 
     def tasks_by_prefix(self, prefix: str, limit: int = 2, party: str = "") -> list[TaskHead]:
-        """As `ports.Tasks`."""
         found = select(*HEAD).where(a2a_tasks.c.id >= prefix, a2a_tasks.c.id < prefix + "g")
         if party:
             found = found.where(_of_party(party))
         return self._session.all(TaskHead, found.order_by(a2a_tasks.c.id).limit(page(limit)))
 
     def events_of(self, task: str, after: int = 0, limit: int = 100) -> list[TaskEventRow]:
-        """As `ports.Tasks`."""
         most = page(limit)
         return self._session.all(TaskEventRow, _EVENTS_OF, of=task, after=after, most=most)
 
     def events_at(self, seqs: Collection[int]) -> list[TaskEventRow]:
-        """As `ports.Tasks`."""
         return sorted(self._session.all(TaskEventRow, _EVENTS_AT, seqs=seqs), key=attrgetter("seq"))
 
     def list_tasks(
@@ -276,7 +267,6 @@ class TaskStore:
         party: str = "",
         door: str = "",
     ) -> list[TaskHead]:
-        """As `ports.Tasks`."""
         found = select(*HEAD).order_by(a2a_tasks.c.requested_seq.desc()).limit(page(limit))
         if worker:
             found = found.where(a2a_tasks.c.worker == worker)
@@ -295,7 +285,6 @@ class TaskStore:
         return self._session.all(TaskHead, found)
 
     def retries_of(self, task: str) -> list[TaskHead]:
-        """As `ports.Tasks`."""
         return self._session.all(TaskHead, _RETRIES, of=task)
 
     def updated(
@@ -309,7 +298,6 @@ class TaskStore:
         past: tuple[float, str] | None = None,
         limit: int,
     ) -> tuple[list[tuple[float, str]], int]:
-        """As `ports.Tasks`."""
         given = {
             a2a_tasks.c.worker: worker,
             a2a_tasks.c.requester: requester,
@@ -328,26 +316,21 @@ class TaskStore:
     def open_tasks(
         self, worker: str, after: int = 0, limit: int = 500, *, taken: bool = True
     ) -> list[TaskHead]:
-        """As `ports.Tasks`."""
         whose = and_(a2a_tasks.c.worker == worker, a2a_tasks.c.seq > 0 if taken else _UNTAKEN)
         found = select(*HEAD).where(_OPEN, whose)
         found = found.where(a2a_tasks.c.requested_seq > after).order_by(a2a_tasks.c.requested_seq)
         return self._session.all(TaskHead, found.limit(page(limit)))
 
     def queue(self, worker: str, limit: int = 500) -> list[tuple[int, str]]:
-        """As `ports.Tasks`."""
         return self._session.rows(_QUEUE, of=worker, most=limit)
 
     def counts(self) -> dict[str, int]:
-        """As `ports.Tasks`."""
         return dict(self._session.rows(_COUNTS))
 
     def states(self) -> dict[str, int]:
-        """As `ports.Tasks`."""
         return dict(self._session.rows(_STATES))
 
     def current(self) -> dict[str, TaskHead]:
-        """As `ports.Tasks`."""
         working = a2a_tasks.c.state == TaskState.WORKING.value
         turn = func.row_number().over(
             partition_by=a2a_tasks.c.worker,
@@ -362,7 +345,6 @@ class TaskStore:
         return {task.worker: task for task in self._session.all(TaskHead, found)}
 
     def interrupted(self) -> list[TaskHead]:
-        """As `ports.Tasks`."""
         turn = func.row_number().over(
             partition_by=a2a_tasks.c.worker, order_by=a2a_tasks.c.requested_seq
         )
@@ -373,38 +355,30 @@ class TaskStore:
         return self._session.all(TaskHead, found.limit(MAX_PAGE))
 
     def silent(self, workers: Collection[str], before: float) -> list[TaskHead]:
-        """As `ports.Tasks`."""
         return self._session.all(TaskHead, _SILENT, workers=workers, before=before)
 
     def untaken_tasks(self, after: int = 0) -> list[TaskRow]:
-        """As `ports.Tasks`."""
         return self._session.all(TaskRow, _UNTAKEN_TASKS, after=after)
 
     def open_of(self, worker: str, after: int = 0) -> list[TaskRow]:
-        """As `ports.Tasks`."""
         found = self._session.all(TaskRow, _OPEN_OF, of=worker, after=after)
         return [self._composed(row) for row in found]
 
     def begun(self, tasks: Collection[str]) -> dict[str, float]:
-        """As `ports.Tasks`."""
         found = self._session.rows(_BEGUN, ids=tasks)
         return {task: at for task, at in found if at is not None}
 
     def heads_by_ids(self, ids: Collection[str]) -> list[TaskHead]:
-        """As `ports.Tasks`."""
         return self._session.all(TaskHead, _HEADS_BY_IDS, ids=ids)
 
     def heads_by_requests(self, seqs: Collection[int]) -> list[TaskHead]:
-        """As `ports.Tasks`."""
         return self._session.all(TaskHead, _HEADS_BY_REQUESTS, seqs=seqs)
 
     def events_past(self, after: int, limit: int) -> list[TaskEventRow]:
-        """As `ports.Tasks`."""
         found = select(*EVENT).where(a2a_task_events.c.seq > after).order_by(a2a_task_events.c.seq)
         return self._session.all(TaskEventRow, found.limit(page(limit)))
 
     def requested_past(self, after: int, limit: int) -> list[TaskHead]:
-        """As `ports.Tasks`."""
         found = select(*HEAD).where(a2a_tasks.c.requested_seq > after)
         found = found.order_by(a2a_tasks.c.requested_seq)
         return self._session.all(TaskHead, found.limit(page(limit)))
@@ -412,7 +386,6 @@ class TaskStore:
     def milestones(
         self, workers: Collection[str], after: int | None, limit: int, before: int
     ) -> list[TaskEventRow]:
-        """As `ports.Tasks`."""
         earlier = a2a_task_events.alias("earlier")
         began = ~exists().where(
             earlier.c.task == a2a_task_events.c.task,
@@ -432,7 +405,6 @@ class TaskStore:
         return self._session.all(TaskEventRow, past)
 
     def ended(self, after: int, limit: int, *, sized: bool = True) -> list[Ended]:
-        """As `ports.Tasks`."""
         rows = self._session.rows(_TASKS if sized else _TASKS_UNSIZED, after=after, most=limit)
         return [
             Ended(seq, task, (worker,), created, ended, int(size))
@@ -440,12 +412,10 @@ class TaskStore:
         ]
 
     def progress(self, ids: Collection[str]) -> dict[str, tuple[int, int]]:
-        """As `ports.Tasks`."""
         counted = self._session.rows(_COUNT_PROGRESS, ids=ids)
         return {task: (number, int(size)) for task, number, size in counted}
 
     def sizes(self) -> dict[str, tuple[int, int]]:
-        """As `ports.Tasks`."""
         tasks = dict(self._session.rows(_TASK_SIZES))
         events = dict(self._session.rows(_EVENT_SIZES))
         return {
@@ -454,12 +424,10 @@ class TaskStore:
         }
 
     def forget(self, ids: Collection[str]) -> None:
-        """As `ports.Tasks`."""
         self._session.run(_FORGET_EVENTS, {"ids": ids})
         self._session.run(_FORGET_TASKS, {"ids": ids})
 
     def forget_progress(self, ids: Collection[str]) -> None:
-        """As `ports.Tasks`."""
         self._session.run(_FORGET_PROGRESS, {"ids": ids})
 
 

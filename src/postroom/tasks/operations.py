@@ -36,7 +36,7 @@ from postroom.tasks.unfolded import UNREADABLE, not_shown
 from postroom.tasks.views import Known
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.params import shortened
-from postroom_a2a.service import Submitted, TaskPage, TaskQuery, TaskVersion
+from postroom_a2a.service import Submitted, TaskPage, TaskQuery, TaskService, TaskVersion
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Event, Message, Task, status_update
 
@@ -71,7 +71,7 @@ class StoredChange:
         return self.state.terminal or self.state.interrupted
 
 
-class AgentTasks:
+class AgentTasks(TaskService):
     """The tasks of the agent `worker`, for the principal `me`; implements `postroom_a2a.service.TaskService`.
 
     Args:
@@ -103,7 +103,6 @@ class AgentTasks:
         *,
         follow: bool,  # noqa: ARG002
     ) -> Submitted:
-        """As `TaskService.submit`."""
         view = await self._office.delegate(
             self._me.uid,
             self._worker,
@@ -120,17 +119,14 @@ class AgentTasks:
         return Submitted(view.id, view.again)
 
     async def get(self, task: str, _requester: str) -> TaskVersion:
-        """As `TaskService.get`."""
         row = await self._row(task)
         return TaskVersion(json.loads(row.snapshot), row.seq)
 
     async def wait(self, task: str, _requester: str, seconds: float) -> TaskVersion | None:
-        """As `TaskService.wait`."""
         row = await self._office.settled(task, min(seconds, LONGEST_WAIT))
         return TaskVersion(json.loads(row.snapshot), row.seq) if row.snapshot else None
 
     async def list(self, query: TaskQuery, _requester: str) -> TaskPage:
-        """As `TaskService.list`."""
         worker = self._worker.uid
         requester = "" if self._me.uid == worker else self._me.only
         return await self._database.read(
@@ -138,13 +134,11 @@ class AgentTasks:
         )
 
     async def cancel(self, task: str, _requester: str) -> Task:
-        """As `TaskService.cancel`."""
         self._check_asked(await self._row(task))
         await self._office.cancel(task, self._me.uid, timeout=CANCEL_WAIT)
         return json.loads((await self._row(task)).snapshot)
 
     async def answer(self, task: str, message: Message, _requester: str) -> bool:
-        """As `TaskService.answer`."""
         self._check_asked(await self._row(task))
         said, named = Content.whole(message), message["messageId"]
         return (await self._office.answer(task, self._me.uid, said, named)).again
@@ -152,7 +146,6 @@ class AgentTasks:
     async def follow(
         self, task: str, _requester: str, after: int
     ) -> AsyncGenerator[StoredChange, None]:
-        """As `TaskService.follow`."""
         source = _StoredChanges(self._changes, self._office, task)
         async with aclosing(tail(source, after)) as found:
             async for change in found:

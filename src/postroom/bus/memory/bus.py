@@ -19,11 +19,13 @@ from postroom.bus.handing import BusTasks
 from postroom.bus.memory.broker import MemoryBroker
 from postroom.bus.memory.subscriptions import ConsumerSubscription, LiveSubscription
 from postroom.bus.port import (
+    BusAdmin,
     BusStatistics,
     Counters,
     DeliveryHandler,
     Handler,
     Message,
+    MessageBusProvider,
     Responder,
     Stored,
     Subscription,
@@ -48,7 +50,7 @@ from postroom.protocol.streams import ConsumerSpec, StreamSpec
 log = get_logger("postroom.bus")
 
 
-class MemoryBus:
+class MemoryBus(MessageBusProvider):
     """Implements `MessageBusProvider`.
 
     Args:
@@ -120,7 +122,6 @@ class MemoryBus:
         timeout: float = 5.0,  # noqa: ARG002 (memory answers at once)
         confirm: bool = True,
     ) -> Stored | None:
-        """As `MessageBusProvider.publish`."""
         stream, headers = stored_in(subject), headers_of(metadata, id)
         self._check_publish(subject, payload)
         reply = ""
@@ -151,7 +152,6 @@ class MemoryBus:
         metadata: Mapping[str, str] | None = None,
         timeout: float = 5.0,
     ) -> Message:
-        """As `MessageBusProvider.request`."""
         answerer, headers = answerer_of(subject), headers_of(metadata, "")
         self._check_publish(subject, payload)
         reply = subjects.reply(self._uid, answerer, secrets.token_hex(12))
@@ -168,7 +168,6 @@ class MemoryBus:
     # Receiving.
 
     async def subscribe(self, subject: str, handler: Handler, *, queue: str = "") -> Subscription:
-        """As `MessageBusProvider.subscribe`."""
 
         def accepts(message: Message) -> bool:
             return accepts_published(message.subject, message.reply_to)
@@ -176,7 +175,6 @@ class MemoryBus:
         return self._listen(subject, queue, accepts, handler)
 
     async def serve(self, subject: str, responder: Responder, *, queue: str = "") -> Subscription:
-        """As `MessageBusProvider.serve`."""
 
         def accepts(request: Message) -> bool:
             return accepts_request(self._uid, request.subject, request.reply_to)
@@ -208,7 +206,6 @@ class MemoryBus:
     async def consume(
         self, stream: str, durable: str, handler: DeliveryHandler, *, batch: int = 16
     ) -> Subscription:
-        """As `MessageBusProvider.consume`."""
         if batch < 1:
             raise InvalidInput("a batch has one delivery or more")
         self._check(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{durable}", self._permissions().publish)
@@ -246,7 +243,6 @@ class MemoryBus:
             raise BusDisconnected("the bus was closed")
 
     async def close(self) -> None:
-        """As `MessageBusProvider.close`."""
         if self._closed:
             return
         self._closed = True
@@ -255,35 +251,30 @@ class MemoryBus:
         await self.cut()
 
     def statistics(self) -> BusStatistics:
-        """As `MessageBusProvider.statistics`."""
         return self._counters.frozen(
             open_deliveries=sum(each.open_deliveries for each in self._consuming),
             connected=not self._closed,
         )
 
 
-class MemoryAdmin:
+class MemoryAdmin(BusAdmin):
     """Implements `BusAdmin`."""
 
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker
 
     async def ensure_stream(self, spec: StreamSpec) -> None:
-        """As `BusAdmin.ensure_stream`."""
         self._broker.ensure_stream(spec)
 
     async def ensure_consumer(self, spec: ConsumerSpec) -> None:
-        """As `BusAdmin.ensure_consumer`."""
         self._broker.ensure_consumer(spec)
 
     async def delete_consumer(self, stream: str, durable: str) -> None:
-        """As `BusAdmin.delete_consumer`."""
         self._broker.delete_consumer(stream, durable)
 
     async def replay(
         self, stream: str, *, after: int = 0, subjects: tuple[str, ...] = ()
     ) -> AsyncIterator[Message]:
-        """As `BusAdmin.replay`."""
         records = self._broker.stream(stream)
         end = records.last_sequence
         for message in list(records.after(after, subjects)):
@@ -291,7 +282,6 @@ class MemoryAdmin:
                 yield message
 
     async def follow(self, stream: str, *, after: int = 0) -> AsyncGenerator[Message | None]:
-        """As `BusAdmin.follow`."""
         records = self._broker.stream(stream)
         while True:
             more = records.more
@@ -303,29 +293,22 @@ class MemoryAdmin:
                 await asyncio.wait({more})
 
     async def get(self, stream: str, sequence: int) -> Message:
-        """As `BusAdmin.get`."""
         return self._broker.stream(stream).get(sequence)
 
     async def last(self, stream: str, subject: str) -> Message | None:
-        """As `BusAdmin.last`."""
         return self._broker.stream(stream).last(subject)
 
     async def delete(self, stream: str, sequence: int) -> None:
-        """As `BusAdmin.delete`."""
         self._broker.stream(stream).delete(sequence)
 
     async def purge(self, stream: str, subject: str = "") -> int:
-        """As `BusAdmin.purge`."""
         return self._broker.stream(stream).purge(subject)
 
     async def pending(self, stream: str, durable: str) -> tuple[int, int]:
-        """As `BusAdmin.pending`."""
         return self._broker.consumer(stream, durable).counts()
 
     async def poke(self, stream: str, durable: str) -> None:
-        """As `BusAdmin.poke`."""
         self._broker.consumer(stream, durable).poke()
 
     async def last_sequence(self, stream: str) -> int:
-        """As `BusAdmin.last_sequence`."""
         return self._broker.stream(stream).last_sequence

@@ -25,23 +25,20 @@ class Clock(Protocol):
         """Return after `delay` seconds."""
 
 
-class LoopClock:
+class LoopClock(Clock):
     """The real time, by the running event loop."""
 
     def now(self) -> float:
-        """As `Clock.now`."""
         return time.time()
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Cancel:
-        """As `Clock.call_later`."""
         return asyncio.get_running_loop().call_later(delay, callback).cancel
 
     async def sleep(self, delay: float) -> None:
-        """As `Clock.sleep`."""
         await asyncio.sleep(delay)
 
 
-class ManualClock:
+class ManualClock(Clock):
     """A time that moves only when a test says so."""
 
     def __init__(self, start: float = 1_000_000.0) -> None:
@@ -51,17 +48,14 @@ class ManualClock:
         self._canceled: set[int] = set()
 
     def now(self) -> float:
-        """As `Clock.now`."""
         return self._now
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Cancel:
-        """As `Clock.call_later`."""
         number = next(self._order)
         heapq.heappush(self._timers, (self._now + delay, number, callback))
         return lambda: self._canceled.add(number)
 
     async def sleep(self, delay: float) -> None:
-        """As `Clock.sleep`."""
         done = asyncio.Event()
         cancel = self.call_later(delay, done.set)
         try:

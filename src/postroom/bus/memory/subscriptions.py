@@ -9,7 +9,12 @@ from contextlib import suppress
 from postroom.bus.handing import BusTasks, Handing
 from postroom.bus.memory.broker import Interest, MemoryBroker
 from postroom.bus.memory.consumer import MemoryConsumer
-from postroom.bus.port import Counters, DeliveryHandler, Handler, Message
+from postroom.bus.port import Counters
+from postroom.bus.port import DeliveryHandler
+from postroom.bus.port import Handler
+from postroom.bus.port import Message
+from postroom.bus.memory.consumer import Taker
+from postroom.bus.port import Subscription
 from postroom.errors import BusDisconnected
 
 FINISH_TIMEOUT = 5.0
@@ -17,7 +22,7 @@ MAX_QUEUED = 65_536
 """Live messages that wait for a slow handler; further ones are dropped and counted."""
 
 
-class LiveSubscription:
+class LiveSubscription(Subscription):
     """A `Subscription` to live messages.
 
     Args:
@@ -72,7 +77,6 @@ class LiveSubscription:
             self._end()
 
     async def close(self) -> None:
-        """As `Subscription.close`."""
         self.cut()
         if self._task is None or self._background is None or asyncio.current_task() is self._task:
             return
@@ -129,7 +133,7 @@ class MemoryDelivery:
             consumer.term(self.message.sequence, reason)
 
 
-class ConsumerSubscription:
+class ConsumerSubscription(Taker, Subscription):
     """A `Subscription` to the deliveries of a durable consumer."""
 
     def __init__(
@@ -177,7 +181,6 @@ class ConsumerSubscription:
 
     @property
     def room(self) -> int:
-        """As `Taker.room`."""
         return 0 if self._closed else self._handing.room
 
     @property
@@ -186,7 +189,6 @@ class ConsumerSubscription:
         return self._handing.open
 
     def take(self, message: Message, attempt: int, pending: int) -> None:
-        """As `Taker.take`."""
         if not self._accepts(message):
             self.counters.ignored += 1
             return
@@ -210,7 +212,6 @@ class ConsumerSubscription:
             self._consumer.detach(self)
 
     async def close(self) -> None:
-        """As `Subscription.close`."""
         self._closed = True
         self._handing.halt()
         if self._attaching is not None:

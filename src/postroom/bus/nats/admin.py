@@ -45,7 +45,7 @@ class _Core(JetStream):
             raise BusDisconnected("JetStream does not answer") from error
 
 
-class NatsAdmin:
+class NatsAdmin(BusAdmin):
     """Implements `BusAdmin`.
 
     Args:
@@ -71,7 +71,6 @@ class NatsAdmin:
     # Shapes.
 
     async def ensure_stream(self, spec: StreamSpec) -> None:
-        """As `BusAdmin.ensure_stream`."""
         storage = self._passing if spec.passing else self._storage
         await self._ensure(config.stream_config(spec, **storage), passing=spec.passing)
 
@@ -101,7 +100,6 @@ class NatsAdmin:
             await self.jetstream.api(f"STREAM.UPDATE.{name}", changed, timeout=SHAPE_TIMEOUT)
 
     async def ensure_consumer(self, spec: ConsumerSpec) -> None:
-        """As `BusAdmin.ensure_consumer`."""
         wanted = config.consumer_config(spec)
         with suppress(NotFound):
             info = await self.jetstream.api(
@@ -116,7 +114,6 @@ class NatsAdmin:
         )
 
     async def delete_consumer(self, stream: str, durable: str) -> None:
-        """As `BusAdmin.delete_consumer`."""
         with suppress(NotFound):
             await self.jetstream.api(f"CONSUMER.DELETE.{stream}.{durable}")
 
@@ -125,12 +122,10 @@ class NatsAdmin:
     async def replay(
         self, stream: str, *, after: int = 0, subjects: tuple[str, ...] = ()
     ) -> AsyncIterator[Message]:
-        """As `BusAdmin.replay`."""
         async for record in read_stream(self.jetstream, stream, after=after, subjects=subjects):
             yield _message(record)
 
     async def follow(self, stream: str, *, after: int = 0) -> AsyncGenerator[Message | None]:
-        """As `BusAdmin.follow`."""
         start: dict[str, Any] = {"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1}
         beat = self._heartbeat
         async with OrderedConsumer(self.jetstream, stream, (), heartbeat=beat, **start) as consumer:
@@ -144,22 +139,18 @@ class NatsAdmin:
                     yield None
 
     async def get(self, stream: str, sequence: int) -> Message:
-        """As `BusAdmin.get`."""
         return _message(await get_record(self.jetstream, stream, sequence))
 
     async def last(self, stream: str, subject: str) -> Message | None:
-        """As `BusAdmin.last`."""
         record = await last_record(self.jetstream, stream, subject, direct=False)
         return _message(record) if record else None
 
     async def delete(self, stream: str, sequence: int) -> None:
-        """As `BusAdmin.delete`."""
         with suppress(NotFound):
             request = {"seq": sequence, "no_erase": True}
             await self.jetstream.api(f"STREAM.MSG.DELETE.{stream}", request)
 
     async def purge(self, stream: str, subject: str = "") -> int:
-        """As `BusAdmin.purge`."""
         request = {"filter": subject} if subject else {}
         return int((await self.jetstream.api(f"STREAM.PURGE.{stream}", request))["purged"])
 
@@ -171,7 +162,6 @@ class NatsAdmin:
             return ""
 
     async def last_sequence(self, stream: str) -> int:
-        """As `BusAdmin.last_sequence`."""
         return int((await self._about(stream))["state"]["last_seq"])
 
     async def _about(self, stream: str) -> dict[str, Any]:
@@ -180,7 +170,6 @@ class NatsAdmin:
     # Consumers.
 
     async def pending(self, stream: str, durable: str) -> tuple[int, int]:
-        """As `BusAdmin.pending`."""
         info = await self.jetstream.api(f"CONSUMER.INFO.{stream}.{durable}")
         return int(info["num_pending"]), int(info["num_ack_pending"])
 

@@ -20,6 +20,7 @@ from postroom.bus.port import (
     DeliveryHandler,
     Handler,
     Message,
+    MessageBusProvider,
     Responder,
     Stored,
     Subscription,
@@ -47,7 +48,7 @@ class _Closable(Protocol):
     async def close(self) -> None: ...
 
 
-class NatsBus:
+class NatsBus(MessageBusProvider):
     """Implements `MessageBusProvider`; made by `connect`.
 
     Attributes:
@@ -155,7 +156,6 @@ class NatsBus:
         timeout: float = 5.0,
         confirm: bool = True,
     ) -> Stored | None:
-        """As `MessageBusProvider.publish`."""
         stream, headers = stored_in(subject), headers_of(metadata, id)
         self._link.check_size(payload, headers)
         stored = None
@@ -192,11 +192,9 @@ class NatsBus:
             raise
 
     async def subscribe(self, subject: str, handler: Handler, *, queue: str = "") -> Subscription:
-        """As `MessageBusProvider.subscribe`."""
         return await self._listen(subject, queue, accepts_live, handler, concurrent=1)
 
     async def serve(self, subject: str, responder: Responder, *, queue: str = "") -> Subscription:
-        """As `MessageBusProvider.serve`."""
         accepts, work = serving(self._link, self._uid, responder)
         return await self._listen(subject, queue, accepts, work, concurrent=CONCURRENT_REQUESTS)
 
@@ -250,7 +248,6 @@ class NatsBus:
     async def consume(
         self, stream: str, durable: str, handler: DeliveryHandler, *, batch: int = 16
     ) -> Subscription:
-        """As `MessageBusProvider.consume`."""
         if batch < 1:
             raise InvalidInput("a batch has one delivery or more")
         if self._uid not in (durable, CONTROL_PLANE):
@@ -276,7 +273,6 @@ class NatsBus:
         return consumption
 
     async def close(self) -> None:
-        """As `MessageBusProvider.close`."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         await asyncio.shield(self._closing)
@@ -290,7 +286,6 @@ class NatsBus:
         await self._link.close()
 
     def statistics(self) -> BusStatistics:
-        """As `MessageBusProvider.statistics`."""
         open_deliveries = sum(each.open_deliveries for each in self._consumptions)
         counters = replace(
             self._link.counters,

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from postroom.bus.handing import BusTasks, Handing
+from postroom.bus.handing import BusTasks
+from postroom.bus.handing import Handing
 from postroom.bus.nats.link import stored_message
-from postroom.bus.port import Counters, DeliveryHandler, Message
+from postroom.bus.port import Counters
+from postroom.bus.port import DeliveryHandler
+from postroom.bus.port import Message
+from postroom.bus.port import Delivery
 from postroom.errors import NotFound
 from postroom_a2a.nats.acks import ACK, WORKING, AckSubject, give_back, give_up
 from postroom_a2a.nats.jetstream import JetStream
@@ -26,7 +30,7 @@ CONFIRM_TIMEOUT = 5.0
 """Seconds for the server's confirmation of an acknowledgement."""
 
 
-class NatsDelivery:
+class NatsDelivery(Delivery):
     """A `Delivery`.
 
     Args:
@@ -75,7 +79,6 @@ class NatsDelivery:
         return True
 
     async def ack(self, *, confirm: bool = False) -> None:
-        """As `Delivery.ack`."""
         if not self._close():
             return
         self._counters.acked += 1
@@ -85,23 +88,19 @@ class NatsDelivery:
             await self._js.mailbox.send_later(self._reply, ACK)
 
     async def nak(self, delay: float = 0.0) -> None:
-        """As `Delivery.nak`."""
         if self._close():
             await self._js.mailbox.send(self._reply, give_back(delay))
 
     async def in_progress(self) -> None:
-        """As `Delivery.in_progress`."""
         if self.open and self._js.mailbox.connection.is_connected:
             await self._js.mailbox.send(self._reply, WORKING)
 
     def set_aside(self) -> None:
-        """As `Delivery.set_aside`."""
         if self.open and not self.aside:
             self.aside = True
             self._on_change(self)
 
     async def term(self, reason: str) -> None:
-        """As `Delivery.term`."""
         if self._close():
             await self._js.mailbox.send(self._reply, give_up(reason))
 

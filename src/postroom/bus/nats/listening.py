@@ -8,8 +8,12 @@ from contextlib import suppress
 
 from postroom.bus.acceptance import accepts_published, accepts_request, error_answer
 from postroom.bus.handing import BusTasks
-from postroom.bus.nats.link import Link, live_message
-from postroom.bus.port import Handler, Message, Responder
+from postroom.bus.nats.link import Link
+from postroom.bus.nats.link import live_message
+from postroom.bus.port import Handler
+from postroom.bus.port import Message
+from postroom.bus.port import Responder
+from postroom.bus.port import Subscription
 from postroom.errors import PostroomError
 from postroom_a2a.nats.port import Frame
 from postroom_a2a.nats.subscriptions import WireSubscription
@@ -21,7 +25,7 @@ CONCURRENT_REQUESTS = 32
 """Requests that one server handles at a time; more wait in the connection."""
 
 
-class NatsSubscription:
+class NatsSubscription(Subscription):
     """A `Subscription`: takes frames, runs `work` for them, ends in order.
 
     Args:
@@ -74,7 +78,6 @@ class NatsSubscription:
             raise  # BusTasks reports it
 
     async def close(self) -> None:
-        """As `Subscription.close`."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         if (

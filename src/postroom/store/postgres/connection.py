@@ -38,8 +38,9 @@ from postroom.errors import (
     StateUnwritable,
     StoreLocked,
 )
+from postroom.store.ports import StoreConnection
 from postroom.store.postgres.tables import enter, quoted, schema_of
-from postroom.store.session import Driver, Session
+from postroom.store.session import Dialect, Driver, Session
 
 T = TypeVar("T")
 
@@ -227,7 +228,7 @@ def typed_faults(shown: str) -> Generator[None]:
         raise fault.with_traceback(error.__traceback__) from None
 
 
-class PostgresDialect:
+class PostgresDialect(Dialect):
     """Implements `session.Dialect`."""
 
     name = "postgresql"
@@ -237,11 +238,9 @@ class PostgresDialect:
         self.compiler = PGDialect_psycopg(paramstyle="numeric_dollar")
 
     def insert(self, table: Table) -> Any:
-        """As `session.Dialect`."""
         return compiling.insert(table)
 
     def listed(self, values: list[Any]) -> list[Any]:
-        """As `session.Dialect`."""
         return values
 
     def completed(self, statement: ClauseElement, sql: str) -> str:
@@ -253,7 +252,7 @@ class PostgresDialect:
 DIALECT = PostgresDialect()
 
 
-class PostgresConnection:
+class PostgresConnection(StoreConnection):
     """Implements `database.StoreConnection`; it connects at its first use.
 
     Args:
@@ -320,7 +319,6 @@ class PostgresConnection:
             return done
 
     def close(self) -> None:
-        """As `StoreConnection`."""
         if self._driver is not None:
             self._driver.close()
             self._driver = None

@@ -12,6 +12,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, Table, text
 
 from postroom.errors import Conflict
+from postroom.store.ports import Place
 from postroom.store.postgres import tables
 from postroom.store.postgres.connection import Address, PostgresConnection
 from postroom.store.postgres.tables import (
@@ -44,8 +45,8 @@ WHERE table_schema = current_schema AND table_type = 'BASE TABLE'
 """)
 
 
-class PostgresPlace:
-    """Implements `database.Place`."""
+class PostgresPlace(Place):
+    """Implements `ports.Place`."""
 
     shared = False
     inline = False
@@ -64,29 +65,25 @@ class PostgresPlace:
         self._writer = PostgresConnection(address, org, writes=True)
 
     def connect(self, *, writes: bool, timeout: float | None = None) -> PostgresConnection:
-        """As `database.Place`."""
         del timeout  # another post room is refused, and nobody else holds locks
         return self._writer if writes else PostgresConnection(self.address, self.org, writes=False)
 
     def close(self) -> None:
-        """As `database.Place`."""
         self._writer.close()
 
     def after(self) -> None:
-        """As `database.Place`."""
+        """As `ports.Place`."""
 
     def before(self) -> None:
-        """As `database.Place`: make the schemas, and take away what would hold up a change of `identity`."""
+        """As `ports.Place`: make the schemas, and take away what would hold up a change of `identity`."""
         self._writer.alter(SHARED, self._prepare)
 
     def alter(self, part: str, work: Callable[[Connection], T]) -> T:
-        """As `database.Place`."""
         if part == IDENTITY:
             return self._writer.alter(SHARED, lambda c: _with_types(c, work))
         return self._writer.alter(self.schema, lambda c: self._with_views(c, work))
 
     def create(self, connection: Connection, part: str) -> None:
-        """As `database.Place`."""
         made = tables.shared_tables() if part == IDENTITY else tables.org_tables()
         schema = SHARED if part == IDENTITY else self.schema
         if _has_tables(connection, schema):

@@ -32,8 +32,7 @@ from postroom.errors import (
     StoreLocked,
 )
 from postroom.settings import DEFAULT_ORG, Settings
-from postroom.store.database import Place, StoreConnection
-from postroom.store.ports import Tasks, TaskTables
+from postroom.store.ports import Place, StoreConnection, Tasks, TaskTables
 from postroom.store.schema import SET_ASIDE, a2a_task_events, a2a_tasks
 from postroom.store.schema import cursors as positions
 from postroom.store.session import Session
@@ -160,7 +159,7 @@ class TaskDatabase:
         return path.read_text().strip()
 
 
-class TasksElsewhere:
+class TasksElsewhere(Place):
     """Implements `database.Place`: `place` with the tasks in `tasks`."""
 
     inline = False  # a request is no call for the event loop
@@ -176,31 +175,26 @@ class TasksElsewhere:
         self.parts: Mapping[str, Sequence[sqlalchemy.Table]] = place.parts
 
     def connect(self, *, writes: bool, timeout: float | None = None) -> StoreConnection:
-        """As `database.Place`."""
         return TasksConnection(
             self.place.connect(writes=writes, timeout=timeout), self.tasks, writes=writes
         )
 
     def create(self, connection: sqlalchemy.Connection, part: str) -> None:
-        """As `database.Place`."""
         self.place.create(connection, part)
 
     def close(self) -> None:
-        """As `database.Place`."""
         self.place.close()
         self.tasks.close()
 
     @property
     def kept(self) -> Path | None:
-        """As `database.Place`."""
         return self.place.kept
 
     def before(self) -> None:
-        """As `database.Place`."""
         self.place.before()
 
     def after(self) -> None:
-        """As `database.Place`. Tasks that lay in SQL go: the next start folds them again, as `rebuild` does."""
+        """As `ports.Place`. Tasks that lay in SQL go: the next start folds them again, as `rebuild` does."""
         self.place.after()
         with typed_faults():
             self.tasks.claim()
@@ -208,7 +202,6 @@ class TasksElsewhere:
         self.place.alter(part, _without_tasks)
 
     def alter(self, part: str, work: Callable[[sqlalchemy.Connection], T]) -> T:
-        """As `database.Place`."""
         return self.place.alter(part, work)
 
     def set_aside(self, at: float) -> None:
@@ -224,7 +217,7 @@ def _without_tasks(connection: sqlalchemy.Connection) -> None:
     connection.execute(delete(positions).where(positions.c.projection == TASKS_OF_SQL))
 
 
-class TasksConnection:
+class TasksConnection(StoreConnection):
     """Implements `database.StoreConnection`: one in SQL, and a session of the tasks."""
 
     def __init__(self, sql: StoreConnection, tasks: TaskDatabase, *, writes: bool) -> None:
@@ -255,13 +248,11 @@ class TasksConnection:
 
     @contextmanager
     def viewing(self) -> Generator[None]:
-        """As `StoreConnection`."""
         with typed_faults(), self._sql.viewing():
             self._own.begin(reads=False)
             yield
 
     def close(self) -> None:
-        """As `StoreConnection`."""
         self._sql.close()
 
 

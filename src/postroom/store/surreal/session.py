@@ -12,6 +12,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from postroom.store.ports import Cursor
 from postroom.store.surreal.schema import CURSORS, EVENTS, TASKS, Range, Row, within
 from postroom.store.surreal.unit import Unit
 from postroom_a2a.surreal import Connection
@@ -75,18 +76,16 @@ class Source(Protocol):
         """Make the tables, and be the one who writes from now on."""
 
 
-class SurrealCursors:
+class SurrealCursors(Cursor):
     """Implements `store.ports.Cursor`."""
 
     def __init__(self, session: SurrealSession) -> None:
         self._session = session
 
     def get(self, stream: str) -> int:
-        """As `ports.Cursor`."""
         return self._session.cursor(stream)
 
     def set(self, stream: str, seq: int) -> None:
-        """As `ports.Cursor`."""
         self._session.set_cursor(stream, seq)
 
 

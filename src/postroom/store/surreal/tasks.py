@@ -13,7 +13,7 @@ from typing import Any
 
 from postroom.protocol.limits import MAX_PAGE, MAX_SHOWN_TEXT
 from postroom.store.messages import page
-from postroom.store.ports import MAX_RETRIES, Ended, TaskEventRow, TaskHead, TaskRow
+from postroom.store.ports import MAX_RETRIES, Ended, TaskEventRow, TaskHead, TaskRow, Tasks
 from postroom.store.surreal.schema import (
     END,
     Only,
@@ -44,7 +44,7 @@ _INTERRUPTED = sorted(state.value for state in INTERRUPTED)
 _WAITING = (TaskState.SUBMITTED.value, TaskState.WORKING.value)
 
 
-class SurrealTasks:
+class SurrealTasks(Tasks):
     """Implements `store.ports.Tasks`.
 
     Attributes:
@@ -58,7 +58,6 @@ class SurrealTasks:
     # ── writes ──────────────────────────────────────────────────────────────────────────────────────────
 
     def insert_task(self, row: TaskRow) -> bool:
-        """As `ports.Tasks`."""
         stored = task_row(storable(row))
         if self._find(row.id) is not None or self.session.is_requested(row.requested_seq):
             return False
@@ -66,7 +65,6 @@ class SurrealTasks:
         return True
 
     def record_change(self, row: TaskRow, change: TaskEventRow) -> None:
-        """As `ports.Tasks`."""
         first = self._is_first(self._find(row.id), row, change)
         event = event_row(storable(change), clean(row.snapshot), first=first)
         self.session.put_event(change.seq, event)
@@ -79,7 +77,6 @@ class SurrealTasks:
         self.session.put_task(row.id, task_row(_made(TaskRow, {**found, **changes})))
 
     def drop_snapshot(self, seq: int) -> None:
-        """As `ports.Tasks`."""
         self.session.drop_snapshot(seq)
 
     def _is_first(self, found: Row | None, row: TaskRow, change: TaskEventRow) -> bool:
@@ -97,28 +94,22 @@ class SurrealTasks:
     # ── single tasks ────────────────────────────────────────────────────────────────────────────────────
 
     def head_by_id(self, task: str) -> TaskHead | None:
-        """As `ports.Tasks`."""
         found = self._find(task)
         return None if found is None else _head(found)
 
     def task_by_id(self, task: str) -> TaskRow | None:
-        """As `ports.Tasks`."""
         return next(iter(self.tasks_by_ids([task])), None)
 
     def tasks_by_ids(self, ids: Collection[str]) -> list[TaskRow]:
-        """As `ports.Tasks`."""
         return [self._composed(row) for row in self._with_snapshots(self.session.tasks(ids))]
 
     def heads_by_ids(self, ids: Collection[str]) -> list[TaskHead]:
-        """As `ports.Tasks`."""
         return [_head(row) for row in self.session.tasks(ids)]
 
     def heads_by_requests(self, seqs: Collection[int]) -> list[TaskHead]:
-        """As `ports.Tasks`."""
         return self._requested(seqs)
 
     def tasks_by_prefix(self, prefix: str, limit: int = 2, party: str = "") -> list[TaskHead]:
-        """As `ports.Tasks`."""
         rows = self.session.tasks_between(prefix, f"{prefix}g", _HEAD, page(limit), party)
         return [_head(row) for row in rows]
 
@@ -136,7 +127,6 @@ class SurrealTasks:
         party: str = "",
         door: str = "",
     ) -> list[TaskHead]:
-        """As `ports.Tasks`."""
         among: dict[str, Collection[Any]] = {"state": states} if states else {}
         if door:
             among["door"] = [door]
@@ -174,7 +164,6 @@ class SurrealTasks:
         past: tuple[float, str] | None = None,
         limit: int,
     ) -> tuple[list[tuple[float, str]], int]:
-        """As `ports.Tasks`."""
         given = {"requester": requester if worker else "", "context_id": context, "state": state}
         among = {name: [value] for name, value in given.items() if value}
         key = "changed_of_worker" if worker else "changed_of_requester" if requester else "changed"
@@ -188,11 +177,9 @@ class SurrealTasks:
         return [(row.updated_at, row.id) for row in rows], total
 
     def retries_of(self, task: str) -> list[TaskHead]:
-        """As `ports.Tasks`."""
         return self._heads(Range("retries", *within(task)), MAX_RETRIES)
 
     def requested_past(self, after: int, limit: int) -> list[TaskHead]:
-        """As `ports.Tasks`."""
         return self._heads(Range("requested_seq", after, END), page(limit))
 
     # ── open tasks ──────────────────────────────────────────────────────────────────────────────────────
@@ -200,34 +187,27 @@ class SurrealTasks:
     def open_tasks(
         self, worker: str, after: int = 0, limit: int = 500, *, taken: bool = True
     ) -> list[TaskHead]:
-        """As `ports.Tasks`."""
         return self._open_of(worker, after, page(limit), taken=taken)
 
     def queue(self, worker: str, limit: int = 500) -> list[tuple[int, str]]:
-        """As `ports.Tasks`."""
         found = self._open_of(worker, 0, limit, taken=True, states=_WAITING)
         return [(row.requested_seq, row.state) for row in found]
 
     def open_of(self, worker: str, after: int = 0) -> list[TaskRow]:
-        """As `ports.Tasks`."""
         rows = self.session.select_tasks(_open_range(worker, after, _TAKEN), _WHOLE, BATCH)
         return [self._composed(row) for row in self._with_snapshots(rows)]
 
     def untaken_tasks(self, after: int = 0) -> list[TaskRow]:
-        """As `ports.Tasks`."""
         rows = self.session.select_tasks(Range("untaken", after, END), _WHOLE, BATCH)
         return [_made(TaskRow, row) for row in rows]
 
     def counts(self) -> dict[str, int]:
-        """As `ports.Tasks`."""
         return self.session.count_open("worker")
 
     def states(self) -> dict[str, int]:
-        """As `ports.Tasks`."""
         return self.session.count_open("state")
 
     def current(self) -> dict[str, TaskHead]:
-        """As `ports.Tasks`."""
         found: dict[str, TaskHead] = {}
         waiting = sorted(self._in_states(_INTERRUPTED), key=attrgetter("requested_seq"))
         for task in (*self._in_states([TaskState.WORKING.value]), *waiting):
@@ -235,7 +215,6 @@ class SurrealTasks:
         return found
 
     def interrupted(self) -> list[TaskHead]:
-        """As `ports.Tasks`."""
         asking: dict[str, int] = {}
         found = []
         for task in sorted(self._in_states(_INTERRUPTED), key=attrgetter("requested_seq")):
@@ -245,7 +224,6 @@ class SurrealTasks:
         return found[:MAX_PAGE]
 
     def silent(self, workers: Collection[str], before: float) -> list[TaskHead]:
-        """As `ports.Tasks`."""
         long_ago = Only("updated_at < $at", lambda row: row["updated_at"] < before, {"at": before})
         found: list[TaskHead] = []
         for worker in workers:
@@ -254,29 +232,24 @@ class SurrealTasks:
         return sorted(found, key=attrgetter("requested_seq"))[:BATCH]
 
     def begun(self, tasks: Collection[str]) -> dict[str, float]:
-        """As `ports.Tasks`."""
         wanted = [f"{task}/{TaskState.WORKING.value}" for task in tasks]
         return {row["task"]: row["at"] for row in self.session.first_events(wanted)}
 
     # ── changes ─────────────────────────────────────────────────────────────────────────────────────────
 
     def events_of(self, task: str, after: int = 0, limit: int = 100) -> list[TaskEventRow]:
-        """As `ports.Tasks`."""
         return self._events(Range("place", place(task, after), within(task)[1]), page(limit))
 
     def events_at(self, seqs: Collection[int]) -> list[TaskEventRow]:
-        """As `ports.Tasks`."""
         found = [_made(TaskEventRow, row) for row in self.session.events(seqs)]
         return sorted(found, key=attrgetter("seq"))
 
     def events_past(self, after: int, limit: int) -> list[TaskEventRow]:
-        """As `ports.Tasks`."""
         return self._events(Range("seq", after, END), page(limit))
 
     def milestones(
         self, workers: Collection[str], after: int | None, limit: int, before: int = END
     ) -> list[TaskEventRow]:
-        """As `ports.Tasks`."""
         among = {"worker": workers}
         if after is None:
             return self._events(Range("newest", -before, 1, among), page(limit))[::-1]
@@ -285,7 +258,6 @@ class SurrealTasks:
     # ── what has ended ──────────────────────────────────────────────────────────────────────────────────
 
     def ended(self, after: int, limit: int, *, sized: bool = True) -> list[Ended]:
-        """As `ports.Tasks`."""
         wanted = Range("requested_seq", after, END, {"final": [True]})
         rows = self.session.select_tasks(wanted, f"{_HEAD}, size", limit)
         extra = self.session.event_sizes([row["id"] for row in rows]) if sized else {}
@@ -302,19 +274,15 @@ class SurrealTasks:
         ]
 
     def progress(self, ids: Collection[str]) -> dict[str, tuple[int, int]]:
-        """As `ports.Tasks`."""
         return self.session.event_sizes(ids, progress=True)
 
     def sizes(self) -> dict[str, tuple[int, int]]:
-        """As `ports.Tasks`."""
         return self.session.sizes()
 
     def forget(self, ids: Collection[str]) -> None:
-        """As `ports.Tasks`."""
         self.session.forget(ids)
 
     def forget_progress(self, ids: Collection[str]) -> None:
-        """As `ports.Tasks`."""
         self.session.forget_progress(ids)
 
     # ── shapes ──────────────────────────────────────────────────────────────────────────────────────────
