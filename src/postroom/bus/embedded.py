@@ -2,6 +2,10 @@
 
 No event reports readiness: the server writes its ports to a file. `start` polls for that file every few milliseconds,
 then reads the server's greeting (INFO).
+
+Two servers on one store would both run without an error, and ruin it. The lock beside the store belongs to an open file
+that the server inherits, so it lives exactly as long as the server does, even when a signal kills the process that
+started it.
 """
 
 from __future__ import annotations
@@ -15,16 +19,25 @@ import signal
 import socket
 import ssl
 import tempfile
+import time
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from postroom.bus import store_lock
 from postroom.bus.parent_death import die_with_parent
 from postroom.bus.server_binary import check_version, find_binary
-from postroom.bus.server_config import ServerConfig, explain_end, last_lines, port_taken, render
-from postroom.errors import ProtocolViolation, ServerFailed, StateUnwritable
+from postroom.bus.server_config import ServerConfig
+from postroom.bus.server_config import explain_end
+from postroom.bus.server_config import last_lines
+from postroom.bus.server_config import port_taken
+from postroom.bus.server_config import render
+from postroom.errors import ProtocolViolation
+from postroom.errors import ServerFailed
+from postroom.errors import StateUnwritable
+from postroom.errors import StoreLocked
+from postroom_a2a import folder_lock
+from postroom_a2a.folder_lock import name_holder
 from postroom_a2a.nats import WireConnection
 from postroom_a2a.nats.info import fetch_info
 from postroom_a2a.nats.system import ask_server, read_answer
@@ -43,6 +56,39 @@ gain nothing: one core stores thousands of records a second, and all of them wai
 """
 
 _POLL = 0.005
+
+_LOCK_POLL = 0.02
+
+
+def lock_store(path: Path) -> int:
+    """A locked descriptor of `path`: pass it to the server, then close it here.
+
+    Raises:
+        StoreLocked: a server holds it; the message names its pid.
+        OSError: the file cannot be opened.
+    """
+    try:
+        return folder_lock.acquire(path)  # it names us until the server's own pid is known
+    except folder_lock.Held as error:
+        raise StoreLocked(
+            f"the store beside {path} is open in the nats-server with pid {error.holder}",
+            remedy="stop that post room, or use another state folder",
+        ) from error
+
+
+async def lock_store_within(path: Path, timeout: float) -> int:
+    """As `lock_store`, but wait up to `timeout` seconds for a server that holds the lock.
+
+    The kernel reports no unlock, and the holder named in the file may not be the last one.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return lock_store(path)
+        except StoreLocked:
+            if time.monotonic() >= deadline:
+                raise
+        await asyncio.sleep(_LOCK_POLL)
 
 
 class EmbeddedServer:
@@ -70,7 +116,7 @@ class EmbeddedServer:
         await check_version(binary)
         with _unwritable(config.folder):
             _prepare_folder(config)
-            lock = await store_lock.acquire_within(config.lock, config.lock_timeout)
+            lock = await lock_store_within(config.lock, config.lock_timeout)
         try:
             process = await _launch(binary, config, lock)
         finally:
@@ -240,7 +286,7 @@ async def _launch(binary: Path, config: ServerConfig, lock: int) -> asyncio.subp
         _write_files(config)
         process = await _spawn(binary, config, lock)
         try:
-            store_lock.name_holder(lock, process.pid)
+            name_holder(lock, process.pid)
         except BaseException:
             await _end(process)
             raise

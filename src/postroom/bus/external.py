@@ -1,35 +1,44 @@
-"""A NATS that an operator runs: examined before the post room uses it, watched, never started or ended."""
+"""A NATS that an operator runs: examined before the post room uses it, watched, never started or ended.
+
+The examination begins with the greeting (INFO), which a server sends before authentication.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
+from urllib.parse import urlsplit
 
 from postroom.bus.address import BusAddress
-from postroom.bus.external import Greeting, greeting
-from postroom.bus.fitness import (
-    REMEDY,
-    Fitness,
-    ServerReport,
-    assess,
-    check_version,
-    server_reports,
-    share_accounts,
-)
+from postroom.bus.external import Greeting
+from postroom.bus.external import greeting
+from postroom.bus.fitness import REMEDY
+from postroom.bus.fitness import Fitness
+from postroom.bus.fitness import ServerReport
+from postroom.bus.fitness import assess
+from postroom.bus.fitness import check_version
+from postroom.bus.fitness import server_reports
+from postroom.bus.fitness import share_accounts
 from postroom.bus.places import tls_context
 from postroom.errors import (
     BusDisconnected,
     PostroomError,
+    ProtocolViolation,
     ServerFailed,
     Unauthorized,
 )
 from postroom.observe import get_logger
 from postroom_a2a.nats import Credentials, WireConnection
+from postroom_a2a.nats.info import fetch_info
 from postroom_a2a.retry import Backoff
+
+log = get_logger(__name__)
 
 WAIT = 15.0
 """Seconds for servers that are starting, or electing a leader."""
@@ -42,7 +51,74 @@ ANSWER = 5.0
 
 PAUSE = 0.25
 
-log = get_logger(__name__)
+TIMEOUT = 5.0
+"""Seconds for connection, handshake and greeting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """The greeting of one server.
+
+    Attributes:
+        info: the INFO document; its fields depend on the server.
+    """
+
+    url: str
+    info: dict[str, Any]
+
+    @property
+    def version(self) -> str:
+        """Version of the server, e.g. "2.15.1"."""
+        return str(self.info.get("version", ""))
+
+    @property
+    def server_id(self) -> str:
+        """The server's address for the system account."""
+        return str(self.info.get("server_id", ""))
+
+    @property
+    def cluster(self) -> str:
+        """Name of the server's cluster, "" for a single server."""
+        return str(self.info.get("cluster", ""))
+
+
+async def greeting(
+    url: str, tls: ssl.SSLContext | None = None, *, timeout: float = TIMEOUT
+) -> Greeting:
+    """The greeting of the server at `url`, `nats://host:port`.
+
+    Args:
+        tls: for a server that does the TLS handshake before its greeting.
+        timeout: seconds for connection, handshake and greeting.
+
+    Raises:
+        BusDisconnected: nothing accepts connections there, or it stays silent.
+        ServerFailed: not a nats-server, no valid certificate, or a greeting before TLS.
+    """
+    where = urlsplit(url)
+    try:
+        async with asyncio.timeout(timeout):
+            return Greeting(url, await fetch_info(where.hostname, where.port, tls=tls))
+    except ProtocolViolation as error:
+        raise ServerFailed(
+            f"what listens at {url} does not greet as a nats-server",
+            remedy="correct POSTROOM_NATS_URL; tls:// is for a server that wants TLS first",
+        ) from error
+    except TimeoutError as error:
+        raise BusDisconnected(f"{url} stays silent") from error
+    except ssl.SSLCertVerificationError as error:
+        raise ServerFailed(
+            f"the certificate of {url} is not valid here: {error.verify_message}",
+            remedy="name the authority that signed it in POSTROOM_NATS_CA",
+        ) from error
+    except ssl.SSLError as error:
+        # An attacker in between could talk a client out of TLS if it let the server speak first.
+        raise ServerFailed(
+            f"{url} does not begin with TLS",
+            remedy="give that server a tls block with handshake_first: true",
+        ) from error
+    except OSError as error:
+        raise BusDisconnected(f"{url} cannot be reached: {error.strerror or error}") from error
 
 
 class ExternalBus:

@@ -1,9 +1,11 @@
-"""Whether servers that an operator runs can keep Postroom's promises."""
+"""Whether servers that an operator runs can keep Postroom's promises, by the reports of every server of a cluster."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +13,8 @@ from postroom.bus.server_binary import OLDEST
 from postroom.errors import BusDisconnected, ProtocolViolation, ServerFailed, ServerTooOld
 from postroom.protocol.limits import MAX_CONTROL_LINE, MAX_PAYLOAD
 from postroom.protocol.streams import STREAMS
+from postroom_a2a.nats import WireConnection
+from postroom_a2a.nats.system import ask_servers
 
 REMEDY = "`postroom nats config` prints what its configuration must say"
 
@@ -21,6 +25,12 @@ COPIES = 3
 """Copies of each record on a cluster, and so its least number of servers."""
 
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+
+SILENCE = 0.5
+"""Seconds without a further answer after which all have come: their number is unknown before."""
+
+ANSWER_TIMEOUT = 3.0
+"""Seconds for an answer that must come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,3 +198,65 @@ def _doubts(storing: Sequence[ServerReport]) -> tuple[str, ...]:
 def _numbers(version: str) -> tuple[int, ...]:
     found = _VERSION.match(version)
     return tuple(int(part) for part in found.groups()) if found else (0,)
+
+
+async def server_reports(
+    connection: WireConnection, expected: Collection[str] = (), *, timeout: float = ANSWER_TIMEOUT
+) -> list[ServerReport]:
+    """The reports of the answering servers about themselves, by name.
+
+    Args:
+        expected: ids of servers whose answers must come.
+        timeout: seconds for the first answer and for those expected.
+
+    Raises:
+        ProtocolViolation: an answer cannot be read.
+    """
+    reports: dict[str, ServerReport] = {}
+
+    def all_expected() -> bool:
+        return bool(reports) and reports.keys() >= set(expected)
+
+    def wait() -> float:
+        return SILENCE if all_expected() else timeout
+
+    await connection.ready(ANSWER_TIMEOUT)
+    subject = "$SYS.REQ.SERVER.PING.VARZ"
+    async with aclosing(ask_servers(connection, subject, wait=wait)) as answers:
+        async for answer in answers:
+            try:
+                report = ServerReport.read(json.loads(answer))
+            except ValueError as error:
+                raise ProtocolViolation("a server's report about itself is not JSON") from error
+            reports[report.server_id] = report
+            if all_expected() and _complete(reports):
+                break
+    return sorted(reports.values(), key=lambda report: report.name)
+
+
+async def share_accounts(connection: WireConnection, servers: int) -> bool:
+    """Whether the `servers` keep pushed accounts and share them with each other.
+
+    Each server that keeps any answers a request for its list; one of type `full` gives all of them to a server that
+    copies.
+    """
+    listing = await _count(connection, "$SYS.REQ.CLAIMS.LIST", servers)
+    return listing == servers and await _count(connection, "$SYS.REQ.CLAIMS.PACK", 1) == 1
+
+
+async def _count(connection: WireConnection, subject: str, most: int) -> int:
+    """The number of answers to a question, up to `most`."""
+    await connection.ready(ANSWER_TIMEOUT)
+    count = 0
+    async with aclosing(ask_servers(connection, subject, wait=lambda: ANSWER_TIMEOUT)) as answers:
+        async for _ in answers:
+            count += 1
+            if count == most:
+                break
+    return count
+
+
+def _complete(reports: dict[str, ServerReport]) -> bool:
+    """Whether no further server can answer: a single server, or every server with JetStream of its cluster."""
+    newest = next(reversed(reports.values()))
+    return not newest.cluster or (newest.peers > 1 and len(reports) == newest.peers)

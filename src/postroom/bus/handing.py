@@ -1,23 +1,64 @@
 """Handing deliveries to a handler: one at a time, in order, with in-progress beats for all open ones.
 
-Both implementations of the bus use it; they differ in how deliveries arrive and are answered.
+Both implementations of the bus use it; they differ in how deliveries arrive and are answered. They have `BusTasks`:
+background tasks whose failures are reported, and which all end with the bus.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from postroom.bus.handing import BusTasks
-from postroom.bus.port import Counters, Delivery, DeliveryHandler
+from postroom.bus.port import Counters
+from postroom.bus.port import Delivery
+from postroom.bus.port import DeliveryHandler
 from postroom.errors import PostroomError
 from postroom.protocol.streams import redelivery_delay
 
 FINISH_TIMEOUT = 5.0
 """Seconds that a running handler has to end when receiving stops."""
+
+Report = Callable[[Exception], None]
+
+
+class BusTasks:
+    """Keeps tasks, reports one that fails, ends all of them.
+
+    Args:
+        report: gets every exception that a task ended with.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Start a task."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, Exception):
+            self._report(error)
+
+    async def stop(self, *tasks: asyncio.Task[None], timeout: float) -> None:
+        """Cancel `tasks`, or all if none is named, and wait at most `timeout` seconds for their end."""
+        current = asyncio.current_task()
+        ending = {task for task in (tasks or self._tasks) if task is not current}
+        for task in ending:
+            task.cancel()
+        if ending:
+            await asyncio.wait(ending, timeout=timeout)
 
 
 class OpenDelivery(Delivery, Protocol):

@@ -7,7 +7,7 @@ One contract suite proves them for both implementations: NATS (`postroom.bus.nat
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 from postroom.protocol.streams import ConsumerSpec, StreamSpec
@@ -293,3 +293,21 @@ class BusAdmin(Protocol):
 
     async def purge(self, stream: str, subject: str = "") -> int:
         """Delete every record, or those whose subject matches `subject`; returns how many."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """The counters of a bus; the names are those of `BusStatistics`."""
+
+    published: int = 0
+    received: int = 0
+    acked: int = 0
+    refused: int = 0
+    ignored: int = 0
+    dropped: int = 0
+    handler_errors: int = 0
+    reconnects: int = 0
+
+    def frozen(self, *, open_deliveries: int, connected: bool) -> BusStatistics:
+        """A snapshot for `statistics`."""
+        return BusStatistics(**asdict(self), open_deliveries=open_deliveries, connected=connected)

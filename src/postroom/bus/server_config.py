@@ -1,4 +1,4 @@
-"""Configuration of the embedded nats-server: Postroom's choices, and the file made from them."""
+"""Configuration of the embedded nats-server: our choices, and the file made from them; what its log says at its end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from postroom.errors import EnvironmentFault, PortTaken, ServerFailed, StateUnwritable
 from postroom.protocol.limits import MAX_CONTROL_LINE, MAX_PAYLOAD
 
 AUTH_TIMEOUT = 10
@@ -18,6 +19,11 @@ reconnect at once to a busy machine.
 
 LOG_BYTES = 16 * 1024 * 1024
 LOG_FILES = 4
+
+LAST_LINES = 20
+"""Lines of the log that an error shows."""
+
+_LOG_TAIL = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +175,51 @@ def _jetstream(config: ServerConfig) -> dict[str, Any]:
         return common | {"max_file_store": 0}
     # An acknowledgement must mean disk; the default flushes every two minutes.
     return common | {"max_file_store": config.max_store, "sync_interval": "always"}
+
+
+def last_lines(config: ServerConfig, pid: int) -> str:
+    """The last lines that the server `pid` wrote to its log and to standard error.
+
+    Clients choose some of the words in them, so control characters are replaced.
+    """
+    logged = [line for line in _tail(config.log) if line.startswith(f"[{pid}] ")]
+    lines = logged[-LAST_LINES:] + _tail(config.stderr)[-LAST_LINES:]
+    shown = ("".join(c if c.isprintable() else "\ufffd" for c in line) for line in lines)
+    return "\n".join(shown) or "it wrote no log"
+
+
+def _tail(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _LOG_TAIL))
+            return file.read(_LOG_TAIL).decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        return []
+
+
+NO_SPACE = ("no space left on device", "disk quota exceeded")
+"""The words of server and system for a full disk, in lower case."""
+
+# The server's words for a fault of its folder.
+_UNWRITABLE = (*NO_SPACE, "permission denied", "read-only file system", "not a directory")
+
+
+def explain_end(config: ServerConfig, pid: int, status: int) -> EnvironmentFault:
+    """Why the server `pid` ended with `status` before it was ready."""
+    said = last_lines(config, pid)
+    if "address already in use" in said:
+        return port_taken(config)
+    if any(reason in said.lower() for reason in _UNWRITABLE):
+        return StateUnwritable(
+            f"nats-server cannot write to {config.folder}: {said}",
+            remedy="free space, or choose another state folder",
+        )
+    return ServerFailed(f"nats-server ended with status {status}: {said}")
+
+
+def port_taken(config: ServerConfig) -> PortTaken:
+    """The error for a port that another process listens on."""
+    return PortTaken(
+        f"port {config.port} on {config.host} is taken by another process",
+        remedy="choose another: --nats-port N, or 0 for any free one",
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from postroom.backup.restoring import Restored, restore
 from postroom.backup.taking import Taken, back_up
-from postroom.bus import store_lock
+from postroom.bus import embedded
 from postroom.bus.embedded import STOP_GRACE
 from postroom.control import nats_server
 from postroom.control.statefile import StateLock
@@ -70,7 +70,7 @@ async def _back_up_stopped(settings: Settings, file: Path, passphrase: str) -> T
     trust = Trust.load_or_create(settings.keys, DEFAULT_ORG)
     async with AsyncExitStack() as stack:
         # The server of a killed post room may still be about to end.
-        held = await store_lock.acquire_within(settings.nats / "store.lock", STOP_GRACE)
+        held = await embedded.lock_store_within(settings.nats / "store.lock", STOP_GRACE)
         stack.callback(os.close, held)
         databases = {}
         for org in trust.orgs:

@@ -1,4 +1,7 @@
-"""`NatsAdmin`: the control plane's work on streams, consumers and records, in the core account."""
+"""`NatsAdmin`: the control plane's work on streams, consumers and records, in the core account.
+
+`StreamSpec` and `ConsumerSpec` become JetStream's JSON (NATS ADR-1; durations are nanoseconds).
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,19 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from postroom.bus.nats import config
 from postroom.bus.nats.bus import NatsBus
 from postroom.bus.nats.link import stored_message
 from postroom.bus.port import BusAdmin, Message
 from postroom.errors import BusDisconnected, Conflict, NoResponders, NotFound
-from postroom.protocol.streams import CARDS_BUCKET, STREAMS, ConsumerSpec, StreamSpec
+from postroom.protocol.intervals import CARD_LIFETIME
+from postroom.protocol.streams import (
+    BY_NAME,
+    CARDS_BUCKET,
+    PRESENCE_BUCKET,
+    STREAMS,
+    ConsumerSpec,
+    StreamSpec,
+)
 from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.ordered import OrderedConsumer, read_stream
 from postroom_a2a.nats.records import Record, get_record, last_record
@@ -31,6 +41,11 @@ HEARTBEAT = 15.0
 CLUSTER_HEARTBEAT = 1.0
 """The same on a cluster, where the server with the follower's consumer may die without a lost connection; three missing
 ones are noticed."""
+
+MARKER_TTL = 5.0
+"""Seconds that the delete marker of an expired presence stays visible to watchers."""
+
+_MIB = 1024 * 1024
 
 
 class _Core(JetStream):
@@ -72,18 +87,18 @@ class NatsAdmin(BusAdmin):
 
     async def ensure_stream(self, spec: StreamSpec) -> None:
         storage = self._passing if spec.passing else self._storage
-        await self._ensure(config.stream_config(spec, **storage), passing=spec.passing)
+        await self._ensure(stream_config(spec, **storage), passing=spec.passing)
 
     async def ensure_bucket(self, bucket: str = CARDS_BUCKET) -> None:
         """Create or change a KV bucket that only the control plane reaches."""
         if bucket == CARDS_BUCKET:
-            await self._ensure(config.cards_config(**self._storage))
+            await self._ensure(cards_config(**self._storage))
         else:
-            await self._ensure(config.bucket_config(bucket, **self._storage))
+            await self._ensure(bucket_config(bucket, **self._storage))
 
     async def ensure_presence_bucket(self) -> None:
         """Create the presence bucket; the stream PRESENCE must exist."""
-        await self._ensure(config.presence_config(**self._passing), passing=True)
+        await self._ensure(presence_config(**self._passing), passing=True)
 
     async def _ensure(self, wanted: Mapping[str, Any], *, passing: bool = False) -> None:
         name = wanted["name"]
@@ -100,7 +115,7 @@ class NatsAdmin(BusAdmin):
             await self.jetstream.api(f"STREAM.UPDATE.{name}", changed, timeout=SHAPE_TIMEOUT)
 
     async def ensure_consumer(self, spec: ConsumerSpec) -> None:
-        wanted = config.consumer_config(spec)
+        wanted = consumer_config(spec)
         with suppress(NotFound):
             info = await self.jetstream.api(
                 f"CONSUMER.INFO.{spec.stream}.{spec.durable}", timeout=SHAPE_TIMEOUT
@@ -191,3 +206,115 @@ def _message(record: Record) -> Message:
     return stored_message(
         record.subject, record.payload, record.headers, record.sequence, record.stored_at
     )
+
+
+def nanoseconds(seconds: float) -> int:
+    """Seconds in the server's unit."""
+    return round(seconds * 1e9)
+
+
+def stream_config(spec: StreamSpec, *, storage: str, replicas: int) -> dict[str, Any]:
+    """The request to create or update a stream.
+
+    It switches rollup, TTL, schedules, counters and batches off instead of leaving them to a default: with one of them
+    a worker's header could delete or reorder the records of others.
+    """
+    return {
+        "name": spec.name,
+        "subjects": list(spec.subjects),
+        "retention": "limits",
+        "storage": storage,
+        "num_replicas": replicas,
+        "max_bytes": spec.max_bytes,
+        "max_msgs": spec.max_messages,
+        "max_msg_size": spec.max_message_bytes,
+        "max_age": nanoseconds(spec.max_age),
+        "max_msgs_per_subject": spec.max_per_subject or -1,
+        "discard": "new" if spec.discard_new else "old",
+        "discard_new_per_subject": spec.max_per_subject_refuses,
+        "max_consumers": spec.max_consumers,
+        "duplicate_window": nanoseconds(spec.duplicate_window),
+        "allow_direct": False,
+        "allow_rollup_hdrs": False,
+        "allow_msg_ttl": False,
+        "allow_msg_schedules": False,
+        "allow_msg_counter": False,
+        "allow_atomic": False,
+        "deny_delete": False,
+        "deny_purge": False,
+    }
+
+
+def consumer_config(spec: ConsumerSpec) -> dict[str, Any]:
+    """The request to create a consumer."""
+    start: dict[str, Any] = {"deliver_policy": "new" if spec.start_new else "all"}
+    if spec.start_sequence:
+        start = {"deliver_policy": "by_start_sequence", "opt_start_seq": spec.start_sequence}
+    return {
+        "durable_name": spec.durable,
+        "name": spec.durable,
+        **start,
+        "ack_policy": "explicit",
+        "ack_wait": nanoseconds(spec.ack_wait),
+        "max_deliver": spec.max_deliver,
+        "max_ack_pending": spec.max_ack_pending,
+        "filter_subjects": list(spec.filter_subjects),
+        "replay_policy": "instant",
+        "metadata": dict(spec.metadata),
+    }
+
+
+def bucket_config(bucket: str, *, storage: str, replicas: int) -> dict[str, Any]:
+    """A KV bucket that only the control plane can reach (NATS ADR-8)."""
+    return {
+        "name": f"KV_{bucket}",
+        "subjects": [f"$KV.{bucket}.>"],
+        "retention": "limits",
+        "storage": storage,
+        "num_replicas": replicas,
+        "max_bytes": 256 * _MIB,
+        "max_msg_size": _MIB,
+        "max_msgs_per_subject": 1,
+        "discard": "new",
+        "allow_rollup_hdrs": True,
+        "deny_delete": True,
+        "allow_direct": True,
+        "allow_msg_ttl": True,
+        "duplicate_window": nanoseconds(120),
+    }
+
+
+def cards_config(*, storage: str, replicas: int) -> dict[str, Any]:
+    """The registry of Agent Cards; the card of an agent that is gone expires."""
+    return {
+        **bucket_config(CARDS_BUCKET, storage=storage, replicas=replicas),
+        "max_age": nanoseconds(CARD_LIFETIME),
+        "duplicate_window": nanoseconds(CARD_LIFETIME),
+    }
+
+
+def presence_config(*, storage: str, replicas: int) -> dict[str, Any]:
+    """The presence bucket, sourced from the stream PRESENCE.
+
+    Its source is not the workers' subjects: delete markers switch rollup on, with which any worker could wipe all keys.
+    Keys expire after the source's `max_age`, with a marker that watchers see.
+    """
+    source = BY_NAME["PRESENCE"]
+    return {
+        **bucket_config(PRESENCE_BUCKET, storage=storage, replicas=replicas),
+        "max_age": nanoseconds(source.max_age),
+        "duplicate_window": nanoseconds(min(source.max_age, source.duplicate_window)),
+        "discard": "old",
+        "subject_delete_marker_ttl": nanoseconds(MARKER_TTL),
+        "sources": [
+            {
+                "name": source.name,
+                "subject_transforms": [
+                    {
+                        "src": source.subjects[0],
+                        "dest": f"$KV.{PRESENCE_BUCKET}.{{{{wildcard(1)}}}}",
+                    }
+                ],
+            }
+        ],
+    }

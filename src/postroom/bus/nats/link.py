@@ -1,12 +1,15 @@
-"""The library's connection with the bus's additions: counters, reports and deadlines."""
+"""The library's connection with the bus's additions: counters, reports and deadlines; and its frames as messages."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Mapping
 
+from postroom.bus.acceptance import MSG_ID
 from postroom.bus.address import BusAddress
 from postroom.bus.port import Counters
+from postroom.bus.port import Message
 from postroom.errors import (
     BusDisconnected,
     Forbidden,
@@ -14,6 +17,7 @@ from postroom.errors import (
     PostroomError,
 )
 from postroom.observe import get_logger
+from postroom.protocol.subjects import sender_of
 from postroom_a2a.nats import Credentials, WireConnection
 from postroom_a2a.nats.port import Frame, size_of
 from postroom_a2a.nats.subscriptions import WireSubscription
@@ -151,3 +155,37 @@ def remaining(deadline: float | None) -> float | None:
     if deadline is None:
         return None
     return max(0.0, deadline - asyncio.get_running_loop().time())
+
+
+def live_message(frame: Frame) -> Message:
+    """The message of a frame that no stream stored."""
+    headers = dict(frame.headers or {})
+    return Message(
+        id=headers.get(MSG_ID, ""),
+        sender_uid=sender_of(frame.subject),
+        subject=frame.subject,
+        payload=frame.data,
+        metadata=headers,
+        timestamp=time.time(),
+        reply_to=frame.reply,
+    )
+
+
+def stored_message(
+    subject: str,
+    payload: bytes,
+    headers: Mapping[str, str] | None,
+    sequence: int,
+    stored_at: float,
+) -> Message:
+    """The message of a stored record."""
+    metadata = dict(headers or {})
+    return Message(
+        metadata.get(MSG_ID, ""),
+        sender_of(subject),
+        subject,
+        payload,
+        metadata,
+        stored_at,
+        sequence,
+    )
