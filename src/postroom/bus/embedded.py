@@ -27,15 +27,8 @@ from typing import Any
 
 from postroom.bus.parent_death import die_with_parent
 from postroom.bus.server_binary import check_version, find_binary
-from postroom.bus.server_config import ServerConfig
-from postroom.bus.server_config import explain_end
-from postroom.bus.server_config import last_lines
-from postroom.bus.server_config import port_taken
-from postroom.bus.server_config import render
-from postroom.errors import ProtocolViolation
-from postroom.errors import ServerFailed
-from postroom.errors import StateUnwritable
-from postroom.errors import StoreLocked
+from postroom.bus.server_config import ServerConfig, explain_end, last_lines, port_taken, render
+from postroom.errors import ProtocolViolation, ServerFailed, StateUnwritable, StoreLocked
 from postroom_a2a import folder_lock
 from postroom_a2a.folder_lock import name_holder
 from postroom_a2a.nats import WireConnection

@@ -16,15 +16,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from postroom.bus.address import BusAddress
-from postroom.bus.external import Greeting
-from postroom.bus.external import greeting
-from postroom.bus.fitness import REMEDY
-from postroom.bus.fitness import Fitness
-from postroom.bus.fitness import ServerReport
-from postroom.bus.fitness import assess
-from postroom.bus.fitness import check_version
-from postroom.bus.fitness import server_reports
-from postroom.bus.fitness import share_accounts
+from postroom.bus.fitness import (
+    REMEDY,
+    Fitness,
+    ServerReport,
+    assess,
+    check_version,
+    server_reports,
+    share_accounts,
+)
 from postroom.bus.places import tls_context
 from postroom.errors import (
     BusDisconnected,

@@ -12,10 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Protocol
 
-from postroom.bus.handing import BusTasks
-from postroom.bus.port import Counters
-from postroom.bus.port import Delivery
-from postroom.bus.port import DeliveryHandler
+from postroom.bus.port import Counters, Delivery, DeliveryHandler
 from postroom.errors import PostroomError
 from postroom.protocol.streams import redelivery_delay
 

@@ -15,10 +15,8 @@ from pathlib import Path
 from postroom.bus.address import BusAddress
 from postroom.bus.disk import INTERVAL, check_space
 from postroom.bus.embedded import EmbeddedServer
-from postroom.bus.server_config import NO_SPACE
-from postroom.bus.server_config import ServerConfig
-from postroom.bus.server_config import last_lines
 from postroom.bus.host import BusHost
+from postroom.bus.server_config import NO_SPACE, ServerConfig, last_lines
 from postroom.errors import EnvironmentFault, ServerFailed, StateUnwritable
 from postroom.observe import get_logger
 from postroom_a2a.nats import WireConnection

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from postroom.events import approval_views
+from postroom.events import approvals
 from postroom.feed.events import (
     PAGE,
     FeedCursor,
@@ -27,7 +27,6 @@ from postroom.feed.events import (
 )
 from postroom.mail import views as mail_views
 from postroom.mail.alerts import AlertView
-from postroom.mail.deadletters import DeadLetterService
 from postroom.projection.changes import (
     ALERTS,
     APPROVALS,
@@ -185,7 +184,7 @@ def _approvals(store: Store, after: int) -> list[Happening]:
     """What was asked for and settled; what a worker's own policy settles concerns nobody."""
     rows = store.approvals.news_past(after, PAGE)
     asked = {event: row for event, row in rows if row is not None and not _by_policy(row)}
-    views = approval_views.views(store, list(asked.values()))
+    views = approvals.views(store, list(asked.values()))
     shown = {event: view.as_json() for event, view in zip(asked, views, strict=True)}
     found = [Happening("approvals", event, "approval", shown.get(event)) for event, _ in rows]
     if not is_full(found):

@@ -33,10 +33,6 @@ from postroom.errors import (
     PeerError,
     RequestTimeout,
 )
-from postroom.http.outbound import METADATA
-from postroom.http.outbound import Address
-from postroom.http.outbound import inner
-from postroom.http.outbound import is_public
 from postroom.protocol.hosts import canonical_host, is_address, split_authority
 
 CHUNK = 64 * 1024

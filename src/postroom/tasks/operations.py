@@ -13,23 +13,17 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TypeVar
-from typing import Any
+from typing import Any, TypeVar
 
-from postroom.errors import Conflict
-from postroom.errors import NotFound
-from postroom.projection.changes import Change
-from postroom.projection.changes import Changes
-from postroom.projection.changes import Topic
-from postroom.projection.changes import of_task
-from postroom.errors import InvalidInput
+from postroom.errors import Conflict, InvalidInput, NotFound
+from postroom.projection.changes import Change, Changes, Topic, of_task
 from postroom.projection.tail import Quiet, TailPage, TailSource, tail
 from postroom.protocol.content import Content
 from postroom.protocol.limits import LONGEST_WAIT, MAX_PAGE_BYTES
 from postroom.protocol.principal import Principal
 from postroom.protocol.tasks import key_of, skill_in
 from postroom.store.agents import Agent
-from postroom.store.database import Database
+from postroom.store.database import Database, Store
 from postroom.store.ports import TaskEventRow, TaskHead, TaskRow
 from postroom.tasks.service import OrgTaskService
 from postroom.tasks.unfolded import UNREADABLE, not_shown

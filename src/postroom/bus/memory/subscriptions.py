@@ -8,13 +8,8 @@ from contextlib import suppress
 
 from postroom.bus.handing import BusTasks, Handing
 from postroom.bus.memory.broker import Interest, MemoryBroker
-from postroom.bus.memory.consumer import MemoryConsumer
-from postroom.bus.port import Counters
-from postroom.bus.port import DeliveryHandler
-from postroom.bus.port import Handler
-from postroom.bus.port import Message
-from postroom.bus.memory.consumer import Taker
-from postroom.bus.port import Subscription
+from postroom.bus.memory.consumer import MemoryConsumer, Taker
+from postroom.bus.port import Counters, DeliveryHandler, Handler, Message, Subscription
 from postroom.errors import BusDisconnected
 
 FINISH_TIMEOUT = 5.0

@@ -5,13 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from postroom.bus.handing import BusTasks
-from postroom.bus.handing import Handing
+from postroom.bus.handing import BusTasks, Handing
 from postroom.bus.nats.link import stored_message
-from postroom.bus.port import Counters
-from postroom.bus.port import DeliveryHandler
-from postroom.bus.port import Message
-from postroom.bus.port import Delivery
+from postroom.bus.port import Counters, Delivery, DeliveryHandler, Message
 from postroom.errors import NotFound
 from postroom_a2a.nats.acks import ACK, WORKING, AckSubject, give_back, give_up
 from postroom_a2a.nats.jetstream import JetStream

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from postroom.bus.acceptance import MSG_ID
 from postroom.bus.address import BusAddress
-from postroom.bus.port import Counters
-from postroom.bus.port import Message
+from postroom.bus.port import Counters, Message
 from postroom.errors import (
     BusDisconnected,
     Forbidden,

@@ -8,12 +8,8 @@ from contextlib import suppress
 
 from postroom.bus.acceptance import accepts_published, accepts_request, error_answer
 from postroom.bus.handing import BusTasks
-from postroom.bus.nats.link import Link
-from postroom.bus.nats.link import live_message
-from postroom.bus.port import Handler
-from postroom.bus.port import Message
-from postroom.bus.port import Responder
-from postroom.bus.port import Subscription
+from postroom.bus.nats.link import Link, live_message
+from postroom.bus.port import Handler, Message, Responder, Subscription
 from postroom.errors import PostroomError
 from postroom_a2a.nats.port import Frame
 from postroom_a2a.nats.subscriptions import WireSubscription
