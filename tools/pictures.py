@@ -201,7 +201,7 @@ TASK = (
         COMMAND,
         "events",
         "The command follows the task's stream of events, and prints progress as it is stored.",
-        ("feed/records.py", "client/stream.py", "cli/tasks/following.py"),
+        ("feed/records.py", "client/stream.py", "cli/following.py"),
     ),
     Step(
         COMMAND,
@@ -217,7 +217,7 @@ TASK = (
         "completed",
         "The last record ends the task. It is folded like every other, the request becomes **answered**, and the "
         "command prints the result.",
-        ("tasks/engine.py", "tasks/views.py", "cli/tasks/following.py"),
+        ("tasks/engine.py", "tasks/views.py", "cli/following.py"),
     ),
 )
 """`postroom delegate @nick TEXT --wait`."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.cli.unseen import unseen
+from postroom.cli.prompt import unseen
 from postroom.identity import pins
 from postroom_a2a.task_state import TaskState
 from tests.cli.terminal import Terminal

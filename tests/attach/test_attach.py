@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.cli.attach.session import Session, View
+from postroom.cli.chat.attached import Session, View
 from postroom.client.http import Client
 from postroom.projection.changes import MAIL
 from postroom_a2a.task_state import TaskState

@@ -7,8 +7,8 @@ import sys
 import click
 import pytest
 
-from postroom.cli import model_key
-from postroom.cli.model_key import Choice, choose
+from postroom.cli import starting
+from postroom.cli.starting import Choice, choose
 from postroom.errors import InvalidInput
 from postroom.protocol.template_needs import CREDENTIAL, KeyForm, Needs
 
@@ -49,7 +49,7 @@ def test_on_a_terminal_the_person_is_asked_whether_the_key_is_kept(
 
 
 def test_nobody_is_asked_for_a_key_that_is_kept_or_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(model_key, "_asked", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(starting, "_key_asked", lambda *_: pytest.fail("asked"))
     kept = {"name": "k", "url": "https://x.example/", "header": "x-key: {secret}", "workers": []}
     choice = choose(NEEDED, {}, [kept], store=False, env=ENV)  # ty: ignore[invalid-argument-type]
     assert (choice.values, choice.form) == ({"dummy": "d", CREDENTIAL: "k"}, None)

@@ -119,7 +119,7 @@ async def test_an_option_of_the_line_mode_keeps_the_lines(
     from postroom.cli.root import run
 
     opened = Opened(monkeypatch)
-    monkeypatch.setattr("postroom.cli.attach.session.Session.run", lambda *_: None)
+    monkeypatch.setattr("postroom.cli.chat.attached.Session.run", lambda *_: None)
     monkeypatch.setattr("postroom.cli.chat.conversation.Conversation.run", lambda *_: None)
     assert await away(lambda: run(["--state", str(coder.state), *words])) == 0
     assert opened.with_ == []

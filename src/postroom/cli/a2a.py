@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from postroom.cli.output import print_json
-from postroom.cli.parts import print_content
+from postroom.cli.output import print_content, print_json
 from postroom.directory.card_signatures import verify_card
 from postroom.errors import EnvironmentFault, InvalidInput, NotFound, RequestTimeout
 from postroom.gateway.credentials import BoundCredential, Credentials

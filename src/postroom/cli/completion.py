@@ -1,15 +1,18 @@
 """Shell completion for nicks, tasks, approvals, settings and organisations. It cannot show an error, so then it offers
-nothing.
+nothing; and the agent that was probably meant, for an error about one that nobody knows.
 """
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
 from postroom.cli.options import connect
-from postroom.errors import PostroomError
+from postroom.errors import PostroomError, UnknownRecipient
+from postroom.protocol.similar import did_you_mean
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
@@ -74,3 +77,19 @@ def approvals(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[s
     except PostroomError:
         return []
     return [short(each) for each in ids if each.startswith(incomplete)]
+
+
+_CALLED = re.compile(r"nobody is called '@?([^']{1,64})'")
+
+
+def name_nearest(error: PostroomError) -> None:
+    """Have an `UnknownRecipient` name the agent whose nick is most similar.
+
+    The list is asked for with the caller's own key: the post room itself names nobody to who may not read the list.
+    """
+    called = _CALLED.search(error.message)
+    if not isinstance(error, UnknownRecipient) or called is None:
+        return
+    with suppress(PostroomError), connect() as client:
+        nicks = [agent["nick"] for agent in client.agents()]
+        error.remedy = did_you_mean(called[1], nicks, form=lambda nick: f"@{nick}") or error.remedy

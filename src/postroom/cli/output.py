@@ -1,4 +1,4 @@
-"""What commands print: JSON, tables for the width of the terminal."""
+"""What commands print: JSON, tables for the width of the terminal, the parts of a result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+from postroom.lines.parts import Holder, fetch_lines, part_lines, sized
 from postroom.lines.words import Cell, table
+from postroom.protocol.parts import DATA, TEXT, kind_of
+from postroom_a2a.text import one_line, printable
 
 
 def print_json(value: object) -> None:
@@ -37,3 +40,21 @@ def print_table(
     """Print rows under a head, as `table` makes them, for the output's terminal."""
     for line in table(head, rows, cut=cut, width=terminal_width()):
         click.echo(line)
+
+
+def print_content(holder: Holder, *, always: bool = False) -> None:
+    """Print a result: text, data and the URLs of files go to standard output, what the files are to standard error.
+
+    Args:
+        always: print an empty line where there is nothing else.
+    """
+    parts = [part for part, _ in sized(holder) if kind_of(part) != TEXT]
+    if holder["text"] or (always and not parts):
+        click.echo(printable(holder["text"]).rstrip("\n"))
+    for part in parts:
+        if kind_of(part) == DATA:
+            click.echo(json.dumps(part["data"], ensure_ascii=True))
+        elif isinstance(url := part.get("url"), str):
+            click.echo(one_line(url))
+    for line in [*part_lines(holder), *(f"    get it: {each}" for each in fetch_lines(holder))]:
+        click.echo(line, err=True)

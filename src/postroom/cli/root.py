@@ -22,6 +22,7 @@ class LazyGroup(click.Group):
     """Commands by name. `package` has a module of each name with an attribute `command`.
 
     Args:
+        shared: commands that are in another one's module, as attributes of their names.
         summaries: for each command its line in the help; the order is that of the help.
         groups: headings of the help, each by the first command below it.
         other_names: further names of commands, which no list has.
@@ -31,6 +32,7 @@ class LazyGroup(click.Group):
         self,
         *,
         package: str,
+        shared: Mapping[str, str],
         summaries: Mapping[str, str],
         groups: Mapping[str, str],
         other_names: Mapping[str, str],
@@ -38,6 +40,7 @@ class LazyGroup(click.Group):
     ) -> None:
         super().__init__(**attributes)
         self._package = package
+        self._shared = shared
         self._summaries = summaries
         self._groups = groups
         self._other_names = other_names
@@ -51,7 +54,8 @@ class LazyGroup(click.Group):
         name = self._other_names.get(cmd_name, cmd_name)
         if name not in self._summaries:
             return None
-        return import_module(f"{self._package}.{name}").command
+        module = import_module(f"{self._package}.{self._shared.get(name, name)}")
+        return getattr(module, name if name in self._shared else "command")
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -142,6 +146,30 @@ SUMMARIES = {
     "admin": "Repair what belongs to a post room that is down.",
 }
 
+SHARED = {
+    "admin": "backup",
+    "alerts": "watch",
+    "approve": "approvals",
+    "autonomy": "policy",
+    "deny": "approvals",
+    "down": "up",
+    "interrupt": "workers",
+    "logout": "login",
+    "outbox": "announce",
+    "people": "keys",
+    "pin": "policy",
+    "receipt": "send",
+    "remove": "workers",
+    "restart": "workers",
+    "restore": "backup",
+    "revoke": "workers",
+    "search": "inbox",
+    "stop": "workers",
+    "tidy": "prune",
+    "version": "help",
+}
+"""Commands that share a module with what they are about, and its name."""
+
 GROUPS = {
     "up": "The post room",
     "spawn": "Workers",
@@ -206,7 +234,7 @@ class Root(LazyGroup):
                 sys.stdout.flush()
             return result
         except UnknownRecipient as error:
-            from postroom.cli.nearest import name_nearest
+            from postroom.cli.completion import name_nearest
 
             name_nearest(error)
             raise
@@ -239,6 +267,7 @@ def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 root = Root(
     package="postroom.cli.commands",
+    shared=SHARED,
     summaries=SUMMARIES,
     groups=GROUPS,
     other_names=OTHER_NAMES,

@@ -109,7 +109,7 @@ def open_alone() -> int:
 def _in_lines() -> int:
     """What stands in the place of the screen: the questions of its first dialog, else the status."""
     if chosen_login() is None:
-        from postroom.cli.questions import spawned
+        from postroom.cli.commands.spawn import spawned
 
         done = spawned()
         if done is not None:

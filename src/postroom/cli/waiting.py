@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.options import Decorated
-from postroom.cli.output import print_json
-from postroom.cli.parts import print_content
+from postroom.cli.output import print_content, print_json
 from postroom.errors import PostroomError, Refused, RequestTimeout
 from postroom.protocol.receipts import Reason, State, reached
 from postroom_a2a.text import one_line

@@ -1,1 +1,1 @@
-"""The parts of `postroom chat`; imported only when it runs."""
+"""The parts of `postroom chat` and `attach`; imported only when they run."""

@@ -17,8 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from postroom.cli.chat.prompt import LONGEST, Prompt
-from postroom.cli.unseen import unseen
+from postroom.cli.prompt import LONGEST, Prompt, unseen
 from postroom.client.stream import Event
 from postroom.errors import MessageTooLarge
 from postroom.protocol.limits import MAX_ENVELOPE_BYTES

@@ -59,7 +59,7 @@ def command(ref: str, start: int | None, history: int, raw: bool, as_json: bool)
     if raw:
         if as_json or start is not None:
             raise click.UsageError("--raw shows no events: leave --json and --from out")
-        from postroom.cli.attach.raw import run_raw
+        from postroom.cli.chat.raw import run_raw
 
         with connect() as client:
             return run_raw(client, ref)
@@ -85,15 +85,15 @@ def _attach(
     typed: bool,
     edited: bool,
 ) -> None:
-    from postroom.cli.attach.session import Session, View
-    from postroom.cli.tasks.following import say_away
+    from postroom.cli.chat.attached import Session, View
+    from postroom.cli.following import say_away
 
     worker = client.worker(ref)
     uid = worker["uid"]
     view = View(worker, as_json=as_json)
     prompt = None
     if edited:
-        from postroom.cli.chat.prompt import Prompt
+        from postroom.cli.prompt import Prompt
 
         prompt = Prompt(f"@{one_line(worker['nick'], 20)}> ")
     session = Session(

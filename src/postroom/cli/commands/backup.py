@@ -1,18 +1,49 @@
-"""`postroom backup`."""
+"""The post room as a whole: `postroom backup`, `restore` and `admin`."""
 
 from __future__ import annotations
 
+import os
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.options import json_option, state_folder, state_option
+from postroom.cli.options import chosen_org, json_option, state_folder, state_option
 from postroom.cli.output import print_json
-from postroom.cli.passphrase import passphrase_from, passphrase_option
+from postroom.errors import InvalidInput
+from postroom.lines.words import ago
+from postroom_a2a.times import format_time
 
 if TYPE_CHECKING:
     from postroom.protocol.answers import Saved
+
+passphrase_option = click.option(
+    "--passphrase-file",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="The first line of FILE is the passphrase; without it you are asked.",
+)
+
+
+def passphrase_from(file: str | None, *, twice: bool) -> str:
+    """The passphrase; asked for twice if it is a new one.
+
+    Raises:
+        InvalidInput: the file cannot be read, or nobody can be asked.
+    """
+    if file is not None:
+        try:
+            return Path(file).read_text().partition("\n")[0].rstrip("\r")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"cannot read {file}: {error}") from error
+    if not sys.stdin.isatty():
+        raise InvalidInput(
+            "a passphrase is needed, and there is no terminal to type it in",
+            remedy="--passphrase-file FILE",
+        )
+    return click.prompt("Passphrase", hide_input=True, confirmation_prompt=twice, err=True)
 
 
 @click.command("backup")
@@ -59,3 +90,84 @@ def _taken(file: Path, passphrase: str) -> Saved:
 
     with Client.at(state, "") as client:
         return client.back_up(str(file), passphrase)
+
+
+@click.command("restore")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@passphrase_option
+@json_option
+@state_option(org=False, here=True)
+def restore(file: Path, passphrase_file: str | None, as_json: bool) -> None:
+    """Restore what `postroom backup` wrote into FILE, into an empty state folder.
+
+    FILE is checked from its first byte to its last before anything is written, and after an error nothing is there.
+    Never let two post rooms run that come from one backup.
+    """
+    from postroom.client.locate import command as at_state
+    from postroom.control.backup import run_restore
+    from postroom.settings import Settings
+
+    passphrase = passphrase_from(passphrase_file, twice=False)
+    done = run_restore(Settings(state=state_folder()), file, passphrase)
+    created = format_time(done.created)
+    if as_json:
+        print_json({"state": str(done.state), "created": created, "orgs": done.orgs})
+    else:
+        click.echo(f"restored {done.state}, as it was {ago(created, time.time())}")
+        click.echo(f"start it: {at_state(done.state, 'up --detach')}")
+
+
+@click.group("admin")
+@state_option(org=False, here=True)
+def admin() -> None:
+    """Repair what belongs to a post room that is down."""
+
+
+@admin.command("rebuild", short_help="Build the view of messages and posts again.")
+@json_option
+@state_option(here=True)
+def rebuild(as_json: bool) -> None:
+    """Build the database's view of messages and posts again, from the last snapshot and the log."""
+    from postroom.control.rebuild import run_rebuild
+    from postroom.settings import DEFAULT_ORG
+    from postroom.settings.sources import load
+
+    settings = load(state_folder()).for_org(chosen_org() or DEFAULT_ORG)
+    run_rebuild(settings)
+    if as_json:
+        print_json({"rebuilt": str(settings.home)})
+    else:
+        click.echo(f"rebuilt {settings.home}")
+
+
+@admin.command("move-store", short_help="Move all rows to another database.")
+@click.argument("target", metavar="URL|sqlite|-")
+@json_option
+@state_option(org=False, here=True)
+def move_store(target: str, as_json: bool) -> None:
+    """Move all rows of the post room to the PostgreSQL at URL, or with `sqlite` into files of the state folder.
+
+    With `-` the URL is read from standard input, since others can read a password in a command line. Every table is
+    compared after the move. Then the setting `database.url` names the new place, and the old database stays under
+    another name.
+    """
+    from postroom.cli.settings_file import change_file
+    from postroom.control.moving import run_move
+    from postroom.settings import SETTINGS_FILE
+    from postroom.settings.options import option
+    from postroom.settings.sources import load
+
+    state, wanted = state_folder(), option("database.url")
+    if target == "-":
+        target = sys.stdin.readline().strip()
+    url = "" if target == "sqlite" else wanted.from_text(target, "URL")
+    file = state / SETTINGS_FILE
+    moved = run_move(load(state), url, lambda: change_file(file, wanted.key, url or None))
+    if as_json:
+        print_json({"moved": {one.org: one.rows for one in moved}})
+    else:
+        for one in moved:
+            click.echo(f"moved {one.rows:,} rows of the organisation {one.org}, and compared them")
+        click.echo(f"{wanted.key} is {'set' if url else 'no longer set'} in {file}")
+    if os.environ.get(wanted.variable, url) != url:
+        click.echo(f"note: {wanted.variable} names another one here, and counts first", err=True)

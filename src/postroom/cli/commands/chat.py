@@ -67,8 +67,7 @@ def command(
 
     if wanted() and not typed("history", "milestone", "timeout", "linger", "posts"):
         return open_screen(target, new=new)
-    from postroom.cli.chat.conversation import Conversation, Ending
-    from postroom.cli.chat.screen import Screen
+    from postroom.cli.chat.conversation import Conversation, Ending, Screen
     from postroom.client.targets import ActivityTarget, AgentTarget, ProjectTarget
 
     by_person = sys.stdin is not None and sys.stdin.isatty()
@@ -85,7 +84,7 @@ def command(
         screen = Screen(me["uid"], echoed=by_person and on_screen, receipts=on_screen)
         prompt = None
         if edited:
-            from postroom.cli.chat.prompt import Prompt
+            from postroom.cli.prompt import Prompt
 
             prompt = stack.enter_context(Prompt(f"{one_line(target, 20)}> "))
         conversation = Conversation(client, other, screen, typed=by_person, prompt=prompt)

@@ -9,9 +9,9 @@ import click
 
 from postroom.cli.completion import agents
 from postroom.cli.content import Given, content_options, said, talk_options, upload_parts
+from postroom.cli.following import events_option, follow, timeout_option
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json
-from postroom.cli.tasks.following import events_option, follow, timeout_option
 from postroom.lines.words import address
 from postroom.view.tasks import accepted_line, short
 from postroom_a2a.text import one_line

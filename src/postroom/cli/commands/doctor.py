@@ -42,7 +42,7 @@ def command(ctx: click.Context, template: str, verbose: bool, as_json: bool) -> 
 
 
 def _findings(template: str) -> list[Finding]:
-    from postroom.cli.credentials import known
+    from postroom.cli.starting import known
     from postroom.settings.sources import load
     from postroom.templates.doctor import machine_findings, template_findings
     from postroom.templates.programs import Machine

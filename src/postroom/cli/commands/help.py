@@ -1,8 +1,11 @@
-"""`postroom help`."""
+"""`postroom help` and `version`."""
 
 from __future__ import annotations
 
 import click
+
+from postroom.cli.options import json_option
+from postroom.cli.output import print_json
 
 
 @click.command("help")
@@ -18,3 +21,16 @@ def command(ctx: click.Context, names: tuple[str, ...]) -> None:
         if found is not None:
             shown = click.Context(found, info_name=found.name, parent=shown)
     click.echo(shown.get_help(), color=ctx.color)
+
+
+@click.command("version")
+@json_option
+def version(as_json: bool) -> None:
+    """Print the version, with its commit where that is known; `postroom status` says what the post room has."""
+    from postroom import __version__
+    from postroom.build import commit, version
+
+    if as_json:
+        print_json({"version": __version__, "commit": commit()})
+    else:
+        click.echo(f"postroom {version()}")

@@ -1,15 +1,114 @@
-"""`postroom inbox`."""
+"""Messages of the person: `postroom inbox` and `search`."""
 
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.mails import UNREAD, show
+from postroom.cli.completion import agents
 from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.saving import force_option, out_option
+from postroom.cli.output import print_json
+from postroom.cli.saving import Saver, force_option, out_option
+from postroom.lines.parts import body_lines, part_lines
+from postroom.lines.words import address, clock
 from postroom.protocol.limits import MAX_PAGE
+from postroom.view.tasks import short
+from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.client.http import Client
+    from postroom.protocol.shapes import Mail, Post
+
+UNREAD = ("accepted", "delivered")
+"""States of a message that its recipient has not read."""
+
+
+def _print(mail: Mail, now: float, *, to: bool) -> None:
+    """Print a message; with `to` also its recipient."""
+    when = click.style(clock(mail["sent_at"], now), dim=True)
+    parties = click.style(address(mail["from"]), bold=(mail["state"] in UNREAD) or None)
+    if to:
+        parties = f"{parties} to {address(mail['to'])}"
+    asks = mail["expects_reply"] and mail["state"] != "answered"
+    note = click.style("  (expects a reply)", fg="yellow") if asks and not to else ""
+    thread = f"  thread {one_line(mail['thread'], 40)}" if mail["thread"] else ""
+    click.echo(f"{when} {parties} {click.style(short(mail['id']) + thread, dim=True)}{note}")
+    for line in body_lines(mail):
+        click.echo(line)
+
+
+def show_posts(posts: Sequence[Post]) -> None:
+    """Show posts of projects in their order."""
+    now = time.time()
+    for post in posts:
+        when = click.style(clock(post["at"], now), dim=True)
+        where = one_line(post["project"], 64)
+        click.echo(
+            f"{when} {address(post['from'])} to #{where} {click.style(short(post['id']), dim=True)}"
+        )
+        for line in body_lines(post):
+            click.echo(line)
+
+
+def show(
+    client: Client,
+    mails: Sequence[Mail],
+    *,
+    out: str | None,
+    force: bool,
+    as_json: bool,
+    to: bool = False,
+    posts: Sequence[Post] = (),
+) -> bool:
+    """Show messages in their order, and save what is in them where `out` names a folder; False if it was as JSON.
+
+    Args:
+        posts: of projects, shown above the messages; of their files nothing is saved.
+    """
+    if out is not None:
+        _save_files(client, mails, out, force=force, quiet=as_json)
+    if as_json:
+        print_json({"messages": mails} | ({"posts": posts} if posts else {}))
+        return False
+    show_posts(posts)
+    now = time.time()
+    for mail in mails:
+        _print(mail, now, to=to)
+    if not mails and not posts:
+        click.echo("no messages")
+    if out is None:
+        _hint(mails)
+    return True
+
+
+def _save_files(
+    client: Client, mails: Sequence[Mail], out: str, *, force: bool, quiet: bool
+) -> None:
+    """Save the parts of messages that are no texts, those of each message in a folder of its own, and print where.
+
+    Args:
+        quiet: print it on standard error alone.
+
+    Raises:
+        Conflict: a file is there already, and `force` is not set.
+    """
+    for mail in mails:
+        saver = Saver(client, Path(out) / short(mail["id"]), force=force)
+        try:
+            saver.save(mail)
+        finally:
+            saver.tell(quiet=quiet)
+
+
+def _hint(mails: Sequence[Mail]) -> None:
+    """Say on standard error how files are saved, if a message has some."""
+    if any(part_lines(mail) for mail in mails):
+        click.echo("--out DIR saves the files", err=True)
 
 
 @click.command("inbox")
@@ -43,3 +142,63 @@ def command(
         for mail in mails:
             if mail["state"] in UNREAD and not peek:
                 client.mark_seen(mail["id"])
+
+
+EXAMPLES = """\b
+Examples:
+  postroom search invoice may
+  postroom search --thread release-7
+  postroom search report --with @helper --out reports
+"""
+
+
+@click.command("search", epilog=EXAMPLES)
+@click.argument("words", nargs=-1)
+@click.option("--thread", default="", metavar="ID", help="Only of this conversation.")
+@click.option(
+    "--with",
+    "other",
+    default="",
+    metavar="@NICK",
+    shell_complete=agents,
+    help="Only what that agent has sent or received.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MAX_PAGE),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Most messages shown, the newest.",
+)
+@out_option
+@force_option
+@json_option
+@state_option()
+def search(
+    words: tuple[str, ...],
+    thread: str,
+    other: str,
+    limit: int,
+    out: str | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Find messages that have all WORDS in their text or subject, and posts of projects; show them oldest first.
+
+    Only what you may see is found: what you have sent or received, or with the scope `operate` everything. Posts are
+    found by their words alone, so not with `--thread` and `--with`.
+    """
+    text = " ".join(words)
+    with connect() as client:
+        found = client.search(text, thread=thread, other=other, limit=limit)
+        posts = _posts(client, text, limit) if text and not (thread or other) else []
+        show(client, found[::-1], out=out, force=force, as_json=as_json, to=True, posts=posts)
+
+
+def _posts(client: Client, text: str, limit: int) -> list[Post]:
+    """The newest posts of all projects with all words, oldest first."""
+    found = [
+        post for name in client.projects() for post in client.posts(name, text=text, limit=limit)
+    ]
+    return sorted(found, key=lambda post: post["at"])[-limit:]

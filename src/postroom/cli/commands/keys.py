@@ -1,24 +1,70 @@
-"""`postroom keys`: API keys, and the keys that sign credentials."""
+"""Keys, and the people who have them: `postroom keys` and `people`."""
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.approvals.deciding import pin_file_option, pin_of
-from postroom.cli.keying import COLOURS, expires_option, say_key, scopes_option
+from postroom.cli.deciding import pin_file_option, pin_of
 from postroom.cli.options import chosen_login, connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
-from postroom.lines.words import Cell, ago, span
+from postroom.lines.words import Cell, ago, natural, span
+from postroom.protocol.principal import Scope
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
     from postroom.protocol.shapes import Key, NewKey
+
+COLOURS = {"valid": "green", "expired": "yellow", "revoked": "red"}
+
+_SPAN = re.compile(r"([0-9]{1,6})([mhd])")
+_SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class Span(click.ParamType):
+    """A length of time: `30d`, `12h` or `45m`, in seconds."""
+
+    name = "span"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The seconds."""
+        if isinstance(value, float):
+            return value
+        found = _SPAN.fullmatch(str(value))
+        if found is None or not int(found[1]):
+            self.fail(f"{str(value)!r} is no length of time, such as 30d, 12h or 45m", param, ctx)
+        return int(found[1]) * _SECONDS[found[2]]
+
+
+scopes_option = click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice([scope.value for scope in Scope]),
+    help="What it may be used for; several times for several. Without it: read, send, task.",
+)
+expires_option = click.option(
+    "--expires", "expires_in", type=Span(), metavar="SPAN", help="When it ends: 30d, 12h, 45m."
+)
+
+
+def say_key(made: NewKey) -> None:
+    """Print a key, alone on standard output, and beside it what it is."""
+    agent = made["agent"]
+    whose = f"@{one_line(agent['nick'], 64)}" if agent else made["id"]
+    end = f", until {made['expires_at']}" if made["expires_at"] else ""
+    may = ", ".join(made["scopes"])
+    click.echo(f"key {made['id']} of {whose} ({may}{end}), shown this once:", err=True)
+    click.echo(made["key"])
+
 
 HEAD = ("KEY", "OF", "NAME", "STATE", "SCOPES", "USED", "ENDS")
 
@@ -191,3 +237,77 @@ def _rotate_signing(kind: str, *, as_json: bool) -> None:
         click.echo(f"  next: {one_line(step)}")
     for uid in rotated["cut"]:
         click.echo(f"  did not move in time and was cut: {one_line(uid)}", err=True)
+
+
+PEOPLE_HEAD = ("NICK", "SINCE", "")
+
+
+@click.group("people")
+@state_option()
+def people() -> None:
+    """Add, list and remove people: each has an inbox, sends as themself, and sees what their key allows."""
+
+
+@people.command("add", short_help="Give a person an address and a key.")
+@click.argument("nick")
+@scopes_option
+@expires_option
+@pin_file_option
+@json_option
+@state_option()
+def add_person(
+    nick: str,
+    scopes: tuple[str, ...],
+    expires_in: float | None,
+    pin_file: str | None,
+    as_json: bool,
+) -> None:
+    """Give the person NICK an address and a key; the key is the only line on standard output."""
+    from postroom.client.calls import name_of
+
+    with connect() as client:
+        made = pin_of(pin_file).used(
+            lambda known: client.add_person(
+                name_of(nick), scopes=scopes, expires_in=expires_in, pin=known
+            )
+        )
+    if as_json:
+        print_json(made)
+        return
+    say_key(made["key"])
+    click.echo("with it, on any machine: postroom login URL", err=True)
+
+
+@people.command("list", short_help="List the people.")
+@json_option
+@state_option()
+def list_people(as_json: bool) -> None:
+    """List the people."""
+    with connect() as client:
+        people = client.people()
+    if as_json:
+        print_json({"people": people})
+        return
+    rows = [
+        [
+            Cell(f"@{one_line(person['nick'], 64)}"),
+            Cell(ago(person["created_at"], time.time())),
+            Cell("owner" if person["owner"] else ""),
+        ]
+        for person in sorted(people, key=lambda person: natural(person["nick"]))
+    ]
+    print_table(PEOPLE_HEAD, rows)
+
+
+@people.command("remove", short_help="Take a person's address and keys away.")
+@click.argument("nick")
+@json_option
+@state_option()
+def remove_person(nick: str, as_json: bool) -> None:
+    """Take the address and all keys of the person NICK away for ever; what they wrote stays."""
+    with connect() as client:
+        gone = client.remove_person(nick)
+    if as_json:
+        print_json(gone)
+    else:
+        click.echo(f"removed @{one_line(gone['nick'], 64)}; no key of theirs is valid any more")

@@ -1,4 +1,7 @@
-"""`postroom login`."""
+"""Post rooms of other machines: `postroom login` and `logout`.
+
+A login trusts an authority that this system knows, or the one that its person has confirmed.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,55 @@ import click
 
 from postroom.cli.options import json_option
 from postroom.cli.output import print_json, print_table
+from postroom.client.pinning import as_pem, authority_with, fingerprint_of, unknown_authority
 from postroom.errors import InvalidInput, NotFound, StateUnwritable
 from postroom.lines.words import Cell
+from postroom.protocol.origins import Origin
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.logins import Login, Logins
+
+
+def pinned(origin: Origin, wanted: str) -> str:
+    """PEM of the only authority to trust for `origin`; "" for those that this system trusts.
+
+    Args:
+        wanted: the authority's fingerprint, "" to ask for a word on it where the system does not know it.
+
+    Raises:
+        InvalidInput: nobody confirms the authority.
+        ProtocolViolation, NotRunning: as `authority_with`.
+    """
+    if origin.scheme == "http":
+        click.echo(
+            f"{origin.url} is plain HTTP: your key goes to whatever program of this machine listens there, and\n"
+            "nothing proves that it is the post room. That of your own account needs no login; that of another\n"
+            "one proves itself with TLS: postroom config set tls.mode always, there.",
+            err=True,
+        )
+        return ""
+    if wanted:
+        return as_pem(authority_with(origin, wanted))
+    authority = unknown_authority(origin)
+    if authority is None:
+        return ""
+    _confirm(origin, fingerprint_of(authority))
+    return as_pem(authority)
+
+
+def _confirm(origin: Origin, fingerprint: str) -> None:
+    click.echo(f"This system does not know who vouches for {origin.url}.", err=True)
+    click.echo(f"  authority SHA-256  {fingerprint}", err=True)
+    if not sys.stdin.isatty():
+        raise InvalidInput(
+            "this system does not know that authority, and without a terminal you cannot confirm it",
+            remedy="compare it with `postroom tls status` there, then: --fingerprint SHA256",
+        )
+    click.echo("`postroom tls status` shows it there. Compare before you say yes.", err=True)
+    if not click.confirm("Is it the same?", err=True):
+        raise InvalidInput("the authority is not trusted", remedy="ask who runs the post room")
+
 
 EXAMPLES = """\b
 Examples:
@@ -130,7 +176,6 @@ def _new(
     logins: Logins, url: str, name: str, org: str, key_file: Path | None, fingerprint: str
 ) -> tuple[Login, Logins]:
     """A login whose key the post room has taken, with what is to be kept."""
-    from postroom.cli.pinning import pinned
     from postroom.client import keychain
     from postroom.client.logins import Login, check_login_name
     from postroom.client.pinning import given_fingerprint
@@ -253,3 +298,25 @@ def chosen(logins: Logins, name: str) -> Login:
     if not name and not logins.default:
         raise NotFound("commands go to no other machine", remedy="postroom login --list")
     return logins.find(name or logins.default)
+
+
+@click.command("logout")
+@click.argument("name", default="")
+@json_option
+def logout(name: str, as_json: bool) -> None:
+    """Forget the key of the login NAME, or of the one that commands go to.
+
+    The key stays valid where it was made; `postroom keys revoke` ends it.
+    """
+    from postroom.client import keychain
+    from postroom.client.logins import read
+
+    logins = read()
+    login = chosen(logins, name)
+    if not login.key:
+        keychain.forget(login.place)
+    save(logins.without(login.name))
+    if as_json:
+        print_json({"name": login.name, "url": login.url})
+    else:
+        click.echo(f"forgot the key for {login.url} ({login.name})")

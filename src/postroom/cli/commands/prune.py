@@ -1,18 +1,23 @@
-"""`postroom prune`."""
+"""What nobody needs: `postroom prune` and `tidy`."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
 
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
-from postroom.lines.words import Cell, ago
+from postroom.errors import InvalidInput
+from postroom.lines.words import Cell, ago, size_of
+from postroom.view.workspaces import SHORT, counted
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
+    from postroom.protocol.answers import Leftovers
     from postroom.protocol.shapes import Excess, Leftover
 
 
@@ -101,3 +106,78 @@ def _size(found: list[Leftover]) -> str:
 
 def _mib(size: int) -> str:
     return f"{size / (1024 * 1024):.1f} MiB"
+
+
+@click.command("tidy")
+@click.argument("folder", metavar="[DIR]", default="", type=click.Path())
+@click.option("--unmerged", is_flag=True, help="Also delete what nothing else has.")
+@click.option("--dry-run", is_flag=True, help="Only say what there is.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@state_option()
+def tidy(folder: str, unmerged: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Delete what removed workers have left: branches in the repository DIR that are merged, and folders.
+
+    DIR is the folder that you are in, if you name none. A branch with commits that nothing else has, and a folder with
+    files that did not come back, are named, and stay without --unmerged.
+    """
+    from postroom.cli.arguments import confirm
+
+    repository = _repository(folder)
+    if not repository:
+        raise InvalidInput(
+            "you are in no repository", remedy="postroom tidy DIR; folders alone: postroom prune"
+        )
+    with connect() as client:
+        found = client.left(repository)
+        named = _unmerged(found) if unmerged else []
+        if not as_json:
+            _show_tidied(found, repository, unmerged=unmerged)
+        some = any(each["merged"] for each in found["branches"])
+        some = some or any(not each["unsaved"] for each in found["leftovers"]) or bool(named)
+        if some and not dry_run:
+            with_yes = f"postroom tidy {folder}{' --unmerged' if unmerged else ''} --yes"
+            refusal = "nobody can be asked: nothing was deleted"
+            confirm("delete what is marked?", refusal, with_yes, yes=yes)
+            found = client.tidy(repository, named)
+    if as_json:
+        print_json({**found, "deleted": some and not dry_run})
+    elif some and not dry_run:
+        gone = [counted(len(found["branches"]), "branch").replace("branchs", "branches")]
+        click.echo(f"deleted {', '.join([*gone, counted(len(found['leftovers']), 'folder')])}")
+
+
+def _repository(folder: str) -> str:
+    """The folder to look at; "" if none was named and the one that somebody is in is in no repository."""
+    place = Path(folder or ".").absolute()
+    inside = any((each / ".git").exists() for each in (place, *place.parents))
+    return str(place) if folder or inside else ""
+
+
+def _unmerged(found: Leftovers) -> list[str]:
+    commits = [each["commit"] for each in found["branches"] if not each["merged"]]
+    return commits + [each["uid"] for each in found["leftovers"] if each["unsaved"]]
+
+
+def _show_tidied(found: Leftovers, repository: str, *, unmerged: bool) -> None:
+    if not found["branches"] and not found["leftovers"]:
+        click.echo("removed workers have left nothing")
+        return
+    mark = {True: "delete", False: "keep"}
+    rows = []
+    for branch in found["branches"]:
+        merged = one_line(branch["merged"], 60)
+        alone = counted(branch["commits"], "commit") + " that nothing else has"
+        state = f"merged into {merged}" if merged else alone
+        rows.append((mark[bool(merged) or unmerged], one_line(branch["name"], 80), state))
+    for left in found["leftovers"]:
+        unsaved = one_line(", ".join(left["unsaved"]), 80)
+        what = f"not brought back: {unsaved}" if unsaved else size_of(left["bytes"])
+        nick = f"@{one_line(left['nick'])}" if left["nick"] else one_line(left["uid"], 8)
+        rows.append((mark[not unsaved or unmerged], f"folder of {nick}", what))
+    print_table(("", "WHAT", "STATE"), [[Cell(text) for text in row] for row in rows])
+    for branch in found["branches"]:
+        if not branch["merged"]:
+            name, commit = one_line(branch["name"], 80), one_line(branch["commit"])[:SHORT]
+            again = f"git -C {quote(repository)} branch {quote(name)} {commit}"
+            click.echo(f"{name} is at {commit}; deleted, it comes again by: {again}", err=True)

@@ -1,4 +1,4 @@
-"""`postroom send`."""
+"""`postroom send` and `receipt`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.protocol.shapes import Milestone
-
 
 EXAMPLES = """\b
 Examples:
@@ -106,3 +105,20 @@ def _say(record: object, line: str, *, as_json: bool) -> None:
         print_json(record)
     else:
         click.echo(line)
+
+
+@click.command("receipt")
+@click.argument("message")
+@wait_options("Wait until the message has come so far; `answered` prints the answer.")
+@json_option
+@state_option()
+def receipt(message: str, milestone: Milestone | None, timeout: float, as_json: bool) -> None:
+    """Show how far a message has come, or wait for it; MESSAGE is its id, or 4 or more digits of it."""
+    with connect() as client, client.transport.within(timeout):
+        mail = client.message(message)
+        if milestone is not None:
+            await_milestone(client, mail, milestone, timeout, as_json=as_json)
+        elif as_json:
+            print_json(mail)
+        else:
+            click.echo(receipt_line(mail))

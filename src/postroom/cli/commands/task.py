@@ -12,13 +12,12 @@ import click
 from postroom.cli.commands.audit import AuditLines
 from postroom.cli.completion import agents, tasks
 from postroom.cli.content import Given, content_options, said, upload_parts
+from postroom.cli.following import events_option, follow, timeout_option
 from postroom.cli.options import connect, json_option, state_option
 from postroom.cli.output import print_json, print_table
 from postroom.cli.saving import Saver, force_option, out_option
-from postroom.cli.tasks import syncing
-from postroom.cli.tasks.following import events_option, follow, timeout_option
 from postroom.cli.waiting import said_if_slow
-from postroom.cli.workspaces import steps_told, tell_left
+from postroom.cli.workspaces import steps_told, sync, tell_left
 from postroom.errors import Conflict, NotFound, RequestTimeout
 from postroom.lines.rows import painted
 from postroom.lines.words import Cell, address, span
@@ -345,7 +344,7 @@ def apply(ref: str, merge: bool, undo: bool, tree: str, as_json: bool) -> None:
         click.echo(said, err=True)
 
 
-command.add_command(syncing.command)
+command.add_command(sync)
 
 
 def _events(client: Client, task_id: str) -> Iterator[TaskEvent]:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.cli.approvals.deciding import asked as asked_here
-from postroom.cli.approvals.deciding import edited
 from postroom.cli.chat.sources import Broken, CutLine, EndOfInput, Line, Sources
+from postroom.cli.deciding import asked as asked_here
+from postroom.cli.deciding import edited
 from postroom.cli.output import terminal_width
 from postroom.cli.root import report
 from postroom.client.answering import Answering
@@ -40,7 +40,7 @@ from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.cli.chat.prompt import Prompt
+    from postroom.cli.prompt import Prompt
     from postroom.client.http import Client
     from postroom.client.stream import WorkerEvents
     from postroom.protocol.shapes import Approval, Worker

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from postroom.cli.answering import Answers, has_person
 from postroom.cli.options import Decorated
-from postroom.cli.parts import print_content
-from postroom.cli.tasks.answering import Answers, has_person
+from postroom.cli.output import print_content
 from postroom.errors import NotRunning, RequestTimeout
 from postroom.lines.words import address, block
 from postroom.protocol.tasks import EXIT_CODES
@@ -116,7 +116,7 @@ def _doing(
     wanted = has_person() and not as_json if events is None else events
     if task["final"] or not wanted:
         return nullcontext()
-    from postroom.cli.tasks.doing import shown
+    from postroom.cli.answering import shown
 
     return shown(client, task, answers, as_json=as_json)
 

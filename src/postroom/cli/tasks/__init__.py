@@ -1,1 +1,0 @@
-"""Showing and following tasks."""
