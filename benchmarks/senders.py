@@ -6,11 +6,14 @@ All end in a record that nats-server has on disk before the sender hears of it.
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import secrets
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from nats.js import JetStreamContext
@@ -26,6 +29,10 @@ from postroom.sidecar.bus import alert_raiser
 from postroom.sidecar.keys import random_key
 from postroom.sidecar.outgoing import Outgoing, OutgoingMessage
 from postroom_a2a.messages import text_message
+
+INSTANT = Path(__file__).with_name("worker") / "instant.toml"
+WORKERS = 7
+"""Workers that answer, in sandboxes: more than there are cores."""
 
 TEXT = "the quick brown fox jumps over the lazy dog; " * 4
 
@@ -113,12 +120,21 @@ class SidecarSender:
 
 
 class PersonSender:
-    """`POST /v1/messages` over kept-alive connections, one for each send that is under way."""
+    """`POST /v1/messages` over kept-alive connections, one for each send that is under way.
 
-    def __init__(self, connections: Sequence[Connection], recipient: str) -> None:
+    Args:
+        recipients: they get the messages in turns.
+        answer: whether they run, and answer each message.
+    """
+
+    def __init__(
+        self, connections: Sequence[Connection], recipients: Sequence[str], *, answer: bool = False
+    ) -> None:
         self._connections = connections
         self._free: asyncio.LifoQueue[Connection] = asyncio.LifoQueue()
-        self._body = {"to": recipient, "text": TEXT, "expects_reply": False}
+        self._recipients = itertools.cycle(recipients)
+        self._answer = answer
+        self._unanswered: list[str] = []
         for connection in connections:
             self._free.put_nowait(connection)
 
@@ -130,11 +146,22 @@ class PersonSender:
 
     async def send(self, item: int) -> None:  # noqa: ARG002
         """As `Sender.send`."""
+        body = {"to": next(self._recipients), "text": TEXT, "expects_reply": self._answer}
         connection = await self._free.get()
         try:
-            await connection.call("POST", "/v1/messages", self._body)
+            sent = await connection.call("POST", "/v1/messages", body)
         finally:
             self._free.put_nowait(connection)
+        if self._answer:
+            self._unanswered.append(json.loads(sent)["id"])
+
+    async def answered(self) -> None:
+        """Wait until all that was sent is answered."""
+        sent, self._unanswered = self._unanswered, []
+        connection = await self._free.get()
+        for each in sent:
+            await connection.call("GET", f"/v1/messages/{each}?wait=answered&timeout={TIMEOUT:g}")
+        self._free.put_nowait(connection)
 
 
 class Senders:
@@ -146,6 +173,7 @@ class Senders:
         self._buses = Buses(stack, room)
         self._recipient = room.address("recipient")
         self._author = room.address("author")
+        self._workers = [room.idle_worker(f"w{n}", INSTANT)["uid"] for n in range(WORKERS)]
 
     async def open(self, concurrent: int) -> dict[str, Sender]:
         """Connect everything, for at most `concurrent` sends at a time; in the order of the turns."""
@@ -160,14 +188,17 @@ class Senders:
             for _ in range(concurrent)
         ]
         inbox = subjects.inbox(self._recipient, self._author)
+        self._to_workers = PersonSender(connections, self._workers, answer=True)
         return {
             "raw": PlainSender(self._stream, PLAIN, self._recipient),
             "inbox": PlainSender(self._stream, inbox, self._recipient),
             "agent": AgentSender(bus, self._recipient),
             "sidecar": SidecarSender(bus, self._recipient),
-            "person": PersonSender(connections, self._recipient),
+            "person": PersonSender(connections, [self._recipient]),
+            "workers": self._to_workers,
         }
 
     async def caught_up(self) -> None:
-        """Wait until the post office has folded all that was sent, so that the next turn does not pay for it."""
+        """Wait until all that was sent is folded, and answered, so that the next turn does not pay for it."""
+        await self._to_workers.answered()
         await folded(self._stream, ["INBOX"])

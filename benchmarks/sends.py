@@ -30,13 +30,14 @@ NOTES = (
     "agent: Postroom's bus with an agent's credential, through the import from the edge account to the core account.",
     "sidecar: the same with id and envelope made per send, as a worker's sidecar does.",
     "person: POST /v1/messages, the whole accepted send of a person: HTTP, who is who, the log.",
+    "workers: the same to workers that answer each message: acceptance has to go before what follows it.",
     f"A turn ends after its sends or after {TURN} s; the p99 of fewer than 100 sends is the slowest of them.",
     "One client process makes all sends; it shares the cores with the server and the control plane.",
 )
 
 
 def run(sheet: Sheet, *, quick: bool) -> None:
-    """Measure; takes about half a minute."""
+    """Measure; takes about a minute."""
     with post_room() as room:
         asyncio.run(_Turns(sheet, quick=quick).run(room))
 
@@ -62,6 +63,8 @@ class _Turns:
                         self._found.setdefault((name, concurrent), []).append(done)
         for concurrent in self._plan:
             self._tell(list(ways), concurrent)
+        few, many = ([b.rate for b in self._found["workers", c]] for c in [*self._plan][-2:])
+        self._sheet.compare("workers, most at a time/fewer", many, few)
         for text in NOTES:
             self._sheet.note(text)
 
@@ -75,6 +78,13 @@ class _Turns:
         for name in names[1:]:
             self._sheet.compare(f"{name}/raw, {concurrent} at a time", rates[name], rates["raw"])
         self._sheet.compare(f"agent/inbox, {concurrent} at a time", rates["agent"], rates["inbox"])
+        tails = {
+            name: [b.latency(0.99) / b.latency(0.5) for b in self._found[name, concurrent]]
+            for name in ("raw", "workers")
+        }
+        self._sheet.compare(
+            f"p99/p50 of workers/raw, {concurrent} at a time", tails["workers"], tails["raw"]
+        )
 
 
 def _turned(names: list[str], number: int) -> list[str]:

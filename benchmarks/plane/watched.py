@@ -100,6 +100,7 @@ def _stack(frame: FrameType | None) -> Key:
 def _counters() -> dict[str, int]:
     """The sum over all open databases."""
     found: collections.Counter[str] = collections.Counter()
+    gc.unfreeze()  # a post room that has started has frozen what is there, which the collector then lists no more
     for thing in gc.get_objects():
         if type(thing).__name__ == "Database" and hasattr(thing, "statistics"):
             said = thing.statistics()
