@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from postroom_a2a.retry import RetryPolicy
     from postroom_a2a.rpc import Code, RpcError
     from postroom_a2a.sdk.card_registry import CardRegistry, open_registry
-    from postroom_a2a.sdk.factory import register
     from postroom_a2a.sdk.grpc import GrpcServer
     from postroom_a2a.sdk.handling import AgentRequestHandler, MemoryTaskStore
     from postroom_a2a.sdk.operations import SdkOperations
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     )
     from postroom_a2a.sdk.surreal_taskstore import SurrealTaskStore, SurrealVersionedTaskStore
     from postroom_a2a.sdk.taskstore import KvTaskStore
-    from postroom_a2a.sdk.transport import NatsA2ATransport
+    from postroom_a2a.sdk.transport import NatsA2ATransport, register
 
 __all__ = [
     "A2AClient",
@@ -108,7 +107,7 @@ _MODULES = {
     "core_subject": "binding.subjects",
     "durable_interfaces": "sdk.server",
     "open_registry": "sdk.card_registry",
-    "register": "sdk.factory",
+    "register": "sdk.transport",
     "request_subject": "binding.subjects",
     "subject_of": "binding.subjects",
 }

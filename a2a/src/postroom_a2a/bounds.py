@@ -1,6 +1,10 @@
-"""The limits of ids, cards and messages on the wire, each in one place. Pure."""
+"""The limits of ids, cards and messages on the wire, each in one place, and that of a caller's requests. Pure."""
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 MAX_CONTEXT = 256
 """Characters of a context id. Every snapshot and every event of a task repeats it."""
@@ -29,3 +33,31 @@ allows a publisher, so a lower bound would let a stranger end this connection.""
 
 MAX_CLIENT_LINE = 4096
 """Bytes of a control line of a client: by default the server ends a connection that sends a longer one."""
+
+
+class ConcurrencyLimit:
+    """Counts each caller's running requests.
+
+    A caller over the limit gets an error instead of a place in a queue: a queue takes memory, and hides the overload.
+
+    Args:
+        refusal: makes that error.
+    """
+
+    def __init__(self, at_most: int, refusal: Callable[[], Exception]) -> None:
+        self._at_most = at_most
+        self._refusal = refusal
+        self._under_way: Counter[str] = Counter()
+
+    @contextmanager
+    def slot(self, caller: str = "") -> Generator[None]:
+        """Count one request while the block runs; raises the refusal over the limit."""
+        if self._under_way[caller] >= self._at_most:
+            raise self._refusal()
+        self._under_way[caller] += 1
+        try:
+            yield
+        finally:
+            self._under_way[caller] -= 1
+            if not self._under_way[caller]:
+                del self._under_way[caller]

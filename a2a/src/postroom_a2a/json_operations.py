@@ -8,6 +8,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from typing import Any
 
+from postroom_a2a.bounds import ConcurrencyLimit
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.errors import (
     Conflict,
@@ -16,7 +17,6 @@ from postroom_a2a.errors import (
     PostroomError,
     RequestTimeout,
 )
-from postroom_a2a.limits import ConcurrencyLimit
 from postroom_a2a.operations import LAST_EVENT, Call, Numbered
 from postroom_a2a.params import (
     camel,

@@ -38,8 +38,7 @@ from library.agents import Agent, asks, chunks, text, waits
 from library.front import CARD, artifacts, message, states
 from postroom_a2a import AgentRequestHandler, SdkOperations
 from postroom_a2a.errors import Forbidden, InvalidInput, Unauthorized
-from postroom_a2a.incoming import Incoming, Perform
-from postroom_a2a.operations import Operations
+from postroom_a2a.operations import Incoming, Operations, Perform
 from postroom_a2a.rpc import RpcError
 from postroom_a2a.sdk.grpc import SERVICE, GrpcServer
 from postroom_a2a.sdk.grpc_services import DETAILS, STATUS, status_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom_a2a.limits import ConcurrencyLimit
+from postroom_a2a.bounds import ConcurrencyLimit
 
 
 class Busy(Exception):

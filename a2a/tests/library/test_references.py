@@ -19,11 +19,11 @@ from postroom_a2a.errors import MessageTooLarge, NotFound, ProtocolViolation, St
 from postroom_a2a.live.calling import CoreCaller, new_id
 from postroom_a2a.live.serving import CoreServer
 from postroom_a2a.nats.objects import ObjectBucket
-from postroom_a2a.sdk.factory import register
 from postroom_a2a.sdk.operations import SdkOperations
 from postroom_a2a.sdk.references import LargeContent, parts_of
 from postroom_a2a.sdk.server import NatsA2AServer, core_interfaces
 from postroom_a2a.sdk.translation import OPERATIONS, V03, V10, Dialect
+from postroom_a2a.sdk.transport import register
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from postroom.observe import get_logger
 from postroom.protocol import subjects
 from postroom.protocol.limits import MAX_VALUES, TASK_DEPTH
 from postroom_a2a import strict_json
-from postroom_a2a.limits import ConcurrencyLimit
+from postroom_a2a.bounds import ConcurrencyLimit
 
 log = get_logger(__name__)
 

@@ -35,7 +35,7 @@ from postroom.sidecar.actions import Actions
 from postroom.sidecar.control_client import BlobRelay
 from postroom.sidecar.workstation import Workstation
 from postroom_a2a import strict_json
-from postroom_a2a.limits import ConcurrencyLimit
+from postroom_a2a.bounds import ConcurrencyLimit
 
 AT_ONCE = 8
 """Commands and file operations at a time; each may hold some MiB."""

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
-from postroom_a2a.binding.frame_writer import too_large
+from postroom_a2a.binding.flow import too_large
 from postroom_a2a.durable.answer_writer import END, AnswerWriter, StreamAnswer, Undeliverable
 from postroom_a2a.durable.jobs import Claim, Claims, Job, RequestDelivery, lost_error
 from postroom_a2a.durable.streams import Streams, dead_letter_subject

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from postroom_a2a.binding.frame_writer import FrameWriter, too_large
+from postroom_a2a.binding.flow import FrameWriter, too_large
 from postroom_a2a.binding.frames import (
     Flow,
     encode_complete,

@@ -25,9 +25,8 @@ from google.protobuf.message import Message as Proto
 
 from postroom_a2a.ecma_json import loads
 from postroom_a2a.errors import InvalidInput, PostroomError, Refused, RequestTimeout
-from postroom_a2a.incoming import Door, Greet, Incoming, Perform
 from postroom_a2a.json_operations import not_spoken
-from postroom_a2a.operations import Call, Operations
+from postroom_a2a.operations import Call, Door, Greet, Incoming, Operations, Perform
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk import grpc_services
 from postroom_a2a.sdk.grpc_services import DETAILS, status_of

@@ -23,8 +23,7 @@ from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.translation import METHODS
 from postroom_a2a.sdk.translation.table import OPERATIONS, Dialect, Operation, rpc_error
-from postroom_a2a.sdk.translation.v03 import V03
-from postroom_a2a.sdk.translation.v10 import V10
+from postroom_a2a.sdk.translation.versions import V03, V10
 
 if TYPE_CHECKING:
     from a2a.server.request_handlers.request_handler import RequestHandler

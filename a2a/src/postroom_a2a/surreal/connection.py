@@ -20,7 +20,6 @@ from urllib.parse import quote
 
 from postroom_a2a import folder_lock
 from postroom_a2a.errors import PostroomError
-from postroom_a2a.surreal import driver
 from postroom_a2a.surreal.address import Address
 from postroom_a2a.surreal.faults import (
     AGAIN,
@@ -30,6 +29,7 @@ from postroom_a2a.surreal.faults import (
     InUse,
     Refuses,
     Thrown,
+    check_installed,
     fault,
     first_line,
 )
@@ -120,7 +120,7 @@ def open_connection(address: Address, database: str, folder: Path | None = None)
         Refuses: the folder cannot be written.
         Failed: the database is damaged, or of another version.
     """
-    driver.check()
+    check_installed()
     if address.embedded:
         engine: Engine = _Embedded(folder or address.folder, database)
     else:

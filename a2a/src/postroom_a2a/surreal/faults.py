@@ -1,6 +1,11 @@
-"""What can go wrong with a SurrealDB, as errors of ours; no text of a statement or a value gets into one."""
+"""What can go wrong with a SurrealDB, as errors of ours: no text of a statement or a value gets into one.
+
+The package `surrealdb` is an extra; that it is missing is one of them.
+"""
 
 from __future__ import annotations
+
+import importlib.util
 
 from postroom_a2a.errors import EnvironmentFault
 
@@ -61,3 +66,16 @@ def first_line(text: str) -> str:
     """What it says without the statement, which follows on further lines."""
     lines = text.strip().splitlines()
     return lines[0][:200] if lines else "nothing"
+
+
+def check_installed() -> None:
+    """Look whether the package is there.
+
+    Raises:
+        NotInstalled: it is not.
+    """
+    if importlib.util.find_spec("surrealdb") is None:
+        raise NotInstalled(
+            "tasks in SurrealDB need a package that is not installed: surrealdb",
+            remedy="pip install 'postroom[surrealdb]'",
+        )

@@ -15,7 +15,7 @@ import pytest
 
 from library.nats.agent import SUBJECT, TIMEOUT, Scene, scene
 from library.nats.rawpeer import RawClient, compact, wire
-from postroom_a2a.binding.frame_writer import BURST
+from postroom_a2a.binding.flow import BURST
 from postroom_a2a.binding.frames import Flow
 
 pytestmark = pytest.mark.anyio

@@ -23,9 +23,8 @@ from postroom_a2a.ecma_json import dumps
 from postroom_a2a.http import A2AApplication, Asked, Exchange, Front, ServedCard
 from postroom_a2a.http.errors import headers_of, rest_status
 from postroom_a2a.http.exchange import JSON, ClientStalled
-from postroom_a2a.incoming import Perform
 from postroom_a2a.json_operations import STREAMING
-from postroom_a2a.operations import Operations
+from postroom_a2a.operations import Operations, Perform
 
 log = get_logger(__name__)
 

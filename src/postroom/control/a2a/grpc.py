@@ -29,7 +29,7 @@ from postroom.observe import get_logger
 from postroom.protocol.limits import MAX_BODY
 from postroom.settings import DEFAULT_GRPC_PORT, DEFAULT_ORG
 from postroom_a2a.http.errors import status_of
-from postroom_a2a.incoming import Incoming, Perform
+from postroom_a2a.operations import Incoming, Perform
 from postroom_a2a.rpc import RpcError
 
 log = get_logger(__name__)
@@ -97,12 +97,12 @@ class GrpcDoor:
         self._scheme, _, self._host = base.partition("://")
 
     async def greet(self, incoming: Incoming) -> None:
-        """See `postroom_a2a.incoming.Greet`: keys of every organisation are known to the default one."""
+        """See `postroom_a2a.operations.Greet`: keys of every organisation are known to the default one."""
         door, _ = self._router.calls(DEFAULT_ORG)
         await door.greet(self._scope(incoming, DEFAULT_ORG))
 
     async def perform(self, incoming: Incoming, perform: Perform) -> None:
-        """See `postroom_a2a.incoming.Door`."""
+        """See `postroom_a2a.operations.Door`."""
         org, ref = read_tenant(incoming.tenant)
         if not self._router.performs(org):  # the default one says that nobody is called so
             org, ref = DEFAULT_ORG, incoming.tenant

@@ -20,8 +20,8 @@ from postroom.protocol.intervals import CALL_BEAT
 from postroom.sidecar.a2a.changes import Records, TaskChange, TaskChanges, numbered
 from postroom.tasks.log import StoredTask
 from postroom_a2a.binding.frames import Flow
+from postroom_a2a.bounds import ConcurrencyLimit
 from postroom_a2a.json_operations import JsonOperations
-from postroom_a2a.limits import ConcurrencyLimit
 from postroom_a2a.live.calling import CoreCaller
 from postroom_a2a.live.serving import CoreServer
 from postroom_a2a.nats.mailbox import Mailbox

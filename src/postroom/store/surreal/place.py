@@ -40,7 +40,8 @@ from postroom.store.surreal import schema
 from postroom.store.surreal.session import Gate, SurrealSession
 from postroom.store.surreal.tables import SurrealTables
 from postroom.store.surreal.tasks import SurrealTasks
-from postroom_a2a.surreal import Address, Away, Connection, InUse, Refuses, driver, open_connection
+from postroom_a2a.surreal import Address, Away, Connection, InUse, Refuses, open_connection
+from postroom_a2a.surreal.faults import check_installed
 
 T = TypeVar("T")
 
@@ -263,7 +264,7 @@ def beside(place: Place, settings: Settings) -> TasksElsewhere:
         InvalidInput: the address is none, could be read on its way, or does not fit to a post room in memory.
         EnvironmentFault: the package is not installed, or the file with the password cannot be read.
     """
-    driver.check()
+    check_installed()
     address = Address.parse(settings.task_store).with_password(_password(settings))
     in_memory = address.embedded and address.folder is None
     if in_memory != settings.memory:

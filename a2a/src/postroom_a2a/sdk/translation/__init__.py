@@ -1,8 +1,7 @@
 """A2A 1.0 and 0.3 on the wire, from and to the SDK's protobuf types: the one place bound to versions of A2A."""
 
 from postroom_a2a.sdk.translation.table import OPERATIONS, Dialect, Operation, a2a_error, rpc_error
-from postroom_a2a.sdk.translation.v03 import V03
-from postroom_a2a.sdk.translation.v10 import V10
+from postroom_a2a.sdk.translation.versions import V03, V10
 
 __all__ = [
     "METHODS",
