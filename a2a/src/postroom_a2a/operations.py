@@ -94,6 +94,9 @@ class Operations(Protocol):
         """
 
 
+# ── calls that come in otherwise ──────────────────────────────────────────────────────────────────
+
+
 @dataclass(slots=True)
 class Incoming:
     """A call that has come in.

@@ -11,7 +11,6 @@ import random
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from postroom_a2a.binding.subjects import NAMESPACE, card_key
@@ -144,12 +143,7 @@ class Registry(Generic[Card]):
         """Nothing to open."""
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """As `close`."""
         await self.close()
 

@@ -170,6 +170,9 @@ MIN_BEAT = 0.5
 """Shortest period of heartbeats in seconds, whatever the client asks for."""
 
 
+# ── the server's end ──────────────────────────────────────────────────────────────────────────────
+
+
 class FrameWriter:
     """Numbers and publishes the frames of one stream, no more than the client's window takes.
 

@@ -209,6 +209,9 @@ def _response_subject(payload: bytes) -> str:
     return subject if isinstance(subject, str) else ""
 
 
+# ── claims ────────────────────────────────────────────────────────────────────────────────────────
+
+
 DONE_KEPT = 65_536
 """Done requests that a process remembers: after a kill, nats-server delivers the latest ones again."""
 

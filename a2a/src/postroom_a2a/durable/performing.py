@@ -329,6 +329,9 @@ def _error(failure: Exception, call: Call) -> RpcError:
     return RpcError(Code.INTERNAL_ERROR, "Internal error")
 
 
+# ── options ───────────────────────────────────────────────────────────────────────────────────────
+
+
 CONCURRENCY = 16
 """Requests in work at a time by default."""
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from postroom_a2a.durable.answer_writer import AnswerWriter
@@ -181,12 +180,7 @@ class DurableServer:
             )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """As `drain`."""
         await self.drain()
 

@@ -137,6 +137,9 @@ def _scheme_up(scheme: Any) -> Card:
     return {kind: said}
 
 
+# ── over HTTP ─────────────────────────────────────────────────────────────────────────────────────
+
+
 PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 """The path of a card since A2A 0.3, and before."""
 

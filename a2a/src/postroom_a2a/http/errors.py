@@ -27,6 +27,9 @@ from postroom_a2a.errors import (
 from postroom_a2a.http.exchange import VERSION
 from postroom_a2a.rpc import Code, RpcError
 
+# ── versions ──────────────────────────────────────────────────────────────────────────────────────
+
+
 V10, V03 = "1.0", "0.3"
 
 STREAMING = frozenset({"SendStreamingMessage", "SubscribeToTask"})

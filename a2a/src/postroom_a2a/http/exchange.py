@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from postroom_a2a.bounds import MAX_LEVELS, MAX_VALUES
-from postroom_a2a.errors import InvalidInput, MessageTooLarge
+from postroom_a2a.errors import MessageTooLarge
 from postroom_a2a.operations import LAST_EVENT, Numbered, Operations
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.strict_json import TooMuch, bounded
@@ -188,11 +188,7 @@ EXTENSIONS = "A2A-Extensions"
 PARAMETERS = (VERSION, EXTENSIONS, LAST_EVENT)
 
 
-def whole_number(text: str, name: str) -> int:
-    """A number in a query; raises InvalidInput."""
-    if not text.isascii() or not text.isdecimal() or len(text) > 18:
-        raise InvalidInput(f"{name!r} has to be a whole number")
-    return int(text)
+# ── the server behind it ──────────────────────────────────────────────────────────────────────────
 
 
 MAX_BODY = 4 * 1024 * 1024
@@ -265,6 +261,9 @@ class Front:
     max_body: int = MAX_BODY
     max_values: int = MAX_VALUES
     beat: float = BEAT
+
+
+# ── server-sent events ────────────────────────────────────────────────────────────────────────────
 
 
 QUIET = b": quiet\n\n"

@@ -221,6 +221,9 @@ def _headers(request: Request, flow: Flow | None) -> dict[str, str] | None:
     return headers or None
 
 
+# ── while the server is busy ──────────────────────────────────────────────────────────────────────
+
+
 RETRY = RetryPolicy(attempts=8, base=0.1, cap=2.0)
 
 

@@ -248,6 +248,9 @@ def _late(when: str) -> RpcError:
     return RpcError(Code.INTERNAL_ERROR, f"{EXCEEDED}: it passed {when}")
 
 
+# ── admission ─────────────────────────────────────────────────────────────────────────────────────
+
+
 MAX_STALLED = 256
 """Most stalled streams at a time; they cost no more than memory."""
 

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self, TypedDict
 
 from postroom_a2a.binding.frames import (
@@ -196,12 +195,7 @@ class CoreServer:
         except FAULTS as error:
             raise BusDisconnected(f"{self.subject} cannot be subscribed: {error}") from error
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """As `drain`."""
         await self.drain()
 

@@ -16,7 +16,6 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 from a2a import types
@@ -135,12 +134,7 @@ class ReplicaOperations:
         await self._server.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Take no more calls of other replicas."""
         await self._server.drain()
         await self._mailbox.close()

@@ -275,6 +275,9 @@ DATABASE = "a2a"
 """Where an address names none."""
 
 
+# ── stores ────────────────────────────────────────────────────────────────────────────────────────
+
+
 class SurrealTaskStore(StoredTasks):
     """The SDK's task store in SurrealDB; it saves by the rules of `StoredTasks`, and lists from an index.
 

@@ -336,6 +336,9 @@ def _is_last(event: types.StreamResponse) -> bool:
     return False
 
 
+# ── in the client factory ─────────────────────────────────────────────────────────────────────────
+
+
 def register(
     factory: ClientFactory | ClientConfig,
     connection: Connection,

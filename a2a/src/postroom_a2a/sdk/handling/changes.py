@@ -115,6 +115,9 @@ def status_of(task: Task, state: TaskState, *, keep: bool = False) -> TaskStatus
     return TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=status)
 
 
+# ── subscribers ───────────────────────────────────────────────────────────────────────────────────
+
+
 BUFFER = 256
 """Unread events of a stream; then the agent waits."""
 

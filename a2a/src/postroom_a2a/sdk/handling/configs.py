@@ -151,6 +151,9 @@ class ConfigOperations(_RequestHandler):
         return self._extended_card
 
 
+# ── required fields ───────────────────────────────────────────────────────────────────────────────
+
+
 Check = Callable[[Any], bool]
 
 _checks: dict[Any, Check] = {}

@@ -290,6 +290,9 @@ class TaskRun(RecordedTask):
             self._timer = None
 
 
+# ── all runs ──────────────────────────────────────────────────────────────────────────────────────
+
+
 MAX_UNSAVED = 1024
 """Remembered tasks whose failure could not be stored, for another try."""
 

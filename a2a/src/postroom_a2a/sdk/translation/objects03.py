@@ -199,6 +199,9 @@ def read_artifact_update(value: Any) -> types.TaskArtifactUpdateEvent:
     return update
 
 
+# ── configurations ────────────────────────────────────────────────────────────────────────────────
+
+
 def read_push_config(said: Record) -> types.TaskPushNotificationConfig:
     """Where and how to push. Of several authentication schemes 1.0 keeps the first."""
     return types.TaskPushNotificationConfig(

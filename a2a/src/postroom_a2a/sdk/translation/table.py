@@ -168,6 +168,9 @@ class Dialect(Protocol):
         """
 
 
+# ── errors ────────────────────────────────────────────────────────────────────────────────────────
+
+
 _LEGACY = frozenset(Code) - {Code.EXTENSION_SUPPORT_REQUIRED, Code.VERSION_NOT_SUPPORTED}
 """The codes for a peer of A2A 0.3; SERVER_BUSY is in JSON-RPC's own range, which every version has."""
 
