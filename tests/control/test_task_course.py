@@ -12,7 +12,7 @@ import pytest
 from postroom.errors import LostUpdate
 from postroom.protocol.priority import Cancel, Input
 from postroom.protocol.tasks import chain_headers
-from postroom.store.ports import TaskEventRow, TaskRow
+from postroom.store.ports import TaskRow
 from postroom.tasks.chain import Chain
 from postroom.tasks.records import TaskRecord, Weight
 from postroom.tasks.service import OrgTaskService
@@ -159,7 +159,7 @@ async def test_a_task_that_ends_around_a_read_of_its_stream_ends_the_stream(
         alice, task = await taken(room)
         read, said = OrgTaskService.course, asyncio.Event()
 
-        async def around(self: OrgTaskService, *asked: Any) -> tuple[Known, list[TaskEventRow]]:
+        async def around(self: OrgTaskService, *asked: Any) -> tuple[Known, list[Any]]:
             found = await read(self, *asked)
             if said.is_set():
                 return found

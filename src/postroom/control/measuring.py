@@ -392,7 +392,7 @@ def _of_process(org: str, parts: Parts) -> Iterable[Family]:
         COUNTER,
     )
     yield _one("postroom_store_waiting", "Calls that wait for the database.", org, database.waiting)
-    yield _one("postroom_waiters", "Callers that wait for a change.", org, parts.changes.waiting)
+    yield _one("postroom_waiters", "Callers that wait for a change.", org, parts.changes.listening)
     yield _by(
         "postroom_sandboxes_total",
         "Sandboxes of workers: started, not started, ended by themselves, ended for a limit.",

@@ -385,8 +385,7 @@ class Approvals:
             )
 
         topic = of_worker_events(worker)
-        with self._changes.listen(topic, limit=1, only=_of_control_plane) as listener:
-            return await listener.until(read, bool, wait, None)
+        return await self._changes.until(topic, read, bool, wait, only=_of_control_plane)
 
 
 def control_response(

@@ -107,11 +107,10 @@ class Inboxes:
 
         if not (wait or follows):
             await self._office.catch_up()
-        with (
-            self._callers.waiting(reader),
-            self._changes.listen(of_agent(reader), limit=1, only=came) as listener,
-        ):
-            found = await listener.until(lambda: self._read(find), bool, wait, None)
+        with self._callers.waiting(reader):
+            found = await self._changes.until(
+                of_agent(reader), lambda: self._read(find), bool, wait, only=came
+            )
         if found:
             await self._callers.note(reader)
         given = [self._flagged(reader, *each) for each in found]

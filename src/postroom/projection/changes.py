@@ -266,11 +266,6 @@ class Changes:
         self._count = 0
         self._closed = False
 
-    @property
-    def waiting(self) -> int:
-        """How many listen now."""
-        return self._count
-
     def tap(self, heard: Callable[[Change], None]) -> None:
         """Call `heard` with every change from now on, before its waiters wake; it must be quick."""
         self._taps.append(heard)
@@ -332,15 +327,18 @@ class Changes:
         done: Callable[[T], bool],
         timeout: float,
         brought: Callable[[T, Change], T] | None = None,
+        only: Callable[[Change], bool] | None = None,
     ) -> T:
-        """Read once, and wait for changes of `topic` until `done` or until `timeout` seconds have passed.
+        """Read once, and wait for changes of `topic` until `done` or until `timeout` seconds have passed: a long poll.
 
         Args:
             brought: the value after a change; None to read it again after each.
+            only: whether a change matters; None for every change.
 
         Returns the last value, `done` or not.
         """
-        with self.listen(topic, limit=1 if brought is None else LISTENER_LIMIT) as listener:
+        limit = 1 if brought is None else LISTENER_LIMIT
+        with self.listen(topic, limit=limit, only=only) as listener:
             return await listener.until(read, done, timeout, brought)
 
     @property

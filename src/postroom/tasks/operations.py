@@ -174,8 +174,8 @@ class TaskChanges(TailSource[R, int]):
 
     async def read(self, after: int) -> TailPage[R, int]:
         """As `TailSource.read`."""
-        self.known, rows = await self._tasks.course(self._task, after, PAGE)
-        return self._page(rows, after)
+        self.known, found = await self._tasks.course(self._task, after, PAGE, self.shown)
+        return self._page(found, after)
 
     async def heard(self, change: Change | Quiet, after: int) -> TailPage[R, int] | None:
         """As `TailSource.heard`."""
@@ -184,12 +184,12 @@ class TaskChanges(TailSource[R, int]):
         if change.event is None:
             return None
         self.known = self.known.then(change)
-        return self._page([change.event], after)
+        return self._page([(change.seq, self.shown(change.event, self.known.row))], after)
 
-    def _page(self, rows: Sequence[TaskEventRow], after: int) -> TailPage[R, int]:
-        task, cursor = self.known.row, rows[-1].seq if rows else after
+    def _page(self, found: Sequence[tuple[int, R]], after: int) -> TailPage[R, int]:
+        task, cursor = self.known.row, found[-1][0] if found else after
         ended = task.final and task.seq <= cursor
-        return TailPage([self.shown(row, task) for row in rows], cursor, len(rows) >= PAGE, ended)
+        return TailPage([one for _, one in found], cursor, len(found) >= PAGE, ended)
 
 
 class _StoredChanges(TaskChanges[StoredChange]):

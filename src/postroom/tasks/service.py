@@ -11,17 +11,11 @@ import secrets
 import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from typing import TypeVar
 
 from postroom.bus.port import MessageBusProvider
 from postroom.directory.agents import check_files
-from postroom.errors import (
-    Conflict,
-    Forbidden,
-    LostUpdate,
-    NotFound,
-    RequestTimeout,
-    StreamFull,
-)
+from postroom.errors import Conflict, Forbidden, LostUpdate, NotFound, RequestTimeout, StreamFull
 from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_task
 from postroom.protocol import priority, subjects
 from postroom.protocol.content import Content, content, parts_of, says_same
@@ -41,6 +35,8 @@ from postroom.tasks.views import Blocker, Known, TaskEvent, TaskView
 from postroom_a2a.messages import ROLE_USER
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Message, answer_in, answer_update, status_update
+
+T = TypeVar("T")
 
 PAGE = 50
 """Tasks or changes of one answer where the caller names no limit."""
@@ -287,17 +283,22 @@ class OrgTaskService:
         """The first `limit` changes of a task past sequence `after`, in their order; `only` as in `find`."""
         row = await self.find(ref, only)
         return await self._database.read(
-            lambda store: views.events(store.tasks.events_of(row.id, after, limit), row)
+            lambda store: [
+                views.event(each, row) for each in store.tasks.events_of(row.id, after, limit)
+            ]
         )
 
-    async def course(self, task: str, after: int, limit: int) -> tuple[Known, list[TaskEventRow]]:
-        """A task, given by its id, and the first `limit` of its changes past sequence `after`."""
+    async def course(
+        self, task: str, after: int, limit: int, shown: Callable[[TaskEventRow, TaskRow], T]
+    ) -> tuple[Known, list[tuple[int, T]]]:
+        """A task, given by its id, and the first `limit` of its changes past `after`: the sequence of each, and it."""
 
-        def find(store: Store) -> tuple[Known, list[TaskEventRow]] | None:
+        def find(store: Store) -> tuple[Known, list[tuple[int, T]]] | None:
             row = store.tasks.task_by_id(task)
             if row is None:
                 return None
-            return Known.read(store, row), store.tasks.events_of(task, after, limit)
+            rows = store.tasks.events_of(task, after, limit)
+            return Known.read(store, row), [(each.seq, shown(each, row)) for each in rows]
 
         found = await self._database.read(find)
         if found is None and await self.row(task) is not None:

@@ -290,11 +290,6 @@ def _add_sizes(store: Store, artifacts: Sequence[Mapping[str, Any]] | None, work
         file["size"] = known.get(file["url"].removeprefix(PREFIX))
 
 
-def events(rows: Sequence[TaskEventRow], task: TaskRow) -> list[TaskEvent]:
-    """The changes of `task` in their order."""
-    return [event(row, task) for row in rows]
-
-
 def news(store: Store, rows: Sequence[TaskEventRow]) -> list[dict[str, Any]]:
     """Changes of any tasks in their order, with parties and request, for readers that follow all tasks."""
     heads = {head.id: head for head in store.tasks.heads_by_ids({row.task for row in rows})}
