@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import aclosing, contextmanager
 from functools import partial
+from typing import Any
 
 from postroom.audit import AuditLog
 from postroom.audit.log import trouble_of
 from postroom.audit.reading import Match, Position, Query, newest, read_lines
 from postroom.projection.changes import Signal
-from postroom.projection.tail import Listener, TailPage, TailSource, tail
+from postroom.projection.tail import Next, TailPage, TailSource, tail
 from postroom_a2a.times import parse_time
 
 OMITTED = "omitted"
@@ -114,23 +115,22 @@ class AuditView:
         return _joined(wanted), sum(what is Match.OMITTED for _, what in matched), reached
 
 
-_Read = Callable[[Position, Position], tuple[bytes, int, Position]]
-"""Lines between two positions, how many were left out, and their end."""
-
-
 class _NewLines(TailSource[bytes, Position]):
     """Lines as the log grows; it says itself when it has."""
 
-    def __init__(self, log: AuditLog, ending: asyncio.Future[None], read: _Read) -> None:
+    def __init__(
+        self, log: AuditLog, ending: asyncio.Future[None], read: Callable[..., Any]
+    ) -> None:
         self._log = log
         self._ending = ending
         self._lines = read
         self._growth = log.growth()
 
-    def listen(self) -> AbstractContextManager[Listener]:
-        return nullcontext(self)
+    @contextmanager
+    def listen(self) -> Generator[Next]:
+        yield self._grown
 
-    async def next(self, timeout: float) -> Signal:
+    async def _grown(self, timeout: float) -> Signal:
         waited = {self._growth, self._ending}
         done, _ = await asyncio.wait(waited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         self._growth = self._log.growth()

@@ -43,7 +43,6 @@ from postroom.projection.tail import TailPage
 from postroom.protocol import shapes
 from postroom.protocol.approvals import POLICY
 from postroom.protocol.events import event_id
-from postroom.store.approvals import ApprovalRow
 from postroom.store.database import Database, Store
 from postroom.tasks import views as task_views
 from postroom_a2a.times import format_time
@@ -183,7 +182,11 @@ def _inbox(store: Store, after: int, me: str, blocker: task_views.Blocker) -> li
 def _approvals(store: Store, after: int) -> list[Happening]:
     """What was asked for and settled; what a worker's own policy settles concerns nobody."""
     rows = store.approvals.news_past(after, PAGE)
-    asked = {event: row for event, row in rows if row is not None and not _by_policy(row)}
+    asked = {
+        event: row
+        for event, row in rows
+        if row is not None and row.response.get("channel") != POLICY
+    }
     views = approvals.views(store, list(asked.values()))
     shown = {event: view.as_json() for event, view in zip(asked, views, strict=True)}
     found = [Happening("approvals", event, "approval", shown.get(event)) for event, _ in rows]
@@ -191,7 +194,3 @@ def _approvals(store: Store, after: int) -> list[Happening]:
         # A read looks at every event past its cursor, so that is kept near the end.
         found.append(Happening("approvals", max(after, _last_event(store))))
     return found
-
-
-def _by_policy(row: ApprovalRow) -> bool:
-    return row.response.get("channel") == POLICY

@@ -32,7 +32,7 @@ from postroom.projection.changes import (
     of_project,
     of_worker_events,
 )
-from postroom.projection.tail import Listener, Quiet, TailPage
+from postroom.projection.tail import Next, Quiet, TailPage
 from postroom.protocol import shapes
 from postroom.store.events import EventRow
 from postroom.store.ports import TaskEventRow, TaskRow
@@ -112,9 +112,9 @@ class InboxFeed(RecordFeed):
         return change.kind == "mail" and change.recipient == self._reader
 
     @contextmanager
-    def listen(self) -> Generator[Listener]:
-        with self._callers.waiting(self._reader), super().listen() as listener:
-            yield listener
+    def listen(self) -> Generator[Next]:
+        with self._callers.waiting(self._reader), super().listen() as following:
+            yield following
 
 
 class ChatFeed(RecordFeed):

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from postroom.projection.changes import LISTENER_LIMIT, Change, Changes, Signal, Topic
 from postroom.protocol.intervals import STREAM_BEAT
@@ -18,6 +18,9 @@ R = TypeVar("R")
 C = TypeVar("C")
 
 Quiet = Literal[Signal.QUIET]
+
+Next = Callable[[float], Awaitable[Change | Signal]]
+"""The next change within that many seconds, or a signal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +39,6 @@ class TailPage(Generic[R, C]):
     ended: bool = False
 
 
-class Listener(Protocol):
-    """Says when there may be more."""
-
-    async def next(self, timeout: float) -> Change | Signal:
-        """The next change, or a signal."""
-        ...
-
-
 class TailSource(Generic[R, C]):
     """What one reader follows; it may remember what that reader was given.
 
@@ -57,9 +52,11 @@ class TailSource(Generic[R, C]):
         self._changes = changes
         self._topics = topics
 
-    def listen(self) -> AbstractContextManager[Listener]:
+    @contextmanager
+    def listen(self) -> Generator[Next]:
         """Listen to the changes after which there may be more."""
-        return self._changes.listen(*self._topics, limit=self.limit, only=self.concerns)
+        with self._changes.listen(*self._topics, limit=self.limit, only=self.concerns) as listener:
+            yield listener.next
 
     def concerns(self, change: Change) -> bool:  # noqa: ARG002 (for those that choose)
         """Whether a change of the topics matters."""
@@ -85,7 +82,7 @@ async def tail(source: TailSource[R, C], after: C) -> AsyncGenerator[R | Quiet]:
     """
     now = asyncio.get_running_loop().time
     # Listening begins before the first read, so nothing falls between.
-    with source.listen() as listener:
+    with source.listen() as following:
         page = await source.open(after)
         due = now() + STREAM_BEAT
         while True:
@@ -99,7 +96,7 @@ async def tail(source: TailSource[R, C], after: C) -> AsyncGenerator[R | Quiet]:
                 due = now() + STREAM_BEAT
             cursor, change = page.cursor, Signal.GAP
             if not page.more:
-                change = await listener.next(due - now())
+                change = await following(due - now())
             if change is Signal.CLOSED:
                 return
             brought = None if change is Signal.GAP else await source.heard(change, cursor)
