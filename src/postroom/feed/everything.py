@@ -52,9 +52,6 @@ ALERTS_READ = 50
 
 _TOPICS = (TASKS, MAIL, POSTS, ALERTS, APPROVALS, DEADLETTERS, WORKERS, BUS)
 
-REMOVED = "removed"
-"""State of a worker that is no more."""
-
 
 @dataclass(frozen=True, slots=True)
 class EventCursor(FeedCursor):
@@ -82,7 +79,7 @@ class Moment:
             if before.get(uid) != worker:
                 yield "worker", worker
         for uid in before.keys() - self.workers.keys():
-            yield "worker", {**before[uid], "state": REMOVED, "detail": ""}
+            yield "worker", {**before[uid], "state": "removed", "detail": ""}
         if known is None or known.room != self.room:
             yield "room", self.room
 

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from postroom.bus.port import BusStatistics
+from postroom.bus.port import MessageBusProvider
 from postroom.directory.presence import Callers
 from postroom.errors import PostroomError
 from postroom.events.service import EventLog, shown
@@ -156,38 +156,29 @@ def announcements(changes: Changes, outbox: Outbox, sender: str) -> RecordFeed:
 # ── a task ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Connected(Protocol):
-    """A connection that reports whether it is up."""
-
-    def statistics(self) -> BusStatistics:
-        """The state of the connection."""
-        ...
-
-
-async def watch_bus(bus: Connected, changes: Changes) -> None:
+async def watch_bus(bus: MessageBusProvider, changes: Changes) -> None:
     """Publish a change when the bus has gone and when it is back, until cancelled.
 
     The count of connections shows an outage between two checks, too: a reader may have seen during it that the bus was
     away.
     """
-    seen = _state(bus)
+    seen: tuple[bool, int] | None = None
     while True:
-        if (now := _state(bus)) != seen:
-            seen = now
+        found = bus.statistics()
+        now = (found.connected, found.reconnects)
+        if now != (seen or now):
             changes.publish([Change("bus", 0)])
+        seen = now
         well()
         await asyncio.sleep(CHECK_INTERVAL)
-
-
-def _state(bus: Connected) -> tuple[bool, int]:
-    found = bus.statistics()
-    return found.connected, found.reconnects
 
 
 class TaskFeed(TaskChanges[FeedEvent]):
     """Events `update` of a task until its end, and `trouble`: what holds it up, "" once nothing does."""
 
-    def __init__(self, changes: Changes, tasks: OrgTaskService, bus: Connected, task: str) -> None:
+    def __init__(
+        self, changes: Changes, tasks: OrgTaskService, bus: MessageBusProvider, task: str
+    ) -> None:
         super().__init__(changes, tasks, task, WORKERS, BUS)
         self._bus = bus
         self._said = ""
