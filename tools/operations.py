@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from postroom.client.words import WORDS, Words
+from postroom.client.words import Words, every
 from postroom.control.api import OPERATIONS as OF_API
 from postroom.control.ops.table import SOCKET
 from postroom.protocol import answers, shapes
@@ -146,13 +146,20 @@ TYPES = {
 NOTHING = {"str": '""', "bool": "False", "list": "()"}
 """What an argument is that is not given; None for the others."""
 
+STREAM = (
+    "away: Callable[[bool], None] = ...",
+    "is_last: Callable[[Event], bool] | None = None",
+)
+"""Further arguments of a stream (`client.calls`)."""
+
 STUB_HEAD = """# Written by `python -m tools.operations`: the methods of `methods.py`, with their types.
 # fmt: off
 # ruff: noqa: A002, E501, I001
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from postroom.client.stream import AsyncEventStream, Event, EventStream
 from postroom.client.transport import AsyncTransport
 from postroom.protocol.answers import {answers}
 from postroom.protocol.shapes import {shapes_}
@@ -162,16 +169,15 @@ from postroom.protocol.shapes import {shapes_}
 def written_stub() -> str:
     """The content of `client/methods.pyi`."""
     made = table()
-    signatures = [
-        _signature(words, made[operation]) for operation, words in WORDS.items() if words.made
-    ]
+    signatures = [_signature(words, made[operation]) for operation, words in every() if words.made]
     text = "\n".join(signatures)
     names = set(re.findall(r"\w+", " ".join(line.partition("->")[2] for line in signatures)))
     head = STUB_HEAD.format(
         answers=", ".join(sorted(names & set(_own(answers)))),
         shapes_=", ".join(sorted(names & set(_own(shapes)))),
     )
-    tasks = text.replace("    def ", "    async def ")
+    tasks = text.replace("    def ", "    async def ").replace("EventStream", "AsyncEventStream")
+    tasks = re.sub(r"async (def follow_)", r"\1", tasks)
     return (
         f"{head}\n\nclass AsyncMethods:\n    transport: AsyncTransport\n{tasks}\n"
         f"\n\nclass Methods:\n{text}\n"
@@ -187,7 +193,7 @@ def _own(module: ModuleType) -> dict[str, Any]:
 def _signature(words: Words, row: dict[str, Any]) -> str:
     named = {field: argument for argument, field in words.called.items()}
     fields = {
-        named.get(name, name): (kind, name in row.get("required", ()))
+        named.get(name, name): (kind, name in row.get("required", ()) or _is_checked(name, words))
         for place in ("query", "body")
         for name, kind, _ in row.get(place, ())
     }
@@ -195,11 +201,20 @@ def _signature(words: Words, row: dict[str, Any]) -> str:
         fields["content"] = ("object", True)
     by_place = [f"{name}: str" for name, *_ in row.get("path", ())]
     by_place += [_argument(name, *fields.pop(name), words) for name in words.takes.split()]
-    rest = [_argument(name, *about, words) for name, about in fields.items()]
+    rest = [_argument(n, *about, words) for n, about in fields.items() if n not in words.fixed]
+    if row.get("events"):
+        rest += [f"for_ever: bool = {'for_ever' in words.empty}", *STREAM]
     arguments = ", ".join(
         ["self", *by_place, *(["*", *sorted(rest, key=_optional)] if rest else [])]
     )
+    if row.get("events"):
+        return f"    def {words.name}({arguments}) -> EventStream: ..."
     return f"    def {words.name}({arguments}) -> {_given(words, row)}: ..."
+
+
+def _is_checked(field: str, words: Words) -> bool:
+    called = {field: argument for argument, field in words.called.items()}
+    return called.get(field, field) in words.checked.split()
 
 
 def _optional(argument: str) -> bool:
@@ -222,7 +237,7 @@ def _given(words: Words, row: dict[str, Any]) -> str:
         return "str"
     if words.gives:
         found = inspect.get_annotations(_own(answers)[answer])[words.gives]
-        return str(found.__forward_arg__).replace("Sequence[", "list[")
+        return str(found.__forward_arg__).replace("Sequence[", "list[").removesuffix(" | None")
     known = answer in _own(answers) or answer in _own(shapes)
     return answer if known else "None" if not answer else "dict[str, Any]"
 

@@ -6,16 +6,18 @@ import base64
 import os
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any, cast
 
-from postroom.client.words import WORDS, Words
+from postroom.client.words import Words
 from postroom.errors import InvalidInput
 from postroom.protocol.ids import check_message_id, check_name
 from postroom.protocol.operations import OPERATIONS
 
 POLL = 25.0
 """Seconds that one waiting call may last; a longer wait is several calls, so that a lost server is noticed."""
+
+STREAM = ("for_ever", "away", "is_last")
+"""Further arguments of a stream: `AsyncClient.events` has the first two, `is_last` tells the last event."""
 
 Part = Mapping[str, Any]
 """A part of a message, as A2A 1.0 JSON."""
@@ -78,7 +80,7 @@ _key_id = _id(
     "postroom keys list",
 )
 
-_IN_PATH: dict[str, Callable[[str], str]] = {
+_CHECKS: dict[str, Callable[[str], str]] = {
     "task": task_ref,
     "approval": approval_ref,
     "key": _key_id,
@@ -104,9 +106,14 @@ class Form:
         fields += ["content"] if "content" in row else []
         self.required = {*self.in_path, *row.get("required", ())}
         self.required |= {"content"} & set(fields)
+        self.required |= {words.called.get(name, name) for name in words.checked.split()}
+        self.required -= set(words.fixed)
         self._always = {*self.required, *words.always.split()}
         named = {field: argument for argument, field in words.called.items()}
         self.fields = {named.get(field, field): field for field in fields}
+        self.streams: bool = row.get("events", False)
+        numbered = ("after", "int") in [each[:2] for each in row.get("query", ())]
+        self.start: int | str = 0 if numbered else ""
         self.by_place = (*self.in_path, *words.takes.split())
 
     def values(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,7 +123,8 @@ class Form:
             raise TypeError(f"{name}() takes {len(self.by_place)} arguments by place")
         found = dict(zip(self.by_place, given, strict=False))
         for each, value in named.items():
-            if each in found or (each not in self.fields and each not in self.in_path):
+            known = each in self.fields or each in self.in_path
+            if each in found or not (known or (self.streams and each in STREAM)):
                 raise TypeError(f"{name}() got an unexpected argument {each!r}")
             found[each] = value
         if missing := self.required - {self.fields.get(each, each) for each in found}:
@@ -128,13 +136,16 @@ class Form:
         of_orgs = self.path.startswith("/v1/orgs")
         path = self.path
         for name in self.in_path:
-            check = _org if of_orgs else _IN_PATH.get(name, name_of)
+            check = _org if of_orgs else _CHECKS.get(name, name_of)
             path = path.replace(f"{{{name}}}", check(values[name]))
         return path
 
     def sent(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The fields of the request: those that are required, and those that say something."""
+        for name in self.words.checked.split():
+            values = {**values, name: _CHECKS.get(name, name_of)(values[name])}
         fields = {self.fields[name]: value for name, value in values.items() if name in self.fields}
+        fields |= self.words.fixed
         return {
             name: _plain(name, value)
             for name, value in fields.items()
@@ -147,12 +158,6 @@ class Form:
             return {"json": fields.get("content", None if self.optional and not fields else fields)}
         query = {name: int(value) if value is True else value for name, value in fields.items()}
         return {"params": query or None}
-
-
-@cache
-def form(operation: str) -> Form:
-    """The form of an operation."""
-    return Form(operation, WORDS[operation])
 
 
 def _plain(name: str, value: Any) -> Any:

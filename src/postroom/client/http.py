@@ -9,26 +9,23 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
     BinaryIO,
-    Concatenate,
-    Generic,
     ParamSpec,
     Self,
     TypeVar,
-    cast,
 )
 
-from postroom.client.calls import POLL, approval_ref, given, name_of, task_ref
+from postroom.client.calls import POLL, given, name_of, task_ref
 from postroom.client.locate import ServerAddress, locate
 from postroom.client.methods import AsyncMethods, Methods
 from postroom.client.rules import Locate
 from postroom.client.transport import AsyncTransport, Transport
-from postroom.client.wire import blocking, each
+from postroom.client.wire import blocking, iterated
 from postroom.client.words import SLOW
 from postroom.errors import NotFound, PostroomError, ProtocolViolation
 from postroom.protocol.ids import check_message_id
@@ -36,25 +33,18 @@ from postroom.protocol.intervals import STREAM_SILENCE
 
 if TYPE_CHECKING:
     from postroom.client.stream import (
-        AsyncEventStream,
         AsyncWorkerEvents,
-        Event,
-        EventStream,
         WorkerEvents,
     )
     from postroom.protocol.answers import Leftovers
     from postroom.protocol.shapes import (
         Applied,
-        Approval,
-        Interrupt,
         Leftover,
         Mail,
         Milestone,
-        Policy,
         Push,
         Rest,
         Task,
-        WorkerEvent,
     )
 
 P = ParamSpec("P")
@@ -80,7 +70,8 @@ class AsyncClient(AsyncMethods):
     """A control plane, for tasks of one event loop.
 
     Each method raises what `AsyncTransport.call` raises. A `ref` is a nick or uid, that of a task its id or 4 or more
-    of its first digits. Whoever leaves an iteration early closes it (`contextlib.aclosing`).
+    of its first digits, `after` what a stream goes on behind, `pin` the caller's if they have set one; `for_ever` and
+    `away` are as in `events`. Whoever leaves an iteration early closes it (`contextlib.aclosing`).
 
     Args:
         clock: monotonic seconds, for waits.
@@ -125,10 +116,6 @@ class AsyncClient(AsyncMethods):
         """End the alert with that id, or all ("") that stand; returns how many."""
         path = f"/v1/alerts/{check_message_id(alert)}" if alert else "/v1/alerts"
         return (await self.transport.call("DELETE", path, repeatable=not alert))["cleared"]
-
-    async def leftovers(self) -> list[Leftover]:
-        """The files of removed workers."""
-        return list((await self.left())["leftovers"])
 
     async def tidy(self, repository: str, named: Sequence[str] = ()) -> Leftovers:
         """Delete what of it is merged and saved, and what is named; returns what was deleted."""
@@ -196,72 +183,6 @@ class AsyncClient(AsyncMethods):
             if not found.get("timed_out") or self._clock() >= deadline:
                 return found
 
-    # ── what agents ask, and may do ──
-
-    async def control(
-        self,
-        worker: str,
-        approval: str,
-        decision: str,
-        *,
-        input: Mapping[str, Any] | None = None,  # noqa: A002 (the field's own word)
-        reason: str = "",
-        channel: str = "api",
-        pin: str = "",
-    ) -> Approval:
-        """Answer an approval; it is on disk, and was the first answer, when this returns.
-
-        Args:
-            decision: `allowed`, `denied` or `edited`, the last one with `input`.
-            channel: `cli`, `attach`, `chat`, `screen` or `api`.
-            pin: of the caller, if they have set one.
-
-        Raises:
-            Conflict: another answer was first, or it has expired or was withdrawn; the error says which.
-            PinRequired, PinWrong, PinPaused: the PIN is missing, or wrong.
-        """
-        said = {"id": approval_ref(approval), "decision": decision, "channel": channel, "pin": pin}
-        found = await self._control(worker, "control_response", **said, reason=reason, input=input)
-        return cast("Approval", found["approval"])
-
-    async def interrupt(self, worker: str, *, reason: str = "", channel: str = "api") -> Interrupt:
-        """Have a worker's agent end its turn; that is on disk when this returns."""
-        found = await self._control(worker, "interrupt", channel=channel, reason=reason)
-        return cast("Interrupt", found["interrupt"])
-
-    async def allow_always(
-        self, worker: str, pattern: str, pin: str = "", *, channel: str = "api"
-    ) -> Policy:
-        """Have a worker's agent ask no more for what a pattern names, and allow what waits of that.
-
-        Args:
-            pattern: as templates have them (`protocol.patterns`); without effect where it is added already.
-            channel: as `control` has it.
-            pin: of the caller, if they have set one.
-
-        Raises:
-            InvalidInput: it is no pattern, or would allow every tool or every command.
-            Conflict: too many are added, or the worker asks nobody.
-            PinRequired, PinWrong, PinPaused: the PIN is missing, or wrong.
-        """
-        return await self._policy(worker, pattern=pattern, channel=channel, pin=pin)
-
-    async def set_autonomy(
-        self, worker: str, autonomy: str, *, task: str = "", channel: str = "api", pin: str = ""
-    ) -> Policy:
-        """Set how much a worker's agent does unasked: `ask`, `edits` or `all`; what waits is answered by that.
-
-        Args:
-            task: only in the turns for that task, until it ends.
-            channel, pin: as for `allow_always`.
-
-        Raises:
-            NotFound: the worker has no such task.
-            Conflict: the task has ended, or the worker asks nobody.
-            PinRequired, PinWrong, PinPaused: the PIN is missing, or wrong.
-        """
-        return await self._policy(worker, autonomy=autonomy, task=task, channel=channel, pin=pin)
-
     # ── workers ──
 
     async def apply(
@@ -280,24 +201,14 @@ class AsyncClient(AsyncMethods):
         whose = f"workers/{name_of(ref)}" if ref.startswith("@") else f"tasks/{task_ref(ref)}"
         return await self.transport.call("POST", f"/v1/{whose}/apply", json=body, extra_time=SLOW)
 
-    async def newest_events(
-        self, ref: str, *, limit: int = 100, before_id: int = 0
-    ) -> list[WorkerEvent]:
-        """The last that a worker's agent did, the oldest first; before the event `before_id` unless that is 0."""
-        return await self.worker_events(ref, newest=True, limit=limit, before_id=before_id)
-
-    async def past_events(
-        self, ref: str, *, after_id: int = 0, limit: int = 100
-    ) -> list[WorkerEvent]:
-        """What a worker's agent did, past the event `after_id`, the oldest first."""
-        return await self.worker_events(ref, after_id=after_id, limit=limit)
-
     async def pushes(self, ref: str) -> list[Push]:
         """All pushes of a task that this caller may see, the oldest change first."""
+        path = f"/v1/tasks/{task_ref(ref)}/pushes"
         found: list[Push] = []
         after: int | None = 0
         while after is not None:
-            page = await self._pushes(ref, after=after)
+            query = {"after": after, "limit": 200}
+            page = await self.transport.call("GET", path, params=query, repeatable=True)
             found += page["pushes"]
             after = page["next"]
         return found
@@ -382,117 +293,20 @@ class AsyncClient(AsyncMethods):
             return False
         return True
 
-    # ── live: a stream waits `for_ever` for a post room that has ended, else it is an error when it does not come
-    # back soon; `away` is called when it has gone and when it is back ──
-
-    def follow_project(
-        self, project: str, *, after: int = 0, for_ever: bool = False, away: Away = _nobody
-    ) -> AsyncEventStream:
-        """New posts of a project's feed after the stream sequence `after`."""
-        topic = {"project": name_of(project)}
-        return self._follow("/v1/stream", after, for_ever, away, topic)
-
-    def follow_chat(
-        self, ref: str, *, after: int = 0, for_ever: bool = False, away: Away = _nobody
-    ) -> AsyncEventStream:
-        """New messages between the caller and an agent after the stream sequence `after`, and receipts."""
-        return self._follow("/v1/stream", after, for_ever, away, {"chat": name_of(ref)})
-
-    def follow_project_events(
-        self, project: str, *, after: str, for_ever: bool = False, away: Away = _nobody
-    ) -> AsyncEventStream:
-        """New posts of a project (`post`) and what happens beside them (`activity`), past the cursor `after`."""
-        return self._follow(f"/v1/projects/{name_of(project)}/events/stream", after, for_ever, away)
-
-    def follow_outbox(self, ref: str, *, after: int = 0) -> AsyncEventStream:
-        """Announcements of an agent after the stream sequence `after`."""
-        return self._follow(f"/v1/agents/{name_of(ref)}/outbox/stream", after)
-
-    def follow_everything(self, *, away: Away = _nobody) -> AsyncEventStream:
-        """New events: `task`, `update`, `mail` (to the caller), `post`, `alert`, `approval`, `worker` and `room`."""
-        return self._follow("/v1/events", "", away=away)
-
-    def follow_inbox(self, *, after: int = 0, away: Away = _nobody) -> AsyncEventStream:
-        """New messages to the caller (`mail`) after the stream sequence `after`."""
-        return self._follow("/v1/inbox/stream", after, away=away)
-
-    def follow_task(
-        self,
-        ref: str,
-        *,
-        after: int = 0,
-        for_ever: bool = False,
-        away: Away = _nobody,
-        is_last: Callable[[Event], bool] | None = None,
-    ) -> AsyncEventStream:
-        """Changes of a task after the stream sequence `after`, up to the one that ends it, or `is_last`.
-
-        Each event is an `update`, its data a `TaskEvent`, or a `trouble` with `worker` and, in `text`, the reason why
-        the task does not go on now.
-        """
-        path = f"/v1/tasks/{task_ref(ref)}/stream"
-        return self._follow(path, after, for_ever, away, is_last=is_last or _ends_task)
-
     def events(
         self, ref: str, *, after_id: int = 0, for_ever: bool = False, away: Away = _nobody
     ) -> AsyncWorkerEvents:
-        """Follow what a worker's agent does, past the event `after_id`; -1 for what comes from now on."""
+        """Follow what a worker's agent does, past the event `after_id`; -1 for what comes from now on.
+
+        Args:
+            for_ever: wait for a post room that has ended; else it is an error when it does not come back soon.
+            away: called with True when the post room has gone, and with False when it is back.
+        """
         from postroom.client.stream import FOR_EVER, RECONNECT, AsyncWorkerEvents
 
         path = f"/v1/workers/{name_of(ref)}/sdk-events/stream"
         retry = FOR_EVER if for_ever else RECONNECT
         return AsyncWorkerEvents(self.transport, path, after=after_id, retry=retry, away=away)
-
-    def _follow(
-        self,
-        path: str,
-        after: int | str,
-        for_ever: bool = True,
-        away: Away = _nobody,
-        topic: Mapping[str, str] | None = None,
-        is_last: Callable[[Event], bool] | None = None,
-    ) -> AsyncEventStream:
-        from postroom.client.stream import FOR_EVER, RECONNECT, AsyncEventStream
-
-        return AsyncEventStream(
-            self.transport,
-            topic or {},
-            after=str(after),
-            path=path,
-            retry=FOR_EVER if for_ever else RECONNECT,
-            is_last=is_last,
-            away=away,
-        )
-
-
-class _each(Generic[P, T]):  # noqa: N801 (used like a function)
-    """An iteration of `inner`, for a thread."""
-
-    def __init__(self, body: Callable[Concatenate[Any, P], AsyncIterable[T]]) -> None:
-        self._body = body
-        self.__doc__ = body.__doc__
-
-    def __get__(self, face: Any, _: type | None = None) -> Callable[P, Iterator[T]]:
-        def call(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-            return each(self._body(face.inner, *args, **kwargs))
-
-        return call
-
-
-class _stream(Generic[P]):  # noqa: N801 (used like a function)
-    """A live stream of `inner`, for a thread that reads and one that ends it."""
-
-    def __init__(self, body: Callable[Concatenate[Any, P], AsyncEventStream]) -> None:
-        self._body = body
-        self.__doc__ = body.__doc__
-
-    def __get__(self, face: Any, _: type | None = None) -> Callable[P, EventStream]:
-        def call(*args: P.args, **kwargs: P.kwargs) -> EventStream:
-            from postroom.client.stream import EventStream
-
-            return EventStream.over(self._body(face.inner, *args, **kwargs))
-
-        return call
 
 
 class Client(Methods):
@@ -534,31 +348,17 @@ class Client(Methods):
     close = blocking(AsyncClient.close)
     ready = blocking(AsyncClient.ready)
     clear_alerts = blocking(AsyncClient.clear_alerts)
-    leftovers = blocking(AsyncClient.leftovers)
     tidy = blocking(AsyncClient.tidy)
     prune = blocking(AsyncClient.prune)
-    audit = _each(AsyncClient.audit)
+    audit = iterated(AsyncClient.audit)
     wait = blocking(AsyncClient.wait)
     await_task = blocking(AsyncClient.await_task)
-    control = blocking(AsyncClient.control)
-    interrupt = blocking(AsyncClient.interrupt)
-    allow_always = blocking(AsyncClient.allow_always)
-    set_autonomy = blocking(AsyncClient.set_autonomy)
     apply = blocking(AsyncClient.apply)
-    newest_events = blocking(AsyncClient.newest_events)
-    past_events = blocking(AsyncClient.past_events)
     pushes = blocking(AsyncClient.pushes)
     put_blob = blocking(AsyncClient.put_blob)
-    get_blob = _each(AsyncClient.get_blob)
+    get_blob = iterated(AsyncClient.get_blob)
     has_blob = blocking(AsyncClient.has_blob)
-    terminal_input = _each(AsyncClient.terminal_input)
-    follow_project = _stream(AsyncClient.follow_project)
-    follow_chat = _stream(AsyncClient.follow_chat)
-    follow_project_events = _stream(AsyncClient.follow_project_events)
-    follow_outbox = _stream(AsyncClient.follow_outbox)
-    follow_everything = _stream(AsyncClient.follow_everything)
-    follow_inbox = _stream(AsyncClient.follow_inbox)
-    follow_task = _stream(AsyncClient.follow_task)
+    terminal_input = iterated(AsyncClient.terminal_input)
 
     def events(
         self, ref: str, *, after_id: int = 0, for_ever: bool = False, away: Away = _nobody
@@ -572,10 +372,6 @@ class Client(Methods):
 
 def _terminal(uid: str, terminal: str) -> str:
     return f"/v1/workers/{name_of(uid)}/terminals/{check_message_id(terminal)}"
-
-
-def _ends_task(event: Event) -> bool:
-    return event.data.get("final") is True
 
 
 def _record(line: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Generator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 import httpx2
@@ -208,22 +209,23 @@ def each(items: AsyncIterable[T]) -> Generator[T]:
             done(found.aclose())
 
 
-class blocking(Generic[P, T]):  # noqa: N801 (it is used like a function)
-    """A method that returns when a coroutine of `inner` is done.
+class Face(Generic[P, T]):
+    """A method that does `call` with the object's `inner`, of which the object is the face for threads."""
 
-        class Transport:
-            call = blocking(AsyncTransport.call)
-
-    `inner` is an attribute of the object that has the method.
-    """
-
-    def __init__(self, body: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
-        self._body = body
-        self.__doc__ = body.__doc__
+    def __init__(self, call: Callable[Concatenate[Any, P], T]) -> None:
+        self._call = call
 
     def __get__(self, face: Any, _: type | None = None) -> Callable[P, T]:
-        def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            return done(self._body(face.inner, *args, **kwargs))
+        if face is None:  # taken from the class, it is a function of the object
+            return lambda *args, **given: self.__get__(args[0])(*args[1:], **given)
+        return partial(self._call, face.inner)
 
-        # Taken from the class, it is a function of the object.
-        return call if face is not None else lambda own, *a, **k: self.__get__(own)(*a, **k)
+
+def blocking(body: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Face[P, T]:
+    """A method that returns when a coroutine of `inner` is done."""
+    return Face(lambda inner, *args, **given: done(body(inner, *args, **given)))
+
+
+def iterated(body: Callable[Concatenate[Any, P], AsyncIterable[T]]) -> Face[P, Generator[T]]:
+    """The same for an iteration."""
+    return Face(lambda inner, *args, **given: each(body(inner, *args, **given)))

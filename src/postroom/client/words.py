@@ -6,7 +6,7 @@ be given by place, which one of the answer is meant, and whether a lost call may
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,17 +20,20 @@ class Words:
     """How one operation is said.
 
     Attributes:
-        name: of the method; one that begins with `_` has a public one above it, with words for each of its uses.
+        name: of the method.
         takes: names of the arguments that may be given by place, after those of the path.
         gives: field of the answer that the method returns, "" for the whole answer.
         called: names of arguments that are not those of their fields.
         empty: what arguments have that are not given, where that is no empty value.
+        fixed: fields that make this method of an operation that has several.
+        checked: arguments that are checked as those of a path are.
         always: fields that are sent also when they are empty, beside those that are required.
         again: a second call with the same content has no second effect; each look is so.
         unless: field with which it has one: a wrong PIN would count twice.
         keyed: the body has an idempotency key, which is made where none is given.
         extra: seconds that the answer may take beyond the usual.
         waits: field with further such seconds.
+        ends: of a stream: the event whose data has this set is the last one.
         made: False for a method that is written by hand (`client.http`).
     """
 
@@ -39,12 +42,15 @@ class Words:
     gives: str = ""
     called: Mapping[str, str] = field(default_factory=dict)
     empty: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    checked: str = ""
     always: str = ""
     again: bool = False
     unless: str = ""
     keyed: bool = False
     extra: float = 0.0
     waits: str = ""
+    ends: str = ""
     made: bool = True
 
 
@@ -53,8 +59,10 @@ def _by_hand(name: str) -> Words:
 
 
 PAGE = {"limit": 50}
+BY_API = {"channel": "api"}
+FOR_EVER = {"for_ever": True}
 
-WORDS = {
+WORDS: dict[str, Words | tuple[Words, ...]] = {
     # ── the post room ──
     "GET /livez": Words("alive"),
     "GET /readyz": _by_hand("ready"),
@@ -65,15 +73,21 @@ WORDS = {
     "POST /v1/backup": Words("back_up", "file passphrase", extra=6 * 60 * MINUTE),
     "GET /v1/retention": Words("excess", gives="retention", extra=10 * MINUTE),
     "DELETE /v1/retention": Words("give_up", gives="retention", extra=10 * MINUTE),
-    "GET /v1/leftovers": Words("left", "repository", extra=MINUTE),
+    "GET /v1/leftovers": (
+        Words("left", "repository", extra=MINUTE),
+        Words("leftovers", gives="leftovers", extra=MINUTE),
+    ),
     "DELETE /v1/leftovers": _by_hand("tidy"),
     "GET /v1/trust/keys": Words("trusted_keys", gives="keys"),
     "POST /v1/trust/rotate": Words("rotate", "kind", extra=90.0),
     "GET /.well-known/jwks.json": Words("card_keys", gives="keys"),
     "GET /v1/webhooks/keys": Words("webhook_keys"),
     "GET /v1/audit": _by_hand("audit"),
-    "GET /v1/events": _by_hand("follow_everything"),
-    "GET /v1/stream": _by_hand("follow_project"),
+    "GET /v1/events": Words("follow_everything", empty=FOR_EVER),
+    "GET /v1/stream": (
+        Words("follow_project", "project", checked="project", fixed={"chat": ""}),
+        Words("follow_chat", "ref", called={"ref": "chat"}, checked="ref", fixed={"project": ""}),
+    ),
     # ── organisations, people, keys ──
     "GET /v1/orgs": Words("orgs", gives="orgs"),
     "POST /v1/orgs": Words("create_org", "name", extra=90.0),
@@ -93,7 +107,7 @@ WORDS = {
     "POST /v1/keys/{key}/rotate": Words("rotate_key"),
     "DELETE /v1/keys/{key}": Words("revoke_key", again=True),
     "GET /v1/people": Words("people", gives="people"),
-    "POST /v1/people": Words("add_person", "nick"),
+    "POST /v1/people": Words("add_person", "nick", checked="nick"),
     "DELETE /v1/people/{ref}": Words("remove_person"),
     "GET /v1/credentials": Words("credentials", gives="credentials"),
     "POST /v1/credentials": Words("add_credential", "name host secret"),
@@ -109,7 +123,7 @@ WORDS = {
     "PUT /v1/agents/{ref}/card": Words("set_card", "content", again=True),
     "POST /v1/announcements": Words("announce", "text", keyed=True),
     "GET /v1/agents/{ref}/outbox": Words("outbox", gives="announcements", empty=PAGE),
-    "GET /v1/agents/{ref}/outbox/stream": _by_hand("follow_outbox"),
+    "GET /v1/agents/{ref}/outbox/stream": Words("follow_outbox", empty=FOR_EVER),
     # ── workers ──
     "GET /v1/workers": Words("workers", gives="workers"),
     "POST /v1/workers": Words("spawn", "template", called={"overrides": "set"}, extra=MINUTE),
@@ -130,7 +144,10 @@ WORDS = {
     ),
     "POST /v1/workers/{ref}/apply": _by_hand("apply"),
     "POST /v1/tasks/{ref}/apply": _by_hand("apply"),
-    "GET /v1/workers/{ref}/sdk-events": Words("worker_events", gives="events"),
+    "GET /v1/workers/{ref}/sdk-events": (
+        Words("newest_events", gives="events", empty={"limit": 100}, fixed={"newest": True}),
+        Words("past_events", gives="events", empty={"limit": 100}),
+    ),
     "POST /v1/workers/{uid}/sdk-events": Words("sdk_events", "events"),
     "WEBSOCKET /v1/workers/{ref}/sdk-events/stream": _by_hand("events"),
     "WEBSOCKET /v1/workers/{ref}/terminal": _by_hand("terminal"),
@@ -142,9 +159,23 @@ WORDS = {
         "approvals", gives="approvals", empty={"state": "pending", "limit": 50}
     ),
     "GET /v1/approvals/{approval}": Words("approval"),
-    "POST /v1/workers/{ref}/control": Words("_control", "type"),
+    "POST /v1/workers/{ref}/control": (
+        Words(
+            "control",
+            "approval decision",
+            gives="approval",
+            called={"approval": "id"},
+            checked="approval",
+            empty=BY_API,
+            fixed={"type": "control_response"},
+        ),
+        Words("interrupt", gives="interrupt", empty=BY_API, fixed={"type": "interrupt"}),
+    ),
     "GET /v1/workers/{ref}/policy": Words("policy"),
-    "POST /v1/workers/{ref}/policy": Words("_policy", again=True, unless="pin"),
+    "POST /v1/workers/{ref}/policy": (
+        Words("allow_always", "pattern pin", empty=BY_API, again=True, unless="pin"),
+        Words("set_autonomy", "autonomy", empty=BY_API, again=True, unless="pin"),
+    ),
     "DELETE /v1/workers/{ref}/policy": Words(
         "forget_rule", "pattern pin", again=True, unless="pin"
     ),
@@ -161,13 +192,13 @@ WORDS = {
     "GET /v1/inbox": Words(
         "inbox", gives="messages", empty={"unread": True, "limit": 100}, waits="wait"
     ),
-    "GET /v1/inbox/stream": _by_hand("follow_inbox"),
+    "GET /v1/inbox/stream": Words("follow_inbox", empty=FOR_EVER),
     "POST /v1/inbox/ack": Words("acknowledge", "ids state", again=True),
     "GET /v1/projects": Words("projects", gives="projects"),
     "GET /v1/projects/{project}/posts": Words("posts", gives="posts", empty=PAGE),
     "POST /v1/projects/{project}/posts": Words("post", "text", keyed=True),
     "GET /v1/projects/{project}/events": Words("project_events", empty=PAGE),
-    "GET /v1/projects/{project}/events/stream": _by_hand("follow_project_events"),
+    "GET /v1/projects/{project}/events/stream": Words("follow_project_events"),
     "GET /v1/deadletters": Words("deadletters", gives="deadletters"),
     "GET /v1/deadletters/{letter}": Words("deadletter"),
     "DELETE /v1/deadletters/{letter}": Words("drop"),
@@ -190,9 +221,9 @@ WORDS = {
     "GET /v1/tasks/{task}/events": Words(
         "task_events", gives="events", empty={"limit": 200}, always="after"
     ),
-    "GET /v1/tasks/{task}/stream": _by_hand("follow_task"),
+    "GET /v1/tasks/{task}/stream": Words("follow_task", ends="final"),
     "GET /v1/tasks/{task}/messages": Words("task_messages", gives="messages"),
-    "GET /v1/tasks/{task}/pushes": Words("_pushes", empty={"limit": 200}),
+    "GET /v1/tasks/{task}/pushes": _by_hand("pushes"),
     "POST /v1/tasks/{task}/pushes/{push}/again": Words("push_again", again=True),
     "POST /v1/tasks/{task}/retry": Words("retry_task", again=True),
     "POST /v1/tasks/{task}/cancel": Words(
@@ -202,3 +233,10 @@ WORDS = {
     "POST /v1/tasks/{task}/status": Words("report_status", "state", always="seq", again=True),
     "POST /v1/tasks/{task}/artifacts": Words("report_artifact", always="seq", again=True),
 }
+
+
+def every() -> Iterator[tuple[str, Words]]:
+    """Each method with its operation."""
+    for operation, words in WORDS.items():
+        for each in words if isinstance(words, tuple) else (words,):
+            yield operation, each

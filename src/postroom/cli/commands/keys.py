@@ -263,13 +263,9 @@ def add_person(
     as_json: bool,
 ) -> None:
     """Give the person NICK an address and a key; the key is the only line on standard output."""
-    from postroom.client.calls import name_of
-
     with connect() as client:
         made = pin_of(pin_file).used(
-            lambda known: client.add_person(
-                name_of(nick), scopes=scopes, expires_in=expires_in, pin=known
-            )
+            lambda known: client.add_person(nick, scopes=scopes, expires_in=expires_in, pin=known)
         )
     if as_json:
         print_json(made)
