@@ -38,7 +38,6 @@ from __future__ import annotations
 # ruff: noqa: E501, Q003
 '''
 
-PLACES = ("path", "query", "body")
 PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list"}
 
 
@@ -64,18 +63,8 @@ def table() -> dict[str, dict[str, Any]]:
 
 def written_table() -> str:
     """The content of `protocol/operations.py`."""
-    rows = "".join(f"    {_text(name)}: {{{_parts(row)}}},\n" for name, row in table().items())
+    rows = "".join(f"    {_text(name)}: {_text(row)},\n" for name, row in table().items())
     return f"{HEAD}\nOPERATIONS = {{\n{rows}}}\n"
-
-
-def _parts(row: dict[str, Any]) -> str:
-    """What a row says, the fields of each place on a line of their own."""
-    text = ""
-    for place, value in row.items():
-        before = "," if text else ""
-        before += "\n        " if place in PLACES else " " if text else ""
-        text += f"{before}{_text(place)}: {_text(value)}"
-    return text
 
 
 def _text(value: Any) -> str:
@@ -84,6 +73,8 @@ def _text(value: Any) -> str:
             return json.dumps(value, ensure_ascii=False)
         case tuple():
             return f"({', '.join(map(_text, value))}{',' * (len(value) == 1)})"
+        case dict():
+            return f"{{{', '.join(f'{_text(key)}: {_text(each)}' for key, each in value.items())}}}"
     return repr(value)
 
 

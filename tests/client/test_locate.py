@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.client import near as near_module
+from postroom.client import wire
 from postroom.client.locate import ServerAddress, locate
 from postroom.client.transport import Transport
 from postroom.errors import EnvironmentFault, NotRunning
@@ -118,7 +118,7 @@ def test_a_connection_that_is_made_while_the_client_is_closed_is_closed_too(
         made.append(link)
         transport.close()
 
-    monkeypatch.setattr(near_module, "check_owner", closed_meanwhile)
+    monkeypatch.setattr(wire, "check_owner", closed_meanwhile)
     with bind_unix(tmp_path / "door") as listener:
         listener.listen()
         address = ServerAddress("http://localhost", 1, "k", socket=str(tmp_path / "door"))

@@ -1,7 +1,7 @@
 """Back-off, and the one loop that repeats a failed call: which failures, how often, after which pauses.
 
-Nothing here does I/O. A client gives an attempt and a way to wait to `perform` (a thread waits) or `perform_async` (a
-task waits); what follows from an outcome is decided here for both.
+Nothing here does I/O. A client gives an attempt and a way to wait to `perform_async`; what follows from an outcome is
+decided here.
 """
 
 from __future__ import annotations
@@ -163,23 +163,6 @@ class Repeating(Generic[T]):
         if again is Again.IF_MOVED:
             return self.moved()
         return again is Again.ALWAYS or (again is Again.IF_REPEATABLE and self.repeatable)
-
-
-def perform(
-    course: Course[T], attempt: Callable[[], T | Failure], sleep: Callable[[float], object]
-) -> T:
-    """Do a call whose attempts block."""
-    pause = next(course)
-    while True:
-        outcome = None
-        if pause is None:
-            outcome = attempt()
-        else:
-            sleep(pause)
-        try:
-            pause = course.send(outcome)
-        except StopIteration as end:
-            return end.value
 
 
 async def perform_async(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from postroom.protocol.answers import Leftovers
     from postroom.protocol.shapes import (
         Applied,
-        Leftover,
         Mail,
         Milestone,
         Push,
@@ -119,13 +118,7 @@ class AsyncClient(AsyncMethods):
 
     async def tidy(self, repository: str, named: Sequence[str] = ()) -> Leftovers:
         """Delete what of it is merged and saved, and what is named; returns what was deleted."""
-        return await self._tidied({"repository": repository, "named": ",".join(named)})
-
-    async def prune(self) -> list[Leftover]:
-        """Delete the files of removed workers; returns what was deleted."""
-        return list((await self._tidied(None))["leftovers"])
-
-    async def _tidied(self, query: Mapping[str, str] | None) -> Leftovers:
+        query = {"repository": repository, "named": ",".join(named)}
         return await self.transport.call("DELETE", "/v1/leftovers", params=query, extra_time=60.0)
 
     async def audit(
@@ -349,7 +342,6 @@ class Client(Methods):
     ready = blocking(AsyncClient.ready)
     clear_alerts = blocking(AsyncClient.clear_alerts)
     tidy = blocking(AsyncClient.tidy)
-    prune = blocking(AsyncClient.prune)
     audit = iterated(AsyncClient.audit)
     wait = blocking(AsyncClient.wait)
     await_task = blocking(AsyncClient.await_task)

@@ -19,11 +19,11 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import httpx2
 
-from postroom.client.rules import Query
+from postroom.client.rules import EVENT_STREAM, Query
 from postroom.client.transport import AsyncTransport, Transport
 from postroom.client.wire import each
 from postroom.errors import (
@@ -227,7 +227,9 @@ class AsyncEventStream(_AsyncReader[Event]):
 
     async def _connection(self) -> AsyncGenerator[Event]:
         query = {**self._topic, "after": self.after}
-        async with self._transport.stream(self._path, query, silence=STREAM_SILENCE) as response:
+        async with self._transport.exchange(
+            "GET", self._path, silence=STREAM_SILENCE, params=query, headers=EVENT_STREAM
+        ) as response:
             self.shut = partial(_shut, response)
             self._made()
             if self.ended:  # between the two lines above: nobody else shuts this one
@@ -287,17 +289,27 @@ class AsyncWorkerEvents(_AsyncReader[dict[str, Any]]):
 class _Reader(Generic[T]):
     """Iterates over what an asynchronous reader finds, from one thread; `close` may be called from another."""
 
-    def __init__(self, inner: _AsyncReader[T]) -> None:
-        self._link = inner
-        self._closed, self.connected = threading.Event(), threading.Event()
-        inner.connected, inner.pause = self.connected.set, self._pause
+    kind: ClassVar[Callable[..., Any]]
+
+    def __init__(self, transport: Transport, place: Any, **how: Any) -> None:
+        self._begin(self.kind(transport.inner, place, **how))
 
     @classmethod
-    def over(cls, inner: _AsyncReader[T]) -> Self:
-        """What reads `inner`."""
+    def over(cls, link: _AsyncReader[T]) -> Self:
+        """What reads `link`."""
         made = cls.__new__(cls)
-        _Reader.__init__(made, inner)
+        cls._begin(made, link)
         return made
+
+    def _begin(self, link: Any) -> None:
+        self._link = link
+        self._closed, self.connected = threading.Event(), threading.Event()
+        link.connected, link.pause = self.connected.set, self._pause
+
+    @property
+    def after(self) -> Any:
+        """Id of the last known record: where another stream can go on."""
+        return self._link.after
 
     def __iter__(self) -> Iterator[T]:
         """What comes, until the last one or `close`; raises PostroomError as the other does."""
@@ -316,29 +328,13 @@ class _Reader(Generic[T]):
 class EventStream(_Reader[Event]):
     """As `AsyncEventStream`, for threads."""
 
-    _link: AsyncEventStream
-
-    def __init__(self, transport: Transport, topic: Query, **how: Any) -> None:
-        super().__init__(AsyncEventStream(transport.inner, topic, **how))
-
-    @property
-    def after(self) -> str:
-        """Id of the last known record: where another stream can go on."""
-        return self._link.after
+    kind = AsyncEventStream
 
 
 class WorkerEvents(_Reader[dict[str, Any]]):
     """As `AsyncWorkerEvents`, for threads."""
 
-    _link: AsyncWorkerEvents
-
-    def __init__(self, transport: Transport, path: str, **how: Any) -> None:
-        super().__init__(AsyncWorkerEvents(transport.inner, path, **how))
-
-    @property
-    def after(self) -> int:
-        """Id of the last event that came."""
-        return self._link.after
+    kind = AsyncWorkerEvents
 
 
 def _worker_event(message: str | bytes) -> dict[str, Any]:

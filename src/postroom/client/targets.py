@@ -42,13 +42,10 @@ class ChatTarget(Protocol):
         ...
 
 
-class ProjectTarget:
-    """A project's feed."""
+class _Paged:
+    """What is read back page by page (`_page`)."""
 
-    def __init__(self, client: Client, project: str) -> None:
-        self._client = client
-        self._project = project
-        self._first: int | None = None
+    _first: int | None = None
 
     @property
     def has_earlier(self) -> bool:
@@ -56,14 +53,28 @@ class ProjectTarget:
         return self._first is not None
 
     def history(self, limit: int, before: int | None = None) -> Sequence[Any]:
-        """The newest posts."""
-        posts = self._client.posts(self._project, limit=limit, before=before)
-        self._first = posts[0]["seq"] if len(posts) >= limit else None
-        return posts
+        """The newest posts or messages."""
+        found = self._page(limit, before)
+        self._first = found[0]["seq"] if len(found) >= limit else None
+        return found
 
     def earlier(self, limit: int) -> Sequence[Any]:
-        """The posts before them."""
+        """Those before them."""
         return self.history(limit, self._first) if self._first else ()
+
+    def _page(self, limit: int, before: int | None) -> Sequence[Any]:
+        raise NotImplementedError
+
+
+class ProjectTarget(_Paged):
+    """A project's feed."""
+
+    def __init__(self, client: Client, project: str) -> None:
+        self._client = client
+        self._project = project
+
+    def _page(self, limit: int, before: int | None) -> Sequence[Any]:
+        return self._client.posts(self._project, limit=limit, before=before)
 
     def follow(self, after: int | str, away: Away | None = None) -> EventStream:
         """New posts."""
@@ -122,7 +133,7 @@ class ActivityTarget(ProjectTarget):
         return [event["post"] or event["activity"] for event in found["events"]]
 
 
-class AgentTarget:
+class AgentTarget(_Paged):
     """One agent. A line after a question of the agent is sent as its answer.
 
     Attributes:
@@ -132,23 +143,10 @@ class AgentTarget:
     def __init__(self, client: Client, ref: str) -> None:
         self._client = client
         self._ref = ref
-        self._first: int | None = None
         self.question = ""
 
-    @property
-    def has_earlier(self) -> bool:
-        """Whether there may be something before what was read last."""
-        return self._first is not None
-
-    def history(self, limit: int, before: int | None = None) -> Sequence[Any]:
-        """The newest messages, of both sides."""
-        mails = self._client.chat(self._ref, limit=limit, before=before)
-        self._first = mails[0]["seq"] if len(mails) >= limit else None
-        return mails
-
-    def earlier(self, limit: int) -> Sequence[Any]:
-        """The messages before them."""
-        return self.history(limit, self._first) if self._first else ()
+    def _page(self, limit: int, before: int | None) -> Sequence[Any]:
+        return self._client.chat(self._ref, limit=limit, before=before)
 
     def follow(self, after: int | str, away: Away | None = None) -> EventStream:
         """New messages of both sides, and receipts."""

@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 
 from postroom.client.rules import (
-    EVENT_STREAM,
     Endpoint,
     Locate,
     Outcome,
@@ -24,11 +23,12 @@ from postroom.client.rules import (
     judged,
     reported,
 )
-from postroom.client.wire import BlockingWire, Socket, Wire, blocking
+from postroom.client.wire import BlockingWire, Wire, blocking
 from postroom.errors import PostroomError
 from postroom_a2a.retry import RetryPolicy, perform_async
 
 if TYPE_CHECKING:
+    from postroom.client.async_websocket import AsyncWebSocket
     from postroom.client.locate import ServerAddress
     from postroom.client.websocket import WebSocket
 
@@ -133,17 +133,9 @@ class AsyncTransport(Endpoint):
                 yield response
 
     @asynccontextmanager
-    async def stream(
-        self, path: str, params: Query, *, silence: float
-    ) -> AsyncGenerator[httpx2.Response]:
-        """An `exchange` that is answered by server-sent events."""
-        async with self.exchange(
-            "GET", path, silence=silence, params=params, headers=EVENT_STREAM
-        ) as answer:
-            yield answer
-
-    @asynccontextmanager
-    async def websocket(self, path: str, params: Query) -> AsyncGenerator[Socket]:
+    async def websocket(
+        self, path: str, params: Query
+    ) -> AsyncGenerator[AsyncWebSocket | WebSocket]:
         """An open WebSocket; raises the errors of `WebSocket.connect`."""
         link = await self.wire.socket(*self.place(path), params)
         try:
@@ -201,11 +193,9 @@ class Transport:
         """The address used last."""
         return self.inner.server
 
-    @contextmanager
-    def within(self, seconds: float | None) -> Generator[None]:
+    def within(self, seconds: float | None) -> AbstractContextManager[None]:
         """As `Endpoint.within`."""
-        with self.inner.within(seconds):
-            yield
+        return self.inner.within(seconds)
 
     def left(self) -> float:
         """Seconds until the end that `within` has set."""

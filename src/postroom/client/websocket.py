@@ -25,8 +25,8 @@ from urllib.parse import urlencode, urlsplit
 import httpx2
 
 from postroom.client.locate import ServerAddress
-from postroom.client.near import dial
 from postroom.client.rules import ANSWER_TIMEOUT, CONNECT_TIMEOUT, Query, reported
+from postroom.client.wire import dial
 from postroom.errors import PeerError, PostroomError, RequestTimeout
 from postroom.http.websocket import ClientSide, Refusal
 from postroom.protocol.intervals import STREAM_SILENCE

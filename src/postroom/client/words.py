@@ -77,7 +77,10 @@ WORDS: dict[str, Words | tuple[Words, ...]] = {
         Words("left", "repository", extra=MINUTE),
         Words("leftovers", gives="leftovers", extra=MINUTE),
     ),
-    "DELETE /v1/leftovers": _by_hand("tidy"),
+    "DELETE /v1/leftovers": (
+        _by_hand("tidy"),
+        Words("prune", gives="leftovers", extra=MINUTE),
+    ),
     "GET /v1/trust/keys": Words("trusted_keys", gives="keys"),
     "POST /v1/trust/rotate": Words("rotate", "kind", extra=90.0),
     "GET /.well-known/jwks.json": Words("card_keys", gives="keys"),
