@@ -44,7 +44,6 @@ OWN = {
     "postroom.inherited",
     "postroom_a2a",
     "postroom_a2a.errors",
-    "postroom_a2a.text",
 }
 
 PROBE = """

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from postroom.cli.output import error_width
+from postroom.cli.output import error_width, report
 from postroom.cli.prompt import unseen
 from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, PostroomError
 from postroom.lines.rows import painted
@@ -98,8 +98,6 @@ class Answers:
 
     def _explain(self, text: str) -> None:
         """Say that a line decided nothing."""
-        from postroom.cli.root import report
-
         request = short(next(iter(self._requests)))
         said = f"{one_line(text, 20)} is no answer; nothing was decided"
         remedy = (
@@ -122,7 +120,6 @@ class Answers:
 
     def _act(self, act: Callable[[Answering, str, str], None]) -> None:
         """Answer what was asked first."""
-        from postroom.cli.root import report
         from postroom.client.answering import Answering
 
         answering = Answering(self._client, channel="cli", report=report, ask=self._unseen)
@@ -142,8 +139,6 @@ class Answers:
         return line.decode(errors="replace").strip()
 
     def _answer(self, task: str, text: str) -> None:
-        from postroom.cli.root import report
-
         self._asking = ""
         try:
             self._client.answer_task(task, text)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.options import connect
-from postroom.cli.output import print_json, terminal_width
-from postroom.cli.root import report
+from postroom.cli.output import print_json, report, terminal_width
 from postroom.client.answering import Pin, pattern_of
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, InvalidInput, PostroomError

@@ -1,4 +1,4 @@
-"""What commands print: JSON, tables for the width of the terminal, the parts of a result."""
+"""What commands print: JSON, tables for the width of the terminal, the parts of a result, errors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,9 @@ from postroom.lines.parts import Holder, fetch_lines, part_lines, sized
 from postroom.lines.words import Cell, table
 from postroom.protocol.parts import DATA, TEXT, kind_of
 from postroom_a2a.text import one_line, printable
+
+if TYPE_CHECKING:
+    from postroom.errors import PostroomError
 
 
 def print_json(value: object) -> None:
@@ -58,3 +62,10 @@ def print_content(holder: Holder, *, always: bool = False) -> None:
             click.echo(one_line(url))
     for line in [*part_lines(holder), *(f"    get it: {each}" for each in fetch_lines(holder))]:
         click.echo(line, err=True)
+
+
+def report(error: PostroomError) -> None:
+    """Print the error and its remedy on standard error."""
+    click.echo(f"postroom: {one_line(error.message)}", err=True)
+    if error.remedy:
+        click.echo(f"  try: {one_line(error.remedy)}", err=True)

@@ -15,7 +15,6 @@ import click
 from postroom import inherited
 from postroom.cli.options import org_option, screen_options, state_option
 from postroom.errors import EnvironmentFault, PostroomError, UnknownRecipient, exit_code
-from postroom_a2a.text import one_line
 
 
 class LazyGroup(click.Group):
@@ -311,6 +310,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         result = root.main(args=arguments, prog_name="postroom", standalone_mode=False)
     except PostroomError as error:
+        from postroom.cli.output import report
+
         report(error)
         return exit_code(error)
     except click.ClickException as error:
@@ -327,10 +328,3 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _discard_output() -> None:
     """Discard the output: the interpreter would flush it at its end, fail again and report that."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def report(error: PostroomError) -> None:
-    """Print the error and its remedy on standard error."""
-    click.echo(f"postroom: {one_line(error.message)}", err=True)
-    if error.remedy:
-        click.echo(f"  try: {one_line(error.remedy)}", err=True)

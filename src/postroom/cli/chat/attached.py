@@ -17,8 +17,7 @@ import click
 from postroom.cli.chat.sources import Broken, CutLine, EndOfInput, Line, Sources
 from postroom.cli.deciding import asked as asked_here
 from postroom.cli.deciding import edited
-from postroom.cli.output import terminal_width
-from postroom.cli.root import report
+from postroom.cli.output import report, terminal_width
 from postroom.client.answering import Answering
 from postroom.client.stream import Event
 from postroom.errors import (

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.chat.sources import Broken, CutLine, EndOfInput, Item, Line, Sources
-from postroom.cli.output import terminal_width
+from postroom.cli.output import report, terminal_width
 from postroom.cli.prompt import LONGEST, Prompt
-from postroom.cli.root import report
 from postroom.cli.waiting import check
 from postroom.client.answering import Answering
 from postroom.client.http import Client

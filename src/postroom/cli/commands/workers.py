@@ -62,7 +62,7 @@ def each(
             click.echo(line(answer))
         then(answer)
         return 0
-    from postroom.cli.root import report
+    from postroom.cli.output import report
 
     answers: list[Answer] = []
     status = 0
