@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from postroom.view.needs import line_of
+from postroom.view.room import Room
 from postroom_a2a.times import format_time
 from tests.cli.conftest import Run
 from tests.cli.terminal import Terminal
+from tests.cli.test_approvals import approval
 from tests.client.standin import TASK, Standin, alert, status, task, worker
+
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import Status
 
 NASTY = "\x1b[31mred\x07 \u202ereversed\nbob 12:00 forged"
 LONG = "it could not be read because " * 12
@@ -56,6 +62,35 @@ def test_status_lists_first_what_needs_attention(postroom: Run, standin: Standin
     ]
     assert [line.split()[0] for line in lines[12:]] == ["@broken", "@stuck", "@idler", "@halted"]
     assert lines[12].endswith("exit code 1")
+
+
+@pytest.mark.requirement("approval-never-hangs")
+def test_what_needs_a_person_is_said_as_the_screen_says_it_and_in_its_order(
+    postroom: Run, standin: Standin
+):
+    workers = worker("anna", state="stalled"), worker("bert", state="failed", detail="exit code 1")
+    question = {
+        "kind": "question",
+        "tool": "AskUserQuestion",
+        "title": "Which branch?",
+        "input": {},
+        "asked_at": format_time(1.0),
+    }
+    approvals = [approval(**question), approval(id="2" * 32)]
+    answered(standin, *workers, approvals=approvals)
+    needs = Room(cast("Status", status(*workers, approvals=approvals))).needs
+
+    lines = postroom("status").out.splitlines()
+
+    said = [
+        "asks: Which branch?",
+        "asks to use Bash: make deploy",
+        "has failed: exit code 1",
+        "is stalled",
+    ]
+    assert [line_of(need).partition(" ")[2] for need in needs] == said
+    told = [line.split("@", 1)[1].partition(" ")[2] for line in lines[2:10:2]]
+    assert told == said
 
 
 def test_a_worker_that_is_stopped_says_so_once_and_is_left_out_on_demand(
