@@ -9,19 +9,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
 import click
-from postroom.cli.chat.sources import Broken
-from postroom.cli.chat.sources import CutLine
-from postroom.cli.chat.sources import EndOfInput
-from postroom.cli.chat.sources import Item
-from postroom.cli.chat.sources import Line
-from postroom.cli.chat.sources import Sources
-from postroom.cli.output import report
-from postroom.cli.output import terminal_width
-from postroom.cli.prompt import LONGEST
-from postroom.cli.prompt import Prompt
+
+from postroom.cli.chat.sources import Broken, CutLine, EndOfInput, Item, Line, Sources
+from postroom.cli.output import report, terminal_width
+from postroom.cli.prompt import LONGEST, Prompt
 from postroom.cli.waiting import check
 from postroom.client.answering import Answering
 from postroom.client.http import Client
