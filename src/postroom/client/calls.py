@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from postroom.client.words import Words
-from postroom.errors import InvalidInput
+from postroom.errors import InvalidInput, ProtocolViolation
 from postroom.protocol.ids import check_message_id, check_name
 from postroom.protocol.operations import OPERATIONS
 
@@ -31,6 +32,17 @@ def new_key() -> str:
 def given(**values: Any) -> dict[str, Any]:
     """Those of `values` that say something."""
     return {name: value for name, value in values.items() if value not in ("", None)}
+
+
+def json_object(text: str | bytes, what: str) -> dict[str, Any]:
+    """The JSON object that `what`, as an error names it, has to be; raises ProtocolViolation."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ProtocolViolation(f"{what} is not JSON") from error
+    if not isinstance(found, dict):
+        raise ProtocolViolation(f"{what} is not a JSON object")
+    return found
 
 
 def name_of(ref: str) -> str:

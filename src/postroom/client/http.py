@@ -7,7 +7,6 @@ have the methods that are made from the table (`client.methods`), and those belo
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import (
     TypeVar,
 )
 
-from postroom.client.calls import POLL, given, name_of, task_ref
+from postroom.client.calls import POLL, given, json_object, name_of, task_ref
 from postroom.client.locate import ServerAddress, locate
 from postroom.client.methods import AsyncMethods, Methods
 from postroom.client.rules import Locate
@@ -59,10 +58,6 @@ BLOB_SILENCE = 60.0
 """Seconds for one piece to be taken or to come."""
 
 CHUNK = 64 * 1024
-
-
-def _nobody(away: bool) -> None:
-    del away
 
 
 class AsyncClient(AsyncMethods):
@@ -151,7 +146,7 @@ class AsyncClient(AsyncMethods):
         ) as answer:
             async for line in answer.aiter_lines():
                 if line.strip():
-                    yield _record(line)
+                    yield json_object(line, "a line of the audit log")
 
     # ── waiting ──
 
@@ -249,7 +244,7 @@ class AsyncClient(AsyncMethods):
             content=self._pieces(content, moved),
             headers={"Content-Type": media_type},
         ) as response:
-            return str((await self.transport.decoded(response))["url"])
+            return str(json_object(await response.aread(), "the answer")["url"])
 
     async def _pieces(
         self, content: BinaryIO, moved: Callable[[int], None]
@@ -287,7 +282,7 @@ class AsyncClient(AsyncMethods):
         return True
 
     def events(
-        self, ref: str, *, after_id: int = 0, for_ever: bool = False, away: Away = _nobody
+        self, ref: str, *, after_id: int = 0, for_ever: bool = False, away: Away = lambda _: None
     ) -> AsyncWorkerEvents:
         """Follow what a worker's agent does, past the event `after_id`; -1 for what comes from now on.
 
@@ -353,7 +348,7 @@ class Client(Methods):
     terminal_input = iterated(AsyncClient.terminal_input)
 
     def events(
-        self, ref: str, *, after_id: int = 0, for_ever: bool = False, away: Away = _nobody
+        self, ref: str, *, after_id: int = 0, for_ever: bool = False, away: Away = lambda _: None
     ) -> WorkerEvents:
         """As `AsyncClient.events`."""
         from postroom.client.stream import WorkerEvents
@@ -364,13 +359,3 @@ class Client(Methods):
 
 def _terminal(uid: str, terminal: str) -> str:
     return f"/v1/workers/{name_of(uid)}/terminals/{check_message_id(terminal)}"
-
-
-def _record(line: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise ProtocolViolation("a line of the audit log is not JSON") from error
-    if not isinstance(record, dict):
-        raise ProtocolViolation("a line of the audit log is no JSON object")
-    return record

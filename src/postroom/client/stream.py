@@ -8,7 +8,6 @@ another one that ends it.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import socket
 import sys
@@ -23,6 +22,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import httpx2
 
+from postroom.client.calls import json_object
 from postroom.client.rules import EVENT_STREAM, Query
 from postroom.client.transport import AsyncTransport, Transport
 from postroom.client.wire import each
@@ -236,7 +236,8 @@ class AsyncEventStream(_AsyncReader[Event]):
                 return
             async for raw in httpx2.EventSource(response):
                 if self._seen.is_new(raw):
-                    event = event_of(raw)
+                    data = json_object(raw.data, "an event of the stream")
+                    event = Event(raw.id, raw.event, data)
                     if event.is_record:
                         self.after = event.id
                     yield event
@@ -274,7 +275,9 @@ class AsyncWorkerEvents(_AsyncReader[dict[str, Any]]):
             self.shut = link.close
             self._made()
             while not self.ended:
-                event = _worker_event(await link.received())
+                event = json_object(await link.received(), "an event")
+                if type(event.get("id")) is not int:
+                    raise ProtocolViolation("an event has no id")
                 if event["id"] > self.after:
                     self.after = event["id"]
                     yield event
@@ -335,27 +338,6 @@ class WorkerEvents(_Reader[dict[str, Any]]):
     """As `AsyncWorkerEvents`, for threads."""
 
     kind = AsyncWorkerEvents
-
-
-def _worker_event(message: str | bytes) -> dict[str, Any]:
-    try:
-        event = json.loads(message)
-    except ValueError as error:
-        raise ProtocolViolation("an event is not JSON") from error
-    if not isinstance(event, dict) or type(event.get("id")) is not int:
-        raise ProtocolViolation("an event has no id")
-    return event
-
-
-def event_of(raw: httpx2.ServerSentEvent) -> Event:
-    """The event in its wire form; raises ProtocolViolation if that has no JSON object."""
-    try:
-        data = raw.json()
-    except ValueError as error:
-        raise ProtocolViolation("an event of the stream is not JSON") from error
-    if not isinstance(data, dict):
-        raise ProtocolViolation("an event of the stream is not a JSON object")
-    return Event(raw.id, raw.event, data)
 
 
 def _shut(response: httpx2.Response) -> None:

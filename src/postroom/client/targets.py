@@ -2,48 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 from postroom.client.calls import Part
-from postroom.client.http import Client
+from postroom.client.http import Away, Client
 from postroom.client.stream import EventStream
 from postroom.errors import Forbidden, NotFound
 from postroom.protocol.shapes import Mail
 
-Away = Callable[[bool], None]
 
-
-class ChatTarget(Protocol):
-    """A project or an agent to chat with. One call at a time."""
-
-    def history(self, limit: int, before: int | None = None) -> Sequence[Any]:
-        """The newest `limit` posts or messages, oldest first; with `before` those below that sequence."""
-        ...
-
-    def earlier(self, limit: int) -> Sequence[Any]:
-        """The `limit` before those that were read last, none at the beginning."""
-        ...
-
-    def follow(self, after: int | str, away: Away | None = None) -> EventStream:
-        """Events after the stream sequence `after`, or past the event of that id.
-
-        With `away` the stream waits for a post room that has gone, and calls it with True then, with False once it is
-        back; else that is an error.
-        """
-        ...
-
-    def send(self, text: str, parts: Sequence[Part] = (), *, key: str = "") -> Any:
-        """Send a line or a file; returns the post or message when it is on disk. One `key` gives one."""
-        ...
-
-    def heard(self, mail: Mail) -> None:
-        """Remember a message to the person that was shown."""
-        ...
-
-
-class _Paged:
-    """What is read back page by page (`_page`)."""
+class ChatTarget:
+    """A project or an agent to chat with, which is read back page by page (`_page`). One call at a time."""
 
     _first: int | None = None
 
@@ -53,20 +23,35 @@ class _Paged:
         return self._first is not None
 
     def history(self, limit: int, before: int | None = None) -> Sequence[Any]:
-        """The newest posts or messages."""
+        """The newest `limit` posts or messages, oldest first; with `before` those below that sequence."""
         found = self._page(limit, before)
         self._first = found[0]["seq"] if len(found) >= limit else None
         return found
 
     def earlier(self, limit: int) -> Sequence[Any]:
-        """Those before them."""
+        """The `limit` before those that were read last, none at the beginning."""
         return self.history(limit, self._first) if self._first else ()
+
+    def follow(self, after: int | str, away: Away | None = None) -> EventStream:
+        """Events after the stream sequence `after`, or past the event of that id.
+
+        With `away` the stream waits for a post room that has gone, and calls it with True then, with False once it is
+        back; else that is an error.
+        """
+        raise NotImplementedError
+
+    def send(self, text: str, parts: Sequence[Part] = (), *, key: str = "") -> Any:
+        """Send a line or a file; returns the post or message when it is on disk. One `key` gives one."""
+        raise NotImplementedError
+
+    def heard(self, mail: Mail) -> None:
+        """Remember a message to the person that was shown: a post asks nobody a question."""
 
     def _page(self, limit: int, before: int | None) -> Sequence[Any]:
         raise NotImplementedError
 
 
-class ProjectTarget(_Paged):
+class ProjectTarget(ChatTarget):
     """A project's feed."""
 
     def __init__(self, client: Client, project: str) -> None:
@@ -83,9 +68,6 @@ class ProjectTarget(_Paged):
     def send(self, text: str, parts: Sequence[Part] = (), *, key: str = "") -> Any:
         """Publish a post."""
         return self._client.post(self._project, text, parts=parts, key=key)
-
-    def heard(self, mail: Mail) -> None:
-        """No effect: a post asks nobody a question."""
 
 
 class ActivityTarget(ProjectTarget):
@@ -133,7 +115,7 @@ class ActivityTarget(ProjectTarget):
         return [event["post"] or event["activity"] for event in found["events"]]
 
 
-class AgentTarget(_Paged):
+class AgentTarget(ChatTarget):
     """One agent. A line after a question of the agent is sent as its answer.
 
     Attributes:

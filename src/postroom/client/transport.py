@@ -143,12 +143,6 @@ class AsyncTransport(Endpoint):
         finally:
             link.close()
 
-    @staticmethod
-    async def decoded(response: httpx2.Response) -> Any:
-        """The JSON value in the answer of an `exchange`."""
-        await response.aread()
-        return decoded(response)
-
     def place(self, path: str) -> tuple[ServerAddress, str, Mapping[str, str]]:
         """For a WebSocket: where it leads, the URL there, and its headers."""
         return self._server, self._url(path), self._headers()

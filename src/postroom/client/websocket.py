@@ -18,7 +18,6 @@ import ssl
 import threading
 import time
 from collections.abc import Generator, Mapping
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
 
@@ -89,12 +88,7 @@ class WebSocket:
         """Itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def fileno(self) -> int:
