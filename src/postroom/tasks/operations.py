@@ -173,12 +173,10 @@ class TaskChanges(TailSource[R, int]):
         raise NotImplementedError
 
     async def read(self, after: int) -> TailPage[R, int]:
-        """As `TailSource.read`."""
         self.known, found = await self._tasks.course(self._task, after, PAGE, self.shown)
         return self._page(found, after)
 
     async def heard(self, change: Change | Quiet, after: int) -> TailPage[R, int] | None:
-        """As `TailSource.heard`."""
         if not isinstance(change, Change) or change.seq <= after:
             return TailPage((), after)
         if change.event is None:
