@@ -245,6 +245,8 @@ async def _polled(client: A2AClient, first: Event) -> AsyncGenerator[Event, None
         event = {"task": task}
 
 
+# ── cards, tasks and events in lines: strangers wrote them, so they are made harmless ──
+
 HEAD = ("ID", "STATE", "CONTEXT", "TASK", "LAST")
 
 Record = Mapping[str, Any]

@@ -156,6 +156,8 @@ def _uid(kind: str, data: dict[str, Any]) -> str:
     return ""
 
 
+# ── in a project beside its posts ──
+
 SHOWN = 200
 """Characters of a text."""
 
@@ -163,7 +165,7 @@ _COLOURS = {"asks": "yellow", "approval": "yellow", "failed": "red"}
 _DECIDED = {"allowed": "green", "edited": "green", "denied": "red", "expired": "red"}
 
 
-def line_of(record: Activity, width: int | None) -> str:
+def activity_line(record: Activity, width: int | None) -> str:
     """One line of at most `width` columns, None for no limit: when, who, what, and the text."""
     when = click.style(clock(record["at"], time.time()), dim=True)
     said, colour = _said(record)
@@ -174,7 +176,7 @@ def line_of(record: Activity, width: int | None) -> str:
     return f"{when} {click.style(shown, fg=colour, dim=not colour or None)}"
 
 
-def row_of(record: Activity, head: Span) -> Row:
+def activity_row(record: Activity, head: Span) -> Row:
     """The same as a row after `head`, without an end: a screen breaks it."""
     said, colour = _said(record)
     text = one_line(record["text"], SHOWN)
@@ -191,7 +193,7 @@ def row_of(record: Activity, head: Span) -> Row:
     )
 
 
-def hint_of(record: Activity) -> str:
+def activity_hint(record: Activity) -> str:
     """How to answer what is asked, "" for anything else."""
     if record["what"] == "asks" and record["task"]:
         return f"    /answer {short(record['task'])} TEXT"

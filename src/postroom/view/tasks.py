@@ -172,6 +172,8 @@ def _with(text: str, lines: Sequence[str]) -> str:
     return "\n".join([*([text] if text.strip() else []), *lines])
 
 
+# ── what was used ──
+
 NOTHING: Usage = {"input_tokens": 0, "output_tokens": 0, "cost": 0.0}
 
 _UNITS = ((10**9, "G"), (10**6, "M"), (10**3, "k"))

@@ -97,6 +97,8 @@ def alert_line(alert: Alert, now: float) -> str:
     return f"{alert['id']}  {clock(alert['at'], now)}  {who}{one_line(alert['text'], 300)}{again}"
 
 
+# ── as rows ──
+
 STATES = {
     "failed": Style.BAD,
     "stalled": Style.ASKS,
@@ -216,6 +218,8 @@ def _figures(worker: Worker, now: float) -> Row:
     ]
     return Row.of(" · ".join(word for word in words if word), Style.DIM)
 
+
+# ── one that was just started ──
 
 WAIT = 5.0
 """Seconds to wait for an agent to start or to end."""

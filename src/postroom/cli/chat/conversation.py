@@ -34,7 +34,7 @@ from postroom.lines.rows import painted
 from postroom.lines.words import block, clock
 from postroom.protocol.receipts import RANK, State, is_final
 from postroom.protocol.shapes import Mail, Milestone
-from postroom.view.happenings import hint_of, line_of
+from postroom.view.happenings import activity_hint, activity_line
 from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 
@@ -163,7 +163,7 @@ class Commands:
 
     def offer(self, record: Any, say: Say) -> None:
         """Show how to answer what is asked; of an approval also what exactly is to be allowed."""
-        if not (hint := hint_of(record)):
+        if not (hint := activity_hint(record)):
             return
         if record["approval"]:
             try:
@@ -336,14 +336,14 @@ class Conversation:
 
     def _happened(self, record: Any) -> None:
         """Print what happened beside the posts, and how to answer what is asked."""
-        self._screen.happened(line_of(record, terminal_width()))
+        self._screen.happened(activity_line(record, terminal_width()))
         if self._typed:
             self._commands.offer(record, self._screen.happened)
 
     def _show(self, record: Any) -> None:
         """Print a record; a message to the person then counts as seen."""
         if "what" in record:
-            self._screen.happened(line_of(record, terminal_width()))
+            self._screen.happened(activity_line(record, terminal_width()))
             return
         if not self._screen.show(record) or not self._screen.is_to_me(record):
             return

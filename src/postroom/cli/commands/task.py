@@ -357,6 +357,8 @@ def _events(client: Client, task_id: str) -> Iterator[TaskEvent]:
         after = page[-1]["seq"]
 
 
+# ── rows of pushes ──
+
 PUSH_HEAD = ("PUSH", "CHANGE", "STATE", "TRIES", "NEXT", "TO")
 
 COLOURS = {"delivered": "green", "pending": "yellow", "given-up": "red"}

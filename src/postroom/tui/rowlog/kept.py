@@ -411,6 +411,9 @@ def _sizes(rows: Iterable[Row]) -> array[int]:
     return sizes
 
 
+# ── text that is taken out ──
+
+
 def text_of(rows: Rows, kept: Kept) -> str:
     """The text of a block, folded or not."""
     if kept.empty:

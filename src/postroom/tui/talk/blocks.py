@@ -18,7 +18,7 @@ from postroom.lines.parts import part_lines
 from postroom.lines.rows import Row, Span, Style, lines_of
 from postroom.protocol.receipts import State
 from postroom.tui.rowlog.log import Block
-from postroom.view.happenings import row_of
+from postroom.view.happenings import activity_row
 from postroom.view.task_rows import answer_rows
 from postroom.view.tasks import short
 from postroom.view.timeline import EntryKind, TimelineEntry, at_of, is_open, need_of
@@ -67,7 +67,7 @@ def mark_block(text: str, key: str, style: Style = Style.DIM) -> Block:
 
 def _activity(entry: TimelineEntry) -> Block:
     """What happened beside the posts, and how to answer it if it asks and still waits."""
-    rows = [row_of(entry.record, _when(at_of(entry.record)))]
+    rows = [activity_row(entry.record, _when(at_of(entry.record)))]
     if entry.waits and need_of(entry.record):
         rows.append(Row.of("Enter answers it", Style.ASKS, indent=INDENT + 2))
     return Block(rows, entry.key)

@@ -315,6 +315,8 @@ def harmless(text: str) -> str:
     return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cs"))
 
 
+# ── what is said above it ──
+
 STAYS = 10.0
 """Seconds, unless a key is pressed before."""
 

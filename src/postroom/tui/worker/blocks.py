@@ -275,6 +275,8 @@ def _broken(line: str) -> tuple[str, str]:
     return line[:at], line[at:]
 
 
+# ── what is past, and what comes ──
+
 FIRST = 200
 """Events that are shown at once."""
 
@@ -282,7 +284,7 @@ PAGE = 500
 """Events of each page of older ones."""
 
 
-class Feed:
+class EventPages:
     """One worker's events, from `begin` to `close`; nothing is handed over after `close`.
 
     Args:

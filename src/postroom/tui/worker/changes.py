@@ -160,6 +160,8 @@ def _byte(escape: bytes) -> bytes:
     return _ESCAPES.get(escape, escape)
 
 
+# ── what a person has seen and says ──
+
 FILE = "review.json"
 MOST = 5000
 """Marks that are kept: the newest ones."""

@@ -23,7 +23,7 @@ from postroom.tui.news import LOADING, Away, Snapshot, Target, trouble
 from postroom.tui.port import ScreenPart
 from postroom.tui.rowlog.log import Block, RowLog
 from postroom.tui.worker import acts
-from postroom.tui.worker.blocks import Feed
+from postroom.tui.worker.blocks import EventPages
 from postroom.tui.worker.tasks import task_blocks
 from postroom.view.workers import agent_rows, card_rows, worker_rows
 
@@ -69,7 +69,7 @@ class WorkerPane(ScreenPart, Vertical):
         self._top = Static("choose a worker on the left", id="worker-head", markup=False)
         self._log = RowLog()
         self._target: Target | None = None
-        self._feed: Feed | None = None
+        self._feed: EventPages | None = None
         self._resting: Timer | None = None
         self._agent: Listed | None = None
         self._gone = ""
@@ -130,16 +130,16 @@ class WorkerPane(ScreenPart, Vertical):
         target = self._target
         if target is None:
             return
-        feed: Feed | None = None
+        feed: EventPages | None = None
 
         def away(gone: bool) -> None:
             self.post_message(_Away(feed, gone))
 
-        feed = Feed(self.port, target, partial(self._put, target), self._ended, away)
+        feed = EventPages(self.port, target, partial(self._put, target), self._ended, away)
         self._feed = feed
         self.run_worker(self._load(feed, target), exclusive=True, group="feed")
 
-    async def _load(self, feed: Feed, target: Target) -> None:
+    async def _load(self, feed: EventPages, target: Target) -> None:
         try:
             await feed.begin()
         except Forbidden:
@@ -211,7 +211,7 @@ class WorkerPane(ScreenPart, Vertical):
             self._loading = True
             self.run_worker(self._older(self._feed), group="older")
 
-    async def _older(self, feed: Feed) -> None:
+    async def _older(self, feed: EventPages) -> None:
         try:
             blocks = await feed.older()
         except PostroomError as error:

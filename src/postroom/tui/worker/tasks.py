@@ -86,6 +86,8 @@ def read_task(client: Client, ref: str) -> Read:
     return [], [Block(rows)]
 
 
+# ── the tree ──
+
 DEEPEST = 8
 """Steps up, and down."""
 
@@ -222,6 +224,8 @@ def _during(task: Task, other: Task) -> bool:
         not task["final"] or given <= parse_time(task["updated_at"])
     )
 
+
+# ── the screens ──
 
 SOON = 1.0
 """Seconds after which the tree is fetched again when something has happened."""
