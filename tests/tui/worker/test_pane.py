@@ -162,7 +162,7 @@ async def test_after_a_lost_connection_nothing_is_missing_and_nothing_comes_twic
         choose(pilot, coder)
         await until(pilot, lambda: "● before" in screen_text(pilot.app))
         source: Any = await until(pilot, lambda: followed(pilot))
-        source._socket.close()
+        source._link.shut()
         await coder.report(said("meanwhile"))
         await until(pilot, lambda: "● meanwhile" in screen_text(pilot.app))
         await coder.report(said("after"))
@@ -175,7 +175,7 @@ def followed(pilot: Pilot[int]) -> Any:
     """The stream of the pane once it is connected."""
     feed = pane(pilot)._feed
     source: Any = feed._following._source if feed and feed._following else None
-    return source if source is not None and source._socket is not None else None
+    return source if source is not None and source.connected.is_set() else None
 
 
 async def test_of_a_worker_that_is_removed_what_was_shown_stays(shared: TaskRoom, tmp_path: Path):
