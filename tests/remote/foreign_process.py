@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -33,6 +34,7 @@ async def foreign_process(
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.remote.foreign_process", str(port), version, how),
         cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=asyncio.subprocess.PIPE,
         preexec_fn=partial(die_with_parent, signal.SIGKILL),
     )
