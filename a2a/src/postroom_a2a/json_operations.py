@@ -17,7 +17,7 @@ from postroom_a2a.errors import (
     PostroomError,
     RequestTimeout,
 )
-from postroom_a2a.operations import LAST_EVENT, Call, Numbered
+from postroom_a2a.operations import LAST_EVENT, Call, Numbered, Operations
 from postroom_a2a.params import (
     camel,
     check_message,
@@ -56,7 +56,7 @@ Events = AsyncGenerator[tuple[int, dict[str, Any]], None]
 Streaming = Callable[[Params, Call], Events]
 
 
-class JsonOperations:
+class JsonOperations(Operations):
     """The operations of one agent; implements `postroom_a2a.operations.Operations`.
 
     Args:
@@ -87,15 +87,12 @@ class JsonOperations:
         )
 
     def streams(self, method: str) -> bool:
-        """As `Operations.streams`."""
         return method in STREAMING
 
     def begins(self, method: str) -> bool:
-        """As `Operations.begins`."""
         return method in BEGINNING
 
     async def answer(self, call: Call) -> bytes:
-        """As `Operations.answer`."""
         params = read_params(call)
         perform = self._single.get(call.method)
         try:
@@ -106,7 +103,6 @@ class JsonOperations:
             raise _refused(params, error) from error
 
     async def stream(self, call: Call) -> AsyncGenerator[bytes]:
-        """As `Operations.stream`."""
         params = read_params(call)
         perform = self._streaming.get(call.method)
         if perform is None:

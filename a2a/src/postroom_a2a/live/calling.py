@@ -91,7 +91,7 @@ class Caller(Protocol):
         ...
 
 
-class CoreCaller:
+class CoreCaller(Caller):
     """A caller over core NATS.
 
     Args:
@@ -122,7 +122,6 @@ class CoreCaller:
         self._idle = idle
 
     async def call(self, request: Request, *, timeout: float) -> Response:
-        """As `Caller.call`."""
         frame = await self._mailbox.ask(
             self.subject, encode_request(request), timeout=timeout, headers=_headers(request, None)
         )
@@ -138,7 +137,6 @@ class CoreCaller:
         return response
 
     async def stream(self, request: Request, *, timeout: float) -> AsyncGenerator[Response, None]:
-        """As `Caller.stream`."""
         mailbox = self._mailbox
         reader = flows.FrameReader(request.id, self.subject, self._flow, self._idle)
         payload = encode_request(request)
@@ -164,7 +162,6 @@ class CoreCaller:
             await inbox.close(over=reader.over)
 
     async def close(self) -> None:
-        """As `Caller.close`."""
         if self._owned:
             await self._mailbox.close()
 
@@ -227,7 +224,7 @@ def _headers(request: Request, flow: Flow | None) -> dict[str, str] | None:
 RETRY = RetryPolicy(attempts=8, base=0.1, cap=2.0)
 
 
-class RetryingCaller:
+class RetryingCaller(Caller):
     """A `Caller` over another one, which it closes. A busy server has begun nothing, so every call may be repeated."""
 
     def __init__(self, caller: Caller, policy: RetryPolicy = RETRY) -> None:
@@ -261,7 +258,6 @@ class RetryingCaller:
             request.id, timeout = new_id(), until - monotonic()
 
     async def close(self) -> None:
-        """As `Caller.close`."""
         await self._caller.close()
 
     async def _pause(self, failures: int, until: float) -> bool:

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError, Message
 from a2a import types
 from postroom_a2a.binding.frames import CONTENT
 from postroom_a2a.errors import MessageTooLarge, PostroomError
-from postroom_a2a.operations import Call
+from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.translation import METHODS
 from postroom_a2a.sdk.translation.table import OPERATIONS, Dialect, Operation, rpc_error
@@ -94,7 +94,7 @@ class _Method:
     perform: Callable[[Any, ServerCallContext], Any]
 
 
-class SdkOperations:
+class SdkOperations(Operations):
     """The operations of an SDK `RequestHandler`, in both versions of A2A and both encodings.
 
     The handler's context has the service parameters in `state["headers"]`, each under its name as sent and in lower
@@ -135,7 +135,6 @@ class SdkOperations:
         return found is not None and found.operation.begins
 
     async def answer(self, call: Call) -> bytes:
-        """As `Operations.answer`."""
         method = self._method(call, streams=False)
         try:
             request = _read(call, method)
@@ -152,7 +151,6 @@ class SdkOperations:
             raise _refusal(error, call, method) from error
 
     async def stream(self, call: Call) -> AsyncGenerator[bytes, None]:
-        """As `Operations.stream`."""
         method = self._method(call, streams=True)
         try:
             request = _read(call, method)

@@ -35,7 +35,7 @@ from postroom_a2a.nats.jetstream import JetStream
 from postroom_a2a.nats.kv import Bucket, BucketSettings
 from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.port import Connection, Frame
-from postroom_a2a.operations import Call
+from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.sdk.handling.changes import SETTLED
 from postroom_a2a.sdk.operations import SdkOperations
@@ -78,8 +78,8 @@ class _Owner:
     revision: int
 
 
-class ReplicaOperations:
-    """The operations of one replica of an agent; implements `postroom_a2a.operations.Operations`.
+class ReplicaOperations(Operations):
+    """The operations of one replica of an agent.
 
     `async with ReplicaOperations(connection, "poet", SdkOperations(handler)) as operations`: serve these in place of
     the handler's own. All replicas need the same store, such as `KvTaskStore`.
@@ -142,15 +142,12 @@ class ReplicaOperations:
     # ── operations ──────────────────────────────────────────────────────────────────────────────────
 
     def streams(self, method: str) -> bool:
-        """As `Operations.streams`."""
         return self._operations.streams(method)
 
     def begins(self, method: str) -> bool:
-        """As `Operations.begins`."""
         return self._operations.begins(method)
 
     async def answer(self, call: Call) -> bytes:
-        """As `Operations.answer`."""
         if call.method in {"GetTask", "tasks/get"}:
             return await self._get(call)
         async with aclosing(self._results(call)) as results:
@@ -159,7 +156,6 @@ class ReplicaOperations:
         raise RpcError(Code.INTERNAL_ERROR, "the replica that has the task did not answer")
 
     async def stream(self, call: Call) -> AsyncGenerator[bytes, None]:
-        """As `Operations.stream`."""
         async with aclosing(self._results(call)) as results:
             async for result in results:
                 yield result

@@ -128,7 +128,7 @@ def open_connection(address: Address, database: str, folder: Path | None = None)
     return Connection(engine, address.shown)
 
 
-class _Embedded:
+class _Embedded(Engine):
     """The engine in this process. It ends with the process, and keeps nobody from ending."""
 
     def __init__(self, folder: Path | None, database: str) -> None:
@@ -194,7 +194,7 @@ def _engine_fault(error: object) -> Exception:
     return Failed(f"SurrealDB reports: {first_line(text)}") if isinstance(found, Thrown) else found
 
 
-class _Server:
+class _Server(Engine):
     """A server. A connection that was lost is opened anew by the next request."""
 
     def __init__(self, address: Address, database: str) -> None:
@@ -208,14 +208,12 @@ class _Server:
             self._connect()
 
     def ask(self, method: str, params: Sequence[Any]) -> Any:
-        """As `Engine`."""
         with self._turn:
             if self._socket is None:
                 self._connect()
             return self._asked(method, params)
 
     def close(self) -> None:
-        """As `Engine`."""
         self._socket = None
         self._open.close()
 

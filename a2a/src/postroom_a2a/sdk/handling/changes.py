@@ -128,6 +128,8 @@ STALL = 60.0
 class Subscriber(Protocol):
     """Gets the events of a task in their order; no method but `room` waits."""
 
+    __slots__ = ()
+
     @property
     def full(self) -> bool:
         """Whether the agent has to wait before its next event."""
@@ -148,7 +150,7 @@ class Subscriber(Protocol):
         """The last call: nothing follows."""
 
 
-class Waiter:
+class Waiter(Subscriber):
     """A call without a stream: waits for the result of its request.
 
     Attributes:
@@ -170,7 +172,6 @@ class Waiter:
         """Always at once: it holds one result."""
 
     def notify(self, event: Event, task: Task | None) -> None:
-        """See `Subscriber`."""
         if self.result.done():
             return
         if isinstance(event, Message):
@@ -190,22 +191,19 @@ class Waiter:
             self.result.set_result(self._found)
 
     def done(self, request: object) -> None:
-        """See `Subscriber`."""
         if request is self._request:
             self.end()
 
     def fail(self, error: Exception) -> None:
-        """See `Subscriber`."""
         if not self.result.done():
             self.result.set_exception(error)
 
     def end(self) -> None:
-        """See `Subscriber`."""
         if not self.result.done():
             self.result.set_result(self._found)
 
 
-class EventStream:
+class EventStream(Subscriber):
     """The events of a task, for one reader.
 
     Args:
@@ -256,7 +254,6 @@ class EventStream:
                 )
 
     def notify(self, event: Event, task: Task | None) -> None:  # noqa: ARG002
-        """See `Subscriber`."""
         if self._closed:
             return
         # An agent may go on changing a Task that it has sent; its updates are new objects each time.
@@ -266,18 +263,15 @@ class EventStream:
         self._wake()
 
     def done(self, request: object) -> None:
-        """See `Subscriber`."""
         if request is self._request:
             self.end()
 
     def fail(self, error: Exception) -> None:
-        """See `Subscriber`."""
         if not self._closed:
             self._error = error
             self.end()
 
     def end(self) -> None:
-        """See `Subscriber`."""
         self._closed = True
         self._wake()
         self._make_room()

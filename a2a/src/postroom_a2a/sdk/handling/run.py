@@ -166,7 +166,6 @@ class TaskRun(RecordedTask):
     # ── ends ────────────────────────────────────────────────────────────────────────────────────────
 
     def overtaken(self) -> None:
-        """As `RecordedTask.overtaken`."""
         if self._worker is not None:
             self._worker.cancel()
 
