@@ -40,6 +40,7 @@ from postroom.protocol.verbs import (
     TaskAction,
 )
 from postroom.sidecar.adapters import MalformedLine, Output, Said
+from postroom.sidecar.agent import AgentHost
 from postroom.sidecar.ctl import DirectoryClient, TaskClient
 from postroom.sidecar.delegations import Delegated, Delegations
 from postroom.sidecar.inbox import Inbox
@@ -73,8 +74,8 @@ _STATES: dict[type[TaskAction], TaskState] = {
 }
 
 
-class Actions:
-    """Carries out the actions of one worker's agent; also the host of its runs (`agent.AgentHost`)."""
+class Actions(AgentHost):
+    """Carries out the actions of one worker's agent; also the host of its runs."""
 
     def __init__(
         self,

@@ -16,15 +16,15 @@ from postroom.sidecar.a2a.changes import Page, TaskChange
 from postroom.sidecar.adapters import Sender
 from postroom.sidecar.bus import BusClient, ask_control
 from postroom.tasks.engine import Ask, TaskEngine
-from postroom.tasks.log import StoredTask
+from postroom.tasks.log import StoredTask, TaskSource
 from postroom.tasks.records import TaskRecord
 from postroom_a2a.messages import ROLE_USER
 from postroom_a2a.service import TaskPage, TaskQuery
 from postroom_a2a.task_state import TaskState
 
 
-class TaskClient:
-    """Asks the control plane for tasks; a `tasks.log.TaskSource`."""
+class TaskClient(TaskSource):
+    """Asks the control plane for tasks."""
 
     def __init__(self, bus: BusClient, own: str, run: str) -> None:
         self._bus = bus

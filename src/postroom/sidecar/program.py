@@ -45,7 +45,7 @@ from postroom.sidecar.ctl import DirectoryClient
 from postroom.sidecar.inbox import Inbox
 from postroom.sidecar.keys import OF_TASK, Derivation, Owner
 from postroom.sidecar.session import AgentRun
-from postroom.tasks.execution import Execution
+from postroom.tasks.execution import Execution, Executor
 from postroom.tasks.log import AttemptLost, ExecutorGone
 from postroom_a2a.messages import ROLE_USER
 from postroom_a2a.tasks import Message
@@ -55,8 +55,8 @@ HAD = 64
 """Former tasks of the program that its lines may still name."""
 
 
-class ProgramExecutor:
-    """Hands tasks to the agent of one worker; a `tasks.execution.Executor`.
+class ProgramExecutor(Executor):
+    """Hands tasks to the agent of one worker.
 
     Args:
         grace: seconds for the program to stop work on a canceled task before it is killed.

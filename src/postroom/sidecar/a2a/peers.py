@@ -29,7 +29,7 @@ from postroom_a2a.json_operations import (
 )
 from postroom_a2a.operations import Call
 from postroom_a2a.rpc import Code, RpcError
-from postroom_a2a.service import Submitted, TaskPage, TaskQuery, TaskVersion
+from postroom_a2a.service import Submitted, TaskPage, TaskQuery, TaskService, TaskVersion
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Message, Task
 
@@ -129,8 +129,8 @@ LAST = 2**53
 """A sequence after every record: the page of changes behind it has the task alone."""
 
 
-class AskedTasks:
-    """The tasks of the agent `worker`, for this worker's agent; implements `postroom_a2a.service.TaskService`."""
+class AskedTasks(TaskService):
+    """The tasks of the agent `worker`, for this worker's agent."""
 
     def __init__(
         self, actions: Actions, task_client: TaskClient, live: LivePeers, own: str, worker: str

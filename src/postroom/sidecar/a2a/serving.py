@@ -28,7 +28,7 @@ from postroom_a2a.nats.mailbox import Mailbox
 from postroom_a2a.nats.port import Frame
 from postroom_a2a.operations import Call, Operations
 from postroom_a2a.rpc import Code, RpcError
-from postroom_a2a.service import TaskPage, TaskQuery, TaskVersion
+from postroom_a2a.service import TaskPage, TaskQuery, TaskService, TaskVersion
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import Message, Task
 
@@ -59,8 +59,8 @@ class Engine(Protocol):
         ...
 
 
-class ServedTasks:
-    """The tasks of this worker, for others; implements `postroom_a2a.service.TaskService`."""
+class ServedTasks(TaskService):
+    """The tasks of this worker, for others."""
 
     def __init__(
         self, task_client: StoredTasks, changes: TaskChanges, engine: Engine, own: str
