@@ -96,7 +96,7 @@ PAUSES = {
     "postroom.projection.due.LONGEST_SLEEP": 0.1,
     "postroom.projection.retention.INTERVAL": 0.1,
     "postroom.projection.retention.SHARE": 1.0,
-    "postroom.tasks.silence.ROUND": 0.1,
+    "postroom.tasks.reports.ROUND": 0.1,
 }
 """So that each piece of work has something to do all the time."""
 

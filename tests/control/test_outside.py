@@ -19,7 +19,7 @@ from postroom.protocol import subjects
 from postroom.protocol.envelope import Envelope, TaskRequest
 from postroom.protocol.priority import Input, Update
 from postroom.protocol.tasks import task_id
-from postroom.tasks.silence import SilentTasks
+from postroom.tasks.reports import SilentTasks
 from postroom_a2a.messages import text_message
 from postroom_a2a.task_state import TaskState
 from tests.control.taskroom import SECONDS, Hand, TaskRoom, task_room

@@ -13,9 +13,8 @@ from sqlalchemy import select
 
 from postroom.events.fold import OVER, RULES
 from postroom.events.service import EventLog
-from postroom.projection.pruning import Pruner
 from postroom.projection.rebuild import rebuild
-from postroom.projection.retention import Retention
+from postroom.projection.retention import Pruner, Retention
 from postroom.settings.keeping import DAY, keeping
 from postroom.store import copying
 from postroom.store.database import Database, Store

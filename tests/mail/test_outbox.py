@@ -16,7 +16,7 @@ from postroom.errors import InvalidInput, NotFound
 from postroom.feed.events import streamed
 from postroom.feed.records import announcements
 from postroom.mail import outbox
-from postroom.projection.pruning import Pruner
+from postroom.projection.retention import Pruner
 from postroom.projection.rules import fold
 from postroom.protocol import subjects
 from postroom.protocol.blobs import PREFIX

@@ -11,9 +11,8 @@ from sqlalchemy import select
 
 from postroom.mail import projection
 from postroom.mail.views import Mail
-from postroom.projection.pruning import Pruned, Pruner
 from postroom.projection.rebuild import rebuild
-from postroom.projection.retention import Retention
+from postroom.projection.retention import Pruned, Pruner, Retention
 from postroom.protocol.receipts import State
 from postroom.settings.keeping import DAY, keeping
 from postroom.store import snapshot

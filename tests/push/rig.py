@@ -22,8 +22,7 @@ from postroom.store.alerts import AlertRow
 from postroom.store.database import Database, Store
 from postroom.store.ports import TaskEventRow, TaskRow
 from postroom.store.pushes import PushRow
-from postroom.webhooks.sender import Schedule, Sender
-from postroom.webhooks.signing import WebhookKey
+from postroom.webhooks.sender import Schedule, Sender, WebhookKey
 from postroom_a2a.service import PushConfig
 from postroom_a2a.task_state import TaskState
 from postroom_a2a.tasks import (

@@ -10,7 +10,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from postroom.webhooks.signing import WebhookKey
+from postroom.webhooks.sender import WebhookKey
 
 KEY = WebhookKey.derive("secret of the installation", "default")
 BODY = '{"statusUpdate": {"text": "größer"}}'.encode()

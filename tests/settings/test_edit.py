@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import InvalidInput
-from postroom.settings.edit import changed, flat
+from postroom.settings.sources import changed, flat
 
 OURS = """\
 # what I chose

@@ -16,8 +16,7 @@ def change_file(path: Path, key: str, value: Any) -> None:
         StateUnwritable: it cannot be written.
     """
     from postroom.identity import privatefile
-    from postroom.settings.edit import changed
-    from postroom.settings.sources import entries, read
+    from postroom.settings.sources import changed, entries, read
 
     text = read(path)
     entries(text, path)  # it may be broken already

@@ -40,9 +40,8 @@ from postroom.observe.supervision import SELDOM, Supervisor, supervisor
 from postroom.projection.changes import APPROVALS, Changes
 from postroom.projection.due import Watch
 from postroom.projection.fold import Fold
-from postroom.projection.pruning import Pruner
 from postroom.projection.rebuild import catch_up
-from postroom.projection.retention import Retention
+from postroom.projection.retention import Pruner, Retention
 from postroom.projection.rules import together
 from postroom.projection.submit import Submitter, append_alert
 from postroom.protocol.alerts import Alert

@@ -20,8 +20,7 @@ from postroom.control.app import Installation
 from postroom.control.event_loop import HELD
 from postroom.control.parts import Parts
 from postroom.errors import PostroomError
-from postroom.observe.metrics import COUNTER, GAUGE, Family, Labels, gauge, text
-from postroom.observe.process import process
+from postroom.observe.metrics import COUNTER, GAUGE, Family, Labels, gauge, process, text
 from postroom.protocol.receipts import State
 from postroom.protocol.streams import BY_NAME
 from postroom.store.database import Store

@@ -60,13 +60,11 @@ from postroom.push.configs import PushService
 from postroom.push.pusher import OUTCOMES, Pusher
 from postroom.settings import Settings
 from postroom.store.agents import Agent
-from postroom.tasks.assignment import TaskAssigner
-from postroom.tasks.reports import TaskReports
+from postroom.tasks.assignment import TaskAssigner, TaskRetries
+from postroom.tasks.reports import SilentTasks, TaskReports
 from postroom.tasks.requests import OpenTasks, Requests
-from postroom.tasks.retries import TaskRetries
 from postroom.tasks.service import OrgTaskService
-from postroom.tasks.silence import SilentTasks
-from postroom.webhooks.signing import WebhookKey
+from postroom.webhooks.sender import WebhookKey
 from postroom.workers.following import BranchFollower, WorkFollower
 from postroom.workers.lifecycle import Workers
 from postroom.workers.parts import Issuer, WorkerParts

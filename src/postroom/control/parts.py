@@ -18,9 +18,8 @@ from postroom.directory.search import AgentSearch
 from postroom.push.configs import PushService
 from postroom.remote.agents import RemoteAgents
 from postroom.remote.work import RemoteWork
-from postroom.tasks.assignment import TaskAssigner
+from postroom.tasks.assignment import TaskAssigner, TaskRetries
 from postroom.tasks.reports import TaskReports
-from postroom.tasks.retries import TaskRetries
 from postroom.tasks.service import OrgTaskService
 from postroom.workers.lifecycle import Workers
 from postroom.workers.parts import Issuer

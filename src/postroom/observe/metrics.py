@@ -1,4 +1,4 @@
-"""Metrics: counters that parts keep, values that are read when somebody asks, and their text for Prometheus. Pure.
+"""Metrics: counters that parts keep, values that are read when somebody asks, and their text for Prometheus.
 
     sent = metrics.counter("postroom_push_deliveries_total", "Notifications by how they ended.", "org", "outcome")
     sent.add("default", "delivered")
@@ -6,15 +6,21 @@
 A counter begins at 0 with the process. A label has few values, all of which our own code names: no id is ever one. What
 comes beyond `MAX_SERIES` values of a metric is counted as `other`, so that a mistake costs no memory.
 
-The text is Prometheus' exposition format, version 0.0.4.
+The text is Prometheus' exposition format, version 0.0.4. What this process uses of the machine (`process`) has the
+names that Prometheus' own clients use.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import re
+import resource
+import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -28,6 +34,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _OTHER = "other"
 
 Labels = tuple[str, ...]
+
+_STARTED = time.time()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,3 +193,35 @@ def _number(value: float) -> str:
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
+
+
+def process() -> list[Family]:
+    """Processor time, memory and open files of this process; what a system does not tell is left out."""
+    times = os.times()
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    cpu: dict[Labels, float] = {(): times.user + times.system}
+    return [
+        Family("process_cpu_seconds_total", COUNTER, "Seconds of processor time.", values=cpu),
+        gauge("process_resident_memory_bytes", "Bytes of memory in use.", _resident()),
+        gauge("process_open_fds", "Open files and connections.", _open_files()),
+        gauge("process_max_fds", "The most that may be open.", None if soft < 0 else float(soft)),
+        gauge(
+            "process_start_time_seconds", "When it started, in seconds since the epoch.", _STARTED
+        ),
+    ]
+
+
+def _resident() -> float | None:
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[1]
+    except OSError:  # not Linux: the most that it ever was
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return float(most if sys.platform == "darwin" else most * 1024)
+    return int(pages) * float(os.sysconf("SC_PAGE_SIZE"))
+
+
+def _open_files() -> float | None:
+    try:
+        return float(len(os.listdir("/dev/fd")))  # noqa: PTH208 (counted, not looked at)
+    except OSError:
+        return None

@@ -23,7 +23,7 @@ from postroom.store.ports import TaskEventRow, TaskHead
 from postroom.store.pushes import ConfigRow, PushRow, key_of
 from postroom.tasks.operations import sees
 from postroom.tasks.service import OrgTaskService
-from postroom.webhooks.signing import WebhookKey
+from postroom.webhooks.sender import WebhookKey
 from postroom_a2a.rpc import Code, RpcError
 from postroom_a2a.service import PushConfig, PushConfigPage, PushConfigs
 from postroom_a2a.times import format_time

@@ -28,8 +28,7 @@ from postroom.store.ports import TaskEventRow
 from postroom.store.pushes import DELIVERED, GIVEN_UP, ConfigRow, PushRow, push_id
 from postroom.tasks.operations import stream_response
 from postroom.webhooks.lanes import Lane, Lanes
-from postroom.webhooks.sender import Outcome, Schedule, Sender, Target
-from postroom.webhooks.signing import WebhookKey
+from postroom.webhooks.sender import Outcome, Schedule, Sender, Target, WebhookKey
 from postroom_a2a.ecma_json import dumps
 from postroom_a2a.http.v03_objects import task_down
 from postroom_a2a.task_state import TaskState

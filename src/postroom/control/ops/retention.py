@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from postroom.audit.log import AuditLog, ClosedFile
 from postroom.control.ops.table import Operations
 from postroom.control.parts import Parts
-from postroom.projection.pruning import Pruned
+from postroom.projection.retention import Pruned
 from postroom.protocol import answers, shapes
 from postroom.protocol.principal import Scope
 from postroom.settings import DEFAULT_ORG
