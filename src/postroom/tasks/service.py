@@ -15,7 +15,11 @@ from typing import TypeVar
 
 from postroom.bus.port import MessageBusProvider
 from postroom.directory.agents import check_files
-from postroom.errors import Conflict, Forbidden, LostUpdate, NotFound, RequestTimeout, StreamFull
+from postroom.errors import Conflict
+from postroom.errors import Forbidden
+from postroom.errors import LostUpdate
+from postroom.errors import RequestTimeout
+from postroom.errors import StreamFull
 from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_task
 from postroom.protocol import priority, subjects
 from postroom.protocol.content import Content, content, parts_of, says_same
@@ -30,7 +34,7 @@ from postroom.tasks import views
 from postroom.tasks.chain import Chain, ended
 from postroom.tasks.records import TaskRecord
 from postroom.tasks.requests import Requests
-from postroom.tasks.unfolded import STORED_WAIT, UNREADABLE, Unfolded, not_shown
+from postroom.tasks.unfolded import STORED_WAIT, UNREADABLE, Unfolded, not_shown, unknown
 from postroom.tasks.views import Blocker, Known, TaskEvent, TaskView
 from postroom_a2a.messages import ROLE_USER
 from postroom_a2a.task_state import TaskState
@@ -155,7 +159,7 @@ class OrgTaskService:
         else:
             found = None
         if found is None or (only and only not in (found.worker, found.requester)):
-            raise _unknown(ref)
+            raise unknown(ref)
         return found
 
     async def row(self, task: str) -> TaskRow | None:
@@ -199,7 +203,7 @@ class OrgTaskService:
         async def read() -> TaskRow:
             row = await self.row(task)
             if row is None:
-                raise _unknown(task)
+                raise unknown(task)
             return row
 
         def brought(row: TaskRow, change: Change) -> TaskRow:
@@ -304,7 +308,7 @@ class OrgTaskService:
         if found is None and await self.row(task) is not None:
             found = await self._database.read(find)
         if found is None:
-            raise _unknown(task)
+            raise unknown(task)
         return found
 
     async def open_counts(self) -> dict[str, int]:
@@ -556,7 +560,7 @@ class OrgTaskService:
             if known is None and await self.row(task) is not None:
                 known = await self._known(task)
             if known is None or (only and only not in (known.row.worker, known.row.requester)):
-                raise _unknown(task)
+                raise unknown(task)
             return known
 
         return await self._changes.until(of_task(task), read, done, timeout, Known.then)
@@ -588,12 +592,6 @@ def _has_had(row: TaskRow, message: Message) -> bool:
                 return True
             raise used_before(row.id)
     return False
-
-
-def _unknown(ref: str) -> NotFound:
-    return NotFound(
-        f"there is no task {ref[:64]!r}", remedy="give its id, or 4 or more digits of it"
-    )
 
 
 def _folded(found: tuple[Known, bool], change: Change) -> tuple[Known, bool]:

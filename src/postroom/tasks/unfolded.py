@@ -4,7 +4,7 @@ that there is none.
 
 from __future__ import annotations
 
-from postroom.errors import DatabaseAway, NotShownYet, RequestTimeout
+from postroom.errors import DatabaseAway, NotFound, NotShownYet, RequestTimeout
 from postroom.projection.changes import Changes, of_task
 from postroom.store.database import Database
 from postroom.store.ports import TaskRow
@@ -65,4 +65,11 @@ def not_shown(task: str, what: str = "the task") -> NotShownYet:
     return NotShownYet(
         f"{what} {task} is stored, and not shown yet: the post room is behind its log",
         remedy="do the same again, with the same key, messageId or seq: nothing is done twice",
+    )
+
+
+def unknown(ref: str) -> NotFound:
+    """The error for a reference that names no task."""
+    return NotFound(
+        f"there is no task {ref[:64]!r}", remedy="give its id, or 4 or more digits of it"
     )

@@ -34,19 +34,16 @@ class DoorTasks(AgentTasks):
         super().__init__(parts.tasks, parts.database, parts.changes, agent, me, door)
 
     async def submit(self, message: Message, _requester: str, *, follow: bool) -> Submitted:
-        """As `TaskService.submit`."""
         submitted = await super().submit(message, _requester, follow=follow)
         acted_on(task=submitted.task)
         return submitted
 
     async def cancel(self, task: str, _requester: str) -> Task:
-        """As `TaskService.cancel`."""
         canceled = await super().cancel(task, _requester)
         acted_on(task=task)
         return canceled
 
     async def answer(self, task: str, message: Message, _requester: str) -> bool:
-        """As `TaskService.answer`."""
         again = await super().answer(task, message, _requester)
         acted_on(task=task)
         return again
@@ -61,13 +58,11 @@ class DoorPushes(AgentPushes):
     async def create(
         self, config: PushConfig, requester: str, *, after: int | None = None
     ) -> PushConfig:
-        """As `PushConfigs.create`."""
         made = await super().create(config, requester, after=after)
         acted_on(task=config.task)
         return made
 
     async def delete(self, task: str, config: str, _requester: str) -> None:
-        """As `PushConfigs.delete`."""
         await super().delete(task, config, _requester)
         acted_on(task=task)
 
@@ -90,7 +85,6 @@ class DoorOperations(JsonOperations):
         self._extended = extended
 
     async def other(self, call: Call) -> bytes:
-        """As `JsonOperations.other`."""
         if call.method == "GetExtendedAgentCard":
             return (await self._extended()).plain.text
         return await super().other(call)

@@ -114,7 +114,6 @@ class WorkerSide(Side):
 
     @property
     def ahead(self) -> int:
-        """As `Side.ahead`."""
         return self._stream.ahead
 
     def open(self, info: dict[str, object], first: bytes, *, alone: bool) -> None:
@@ -253,7 +252,6 @@ class ServerSide(Side):
 
     @property
     def ahead(self) -> int:
-        """As `Side.ahead`."""
         return self._stream.ahead
 
     @property
