@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from postroom.control.org_router import OrgRouter
 from postroom.control.statefile import Announcement
@@ -35,14 +35,12 @@ from postroom.protocol.alerts import Alert
 from postroom.protocol.ids import check_name
 from postroom.protocol.limits import MAX_ORGS
 from postroom.settings import DEFAULT_ORG, Settings
+from postroom.store.agents import Agent
 from postroom.store.database import Database
 from postroom.store.place import set_aside
 from postroom_a2a.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from postroom.control.org import (
-        Organisation,  # it imports the API, whose routes import this module
-    )
     from postroom.control.parts import Parts
 
 log = get_logger(__name__)
@@ -63,7 +61,28 @@ REMOVED = ".removed"
 """Folder for the folders of removed organisations; no organisation can have this name."""
 
 
-Opener = Callable[[Settings, Trust, AsyncExitStack], Awaitable["Organisation"]]
+class Opened(Protocol):
+    """An open organisation, which is a `control.org.Organisation`: that imports the API, which imports this module."""
+
+    @property
+    def parts(self) -> Parts:
+        """Its parts."""
+
+    @property
+    def owner(self) -> Agent:
+        """The operator, as an agent of it."""
+
+    async def go(self, announcement: Callable[[], Announcement]) -> None:
+        """Open its API."""
+
+    async def alert(self, alert: Alert) -> None:
+        """Raise an alert in it."""
+
+    async def counts(self) -> shapes.OrgCounts:
+        """Numbers of its workers and messages."""
+
+
+Opener = Callable[[Settings, Trust, AsyncExitStack], Awaitable[Opened]]
 """Opens an organisation; the stack closes it."""
 
 Deleter = Callable[[Credential | None], Awaitable[None]]
@@ -81,7 +100,7 @@ class _Entry:
     """
 
     name: str
-    org: Organisation | None = None
+    org: Opened | None = None
     fault: str = ""
     tried: asyncio.Event = field(default_factory=asyncio.Event)
     ending: asyncio.Event = field(default_factory=asyncio.Event)
@@ -109,7 +128,7 @@ class Orgs:
         settings: Settings,
         trust: Trust,
         router: OrgRouter,
-        default: Organisation,
+        default: Opened,
         open_org: Opener,
         delete_accounts: Deleter,
         announcement: Callable[[], Announcement],
