@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from postroom.cli import workspaces
-from postroom.cli.commands.status import _workers
 from postroom.cli.root import root
+from postroom.cli.status_lines import _workers
 from tests.cli.conftest import Run
 from tests.client.standin import Standin, status, worker
 

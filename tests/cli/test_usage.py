@@ -43,7 +43,7 @@ def test_a_line_says_what_was_used(cost: float, line: str):
 
 
 def test_the_wide_status_has_a_column_for_it_where_any_worker_has_used_something():
-    from postroom.cli.commands.status import status_lines
+    from postroom.cli.status_lines import status_lines
     from tests.cli.test_status import worker
 
     idle = worker("bob")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.cli.commands import status
+from postroom.cli import status_lines as status
 from postroom.view.workers import spawned
 from tests.cli.conftest import Run
 from tests.client.standin import Standin, worker

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from postroom.build import commit, version
-from postroom.cli.commands.status import status_lines
 from postroom.cli.root import GROUPS, OTHER_NAMES, SUMMARIES
+from postroom.cli.status_lines import status_lines
 from tests.cli.conftest import Run
 from tests.cli.test_status import worker
 from tests.client.standin import BOB, ME, Standin, instant, listed, problem, status
@@ -157,7 +157,7 @@ def test_a_setting_that_is_nearly_one_is_named(postroom: Run):
 @pytest.mark.requirement("cli-status-attention")
 def test_the_status_says_that_command_and_post_room_differ(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("postroom.build.commit", lambda: "a" * 40)
-    monkeypatch.setattr("postroom.cli.commands.status.commit", lambda: "a" * 40)
+    monkeypatch.setattr("postroom.cli.status_lines.commit", lambda: "a" * 40)
 
     def lines(reached: str = "", **changes: str) -> list[str]:
         said: Any = status(**changes)

@@ -29,13 +29,6 @@ if TYPE_CHECKING:
 Input = Callable[["Approval"], dict[str, Any] | None]
 """The input to give in place of the agent's; None to leave it as it is."""
 
-pin_file_option = click.option(
-    "--pin-file",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="The first line of FILE is your PIN; without it you are asked.",
-)
-
 
 def decide(
     command: str,

@@ -240,3 +240,15 @@ def _named(client: Client) -> Client:
 
     client.transport.inner.program = CLI_AGENT
     return client
+
+
+pin_file_option = click.option(
+    "--pin-file",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="The first line of FILE is your PIN; without it you are asked.",
+)
+
+verbose_option = click.option(
+    "--verbose", "-v", is_flag=True, help="Say all that is known of a sandbox that cannot be had."
+)

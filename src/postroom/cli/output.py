@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.lines.parts import Holder, fetch_lines, part_lines, sized
 from postroom.lines.words import Cell, table
-from postroom.protocol.parts import DATA, TEXT, kind_of
-from postroom_a2a.text import one_line, printable
+
+if TYPE_CHECKING:
+    from postroom.lines.parts import Holder
 
 if TYPE_CHECKING:
     from postroom.errors import PostroomError
@@ -52,6 +52,10 @@ def print_content(holder: Holder, *, always: bool = False) -> None:
     Args:
         always: print an empty line where there is nothing else.
     """
+    from postroom.lines.parts import fetch_lines, part_lines, sized
+    from postroom.protocol.parts import DATA, TEXT, kind_of
+    from postroom_a2a.text import one_line, printable
+
     parts = [part for part, _ in sized(holder) if kind_of(part) != TEXT]
     if holder["text"] or (always and not parts):
         click.echo(printable(holder["text"]).rstrip("\n"))

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from postroom.gateway.credentials import BoundCredential
     from postroom.protocol.shapes import Credential, Worker
 
-verbose_option = click.option(
-    "--verbose", "-v", is_flag=True, help="Say all that is known of a sandbox that cannot be had."
-)
-
 
 @contextmanager
 def details(verbose: bool) -> Generator[None]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.cli.commands.status import status_lines
+from postroom.cli.status_lines import status_lines
 from postroom.tui.needs.bar import NeedsBar
 from postroom.tui.needs.dialog import NeedDialog, Phase
 from postroom.tui.rowlists import RowsView

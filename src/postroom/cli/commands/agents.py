@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.completion import agents
-from postroom.cli.deciding import pin_file_option, pin_of
-from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.deciding import pin_of
+from postroom.cli.options import connect, json_option, pin_file_option, state_option
 from postroom.cli.output import print_json, print_table
 from postroom.errors import EnvironmentFault, InvalidInput, NotFound
 from postroom.lines.words import Cell, natural, span

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.completion import agents, approvals
-from postroom.cli.deciding import Input, decide, edited, pin_file_option
-from postroom.cli.options import connect, json_option, screen_options, state_option
+from postroom.cli.deciding import Input, decide, edited
+from postroom.cli.options import connect, json_option, pin_file_option, screen_options, state_option
 from postroom.cli.output import print_json, print_table, terminal_width
 from postroom.errors import InvalidInput
 from postroom.lines.inputs import read_input

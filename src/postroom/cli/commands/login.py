@@ -17,14 +17,13 @@ import click
 
 from postroom.cli.options import json_option
 from postroom.cli.output import print_json, print_table
-from postroom.client.pinning import as_pem, authority_with, fingerprint_of, unknown_authority
 from postroom.errors import InvalidInput, NotFound, StateUnwritable
 from postroom.lines.words import Cell
-from postroom.protocol.origins import Origin
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.client.logins import Login, Logins
+    from postroom.protocol.origins import Origin
 
 
 def pinned(origin: Origin, wanted: str) -> str:
@@ -37,6 +36,8 @@ def pinned(origin: Origin, wanted: str) -> str:
         InvalidInput: nobody confirms the authority.
         ProtocolViolation, NotRunning: as `authority_with`.
     """
+    from postroom.client.pinning import as_pem, authority_with, fingerprint_of, unknown_authority
+
     if origin.scheme == "http":
         click.echo(
             f"{origin.url} is plain HTTP: your key goes to whatever program of this machine listens there, and\n"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.completion import agents
-from postroom.cli.deciding import asked, pin_file_option, pin_of, say_answered
-from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.deciding import asked, pin_of, say_answered
+from postroom.cli.options import connect, json_option, pin_file_option, state_option
 from postroom.cli.output import print_json, print_table
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, InvalidInput

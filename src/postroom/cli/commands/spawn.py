@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.cli.deciding import pin_file_option, pin_of
-from postroom.cli.options import chosen_login, connect, json_option, state_folder, state_option
+from postroom.cli.deciding import pin_of
+from postroom.cli.options import (
+    chosen_login,
+    connect,
+    json_option,
+    pin_file_option,
+    state_folder,
+    state_option,
+    verbose_option,
+)
 from postroom.cli.output import print_json
-from postroom.cli.starting import verbose_option
 from postroom.protocol.modes import MODES
 from postroom.protocol.template import LEVELS
 from postroom_a2a.text import one_line

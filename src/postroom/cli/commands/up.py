@@ -7,7 +7,6 @@ the post room, give it time, and only then kill the rest.
 from __future__ import annotations
 
 import os
-import plistlib
 import signal
 import sys
 from collections.abc import Sequence
@@ -270,6 +269,8 @@ def _launchd(command: Sequence[str], state: Path) -> str:
         "StandardOutPath": log,
         "StandardErrorPath": log,
     }
+    import plistlib
+
     head, body = plistlib.dumps(document, sort_keys=False).decode().split("<plist", 1)
     return f"""\
 {head}<!--

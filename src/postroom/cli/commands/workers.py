@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from postroom.cli.completion import agents, name_nearest
-from postroom.cli.deciding import pin_file_option, pin_of
-from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.options import connect, json_option, pin_file_option, state_option, verbose_option
 from postroom.cli.output import print_json
-from postroom.cli.starting import verbose_option
 from postroom.errors import PostroomError, exit_code
 from postroom.lines.words import address
 from postroom.protocol.modes import DIRECT
@@ -125,6 +123,7 @@ def restart(
 
     The template and its files are read where `spawn` read them. Its address, its inbox and its open tasks stay.
     """
+    from postroom.cli.deciding import pin_of
     from postroom.cli.starting import details, report
     from postroom.view.workers import WAIT, sandbox_text
 
