@@ -90,6 +90,8 @@ async def app_on(
             patched.setattr(Compositor, "render_update", _nothing_written)
             async with app.run_test(size=size) as pilot:
                 yield pilot
+        if app.failure is not None:
+            raise app.failure
 
 
 async def until(pilot: Pilot[Any], condition: Callable[[], T], seconds: float = 3 * SECONDS) -> T:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.console import Console
 from textual import events, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
@@ -34,6 +35,7 @@ from postroom.tui.news import (
     trouble,
 )
 from postroom.tui.notify import Notices, Way
+from postroom.tui.port import ScreenPart
 from postroom.tui.sidebar.pane import Sidebar
 from postroom.tui.talk.pane import Talk
 from postroom.tui.typing.completing import Known, known_of, no_paths, paths
@@ -44,6 +46,7 @@ from postroom.tui.worker.pane import WorkerPane
 
 if TYPE_CHECKING:
     from textual.command import Provider
+    from textual.driver import Driver
 
     from postroom.client.http import Client
     from postroom.tui.here import Here
@@ -72,7 +75,7 @@ def _behind_escape(event: events.Key) -> str:
     return letter if event.key.startswith("alt+") and letter.isalnum() else ""
 
 
-class PostroomApp(App[int]):
+class PostroomApp(ScreenPart, App[int]):
     """The screen.
 
     Args:
@@ -86,6 +89,7 @@ class PostroomApp(App[int]):
     Attributes:
         target: what is looked at, None for nothing yet.
         review: what is seen of changes, and said about them; `running.run` has it kept.
+        terminal: writes to it, None before the screen opens.
         failure: the exception that ended the screen, None for none.
         pane: the last one that was looked at, one of `PANES`.
     """
@@ -141,7 +145,10 @@ class PostroomApp(App[int]):
         self.notices = Notices(
             notify, self.to_terminal, pressed_at=lambda: self.pressed_at, environment=os.environ
         )
+        self.terminal: Driver | None = None
         self.failure: Exception | None = None
+        # Textual would write tracebacks there, with the values of all variables.
+        self.error_console = Console(quiet=True)
         self.animation_level = "none"
         self._start, self._needs, self._history = start, needs, history
         self._doing = Doing(self, here)
@@ -300,10 +307,21 @@ class PostroomApp(App[int]):
         if self.link is not None:
             self.link.refresh()
 
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's driver for this terminal, which is kept, so that `to_terminal` has a way."""
+        app, chosen = self, super().get_driver_class()
+
+        class Kept(chosen):  # ty: ignore[unsupported-base]
+            def start_application_mode(self) -> None:
+                app.terminal = self
+                super().start_application_mode()
+
+        return Kept
+
     def to_terminal(self, sequence: str) -> None:
         """Write to the terminal, between two frames."""
-        if self._driver is not None:
-            self._driver.write(sequence)
+        if self.terminal is not None:
+            self.terminal.write(sequence)
 
     def on_app_focus(self) -> None:
         """The person looks here."""
@@ -418,18 +436,19 @@ class PostroomApp(App[int]):
         typing = isinstance(self.focused, TypingLine)
         self.on_said(Said(f"to leave press {'ctrl-q' if typing else 'q'}; everything goes on"))
 
+    @property
+    def at_work(self) -> bool:
+        """Whether the screen is there, and does not end."""
+        return self.is_running and any(screen.is_attached for screen in self.screen_stack)
+
     def _handle_exception(self, error: Exception) -> None:
-        """End, but for an error that a part could have expected; `failure` has it, the terminal gets no traceback."""
+        """End, and keep the error for the file of details.
+
+        Textual has no public place for this; without it, the screen ends all the same, and the details are missing.
+        """
         cause = error.error if isinstance(error, WorkerFailed) else error
-        if isinstance(error, WorkerFailed) and isinstance(cause, PostroomError):
-            self.post_message(trouble(cause))
-            return
-        if isinstance(cause, NoMatches) and (self._exit or not self.is_running):
+        if isinstance(cause, NoMatches) and not self.at_work:
             return  # a late result for a widget that has gone with the screen, which ends anyway
         if self.failure is None:
             self.failure = cause if isinstance(cause, Exception) else error
-        self._return_code = 1
-        if self._exception is None:  # what Textual's rig for tests raises
-            self._exception = error
-            self._exception_event.set()
-        self._close_messages_no_wait()
+        self.exit(return_code=1)

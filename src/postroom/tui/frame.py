@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from typing import Protocol, cast
 from urllib.parse import urlsplit
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.events import Resize
+from textual.widget import Widget
 from textual.widgets import Footer, Static
-from textual.widgets._footer import FooterKey
 
 from postroom.lines.words import columns, shortened
 from postroom.settings import DEFAULT_ORG
@@ -44,6 +45,18 @@ DEFAULT, OF_LOGS, PALETTE = 2, 4, 5
 LOGS = frozenset({"fold", "find", "copy", "again"})
 
 
+class FooterKey(Protocol):
+    """What Textual's line of keys is made of; its class has no public place."""
+
+    key_display: str
+    description: str
+    action: str
+
+    def has_class(self, *class_names: str) -> bool:
+        """See `textual.dom.DOMNode`."""
+        ...
+
+
 class KeyLine(Footer):
     """The keys: as many as the terminal has room for, the ones that a newcomer needs before all others."""
 
@@ -51,11 +64,13 @@ class KeyLine(Footer):
         """The keys that fit, in the order of their widgets: those of the pane first."""
         app = port_of(self)
         here = app.pane if self.screen is app.screen_stack[0] else ""
-        keys = [each for each in super().compose() if isinstance(each, FooterKey)]
+        keys = [
+            cast("FooterKey", each) for each in super().compose() if hasattr(each, "key_display")
+        ]
         # None leads to where one is.
         ranked = [(_rank(each, here), each) for each in keys if each.action != f"look('{here}')"]
         shown = set(fitting(ranked, self.app.size.width))
-        yield from (each for each in keys if each in shown)
+        yield from (cast("Widget", each) for each in keys if each in shown)
 
     def on_resize(self, _: Resize) -> None:
         """There is room for more, or for less."""

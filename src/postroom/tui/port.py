@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from postroom.errors import PostroomError
@@ -95,12 +95,22 @@ def port_of(part: DOMNode) -> ScreenPort:
 
 
 class ScreenPart:
-    """A widget or a screen that asks much of its application."""
+    """A widget or a screen that asks much of its application; the application itself, too."""
 
     @property
     def port(self) -> ScreenPort:
         """The application."""
         return port_of(cast("DOMNode", self))
+
+    def run_worker(self, work: Any, *args: Any, **how: Any) -> Any:
+        """As Textual does; an error that can be expected is said above the line where one types, and ends nothing."""
+        return cast("DOMNode", super()).run_worker(partial(self._tried, work), *args, **how)
+
+    async def _tried(self, work: Any) -> Any:
+        try:
+            return await (work() if callable(work) else work)
+        except PostroomError as error:
+            self.port.post_message(trouble(error))
 
 
 def started(
@@ -108,14 +118,8 @@ def started(
 ) -> Callable[Concatenate[ScreenPort, P], None]:
     """The same, which returns at once; an error is said above the line where one types."""
 
-    async def tried(app: ScreenPort, doing: Awaitable[None]) -> None:
-        try:
-            await doing
-        except PostroomError as error:
-            app.post_message(trouble(error))
-
     @wraps(do)
     def start(app: ScreenPort, *args: P.args, **kwargs: P.kwargs) -> None:
-        app.run_worker(tried(app, do(app, *args, **kwargs)))
+        app.run_worker(do(app, *args, **kwargs))
 
     return start

@@ -62,18 +62,20 @@ def run(
     status = app.run(mouse=mouse) or app.return_code or 0
     if app.theme != chosen:
         keep(app.theme, theme_file())
-    if app.failure is not None:
+    if app.failure is not None or status == FAILED:
         _tell(app.failure)
         return FAILED
     click.echo(f"postroom: left; everything goes on{ends}")
     return status
 
 
-def _tell(failure: BaseException) -> None:
+def _tell(failure: BaseException | None) -> None:
     """One line, and the details in a file: nobody wants a traceback all over the terminal."""
-    said = one_line(f"{type(failure).__name__}: {failure}", 200)
+    said = (
+        one_line(f"{type(failure).__name__}: {failure}", 200) if failure else "no details are known"
+    )
     click.echo(f"postroom: the screen failed: {said}", err=True)
-    file = _write(failure)
+    file = _write(failure) if failure else None
     where = f"details are in {file}; " if file else ""
     click.echo(f"  {where}everything goes on; try: postroom --no-tui", err=True)
 

@@ -209,7 +209,7 @@ async def test_the_screen_calls_for_a_new_need_unless_the_terminal_has_the_focus
     async with working(shared, tmp_path) as coder, app_on(coder, notify=Way.BELL) as pilot:
         app = cast("PostroomApp", pilot.app)
         await until(pilot, lambda: "@coder" in screen_text(app))
-        monkeypatch.setattr(app._driver, "write", written.append)
+        monkeypatch.setattr(app, "terminal", SimpleNamespace(write=written.append))
         await coder.asks("aa" * 8)
         await until(pilot, lambda: "\x07" in written)
         app.post_message(AppFocus())

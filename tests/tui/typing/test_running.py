@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from textual.app import App
 
 from postroom.client.http import Client
 from postroom.tui.app import PostroomApp
@@ -55,6 +56,32 @@ def test_a_failure_of_the_screen_is_one_line_and_a_file_with_the_details(
     assert str(log) in told.err
     assert len(told.err.splitlines()) == 2
     assert "Traceback" in log.read_text()
+
+
+@pytest.mark.requirement("screen-opens")
+@pytest.mark.parametrize("told", [True, False])
+def test_an_error_inside_textual_is_one_line_too_and_no_value_of_a_variable_is_shown(
+    surroundings: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    told: bool,
+) -> None:
+    def fail(_: PostroomApp) -> None:
+        secret = "a-secret-value"
+        raise KeyError(len(secret))
+
+    monkeypatch.setattr(PostroomApp, "on_mount", fail)
+    monkeypatch.setattr(PostroomApp, "run", lambda app, **_: App.run(app, headless=True))
+    if not told:  # as if Textual asked for errors in another way
+        monkeypatch.delattr(PostroomApp, "_handle_exception")
+
+    with Client.at(surroundings, "") as client:
+        assert run(client) == 1
+
+    said = "".join(capfd.readouterr())
+    assert f"the screen failed: {'KeyError: 14' if told else 'no details are known'}" in said
+    assert "a-secret-value" not in said
+    assert "Traceback" not in said
 
 
 def _raised(error: Exception) -> Exception:

@@ -57,7 +57,8 @@ class AnswerLine(TextArea):
     class Submitted(Message):
         """The answer is there."""
 
-    async def _on_key(self, event: KeyPressed) -> None:
+    def on_key(self, event: KeyPressed) -> None:
+        """Before Textual's own handler, which takes the other keys."""
         if event.key == "enter":
             event.stop()
             event.prevent_default()
@@ -67,8 +68,6 @@ class AnswerLine(TextArea):
             event.stop()
             event.prevent_default()
             self.insert("\n")
-            return
-        await super()._on_key(event)
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,8 @@ class RowView(ScrollView):
         try:
             if size != self.virtual_size:
                 self.set_reactive(Widget.virtual_size, size)
-                self._scroll_update(size)
+                bar = self.vertical_scrollbar
+                bar.window_virtual_size, bar.window_size = size.height, self._height
             self.scroll_target_y = self.scroll_y = top
         finally:
             self._moving = False
@@ -196,10 +197,9 @@ class RowView(ScrollView):
         if up and self._top == 0:
             self._tell_top()
 
-    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        at_top = self._top == 0
-        super()._on_mouse_scroll_up(event)
-        if at_top:
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Tell of the top; Textual's own handler scrolls, behind this one."""
+        if self._top == 0:
             event.stop()
             self._tell_top()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.text import Text
 from textual import events
 from textual.actions import SkipAction
-from textual.binding import Binding, BindingType
+from textual.binding import Binding, BindingsMap, BindingType
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
@@ -153,18 +153,17 @@ class TypingLine(TextArea):
         self.move_cursor(self.document.end)
         self._offer(None)
 
-    async def _on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
         """Do the line's own keys in the order in which they were typed.
 
         A binding waits until the key has come back to the application; over a slow connection many keys come at once,
         and those behind would be taken before it.
         """
-        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+        for binding in _KEYS.get(event.key, ()):
             if await self.app.run_action(binding.action, self):
                 event.stop()
                 event.prevent_default()
                 return
-        await super()._on_key(event)
 
     # ── editing ──────────────────────────────────────────────────────────────────────────────────
 
@@ -179,7 +178,7 @@ class TypingLine(TextArea):
         else:
             raise SkipAction
 
-    async def _on_paste(self, event: events.Paste) -> None:
+    async def on_paste(self, event: events.Paste) -> None:
         """Take a pasted text as one, without what could do something to the terminal."""
         event.prevent_default()
         event.stop()
@@ -374,3 +373,11 @@ class SaidLine(Static):
     def kept(self) -> Sequence[tuple[float, str, bool]]:
         """The last ones, the oldest first: when, what, whether it was bad."""
         return tuple(self._kept)
+
+
+_KEYS = {
+    key: bindings
+    for kind in reversed(TypingLine.__mro__)
+    for key, bindings in BindingsMap(vars(kind).get("BINDINGS")).key_to_bindings.items()
+}
+"""The line's own keys, and those of what it is made of."""
