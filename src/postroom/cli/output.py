@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.lines.words import Cell, table
-
-if TYPE_CHECKING:
-    from postroom.lines.parts import Holder
+from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
     from postroom.errors import PostroomError
+    from postroom.lines.parts import Holder
 
 
 def print_json(value: object) -> None:
