@@ -241,6 +241,25 @@ def test_each_route_is_called_as_the_contract_says(standin: Standin, client: Cli
     client.shutdown()
 
 
+def test_what_is_empty_or_zero_and_given_is_sent_where_it_means_something(
+    standin: Standin, client: Client
+):
+    refused = problem("invalid-input", "no")
+    standin.answer("POST /v1/messages", refused, 422)
+    standin.answer("POST /v1/workers/bob/control", refused, 422)
+    with pytest.raises(errors.PostroomError):
+        client.send("@bob", "hi", expires_in=0, expects_reply=False, key="k")
+    sent = {"to": "@bob", "text": "hi", "expires_in": 0, "expects_reply": False, "key": "k"}
+    assert standin.requests[-1].body == sent
+    with pytest.raises(errors.PostroomError):
+        client.control("@bob", "abcd", "edited", input={}, pin="")
+    said = {"type": "control_response", "id": "abcd", "decision": "edited", "channel": "api"}
+    assert standin.requests[-1].body == said | {"input": {}}
+    with pytest.raises(errors.InvalidInput, match="not the id of an approval"):
+        client.control("@bob", "../x", "allowed")
+    assert len(standin.requests) == 2
+
+
 @given(st.text(max_size=80))
 def test_no_name_can_change_the_path_of_a_call(ref: str):
     try:

@@ -66,10 +66,9 @@ def _blob(url: str) -> str:
 
 def _id(pattern: str, what: str, remedy: str) -> Callable[[str], str]:
     """What lets through an id, or its beginning, as a path segment; raises InvalidInput."""
-    form = re.compile(pattern)
 
     def check(ref: str) -> str:
-        if form.fullmatch(ref) is None:
+        if re.fullmatch(pattern, ref) is None:
             raise InvalidInput(what.format(ref), remedy=remedy)
         return ref
 
@@ -81,21 +80,18 @@ task_ref = _id(
     "{!r} is not the id of a task: 4 to 32 of the digits 0-9 and a-f",
     "postroom task list",
 )
-approval_ref = _id(
-    "[0-9a-f]{4,64}",
-    "{!r} is not the id of an approval: 4 to 64 of the digits 0-9 and a-f",
-    "postroom approvals",
-)
-_key_id = _id(
-    "[0-9a-f]{32}|operator",
-    "that is not the id of a key: 32 of the digits 0-9 and a-f, or operator",
-    "postroom keys list",
-)
-
 _CHECKS: dict[str, Callable[[str], str]] = {
     "task": task_ref,
-    "approval": approval_ref,
-    "key": _key_id,
+    "approval": _id(
+        "[0-9a-f]{4,64}",
+        "{!r} is not the id of an approval: 4 to 64 of the digits 0-9 and a-f",
+        "postroom approvals",
+    ),
+    "key": _id(
+        "[0-9a-f]{32}|operator",
+        "that is not the id of a key: 32 of the digits 0-9 and a-f, or operator",
+        "postroom keys list",
+    ),
     "message_id": check_message_id,
     "letter": check_message_id,
     "terminal": check_message_id,
@@ -124,8 +120,8 @@ class Form:
         named = {field: argument for argument, field in words.called.items()}
         self.fields = {named.get(field, field): field for field in fields}
         self.streams: bool = row.get("events", False)
-        numbered = ("after", "int") in [each[:2] for each in row.get("query", ())]
-        self.start: int | str = 0 if numbered else ""
+        kinds = {name: kind for name, kind, _ in row.get("query", ())}
+        self.start: int | str = 0 if kinds.get("after") == "int" else ""
         self.by_place = (*self.in_path, *words.takes.split())
 
     def values(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,7 +157,7 @@ class Form:
         return {
             name: _plain(name, value)
             for name, value in fields.items()
-            if value or name in self._always
+            if name in self._always or _says(name, value)
         }
 
     def placed(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -170,6 +166,12 @@ class Form:
             return {"json": fields.get("content", None if self.optional and not fields else fields)}
         query = {name: int(value) if value is True else value for name, value in fields.items()}
         return {"params": query or None}
+
+
+def _says(name: str, value: Any) -> bool:
+    """Whether a value is another than none: a 0 that is not a time to wait is one, and so is an empty object."""
+    number = isinstance(value, (int, float)) and value is not False and name != "wait"
+    return bool(value) or number or isinstance(value, Mapping)
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -298,7 +298,7 @@ class AsyncClient(AsyncMethods):
 
 
 class Client(Methods):
-    """A control plane, for threads that wait. It is `AsyncClient`, method for method."""
+    """`AsyncClient`, method for method, for threads that wait."""
 
     inner: AsyncClient
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import socket
-import ssl
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Generator, Mapping
@@ -55,7 +54,7 @@ class Wire:
         if self._base is not None:
             return self._base
         if server.socket:
-            return AsyncNearTransport(server)
+            return AsyncNearTransport(server, trust)
         return httpx2.AsyncHTTPTransport(**trust)
 
     def check(self) -> None:
@@ -113,7 +112,7 @@ class BlockingWire(Wire):
             if self._blocking is not None:
                 return self._blocking
             if server.socket:
-                return NearTransport(server)
+                return NearTransport(server, trust)
             return httpx2.HTTPTransport(**trust)
 
         return _Blocking(made)
@@ -230,9 +229,6 @@ def iterated(body: Callable[Concatenate[Any, P], AsyncIterable[T]]) -> Face[P, G
 
 # ── over a socket of this machine ──
 
-NOBODY: Any = {"verify": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), "trust_env": False}
-"""There is no TLS over a socket of this machine."""
-
 
 class NearTransport(httpx2.HTTPTransport):
     """Connections to the socket of `server`, each to a process of its owner.
@@ -241,13 +237,13 @@ class NearTransport(httpx2.HTTPTransport):
         NotRunning: its folder has gone.
     """
 
-    def __init__(self, server: ServerAddress) -> None:
+    def __init__(self, server: ServerAddress, trust: dict[str, Any]) -> None:
         self._server = server
         self._address = ExitStack()
         self._lock = threading.Lock()
         self._closed = False
         self._streams: WeakSet[Any] = WeakSet()
-        super().__init__(uds=_entered(self._address, server), **NOBODY)
+        super().__init__(uds=_entered(self._address, server), **trust)
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request, over a new connection once its peer is known."""
@@ -282,10 +278,10 @@ class NearTransport(httpx2.HTTPTransport):
 class AsyncNearTransport(httpx2.AsyncHTTPTransport):
     """The same for tasks."""
 
-    def __init__(self, server: ServerAddress) -> None:
+    def __init__(self, server: ServerAddress, trust: dict[str, Any]) -> None:
         self._server = server
         self._address = ExitStack()
-        super().__init__(uds=_entered(self._address, server), **NOBODY)
+        super().__init__(uds=_entered(self._address, server), **trust)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """As `NearTransport.handle_request`."""

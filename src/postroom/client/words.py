@@ -7,16 +7,16 @@ be given by place, which one of the answer is meant, and whether a lost call may
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 MINUTE = 60.0
 SLOW = 300.0
 """Seconds that git may take for a large repository."""
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(NamedTuple):
     """How one operation is said.
 
     Attributes:
@@ -40,9 +40,9 @@ class Words:
     name: str
     takes: str = ""
     gives: str = ""
-    called: Mapping[str, str] = field(default_factory=dict)
-    empty: Mapping[str, Any] = field(default_factory=dict)
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+    called: Mapping[str, str] = NOTHING
+    empty: Mapping[str, Any] = NOTHING
+    fixed: Mapping[str, Any] = NOTHING
     checked: str = ""
     always: str = ""
     again: bool = False
@@ -241,5 +241,5 @@ WORDS: dict[str, Words | tuple[Words, ...]] = {
 def every() -> Iterator[tuple[str, Words]]:
     """Each method with its operation."""
     for operation, words in WORDS.items():
-        for each in words if isinstance(words, tuple) else (words,):
+        for each in (words,) if isinstance(words, Words) else words:
             yield operation, each
