@@ -1,7 +1,7 @@
 """A2A 0.3 in JSON, from and to the JSON of 1.0: parameters and results of its methods. Pure.
 
 `up` is from 0.3 to 1.0, `down` the way back. A server translates requests up and results down, a client requests down
-and results up. REST has other objects in 0.3 (`v03_rest`).
+and results up. REST has other objects in 0.3 (`rest`).
 """
 
 from __future__ import annotations
