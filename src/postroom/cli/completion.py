@@ -1,4 +1,4 @@
-"""Shell completion for nicks, tasks, approvals, settings and organisations. It cannot show an error, so then it offers
+"""Shell completion for nicks, tasks, approvals and settings. It cannot show an error, so then it offers
 nothing; and the agent that was probably meant, for an error about one that nobody knows.
 """
 
@@ -43,16 +43,6 @@ def settings(_: click.Context, __: click.Parameter, incomplete: str) -> list[str
     from postroom.settings.options import BY_KEY
 
     return [key for key in BY_KEY if key.startswith(incomplete)]
-
-
-def orgs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """The organisations."""
-    try:
-        with _client(ctx) as client:
-            names = [org["name"] for org in client.orgs()]
-    except PostroomError:
-        return []
-    return [name for name in names if name.startswith(incomplete)]
 
 
 def tasks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

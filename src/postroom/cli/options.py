@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from postroom.errors import InvalidInput
+from postroom.errors import InvalidInput, PostroomError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,10 +45,14 @@ def _remember_org(ctx: click.Context, _: click.Parameter, value: str | None) -> 
         ctx.meta[_ORG] = check_name(value, "organisation")
 
 
-def _orgs(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    from postroom.cli.completion import orgs
-
-    return orgs(ctx, parameter, incomplete)
+def orgs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The organisations, for shell completion."""
+    try:
+        with ctx.scope(cleanup=False), connect() as client:  # the state folder is of the context
+            names = [org["name"] for org in client.orgs()]
+    except PostroomError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def org_option(*, envvar: str | None = None) -> Callable[[Decorated], Decorated]:
@@ -61,7 +65,7 @@ def org_option(*, envvar: str | None = None) -> Callable[[Decorated], Decorated]
         expose_value=False,
         is_eager=True,
         callback=_remember_org,
-        shell_complete=_orgs,
+        shell_complete=orgs,
         help="Organisation that the command is for.",
     )
 

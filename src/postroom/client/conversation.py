@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from postroom.client.said import Part, Sayable, said
 from postroom.errors import Conflict, PostroomError
@@ -14,12 +14,32 @@ from postroom.observe import get_logger
 from postroom_a2a.task_state import TaskState
 
 if TYPE_CHECKING:
-    from postroom.client.agent import Agent
+    from postroom.client.http import AsyncClient
     from postroom.client.stream import Event
+
+T = TypeVar("T")
 
 log = get_logger(__name__)
 
 QUESTIONS = frozenset({TaskState.INPUT_REQUIRED.value, TaskState.AUTH_REQUIRED.value})
+
+
+class Holder(Protocol):
+    """The `Agent` that holds them: what they ask of it."""
+
+    client: AsyncClient
+
+    @property
+    def send(self) -> Callable[..., Awaitable[Message]]:
+        """Sends a message."""
+        ...
+
+    async def acknowledge(self, message_id: str, state: str) -> None:
+        """Say how far a message to it has come."""
+
+    async def surely(self, call: Callable[[], Awaitable[T]]) -> T:
+        """What `call` returns, however long the post room is away."""
+        ...
 
 
 class Message:
@@ -33,7 +53,7 @@ class Message:
         redelivered: it may have been given to this agent before; what it asks for may be done already.
     """
 
-    def __init__(self, agent: Agent, json: dict[str, Any]) -> None:
+    def __init__(self, agent: Holder, json: dict[str, Any]) -> None:
         self._agent = agent
         self._replies = 0
         self.json = json
@@ -76,7 +96,7 @@ class GivenTask:
         json: as the API had it last.
     """
 
-    def __init__(self, agent: Agent, json: dict[str, Any]) -> None:
+    def __init__(self, agent: Holder, json: dict[str, Any]) -> None:
         self._agent = agent
         self.json = json
         self.id: str = json["id"]
@@ -160,7 +180,7 @@ class OwnTask:
     """
 
     def __init__(
-        self, agent: Agent, json: dict[str, Any], parts: Sequence[Mapping[str, Any]]
+        self, agent: Holder, json: dict[str, Any], parts: Sequence[Mapping[str, Any]]
     ) -> None:
         self._agent = agent
         self.parts = [Part(agent.client, part) for part in parts]
@@ -247,7 +267,7 @@ class OwnTask:
 
     async def _failed(self, error: Exception) -> None:
         """End the task for a fault; one that is not ours may hold secrets, so only its kind is told."""
-        if isinstance(error, PostroomError) and self._agent.transport.hopeless(error):
+        if isinstance(error, PostroomError) and self._agent.client.transport.hopeless(error):
             raise error
         await self._refresh()
         if self.ended:

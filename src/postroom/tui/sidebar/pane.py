@@ -196,8 +196,6 @@ class Sidebar(ScreenPart, ItemList, can_focus=True):
 
     def action_filter(self) -> None:
         """Type what a row must have."""
-        from postroom.tui.sidebar.pane import FilterLine
-
         line = FilterLine(self)
         self.screen.mount(line, after="#panes")
         line.focus()
