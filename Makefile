@@ -34,8 +34,8 @@ $(BIN)/pip:
 	  || { echo "Postroom needs Python 3.11 or newer; choose one with: make setup PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(BASE): pyproject.toml a2a/pyproject.toml requirements/build.txt requirements/demo.txt | $(BIN)/pip
-	@$(INSTALL) requirements/build.txt requirements/demo.txt
+$(BASE): pyproject.toml a2a/pyproject.toml requirements/build.txt requirements/base.txt | $(BIN)/pip
+	@$(INSTALL) requirements/build.txt requirements/base.txt
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable ./a2a --editable .
 	@touch $@
 

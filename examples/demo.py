@@ -16,7 +16,6 @@ import signal
 import sys
 import threading
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +108,7 @@ def in_screen(folder: Path | None) -> bool:
     """Whether a person sits at a terminal that can show the screen, and has not asked for the transcript."""
     plain = os.environ.get("DEMO") == "plain" or folder is not None
     refused = any(os.environ.get(name) for name in ("CI", "POSTROOM_NO_TUI"))
-    able = os.environ.get("TERM", "dumb") != "dumb" and find_spec("textual") and shutil.which("git")
+    able = os.environ.get("TERM", "dumb") != "dumb" and shutil.which("git")
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return bool(able) and not plain and not refused and all(each.isatty() for each in streams)
 

@@ -28,8 +28,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # httptools and orjson are two packages and 2 MB; they take a third of the processor time out of each request.
 # wsproto is one more, for WebSockets in both directions.
 # tree-sitter and its bash grammar are two and 4 MB: who allows a line of shell has to know what it runs.
-PACKAGE_LIMIT = 36
-MEGABYTE_LIMIT = 124
+# The screen is seven: Textual, Rich, Pygments and what they need.
+PACKAGE_LIMIT = 40
+MEGABYTE_LIMIT = 138
 # The A2A SDK needs four packages more on Python before 3.13.
 STANDALONE_LIMIT = 31 if sys.version_info >= (3, 13) else 35
 _BYTES_PER_MEGABYTE = 1_000_000

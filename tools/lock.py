@@ -1,7 +1,6 @@
 """Write requirements/*.txt from pyproject.toml: exact versions with hashes, for every platform, naming no index.
 
-The files are made in an order that keeps them consistent: `dev` first, then `base`, `demo` (with the screen), `a2a`
-and `build` held to the versions that `dev` chose. `uv` resolves; plain pip installs.
+The files are made in an order that keeps them consistent: `dev` first, then `base`, `a2a` and `build` held to the versions that `dev` chose. `uv` resolves; plain pip installs.
 """
 
 from __future__ import annotations
@@ -39,14 +38,13 @@ def compile_file(target: str, *arguments: str, stdin: str | None = None) -> None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the five files; `--upgrade` allows newer releases."""
+    """Write the four files; `--upgrade` allows newer releases."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--upgrade", action="store_true", help="take newer releases")
     upgrade = ["--upgrade"] if parser.parse_args(argv).upgrade else []
     held = ["--constraints", "requirements/dev.txt", "--upgrade"]
     compile_file("dev.txt", "pyproject.toml", "--extra=test", "--extra=dev", *upgrade)
     compile_file("base.txt", "pyproject.toml", *held)
-    compile_file("demo.txt", "pyproject.toml", "--extra=tui", *held)
     compile_file("a2a.txt", "a2a/pyproject.toml", "--extra=sdk", *held)
     compile_file("build.txt", "-", *held, stdin=build_requirements())
     return 0

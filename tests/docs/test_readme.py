@@ -13,7 +13,7 @@ from tests.docs.shell import Shell, in_checkout
 
 ELSEWHERE = {
     "python3 -m venv .venv": "tools/footprint.py, which .ci/run runs",
-    "pip install --require-hashes -r requirements/build.txt -r requirements/demo.txt": (
+    "pip install --require-hashes -r requirements/build.txt -r requirements/base.txt": (
         "tests/manifest/test_dependencies.py"
     ),
     "pip install --no-deps --no-build-isolation ./a2a .": "tests/manifest/test_release.py, and `make setup`",

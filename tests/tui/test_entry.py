@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 
 from postroom.tui import running as application
 from postroom.tui.news import Target
-from tests.cli.conftest import SOURCE, spawned
+from tests.cli.conftest import spawned
 from tests.cli.terminal import Terminal
 from tests.control.doing import Doing, away, working
 from tests.control.taskroom import TaskRoom
@@ -154,25 +153,6 @@ async def test_where_no_screen_can_be_shown_postroom_prints_its_help(tmp_path: P
             status, said = terminal.ended(), terminal.plain
     assert status == 2
     assert "Usage: postroom" in said
-    assert "postroom[tui]" not in said
-
-
-@pytest.mark.requirement("screen-opens")
-async def test_without_the_extra_there_are_lines_and_how_to_get_the_screen(
-    coder: Doing, tmp_path: Path
-):
-    absent = tmp_path / "absent"
-    absent.mkdir()
-    (absent / "sitecustomize.py").write_text("import sys; sys.modules['textual'] = None\n")
-    path = os.pathsep.join((str(absent), SOURCE))
-    with screen(coder, PYTHONPATH=path) as terminal:
-        assert await away(terminal.ended) == 0
-        assert "@coder" in terminal.plain
-        assert "pip install 'postroom[tui]'" in terminal.plain
-        assert SWITCHED not in terminal.text
-    with screen(coder, "approvals", PYTHONPATH=path) as terminal:
-        assert await away(terminal.ended) == 0
-        assert "nothing waits for your approval" in terminal.plain
 
 
 @pytest.mark.requirement("one-word-starts")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
@@ -22,15 +21,10 @@ if TYPE_CHECKING:
     from postroom.tui.here import Here
     from postroom.tui.news import Target
 
-EXTRA = "textual"
-"""What the extra `tui` brings."""
-
-HOW = "there is a screen for this terminal, too: pip install 'postroom[tui]'"
-
 
 def wanted() -> bool:
-    """Whether a screen opens here: at a terminal that can show it, with the extra, and not refused."""
-    return in_terminal() and not screen_refused() and installed()
+    """Whether a screen opens here: at a terminal that can show it, and not refused."""
+    return in_terminal() and not screen_refused()
 
 
 def in_terminal() -> bool:
@@ -47,11 +41,6 @@ def has_person() -> bool:
 def in_ci() -> bool:
     """Whether this is a run of continuous integration, where nobody would end what is started."""
     return os.environ.get("CI", "").lower() not in {"", "0", "false"}
-
-
-def installed() -> bool:
-    """Whether the extra is there, without importing it."""
-    return find_spec(EXTRA) is not None
 
 
 def typed(*names: str) -> bool:
@@ -95,8 +84,8 @@ def open_alone() -> int:
     Raises:
         NotRunning: no post room runs, and none is started by itself here.
     """
-    lines = screen_refused() or not installed()
-    if not (has_person() if screen_refused() else in_terminal()):
+    lines = screen_refused()
+    if not (has_person() if lines else in_terminal()):
         ctx = click.get_current_context()
         click.echo(ctx.get_help(), err=True, color=ctx.color)
         return 2
@@ -117,8 +106,6 @@ def _in_lines() -> int:
     from postroom.cli.commands.status import command as status
 
     click.get_current_context().invoke(status)
-    if not installed():
-        click.echo(f"\n{HOW}", err=True)
     return 0
 
 
