@@ -46,7 +46,7 @@ MESSAGE = (
         "POST /v1/messages",
         "The command finds the post room by `server.json` and its lock, and asks its HTTP API, at the unix socket of "
         "its owner, to send.",
-        ("cli/commands/send.py", "client/locate.py", "client/near.py", "client/http.py"),
+        ("cli/commands/send.py", "client/locate.py", "client/wire.py", "client/http.py"),
     ),
     Step(
         CONTROL,

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.deciding import pin_of
-from postroom.cli.options import chosen_login
-from postroom.cli.options import connect
-from postroom.cli.options import json_option
-from postroom.cli.options import orgs
-from postroom.cli.options import pin_file_option
-from postroom.cli.options import state_option
+from postroom.cli.options import (
+    chosen_login,
+    connect,
+    json_option,
+    orgs,
+    pin_file_option,
+    state_option,
+)
 from postroom.cli.output import print_json, print_table
 from postroom.errors import EnvironmentFault, InvalidInput
 from postroom.lines.words import Cell
