@@ -1,6 +1,7 @@
 """Write requirements/*.txt from pyproject.toml: exact versions with hashes, for every platform, naming no index.
 
-The files are made in an order that keeps them consistent: `dev` first, then `base`, `a2a` and `build` held to the versions that `dev` chose. `uv` resolves; plain pip installs.
+The files are made in an order that keeps them consistent: `dev` first, then `base`, `a2a` and `build` held to the
+versions that `dev` chose. `uv` resolves; plain pip installs.
 """
 
 from __future__ import annotations
