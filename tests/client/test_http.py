@@ -191,6 +191,7 @@ def test_waiting_ends_when_the_message_has_come_so_far(standin: Standin, client:
 
 def test_each_route_is_called_as_the_contract_says(standin: Standin, client: Client):
     standin.answer("GET /readyz", {"ready": True})
+    standin.answer("GET /livez", "ok\n")
     standin.answer("GET /v1/agents", {"agents": [listed(BOB)]})
     standin.answer("GET /v1/workers", {"workers": [worker()]})
     standin.answer("POST /v1/workers", worker(), 201)
@@ -208,6 +209,7 @@ def test_each_route_is_called_as_the_contract_says(standin: Standin, client: Cli
     standin.answer("DELETE /v1/deadletters/d1", None, 204)
     standin.answer("POST /v1/shutdown", {"ending": True}, 202)
     assert client.ready()
+    assert client.alive() == "ok\n"
     assert client.agents() == [listed(BOB)]
     assert client.workers() == [worker()]
     client.spawn(

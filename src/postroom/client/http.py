@@ -26,7 +26,7 @@ from postroom.client.rules import Locate
 from postroom.client.transport import AsyncTransport, Transport
 from postroom.client.wire import blocking, iterated
 from postroom.client.words import SLOW
-from postroom.errors import NotFound, PostroomError, ProtocolViolation
+from postroom.errors import CallerError, NotFound, PostroomError, ProtocolViolation
 from postroom.protocol.ids import check_message_id
 from postroom.protocol.intervals import STREAM_SILENCE
 
@@ -275,10 +275,15 @@ class AsyncClient(AsyncMethods):
         """Whether the content behind a URL is there."""
         from postroom.protocol.blobs import sha256_of
 
+        path = f"/v1/blobs/{sha256_of(url)}"
         try:
-            await self.transport.call("HEAD", f"/v1/blobs/{sha256_of(url)}", repeatable=True)
-        except NotFound:
-            return False
+            await self.transport.call("HEAD", path, repeatable=True)
+        except CallerError:  # an answer to HEAD says no reason
+            try:
+                async with self.transport.exchange("GET", path, silence=BLOB_SILENCE):
+                    pass
+            except NotFound:
+                return False
         return True
 
     def events(

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from postroom.client.calls import Form, new_key
-from postroom.client.rules import PERHAPS_DONE
+from postroom.client.rules import ANSWER_TIMEOUT, PERHAPS_DONE
 from postroom.client.transport import AsyncTransport
 from postroom.client.wire import Face, blocking
 from postroom.client.words import Words, every
@@ -37,7 +37,7 @@ async def _called(transport: AsyncTransport, form: Form, values: dict[str, Any])
     if words.keyed:
         sent["key"] = sent.get("key") or new_key()
     if form.answer == "text/plain":
-        async with transport.exchange(form.method, path, silence=extra) as answer:
+        async with transport.exchange("GET", path, silence=ANSWER_TIMEOUT + extra) as answer:
             await answer.aread()
             return answer.text
     repeatable = words.keyed or (words.again and not sent.get(words.unless))
