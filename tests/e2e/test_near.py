@@ -5,7 +5,9 @@ Another account is a process that gives up root for another uid before it does a
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import io
 import json
 import os
 import resource
@@ -14,11 +16,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from postroom.client.http import AsyncClient
 from postroom.errors import NotFound
 from tests.e2e.conftest import PostRoom, gone, until
 
@@ -174,8 +177,25 @@ def test_it_works_in_a_deep_folder_with_streams_and_websockets(room: PostRoom):
         events.close()
         with pytest.raises(NotFound):
             client.transport.websocket("/v1/workers/nobody/sdk-events/stream", {})
+    asyncio.run(_by_tasks(room.state))
     room.run("down")
     assert not (room.state / "control.sock").exists()
+
+
+async def _by_tasks(state: Path) -> None:
+    """The same by the client for tasks."""
+    async with AsyncClient.at(state) as client:
+        async with aclosing(aiter(client.follow_everything())) as events:
+            assert (await anext(events)).kind == "open"
+            await client.send((await client.me())["uid"], "hello", expects_reply=False)
+            assert (await anext(events)).kind == "mail"
+        url = await client.put_blob(io.BytesIO(b"x" * 100_000), "text/plain")
+        assert sum([len(piece) async for piece in client.get_blob(url)]) == 100_000
+        assert [await client.has_blob(each) for each in (url, url[:-4] + "0000")] == [True, False]
+        with pytest.raises(NotFound):
+            await client.terminal("@nobody", 80, 24)
+        with pytest.raises(NotFound):
+            await anext(aiter(client.events("@nobody")))
 
 
 @contextmanager
