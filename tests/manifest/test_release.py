@@ -254,11 +254,17 @@ def test_a_wheel_brings_the_other_and_takes_no_file_of_it_when_it_goes(
 SOME = ("tests/library/http", "tests/library/nats/test_mailbox.py", "tests/library/nats/test_kv.py")
 """Tests of the library that take seconds."""
 
+ALL = ("-n", "2", "--dist", "loadfile", "--reruns", "1")
+
 
 @pytest.mark.requirement("release-versions-agree")
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
-    "which", [SOME, pytest.param((), marks=(pytest.mark.slow, pytest.mark.timeout(600)))]
+    "which",
+    [
+        pytest.param(SOME, marks=pytest.mark.timeout(120)),
+        pytest.param(ALL, marks=(pytest.mark.slow, pytest.mark.timeout(600))),
+    ],
+    ids=["some", "all"],
 )
 def test_the_tests_of_the_library_run_where_postroom_is_not(
     environment: Environment, which: tuple[str, ...]
