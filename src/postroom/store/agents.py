@@ -41,7 +41,7 @@ class Agent:
     Attributes:
         kind: `human`, `worker`, `external` or `service`.
         retired_at: seconds since the epoch, None while it is addressable.
-        seen_at: its last call of the API that is noted, None for none (`directory.callers`).
+        seen_at: its last call of the API that is noted, None for none (`directory.presence`).
     """
 
     uid: str

@@ -197,7 +197,7 @@ openings = Table(
     Column("mode", Text, nullable=False),
     Column("opened_at", Float, nullable=False),
 )
-"""What the operator has opened of the machine to the lesser keys of an organisation (`store.openings`)."""
+"""What the operator has opened of the machine to the lesser keys of an organisation (`store.keys`)."""
 
 # ── blobs: uploads and their readers; the log adds readers, once, and they stay ──────────────────────────────
 
