@@ -15,11 +15,7 @@ from typing import TypeVar
 
 from postroom.bus.port import MessageBusProvider
 from postroom.directory.agents import check_files
-from postroom.errors import Conflict
-from postroom.errors import Forbidden
-from postroom.errors import LostUpdate
-from postroom.errors import RequestTimeout
-from postroom.errors import StreamFull
+from postroom.errors import Conflict, Forbidden, LostUpdate, RequestTimeout, StreamFull
 from postroom.projection.changes import FOLD_WAIT, Change, Changes, of_task
 from postroom.protocol import priority, subjects
 from postroom.protocol.content import Content, content, parts_of, says_same
