@@ -313,6 +313,7 @@ class PostroomApp(ScreenPart, App[int]):
 
         class Kept(chosen):  # ty: ignore[unsupported-base]
             def start_application_mode(self) -> None:
+                """As the driver's; from now on the terminal can be written to."""
                 app.terminal = self
                 super().start_application_mode()
 
