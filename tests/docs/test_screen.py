@@ -12,7 +12,6 @@ from tests.docs.pages import ROOT
 from tools.recording import PICTURE, film, normalised
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-OPERATING = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -90,15 +89,3 @@ def test_a_film_has_each_moment_once():
         "b",
         "c",
     ]
-
-
-def test_the_pages_count_the_packages_of_the_screen():
-    base, screen = (pinned(name) for name in ("base", "demo"))
-    assert base < screen
-    assert f"the screen is an extra of {len(screen - base)} packages" in OPERATING
-
-
-def pinned(name: str) -> set[str]:
-    """The packages of a file of requirements."""
-    text = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
-    return set(re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE))
