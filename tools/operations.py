@@ -22,7 +22,7 @@ SOURCE = Path(__file__).resolve().parent.parent / "src" / "postroom"
 TABLE = SOURCE / "protocol" / "operations.py"
 STUB = SOURCE / "client" / "methods.pyi"
 
-HEAD = '''"""The operations of the HTTP API as plain data: method and path, fields, answer, help (docs/api.md).
+HEAD = '''"""The operations of the HTTP API as plain data, by name: route, fields, answer, help (docs/api.md).
 
 Written by `python -m tools.operations`. Nothing is imported here, so that a command line and its completion have names,
 fields and help without what checks them.
@@ -42,23 +42,26 @@ PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"
 
 
 def table() -> dict[str, dict[str, Any]]:
-    """The operations, by method and path: the one place that knows where they are read from."""
+    """The operations, by name: the one place that knows where they are read from."""
     made = described()
     schemas = made["components"]["schemas"]
-    found = {
-        f"{method.upper()} {path}": _operation(operation, schemas)
-        for path, operations in made["paths"].items()
-        for method, operation in operations.items()
-    }
+    names = {f"{each.method} {each.path}": each.name for each in OF_API}
+    found = {}
+    for path, operations in made["paths"].items():
+        for method, operation in operations.items():
+            route = f"{method.upper()} {path}"
+            name = names.get(route) or f"room{path.replace('/', '.')}"  # it needs no operation
+            found[name] = {"route": route, **_operation(operation, schemas)}
     for socket in (each for each in OF_API if each.method == SOCKET):
         help_ = inspect.getdoc(socket.call) or ""
-        found[f"{SOCKET} {socket.path}"] = {
+        found[socket.name] = {
+            "route": f"{SOCKET} {socket.path}",
             "help": help_.partition("\n")[0].rstrip("."),
             "path": tuple((name, "str", "") for name in socket.places.values()),
             "query": tuple((name, "int", "") for name in socket.query),
             "events": True,
         }
-    return dict(sorted(found.items(), key=lambda each: each[0].split(" ")[::-1]))
+    return dict(sorted(found.items(), key=lambda each: each[1]["route"].split(" ")[::-1]))
 
 
 def written_table() -> str:

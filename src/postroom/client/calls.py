@@ -105,7 +105,7 @@ class Form:
     def __init__(self, operation: str, words: Words) -> None:
         row = cast("dict[str, Any]", OPERATIONS[operation])
         self.words = words
-        self.method, self.path = operation.split(" ")
+        self.method, self.path = row["route"].split(" ")
         self.answer: str = row.get("answer", "")
         self.in_path = [name for name, *_ in row.get("path", ())]
         self.has_body = "body" in row or "content" in row

@@ -89,7 +89,9 @@ def _method(operation: str, words: Words) -> Callable[..., Any]:
         return does(self.transport, form(), form().values(args, given))
 
     method.__name__ = words.name
-    method.__doc__ = f"{OPERATIONS[operation]['help']}: {operation} (docs/api.md)."
+    method.__doc__ = (
+        f"{OPERATIONS[operation]['help']}: {OPERATIONS[operation]['route']} (docs/api.md)."
+    )
     return method
 
 

@@ -1,4 +1,4 @@
-"""How a client says the operations of the API: a method for each, by method and path (`protocol.operations`).
+"""How a client says the operations of the API: a method for each, by its name (`protocol.operations`).
 
 What an operation takes and gives is in the table. Here is what only a caller needs: the method's name, which fields may
 be given by place, which one of the answer is meant, and whether a lost call may be made again.
@@ -64,105 +64,101 @@ FOR_EVER = {"for_ever": True}
 
 WORDS: dict[str, Words | tuple[Words, ...]] = {
     # ── the post room ──
-    "GET /livez": Words("alive"),
-    "GET /readyz": _by_hand("ready"),
-    "GET /metrics": Words("metrics"),
-    "GET /v1/openapi.json": Words("document"),
-    "GET /v1/status": Words("status"),
-    "POST /v1/shutdown": Words("shutdown"),
-    "POST /v1/backup": Words("back_up", "file passphrase", extra=6 * 60 * MINUTE),
-    "GET /v1/retention": Words("excess", gives="retention", extra=10 * MINUTE),
-    "DELETE /v1/retention": Words("give_up", gives="retention", extra=10 * MINUTE),
-    "GET /v1/leftovers": (
+    "room.livez": Words("alive"),
+    "room.readyz": _by_hand("ready"),
+    "metrics.read": Words("metrics"),
+    "room.openapi": Words("document"),
+    "room.status": Words("status"),
+    "room.shutdown": Words("shutdown"),
+    "backup.create": Words("back_up", "file passphrase", extra=6 * 60 * MINUTE),
+    "retention.due": Words("excess", gives="retention", extra=10 * MINUTE),
+    "retention.prune": Words("give_up", gives="retention", extra=10 * MINUTE),
+    "workers.leftovers": (
         Words("left", "repository", extra=MINUTE),
         Words("leftovers", gives="leftovers", extra=MINUTE),
     ),
-    "DELETE /v1/leftovers": (
+    "workers.prune_leftovers": (
         _by_hand("tidy"),
         Words("prune", gives="leftovers", extra=MINUTE),
     ),
-    "GET /v1/trust/keys": Words("trusted_keys", gives="keys"),
-    "POST /v1/trust/rotate": Words("rotate", "kind", extra=90.0),
-    "GET /.well-known/jwks.json": Words("card_keys", gives="keys"),
-    "GET /v1/webhooks/keys": Words("webhook_keys"),
-    "GET /v1/audit": _by_hand("audit"),
-    "GET /v1/events": Words("follow_everything", empty=FOR_EVER),
-    "GET /v1/stream": (
+    "trust.list": Words("trusted_keys", gives="keys"),
+    "trust.rotate": Words("rotate", "kind", extra=90.0),
+    "agents.keys": Words("card_keys", gives="keys"),
+    "pushes.keys": Words("webhook_keys"),
+    "audit.read": _by_hand("audit"),
+    "feeds.events": Words("follow_everything", empty=FOR_EVER),
+    "feeds.stream": (
         Words("follow_project", "project", checked="project", fixed={"chat": ""}),
         Words("follow_chat", "ref", called={"ref": "chat"}, checked="ref", fixed={"project": ""}),
     ),
     # ── organisations, people, keys ──
-    "GET /v1/orgs": Words("orgs", gives="orgs"),
-    "POST /v1/orgs": Words("create_org", "name", extra=90.0),
-    "DELETE /v1/orgs/{name}": Words("remove_org", gives="folder", extra=90.0),
-    "GET /v1/orgs/{name}/openings": Words("openings", gives="openings"),
-    "POST /v1/orgs/{name}/openings": Words(
-        "open_to", "folder mode wall", gives="openings", empty={"mode": "copy"}
-    ),
-    "DELETE /v1/orgs/{name}/openings": Words(
-        "close_to", "folder wall", gives="openings", extra=MINUTE
-    ),
-    "GET /v1/me": Words("me"),
-    "GET /v1/pin": Words("pin"),
-    "PUT /v1/pin": Words("set_pin", "pin old"),
-    "GET /v1/keys": Words("api_keys", gives="keys"),
-    "POST /v1/keys": Words("create_key"),
-    "POST /v1/keys/{key}/rotate": Words("rotate_key"),
-    "DELETE /v1/keys/{key}": Words("revoke_key", again=True),
-    "GET /v1/people": Words("people", gives="people"),
-    "POST /v1/people": Words("add_person", "nick", checked="nick"),
-    "DELETE /v1/people/{ref}": Words("remove_person"),
-    "GET /v1/credentials": Words("credentials", gives="credentials"),
-    "POST /v1/credentials": Words("add_credential", "name host secret"),
-    "DELETE /v1/credentials/{name}": Words("remove_credential"),
+    "orgs.list": Words("orgs", gives="orgs"),
+    "orgs.create": Words("create_org", "name", extra=90.0),
+    "orgs.remove": Words("remove_org", gives="folder", extra=90.0),
+    "openings.list": Words("openings", gives="openings"),
+    "openings.open": Words("open_to", "folder mode wall", gives="openings", empty={"mode": "copy"}),
+    "openings.close": Words("close_to", "folder wall", gives="openings", extra=MINUTE),
+    "people.me": Words("me"),
+    "approvals.pin": Words("pin"),
+    "approvals.set_pin": Words("set_pin", "pin old"),
+    "keys.list": Words("api_keys", gives="keys"),
+    "keys.create": Words("create_key"),
+    "keys.rotate": Words("rotate_key"),
+    "keys.revoke": Words("revoke_key", again=True),
+    "people.list": Words("people", gives="people"),
+    "people.add": Words("add_person", "nick", checked="nick"),
+    "people.remove": Words("remove_person"),
+    "credentials.list": Words("credentials", gives="credentials"),
+    "credentials.add": Words("add_credential", "name host secret"),
+    "credentials.remove": Words("remove_credential"),
     # ── agents ──
-    "GET /v1/agents": Words("agents", gives="agents"),
-    "POST /v1/agents": Words("add_agent", "nick", always="public"),
-    "POST /v1/agents/remote": Words("add_remote", "url", again=True, unless="nick"),
-    "GET /v1/agents/{ref}": Words("agent"),
-    "DELETE /v1/agents/{ref}": Words("remove_agent"),
-    "GET /v1/agents/{ref}/remote": Words("remote"),
-    "GET /v1/agents/{ref}/card": Words("card"),
-    "PUT /v1/agents/{ref}/card": Words("set_card", "content", again=True),
-    "POST /v1/announcements": Words("announce", "text", keyed=True),
-    "GET /v1/agents/{ref}/outbox": Words("outbox", gives="announcements", empty=PAGE),
-    "GET /v1/agents/{ref}/outbox/stream": Words("follow_outbox", empty=FOR_EVER),
+    "agents.list": Words("agents", gives="agents"),
+    "agents.add": Words("add_agent", "nick", always="public"),
+    "agents.add_remote": Words("add_remote", "url", again=True, unless="nick"),
+    "agents.show": Words("agent"),
+    "agents.remove": Words("remove_agent"),
+    "agents.show_remote": Words("remote"),
+    "agents.card": Words("card"),
+    "agents.set_card": Words("set_card", "content", again=True),
+    "announcements.announce": Words("announce", "text", keyed=True),
+    "announcements.list": Words("outbox", gives="announcements", empty=PAGE),
+    "announcements.stream": Words("follow_outbox", empty=FOR_EVER),
     # ── workers ──
-    "GET /v1/workers": Words("workers", gives="workers"),
-    "POST /v1/workers": Words("spawn", "template", called={"overrides": "set"}, extra=MINUTE),
-    "POST /v1/workers/revoke": Words("revoke_all", gives="workers", again=True),
-    "GET /v1/workers/{ref}": Words("worker"),
-    "DELETE /v1/workers/{ref}": Words("remove"),
-    "POST /v1/workers/{ref}/stop": Words("stop", again=True),
-    "POST /v1/workers/{ref}/restart": Words("restart", "template", extra=MINUTE),
-    "POST /v1/workers/{ref}/revoke": Words("revoke", again=True),
-    "GET /v1/workers/{ref}/agent-card.json": Words("served_card"),
-    "POST /v1/workers/{ref}/diff": Words("diff", "paths", always="stat", again=True, extra=SLOW),
-    "POST /v1/workers/{ref}/sync": Words(
+    "workers.list": Words("workers", gives="workers"),
+    "workers.spawn": Words("spawn", "template", called={"overrides": "set"}, extra=MINUTE),
+    "workers.revoke_all": Words("revoke_all", gives="workers", again=True),
+    "workers.show": Words("worker"),
+    "workers.remove": Words("remove"),
+    "workers.stop": Words("stop", again=True),
+    "workers.restart": Words("restart", "template", extra=MINUTE),
+    "workers.revoke": Words("revoke", again=True),
+    "workers.card": Words("served_card"),
+    "workspaces.diff": Words("diff", "paths", always="stat", again=True, extra=SLOW),
+    "workspaces.sync": Words(
         "sync",
         empty={"rebase": False, "resolve": False, "timeout": SLOW},
         always="rebase resolve timeout",
         extra=SLOW,
         waits="timeout",
     ),
-    "POST /v1/workers/{ref}/apply": _by_hand("apply"),
-    "POST /v1/tasks/{ref}/apply": _by_hand("apply"),
-    "GET /v1/workers/{ref}/sdk-events": (
+    "workspaces.apply": _by_hand("apply"),
+    "workspaces.apply_task": _by_hand("apply"),
+    "events.past": (
         Words("newest_events", gives="events", empty={"limit": 100}, fixed={"newest": True}),
         Words("past_events", gives="events", empty={"limit": 100}),
     ),
-    "POST /v1/workers/{uid}/sdk-events": Words("sdk_events", "events"),
-    "WEBSOCKET /v1/workers/{ref}/sdk-events/stream": _by_hand("events"),
-    "WEBSOCKET /v1/workers/{ref}/terminal": _by_hand("terminal"),
-    "GET /v1/workers/{uid}/terminals/{terminal}/input": _by_hand("terminal_input"),
-    "POST /v1/workers/{uid}/terminals/{terminal}/output": _by_hand("terminal_output"),
-    "GET /v1/workers/{uid}/control/pending": Words("pending_control", waits="wait"),
+    "events.report": Words("sdk_events", "events"),
+    "events.stream": _by_hand("events"),
+    "terminals.terminal": _by_hand("terminal"),
+    "terminals.typed": _by_hand("terminal_input"),
+    "terminals.printed": _by_hand("terminal_output"),
+    "approvals.pending": Words("pending_control", waits="wait"),
     # ── approvals ──
-    "GET /v1/approvals": Words(
+    "approvals.list": Words(
         "approvals", gives="approvals", empty={"state": "pending", "limit": 50}
     ),
-    "GET /v1/approvals/{approval}": Words("approval"),
-    "POST /v1/workers/{ref}/control": (
+    "approvals.show": Words("approval"),
+    "approvals.control": (
         Words(
             "control",
             "approval decision",
@@ -174,67 +170,61 @@ WORDS: dict[str, Words | tuple[Words, ...]] = {
         ),
         Words("interrupt", gives="interrupt", empty=BY_API, fixed={"type": "interrupt"}),
     ),
-    "GET /v1/workers/{ref}/policy": Words("policy"),
-    "POST /v1/workers/{ref}/policy": (
+    "approvals.policy": Words("policy"),
+    "approvals.allow": (
         Words("allow_always", "pattern pin", empty=BY_API, again=True, unless="pin"),
         Words("set_autonomy", "autonomy", empty=BY_API, again=True, unless="pin"),
     ),
-    "DELETE /v1/workers/{ref}/policy": Words(
-        "forget_rule", "pattern pin", again=True, unless="pin"
-    ),
+    "approvals.forget": Words("forget_rule", "pattern pin", again=True, unless="pin"),
     # ── messages ──
-    "POST /v1/messages": Words(
+    "messages.send": Words(
         "send", "to text", empty={"expects_reply": True}, always="expects_reply", keyed=True
     ),
-    "GET /v1/messages": Words(
+    "messages.search": Words(
         "search", "text", gives="messages", called={"other": "with"}, empty=PAGE
     ),
-    "GET /v1/messages/{message_id}": Words("message", waits="timeout"),
-    "POST /v1/messages/{message_id}/seen": Words("mark_seen", again=True),
-    "GET /v1/chats/{ref}/messages": Words("chat", gives="messages", empty=PAGE),
-    "GET /v1/inbox": Words(
+    "messages.show": Words("message", waits="timeout"),
+    "inbox.seen": Words("mark_seen", again=True),
+    "messages.chat": Words("chat", gives="messages", empty=PAGE),
+    "inbox.list": Words(
         "inbox", gives="messages", empty={"unread": True, "limit": 100}, waits="wait"
     ),
-    "GET /v1/inbox/stream": Words("follow_inbox", empty=FOR_EVER),
-    "POST /v1/inbox/ack": Words("acknowledge", "ids state", again=True),
-    "GET /v1/projects": Words("projects", gives="projects"),
-    "GET /v1/projects/{project}/posts": Words("posts", gives="posts", empty=PAGE),
-    "POST /v1/projects/{project}/posts": Words("post", "text", keyed=True),
-    "GET /v1/projects/{project}/events": Words("project_events", empty=PAGE),
-    "GET /v1/projects/{project}/events/stream": Words("follow_project_events"),
-    "GET /v1/deadletters": Words("deadletters", gives="deadletters"),
-    "GET /v1/deadletters/{letter}": Words("deadletter"),
-    "DELETE /v1/deadletters/{letter}": Words("drop"),
-    "POST /v1/deadletters/{letter}/requeue": Words("requeue", gives="id"),
-    "GET /v1/alerts": Words("alerts", gives="alerts", called={"ended": "all"}),
-    "DELETE /v1/alerts": _by_hand("clear_alerts"),
-    "DELETE /v1/alerts/{alert}": _by_hand("clear_alerts"),
-    "GET /v1/blobs": Words("blobs", "limit", gives="blobs", empty={"limit": 100}),
-    "POST /v1/blobs": _by_hand("put_blob"),
-    "PUT /v1/blobs/{sha256}": _by_hand("put_blob"),
-    "GET /v1/blobs/{sha256}": _by_hand("get_blob"),
-    "HEAD /v1/blobs/{sha256}": _by_hand("has_blob"),
-    "DELETE /v1/blobs/{sha256}": Words("remove_blob"),
+    "inbox.stream": Words("follow_inbox", empty=FOR_EVER),
+    "inbox.acknowledge": Words("acknowledge", "ids state", again=True),
+    "feeds.projects": Words("projects", gives="projects"),
+    "feeds.posts": Words("posts", gives="posts", empty=PAGE),
+    "feeds.post": Words("post", "text", keyed=True),
+    "feeds.happened": Words("project_events", empty=PAGE),
+    "feeds.happens": Words("follow_project_events"),
+    "deadletters.list": Words("deadletters", gives="deadletters"),
+    "deadletters.show": Words("deadletter"),
+    "deadletters.drop": Words("drop"),
+    "deadletters.requeue": Words("requeue", gives="id"),
+    "alerts.list": Words("alerts", gives="alerts", called={"ended": "all"}),
+    "alerts.clear_all": _by_hand("clear_alerts"),
+    "alerts.clear": _by_hand("clear_alerts"),
+    "blobs.list": Words("blobs", "limit", gives="blobs", empty={"limit": 100}),
+    "blobs.post": _by_hand("put_blob"),
+    "blobs.put": _by_hand("put_blob"),
+    "blobs.get": _by_hand("get_blob"),
+    "blobs.head": _by_hand("has_blob"),
+    "blobs.remove": Words("remove_blob"),
     # ── tasks ──
-    "POST /v1/tasks": Words("delegate", "text", keyed=True),
-    "GET /v1/tasks": Words(
-        "tasks", gives="tasks", called={"open_only": "open"}, empty={"limit": 100}
-    ),
-    "GET /v1/tasks/{task}": Words("task", waits="timeout"),
-    "GET /v1/tasks/{task}/events": Words(
-        "task_events", gives="events", empty={"limit": 200}, always="after"
-    ),
-    "GET /v1/tasks/{task}/stream": Words("follow_task", ends="final"),
-    "GET /v1/tasks/{task}/messages": Words("task_messages", gives="messages"),
-    "GET /v1/tasks/{task}/pushes": _by_hand("pushes"),
-    "POST /v1/tasks/{task}/pushes/{push}/again": Words("push_again", again=True),
-    "POST /v1/tasks/{task}/retry": Words("retry_task", again=True),
-    "POST /v1/tasks/{task}/cancel": Words(
+    "tasks.delegate": Words("delegate", "text", keyed=True),
+    "tasks.list": Words("tasks", gives="tasks", called={"open_only": "open"}, empty={"limit": 100}),
+    "tasks.show": Words("task", waits="timeout"),
+    "tasks.events": Words("task_events", gives="events", empty={"limit": 200}, always="after"),
+    "tasks.stream": Words("follow_task", ends="final"),
+    "tasks.messages": Words("task_messages", gives="messages"),
+    "pushes.list": _by_hand("pushes"),
+    "pushes.again": Words("push_again", again=True),
+    "tasks.retry": Words("retry_task", again=True),
+    "tasks.cancel": Words(
         "cancel_task", empty={"timeout": 15.0}, always="timeout", again=True, waits="timeout"
     ),
-    "POST /v1/tasks/{task}/answer": Words("answer_task", "text"),
-    "POST /v1/tasks/{task}/status": Words("report_status", "state", always="seq", again=True),
-    "POST /v1/tasks/{task}/artifacts": Words("report_artifact", always="seq", again=True),
+    "tasks.answer": Words("answer_task", "text"),
+    "reports.status": Words("report_status", "state", always="seq", again=True),
+    "reports.artifact": Words("report_artifact", always="seq", again=True),
 }
 
 

@@ -16,7 +16,7 @@ operations = Operations()
 
 
 @operations.post("/v1/backup", Scope.ADMIN, fails=(Conflict,))
-async def back_up(parts: Parts, orgs: Orgs, body: BackupBody, me: Principal) -> answers.Saved:
+async def create(parts: Parts, orgs: Orgs, body: BackupBody, me: Principal) -> answers.Saved:
     """Write a backup of all organisations.
 
     `file` is an absolute path on the post room's machine. For the operator's key alone, which is in there.

@@ -24,7 +24,7 @@ operations = Operations()
 
 
 @operations.get("/metrics", Scope.READ, answers=(TEXT,))
-async def metrics(parts: Parts, measuring: Measuring, me: Principal) -> Response:
+async def read(parts: Parts, measuring: Measuring, me: Principal) -> Response:
     """Show the metrics of the post room, for Prometheus.
 
     For the operator, whose key may have the scope `read` alone, and for who may operate in the default

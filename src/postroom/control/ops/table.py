@@ -176,6 +176,8 @@ class Operation:
     @property
     def name(self) -> str:
         """Its name, such as `tasks.answer`; unique."""
+        if self.method == "HEAD":
+            return f"{self.noun}.head"
         return f"{self.noun}.{cast('FunctionType', self.call).__name__.rstrip('_')}"
 
     @property
