@@ -12,7 +12,10 @@ import signal
 import sys
 import types
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
+
+import postroom
 
 
 def run(settings: Any) -> int:
@@ -36,7 +39,7 @@ def run(settings: Any) -> int:
     room = Standin()
     room.answer("GET /v1/status", status())
     room.answer("POST /v1/workers", worker(), 201)
-    room.answer("POST /v1/shutdown", None, 202)
+    room.answer("POST /v1/shutdown", {"ending": True}, 202)
     room.announce(settings.state)
     descriptor = os.environ.pop("POSTROOM_READY_FD", "")
     if descriptor:
@@ -52,4 +55,6 @@ def run(settings: Any) -> int:
 
 control: Any = types.ModuleType("postroom.control")
 control.run = run
+# The stand-in reads the document of the API, which is inside.
+control.__path__ = [str(Path(postroom.__file__).parent / "control")]
 sys.modules["postroom.control"] = control
