@@ -73,6 +73,22 @@ def pytest_timeout_set_timer() -> Generator[None, object, object]:
     return done
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
+    """Tell of a test that was interrupted between two lines, which pytest cannot show and would end the run for."""
+    if call.excinfo is not None:
+        show_lines_alone(call.excinfo.tb)
+
+
+def show_lines_alone(place: Any) -> None:
+    """Take out of a traceback what has no line (`tb_lineno` is None): where a signal came as a coroutine began."""
+    while place.tb_next is not None:
+        if place.tb_next.tb_lineno is None:
+            place.tb_next = place.tb_next.tb_next
+        else:
+            place = place.tb_next
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> Generator[None]:
     """Set both time limits anew after a failure, for what cleans up behind the test and for its repetition.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import itertools
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 CONFTEST = Path(__file__).resolve().parents[2] / "conftest.py"
 
@@ -86,3 +89,20 @@ def test_what_waits_for_ever_is_ended_and_the_next_tests_of_its_file_run(tmp_pat
         "PASSED test_running.py::test_next",
     } <= said, done.stdout
     assert "2 failed, 2 passed, 1 error" in done.stdout.splitlines()[-1]
+
+
+def test_what_a_traceback_has_without_a_line_is_left_out() -> None:
+    """Python 3.11 has such places where a signal interrupts a coroutine that begins; pytest ends the whole run there."""
+    spec = importlib.util.spec_from_file_location("hooks_of_a_run", CONFTEST)
+    assert spec is not None
+    assert spec.loader is not None
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    places = [SimpleNamespace(tb_lineno=line, tb_next=None) for line in (3, None, None, 7, None)]
+    for place, further in itertools.pairwise(places):
+        place.tb_next = further
+
+    hooks.show_lines_alone(places[0])
+
+    assert places[0].tb_next is places[3]
+    assert places[3].tb_next is None
