@@ -92,7 +92,7 @@ def test_what_waits_for_ever_is_ended_and_the_next_tests_of_its_file_run(tmp_pat
 
 
 def test_what_a_traceback_has_without_a_line_is_left_out() -> None:
-    """Python 3.11 has such places where a signal interrupts a coroutine that begins; pytest ends the whole run there."""
+    """Python 3.11 has such places where a signal comes as a coroutine begins; pytest ends the whole run there."""
     spec = importlib.util.spec_from_file_location("hooks_of_a_run", CONFTEST)
     assert spec is not None
     assert spec.loader is not None
