@@ -50,7 +50,6 @@ LEVELS = ("enforced", "partial", "none")
 """Levels of a wall, strongest first (`postroom.sandbox.port.Level`)."""
 MAX_NUMBER = 2**31 - 1
 """The largest whole number in a template; more would overflow in the limits of the operating system."""
-
 EGRESS_PLACE = "${POSTROOM_EGRESS}"
 """In `workstation.env` and a coding agent's command: the address inside the sandbox that leads to hosts outside."""
 

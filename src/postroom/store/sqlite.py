@@ -17,7 +17,6 @@ only if it is meant to change accounts. A fold never waits for it.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import sqlite3
@@ -36,6 +35,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql import ClauseElement
 
+from postroom.disk import sync
 from postroom.errors import Conflict, EnvironmentFault, StateUnwritable, StoreLocked
 from postroom.settings import DEFAULT_ORG
 from postroom.store.kept import FOLDER, keep
@@ -50,7 +50,7 @@ from postroom.store.schema import (
     metadata,
     orgs,
 )
-from postroom.store.session import Dialect, Session
+from postroom.store.session import Dialect, Driver, Session
 
 T = TypeVar("T")
 
@@ -340,7 +340,7 @@ class SQLitePlace(Place):
         """As `postgres.place.PostgresPlace`; the files of the organisation are the caller's to move."""
         del at
         if self.files is None or self.files.accounts.exists():
-            importlib.import_module("postroom.store.removed").take_out(self)
+            _take_out(self)
 
     @contextmanager
     def all_accounts(self) -> Generator[tuple[Any, str]]:
@@ -430,3 +430,66 @@ def typed_faults() -> Generator[None, None, None]:
                 raise RuntimeError(f"SQLite refuses {original}") from error
             raise Conflict(f"the database refuses the row: {original}") from error
         raise
+
+
+# ── a removed organisation ───────────────────────────────────────────────────────────────────────────────
+
+_OF_ACCOUNTS = (*(table.name for table in ACCOUNTS), orgs.name)
+
+
+def _take_out(place: SQLitePlace) -> None:
+    """Take the rows of a removed organisation, that of `place`, out of the accounts; those in memory are forgotten.
+
+    They go into its own folder, which is kept for a person to read and delete: a file `accounts.db` of its rows alone.
+    That is on disk before they are deleted where they were, so both can be repeated after a crash.
+
+    Raises:
+        StateUnwritable: the disk is full or read-only.
+        StoreLocked: another process holds the database.
+    """
+    with place.all_accounts() as (driver, schema):
+        if not _has_rows(driver, schema, place.org):
+            return
+        if place.files is not None:
+            home = place.files.projection.parent
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _copy_rows(driver, home / ACCOUNTS_FILE, place.org)
+        driver.execute("BEGIN IMMEDIATE")
+        for name in (*reversed(_OF_ACCOUNTS[:-1]), orgs.name):
+            driver.execute(f"DELETE FROM {schema}.{name} WHERE org = ?", (place.org,))  # noqa: S608 (our own names)
+        driver.execute("COMMIT")
+
+
+def _copy_rows(driver: Driver, file: Path, org: str) -> None:
+    """Copy the rows of `org`, and the version of the tables, to a new `file`: whole and on disk, or not at all."""
+    new = file.with_name(f"{file.name}.new")
+    new.unlink(missing_ok=True)
+    driver.execute("ATTACH ? AS copy", (str(new),))
+    driver.execute("PRAGMA copy.journal_mode = DELETE")
+    driver.execute("BEGIN IMMEDIATE")
+    for table in ("alembic_version", *_OF_ACCOUNTS):
+        shape = "SELECT type, sql FROM main.sqlite_master WHERE tbl_name = ? AND sql IS NOT NULL"
+        # Tables before their indexes.
+        for kind, sql in driver.execute(f"{shape} ORDER BY type DESC", (table,)).fetchall():
+            before, after = sql.split(f"{kind.upper()} ", 1)
+            driver.execute(f"{before}{kind.upper()} copy.{after}")
+        rows = f"INSERT INTO copy.{table} SELECT * FROM main.{table}"  # noqa: S608
+        if table in _OF_ACCOUNTS:
+            driver.execute(f"{rows} WHERE org = ?", (org,))
+        else:
+            driver.execute(rows)
+    driver.execute("COMMIT")
+    driver.execute("DETACH copy")
+    sync(new)
+    new.replace(file)
+    sync(file.parent)
+
+
+def _has_rows(driver: Driver, schema: str, org: str) -> bool:
+    made = f"SELECT 1 FROM {schema}.sqlite_master WHERE name = ?"  # noqa: S608
+    if not driver.execute(made, (orgs.name,)).fetchone():
+        return False
+    return any(
+        driver.execute(f"SELECT 1 FROM {schema}.{name} WHERE org = ? LIMIT 1", (org,)).fetchone()  # noqa: S608
+        for name in _OF_ACCOUNTS
+    )
