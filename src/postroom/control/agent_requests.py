@@ -11,14 +11,10 @@ from postroom.control.ops import agent_requests, agent_task_requests
 from postroom.control.ops.table import Operation
 from postroom.control.parts import Parts
 from postroom.errors import InvalidInput, NotFound, PostroomError, RequestTimeout, problem
-from postroom.observe import get_logger
 from postroom.protocol import subjects
 from postroom.protocol.limits import MAX_VALUES, TASK_DEPTH
 from postroom_a2a import strict_json
 from postroom_a2a.bounds import ConcurrencyLimit
-
-log = get_logger(__name__)
-
 
 VERBS: dict[str, Operation] = {
     each.path: each for each in (*agent_requests.operations, *agent_task_requests.operations)

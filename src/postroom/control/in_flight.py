@@ -17,6 +17,7 @@ from typing import Any
 from postroom.audit.log import AuditLog
 from postroom.control.http_protocol import ABORT, PRINCIPAL
 from postroom.control.limits import MARKS, CallerLimits
+from postroom.control.ops.table import SOCKET
 from postroom.control.org_router import SWITCHING, Receive, Scope, Send
 from postroom.control.principals import REQUEST
 from postroom.protocol.audit import ALLOWED, API, DENIED, AuditRecord
@@ -25,9 +26,6 @@ from postroom.protocol.tasks import CLI_AGENT, Door
 from postroom_a2a.times import format_time
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
-
-WEBSOCKET = "WEBSOCKET"
-"""Verb of a WebSocket in a record of the audit log."""
 
 ONLY_READS = "postroom.only_reads"
 """Scope key: a request of another verb has changed nothing, so it is no act for the audit log."""
@@ -290,7 +288,7 @@ class Guard:
             by=API,
             org=self._org,
             protocol=API,
-            verb=scope.get("method", WEBSOCKET),
+            verb=scope.get("method", SOCKET),
             url=scope["path"][:MAX_URL],
             verdict=DENIED if status == 403 else ALLOWED,
             reason="the key does not allow it" if status == 403 else "",

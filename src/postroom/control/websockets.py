@@ -1,6 +1,6 @@
 """WebSockets of the API: callers, errors and bounds are those of every other operation.
 
-    @operations.socket("/workers/{ref}/sdk-events/stream", Scope.OPERATE, fails=(NotFound,))
+    @operations.socket("/v1/workers/{ref}/sdk-events/stream", Scope.OPERATE, fails=(NotFound,))
     async def stream(parts: Parts, socket: Socket, ref: AgentRef, after_id: AfterId = 0) -> None:
         uid = await parts.uid_of(ref)  # an error before `accept` is the answer to the request
         await socket.accept()

@@ -39,7 +39,7 @@ OF_REQUEST = frozenset({"me", "request", "socket", "connection"})
 key of the connection."""
 
 SOCKET = "WEBSOCKET"
-"""In the place of an HTTP method: the operation talks over a WebSocket."""
+"""In the place of an HTTP method, also in the audit log: the operation talks over a WebSocket."""
 
 ASK = "ASK"
 """In the place of an HTTP method: agents ask it on the bus, and its path is the end of the subject."""
@@ -191,9 +191,13 @@ class Operation:
         return self.method not in LOOKS
 
     @cached_property
+    def _parameters(self) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self.call).parameters
+
+    @cached_property
     def takes(self) -> frozenset[str]:
         """Names of the parameters of its function."""
-        return frozenset(inspect.signature(self.call).parameters)
+        return frozenset(self._parameters)
 
     @cached_property
     def segments(self) -> tuple[str, ...]:
@@ -216,20 +220,23 @@ class Operation:
         """The field that its body is."""
         if self.method in (SOCKET, ASK):
             return None
-        return next((field for field in self._fields() if field.is_body), None)
+        return next((field for field in self._fields if field.is_body), None)
 
     @cached_property
     def query(self) -> dict[str, Field]:
         """The fields that are neither of the path nor the body, by the names that callers use."""
         others = {*self.places.values(), self.body and self.body.name}
-        return {field.shown: field for field in self._fields() if field.name not in others}
+        return {field.shown: field for field in self._fields if field.name not in others}
 
-    def _fields(self) -> Iterator[Field]:
-        for name, parameter in inspect.signature(self.call).parameters.items():
-            if name not in OF_API | OF_REQUEST:
+    @cached_property
+    def _fields(self) -> tuple[Field, ...]:
+        found = []
+        for name, parameter in self._parameters.items():
+            if name not in self.given:
                 hint = self.hints[name]
                 marks = [m.name for m in getattr(hint, "__metadata__", ()) if isinstance(m, As)]
-                yield Field(name, marks[0] if marks else name, hint, parameter.default)
+                found.append(Field(name, marks[0] if marks else name, hint, parameter.default))
+        return tuple(found)
 
     @cached_property
     def given(self) -> tuple[str, ...]:
