@@ -8,7 +8,6 @@ admitted; its caller is cut off at once and gets no answer.
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextvars import ContextVar
@@ -18,7 +17,7 @@ from postroom.audit.log import AuditLog
 from postroom.control.http_protocol import ABORT, PRINCIPAL
 from postroom.control.limits import MARKS, CallerLimits
 from postroom.control.ops.table import SOCKET
-from postroom.control.org_router import SWITCHING, Receive, Scope, Send
+from postroom.control.org_router import STREAMED, SWITCHING, Receive, Scope, Send
 from postroom.control.principals import REQUEST
 from postroom.protocol.audit import ALLOWED, API, DENIED, AuditRecord
 from postroom.protocol.principal import KEY, OPERATOR_KEY, Principal
@@ -29,9 +28,6 @@ READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 ONLY_READS = "postroom.only_reads"
 """Scope key: a request of another verb has changed nothing, so it is no act for the audit log."""
-
-STREAMED = re.compile(r"/v1/blobs|/v1/workers/[^/]+/terminals/[^/]+/output$")
-"""Paths whose bodies are not held in memory; their operations bound them."""
 
 MAX_URL = 2048
 """Characters of a path in a record."""
@@ -252,10 +248,8 @@ class Guard:
                 await send(message)
 
         about, current = _about.set(ids), _current.set(request)
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
-        weighed = receive if STREAMED.match(path) else self._weighed(request, receive)
         try:
-            await serve(scope, weighed, note)
+            await serve(scope, self._weighed(request, receive), note)
         finally:
             _about.reset(about)
             _current.reset(current)
@@ -270,6 +264,8 @@ class Guard:
         async def weighed() -> MutableMapping[str, Any]:
             nonlocal size, marks
             message = await receive()
+            if request.scope.get(STREAMED):
+                return message  # its operation bounds it
             body: bytes = message.get("body", b"")
             size += len(body)
             if size >= MARKS:

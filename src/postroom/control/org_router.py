@@ -6,6 +6,7 @@ its Host (`http.hosts`).
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -17,13 +18,14 @@ from postroom.errors import (
     Forbidden,
     MethodNotAllowed,
     PostroomError,
+    StateUnwritable,
     Unauthorized,
     http_status,
     problem,
     retry_after,
 )
 from postroom.http.hosts import check_host
-from postroom.observe import tracing
+from postroom.observe import get_logger, tracing
 from postroom.observe.metrics import Metrics
 from postroom.protocol import traces
 from postroom.protocol.answers import Ready
@@ -57,6 +59,8 @@ class CallDoor(Protocol):
         """Let a call for the agent `ref` be performed, if its caller may."""
 
 
+log = get_logger(__name__)
+
 ORGS = "/orgs/"
 """Prefix of an organisation's name; the rest of the path is for the API of that organisation."""
 
@@ -83,6 +87,9 @@ CHANGES = frozenset({"POST", "PUT", "DELETE", "PATCH"})
 
 ROUTE = "postroom.route"
 """Scope key: the route that a request is for, with names in the place of what it names; metrics count by it."""
+
+STREAMED = "postroom.streamed"
+"""Scope key: whether the body of a request is content, which passes without being held in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +341,16 @@ def _starting() -> EnvironmentFault:
 async def _ended(scope: Scope, receive: Receive, send: Send) -> None:
     error = Unauthorized("the API key is not valid any more")
     await refuse(scope, receive, send, error)
+
+
+def told(scope: Scope, error: Exception) -> PostroomError:
+    """What a caller is told of an error; one that nobody expects is logged."""
+    if isinstance(error, PostroomError):
+        return error
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return StateUnwritable("the disk is full", remedy="free space, then do it again")
+    log.error("%s %s failed", scope.get("method", "WebSocket"), scope["path"], exc_info=error)
+    return PostroomError("an internal error; the control plane's log has it")
 
 
 async def refuse(

@@ -7,7 +7,6 @@ path, query and body, each bounded and checked. Any error is a problem document 
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, cast
@@ -19,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from postroom.control.bodies import read_json
 from postroom.control.http_protocol import ABANDONED
 from postroom.control.ops.table import OF_API, REST, SOCKET, Operation
-from postroom.control.org_router import ROUTE, Receive, Scope, Send, refuse
+from postroom.control.org_router import ROUTE, STREAMED, Receive, Scope, Send, refuse, told
 from postroom.control.principals import Gate
 from postroom.control.websockets import Socket, serve_socket
 from postroom.errors import (
@@ -29,12 +28,8 @@ from postroom.errors import (
     MethodNotAllowed,
     NotFound,
     PostroomError,
-    StateUnwritable,
 )
-from postroom.observe import get_logger
 from postroom_a2a import strict_json
-
-log = get_logger(__name__)
 
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 _JSON = (b"content-type", b"application/json")
@@ -86,7 +81,7 @@ class Router:
             result = await operation.call(**values)
         except Exception as error:  # noqa: BLE001 (each error has its answer)
             more = self._allow(scope) if isinstance(error, MethodNotAllowed) else ()
-            await refuse(scope, receive, send, _told(scope, error), more)
+            await refuse(scope, receive, send, told(scope, error), more)
             return
         if isinstance(result, StreamingResponse):
             await _stream(result, send)
@@ -112,7 +107,7 @@ class Router:
         operation = self._found(method, segments)
         if operation is None:
             raise self._unknown(method, path, segments)
-        scope[ROUTE] = operation.path
+        scope[ROUTE], scope[STREAMED] = operation.path, operation.content
         me = await self._gate.admit(scope, operation)
         values = operation.in_query(scope["query_string"])
         for at, name in operation.places.items():
@@ -193,16 +188,6 @@ async def _read(receive: Receive, most: int) -> bytes:
         if size > most:
             raise MessageTooLarge(f"the request's body is over {most} bytes")
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-def _told(scope: Scope, error: Exception) -> PostroomError:
-    """What a caller is told of an error."""
-    if isinstance(error, PostroomError):
-        return error
-    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return StateUnwritable("the disk is full", remedy="free space, then do it again")
-    log.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
-    return PostroomError("an internal error; the control plane's log has it")
 
 
 async def _answer(status: int, result: Any, send: Send) -> None:

@@ -24,12 +24,9 @@ from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 from wsproto import events
 
 from postroom.control.http_protocol import ABANDONED, ABORT
-from postroom.control.org_router import Receive, Scope, Send, refuse
+from postroom.control.org_router import Receive, Scope, Send, refuse, told
 from postroom.errors import PostroomError, http_status
-from postroom.observe import get_logger
 from postroom.protocol.sockets import SUBPROTOCOL, Code, cut_reason
-
-log = get_logger(__name__)
 
 Talk = Callable[[Scope, "Socket"], Awaitable[None]]
 
@@ -119,12 +116,8 @@ async def serve_socket(scope: Scope, receive: Receive, send: Send, talk: Talk) -
     except asyncio.CancelledError:
         if not scope.get(ABANDONED):
             raise
-    except PostroomError as error:
-        await _refuse(socket, error, receive, send)
-    except Exception as error:
-        log.error("WebSocket %s failed", scope["path"], exc_info=error)
-        internal = PostroomError("an internal error; the control plane's log has it")
-        await _refuse(socket, internal, receive, send)
+    except Exception as error:  # noqa: BLE001 (each error has its answer)
+        await _refuse(socket, told(scope, error), receive, send)
 
 
 async def _refuse(socket: Socket, error: PostroomError, receive: Receive, send: Send) -> None:

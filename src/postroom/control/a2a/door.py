@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import MutableMapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -11,10 +10,9 @@ from postroom.control.a2a.operations import CHANGING, DoorOperations, DoorPushes
 from postroom.control.a2a.published import ONE_ORIGIN, PublishedCards
 from postroom.control.http_protocol import ABORT, PRINCIPAL
 from postroom.control.in_flight import ONLY_READS
-from postroom.control.org_router import ROUTE, WORKER, App, Receive, Scope, Send
+from postroom.control.org_router import ROUTE, WORKER, App, Receive, Scope, Send, told
 from postroom.control.parts import Parts
-from postroom.errors import Forbidden, NotFound, PostroomError, StateUnwritable, Unauthorized
-from postroom.observe import get_logger
+from postroom.errors import Forbidden, NotFound, Unauthorized
 from postroom.protocol import principal
 from postroom.protocol.limits import MAX_BODY, MAX_VALUES
 from postroom.protocol.principal import Principal
@@ -25,8 +23,6 @@ from postroom_a2a.http.errors import headers_of, rest_status
 from postroom_a2a.http.exchange import JSON, ClientStalled
 from postroom_a2a.json_operations import STREAMING
 from postroom_a2a.operations import Operations, Perform
-
-log = get_logger(__name__)
 
 PREFIX = "/a2a/"
 """Before the nick or uid of an agent."""
@@ -149,14 +145,11 @@ def _take_key(exchange: Exchange) -> None:
 
 
 async def _fail(exchange: Exchange, error: Exception) -> None:
-    """Answer an error that nobody expects, and log it."""
-    full = isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}
-    if not full:
-        log.error("%s %s failed", exchange.method, exchange.scope["path"], exc_info=error)
+    """Answer an error that nobody expects."""
+    known = told(exchange.scope, error)
     if exchange.started:
         exchange.scope[ABORT]()  # half an answer must not look like a whole one
         return
-    known = StateUnwritable("the disk is full") if full else PostroomError("an internal error")
     status, document = rest_status(known)
     await exchange.answer(status, dumps(document), JSON, *headers_of(status, known))
 
