@@ -126,6 +126,15 @@ async def test_a_large_body_counts_as_more_than_one_request(room: TaskRoom) -> N
         assert [await bea.status() for _ in range(3)][-1] == 429
 
 
+async def test_a_content_that_streams_counts_as_one_request_whatever_its_size(
+    room: TaskRoom,
+) -> None:
+    async with person(room, "ann", *Scope) as ann:
+        stored = await ann.api.post("/v1/blobs", content=b"," * 13 * PIECE)
+        assert stored.status_code == 201
+        assert await ann.status() == 200
+
+
 @pytest.mark.requirement("caller-limits")
 async def test_a_body_that_comes_in_pieces_and_without_a_length_is_counted(room: TaskRoom) -> None:
     async def pieces() -> AsyncGenerator[bytes]:
