@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from postroom.errors import InvalidInput
 from postroom.protocol.blobs import DEFAULT_MEDIA_TYPE
+from postroom.protocol.limits import MAX_LINK
 from postroom_a2a.text import one_line
 
 TEXT, DATA, FILE, UNKNOWN = "text", "data", "file", ""
@@ -76,6 +78,12 @@ def bytes_of(raw: str) -> bytes:
         raise InvalidInput("a raw part is not base64") from error
 
 
+def whole_text(text: str, parts: Iterable[Mapping[str, Any]]) -> str:
+    """The text, and a line for each part of another kind, such as `[image/png plot.png blob:sha256:…]`."""
+    others = [_named(part) for part in parts if kind_of(part) != TEXT]
+    return "\n".join(([text] if text or not others else []) + others)
+
+
 def file_name(stated: str) -> str:
     """A name that stays in its folder, acts on no terminal, and is neither hidden nor an option; "" if nothing is left.
 
@@ -93,3 +101,8 @@ def file_name(stated: str) -> str:
 def _cut(text: str, most: int) -> str:
     """The beginning of `text` that has at most so many bytes."""
     return text.encode()[:most].decode(errors="ignore")
+
+
+def _named(part: Mapping[str, Any]) -> str:
+    words = (media_type_of(part), name_in(part), str(part.get("url", "")))
+    return f"[{' '.join(one_line(word, MAX_LINK) for word in words if word)}]"

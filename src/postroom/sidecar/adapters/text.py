@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from postroom.protocol.limits import MAX_TEXT_ANSWER
+from postroom.protocol.parts import whole_text
 from postroom.protocol.traces import VARIABLE
 from postroom.protocol.verbs import Seen
 from postroom.sidecar.adapters.adapter import (
@@ -27,7 +28,6 @@ from postroom.sidecar.adapters.wording import (
     answered,
     failed,
     is_post,
-    whole_text,
 )
 from postroom.sidecar.lines import LineReader, Overlong
 from postroom_a2a.text import printable

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from postroom.protocol.limits import MAX_LINK
-from postroom.protocol.parts import TEXT, kind_of, media_type_of, name_in
 from postroom.protocol.verbs import Artifact, Complete, Fail, Reply, Seen
-from postroom.sidecar.adapters.adapter import Incoming, IncomingTask, Parts, Said, Sender
+from postroom.sidecar.adapters.adapter import Incoming, IncomingTask, Said, Sender
 from postroom_a2a.text import one_line
 
 Request = Incoming | IncomingTask
@@ -18,12 +13,6 @@ Request = Incoming | IncomingTask
 def address(sender: Sender) -> str:
     """`@nick` of a sender, or its uid."""
     return f"@{one_line(sender.nick, 64)}" if sender.nick else sender.uid
-
-
-def whole_text(text: str, parts: Parts) -> str:
-    """The text, and a line for each part of another kind, such as `[image/png plot.png blob:sha256:…]`."""
-    others = [_named(part) for part in parts if kind_of(part) != TEXT]
-    return "\n".join(([text] if text or not others else []) + others)
 
 
 def is_post(request: Request) -> bool:
@@ -48,8 +37,3 @@ def answered(request: Request, said: str) -> list[Said]:
 def failed(request: Request, why: str) -> list[Said]:
     """The actions of a request that could not be worked on: a message is handed over again."""
     return [Fail(request.id, why)] if isinstance(request, IncomingTask) else []
-
-
-def _named(part: Mapping[str, Any]) -> str:
-    words = (media_type_of(part), name_in(part), str(part.get("url", "")))
-    return f"[{' '.join(one_line(word, MAX_LINK) for word in words if word)}]"

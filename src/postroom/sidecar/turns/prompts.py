@@ -21,8 +21,9 @@ from typing import Any
 
 from postroom.errors import StateUnwritable
 from postroom.observe import get_logger
+from postroom.protocol.parts import whole_text
 from postroom.sidecar.adapters import Incoming, IncomingTask, Sender
-from postroom.sidecar.adapters.wording import address, is_post, wants_answer, whole_text
+from postroom.sidecar.adapters.wording import address, is_post, wants_answer
 from postroom.sidecar.turns.home import StateFile
 from postroom_a2a.text import one_line, printable
 
