@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import InvalidInput
+from postroom.protocol.operations import OPERATIONS
 from postroom.tui.typing.commands import BY_NAME, VERBS, Command, Plain, help_lines, parse
+
+BY_ITSELF = """
+    approvals.list events.past events.stream feeds.events feeds.happens feeds.stream inbox.list inbox.seen inbox.stream
+    messages.chat messages.show people.me room.readyz room.status tasks.stream workers.list workers.show workspaces.sync
+    agents.show
+"""
+"""What the screen shows or does without a command: its panes, its dialogs, their keys."""
+
+FOR_PROGRAMS = """
+    agents.card agents.keys announcements.list announcements.stream approvals.pending blobs.head blobs.post
+    events.report inbox.acknowledge metrics.read pushes.keys reports.artifact reports.status room.livez
+    room.openapi terminals.printed terminals.typed workers.card
+"""
+
+IN_A_SHELL = """
+    agents.add agents.add_remote agents.remove agents.set_card agents.show_remote announcements.announce approvals.pin
+    approvals.set_pin audit.read backup.create blobs.get blobs.list blobs.remove credentials.remove deadletters.drop
+    deadletters.list deadletters.requeue deadletters.show keys.create keys.list keys.revoke keys.rotate openings.close
+    openings.list openings.open orgs.create orgs.list orgs.remove people.add people.list people.remove pushes.again
+    pushes.list retention.due retention.prune room.shutdown tasks.retry terminals.terminal trust.list trust.rotate
+    workers.leftovers workers.prune_leftovers workers.revoke workers.revoke_all
+"""
+"""What is done by `postroom` alone: rarely, or with what a line of the screen has no room for."""
+
+OWN = {"nick", "clear", "path", "words", "command", "id", "allow", "remove", "store", "task"}
+"""Words of commands that no operation has as a field of that name."""
 
 
 def command(line: str) -> Command:
@@ -26,20 +55,20 @@ def test_a_text_keeps_its_lines_and_quotes() -> None:
     said = command("/msg @coder  it's\n  two lines")
 
     assert said.verb.name == "msg"
-    assert said["who"] == "@coder"
+    assert said["nick"] == "@coder"
     assert said["text"] == "it's\n  two lines"
 
 
 def test_without_a_nick_a_command_is_about_the_chosen_agent() -> None:
-    assert command("/msg hello @coder")["who"] == ""
+    assert command("/msg hello @coder")["nick"] == ""
     assert command("/msg hello @coder")["text"] == "hello @coder"
-    assert command("/stop")["who"] == ""
+    assert command("/stop")["nick"] == ""
 
 
 def test_delegate_takes_a_skill_and_a_text_that_begins_with_a_dash() -> None:
     said = command("/delegate --skill review @coder - first this")
 
-    assert (said["skill"], said["who"], said["text"]) == ("review", "@coder", "- first this")
+    assert (said["skill"], said["nick"], said["text"]) == ("review", "@coder", "- first this")
     assert command("/delegate -x is wrong")["text"] == "-x is wrong"
 
 
@@ -90,6 +119,26 @@ def test_an_unknown_command_names_the_nearest_ones() -> None:
 def test_each_command_is_in_the_help_with_its_usage() -> None:
     assert len(list(help_lines())) == len(VERBS)
     assert list(help_lines("/answer")) == [("/answer ID TEXT", BY_NAME["answer"].help)]
+
+
+def test_each_operation_has_a_command_or_is_said_to_have_none():
+    done = {name for verb in VERBS for name in verb.by.split()}
+    without = (BY_ITSELF + FOR_PROGRAMS + IN_A_SHELL).split()
+
+    assert sorted(done | set(without)) == sorted(OPERATIONS)
+    assert len(without) == len(set(without) - done)
+
+
+def test_the_words_of_a_command_are_fields_of_its_operations_or_its_own():
+    def fields(operation: str) -> set[str]:
+        row: Any = OPERATIONS[operation]
+        return {name for place in ("path", "query", "body") for name, *_ in row.get(place, ())}
+
+    own = set()
+    for verb in VERBS:
+        known = set().union(*map(fields, verb.by.split()))
+        own |= {each.name for each in (*verb.slots, *verb.options)} - known
+    assert own == OWN
 
 
 @given(st.text())

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from postroom.protocol.alerts import Alert
-from postroom.tui.typing.commands import parse
+from postroom.protocol.operations import OPERATIONS
+from postroom.tui.typing.commands import BY_NAME, parse
 from postroom.tui.typing.completing import complete, known_of, no_paths
 from postroom.tui.typing.help import Page
 from tests.control.taskroom import TaskRoom
@@ -66,8 +67,46 @@ async def test_what_went_wrong_is_shown_completed_and_cleared(shared: TaskRoom, 
         await until(pilot, lambda: "cleared 1 alert" in screen_text(pilot.app))
 
 
+async def test_what_is_typed_asks_the_operation_that_the_table_of_commands_says(
+    shared: TaskRoom, tmp_path: Path
+):
+    def asked(verb: str) -> float:
+        method, route = str(OPERATIONS[BY_NAME[verb].by.split()[0]]["route"]).split(" ")
+        (requests, *_) = shared.site.router.metrics.families()
+        said = f'method="{method}",route="{route}"'
+        return sum(float(line.split()[-1]) for line in requests.lines() if said in line)
+
+    async with working(shared, tmp_path) as coder, app_on(coder) as pilot:
+        await until(pilot, lambda: names_worker(pilot, "coder"))
+        task = (await shared.delegate("@coder"))["id"]
+        for verb, rest in {
+            "msg": "@coder hello",
+            "delegate": "@coder do it",
+            "answer": f"{task} yes",
+            "policy": "@coder",
+            "alerts": "",
+            "tree": task,
+            "task": task,
+            "diff": "@coder",
+            "interrupt": "@coder",
+            "file": str(Path(__file__)),
+            "search": "hello",
+            "join": "#new",
+            "who": "",
+            "cancel": task,
+        }.items():
+            before = asked(verb)
+            line_of(pilot).text = f"/{verb} {rest}"
+            line_of(pilot).focus()
+            await pilot.press("enter")
+            await until(pilot, lambda verb=verb, before=before: asked(verb) > before)
+            while len(pilot.app.screen_stack) > 1:
+                await pilot.press("escape")
+                await pilot.pause()
+
+
 def test_apply_takes_a_worker_or_a_task_and_its_option_anywhere():
     for line in ("/apply --undo @coder", "/apply @coder --undo"):
         meant = parse(line)
-        assert (meant["who"], meant["undo"]) == ("@coder", "yes")  # ty: ignore
+        assert (meant["nick"], meant["undo"]) == ("@coder", "yes")  # ty: ignore
     assert parse("/apply 1a2b3c")["id"] == "1a2b3c"  # ty: ignore

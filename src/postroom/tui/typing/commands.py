@@ -11,6 +11,7 @@ from enum import Enum
 
 from postroom.errors import InvalidInput
 from postroom.protocol.modes import MODES
+from postroom.protocol.operations import OPERATIONS
 from postroom_a2a.text import one_line
 
 
@@ -74,106 +75,126 @@ class Verb:
     """A command.
 
     Attributes:
-        usage: what follows its name.
-        help: what it does, one line.
+        by: names of the operations that do it (`protocol.operations`), first the one that it is for; none for what is
+            the screen's own.
+        usage: what follows its name; its words in capitals are the slots.
+        own_help: what it does, one line, where its operation does not say that in the same words.
+        who: what `@NICK` stands for.
+        ids: what `ID` stands for.
         anywhere: its options stand also behind its words.
     """
 
     name: str
-    usage: str
-    help: str
-    slots: tuple[Slot, ...] = ()
+    by: str
+    usage: str = ""
+    own_help: str = ""
     options: tuple[Option, ...] = ()
+    who: Kind = Kind.WORKER
+    ids: Kind = Kind.TASK
     anywhere: bool = False
+
+    @property
+    def help(self) -> str:
+        """What it does, one line."""
+        return self.own_help or f"{OPERATIONS[self.by.partition(' ')[0]]['help']}."
 
     @property
     def line(self) -> str:
         """How it is typed."""
         return f"/{self.name} {self.usage}".rstrip()
 
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """Its words but for options."""
+        kinds = {**_KINDS, "nick": self.who, "id": self.ids}
+        words = re.sub(r"\[--[^\]]*\]|[|.]", "", self.usage).split()
+        named = ((word.strip("[]@#").lower(), word[0] != "[" and word[-1] != "]") for word in words)
+        return tuple(
+            Slot(name, kinds[name], needed, rest=kinds[name] is Kind.FREE) for name, needed in named
+        )
 
-_WHO = Slot("who", Kind.AGENT, needed=False)
-_WORKER = Slot("who", Kind.WORKER, needed=False)
-_TEXT = Slot("text", Kind.FREE, rest=True)
-_PERHAPS = Slot("text", Kind.FREE, needed=False, rest=True)
+
+_KINDS = {
+    "clear": Kind.CLEAR,
+    "command": Kind.COMMAND,
+    "mode": Kind.MODE,
+    "path": Kind.PATH,
+    "project": Kind.PROJECT,
+    "reason": Kind.FREE,
+    "skill": Kind.SKILL,
+    "template": Kind.TEMPLATE,
+    "text": Kind.FREE,
+    "words": Kind.FREE,
+    "workspace": Kind.FOLDER,
+}
+"""What the slots and the fields of these names are."""
+
+
+def _options(operation: str, **flags: str) -> tuple[Option, ...]:
+    """Options for fields of an operation, each with its flags; the type of a field says whether it has a value."""
+    types = {name: type_ for name, type_, _ in OPERATIONS[operation]["body"]}  # ty: ignore
+    return tuple(
+        Option(
+            flag,
+            name,
+            _KINDS.get(name, Kind.FREE),
+            many=types[name] in ("list", "object"),
+            alone=types[name] == "bool",
+        )
+        for name, each in flags.items()
+        for flag in each.split()
+    )
+
 
 VERBS: tuple[Verb, ...] = (
-    Verb("msg", "[@NICK] TEXT", "Send an agent a message.", (_WHO, _TEXT)),
-    Verb(
-        "delegate",
-        "[--skill SKILL] [@NICK] TEXT",
+    Verb("msg", "messages.send", "[@NICK] TEXT", "Send an agent a message.", who=Kind.AGENT),
+    Verb("delegate", "tasks.delegate", "[--skill SKILL] [@NICK] TEXT",
         "Give an agent a task; with a skill and no nick, whoever has it.",
-        (_WHO, _TEXT),
-        (Option("--skill", "skill", Kind.SKILL),),
-    ),
-    Verb(
-        "spawn",
+        _options("tasks.delegate", skill="--skill"), who=Kind.AGENT),
+    Verb("spawn", "workers.spawn credentials.list credentials.add tasks.delegate",
         "[TEMPLATE] [--workspace DIR] [--as MODE] [--autonomous] [--name NICK] [--project P] [--task TEXT]"
         " [--set KEY=VALUE]...",
         "Start a worker from a template: a name such as claude-code, or a file; without one, see what is offered.",
-        (Slot("template", Kind.TEMPLATE, needed=False),),
         (
-            Option("--workspace", "workspace", Kind.FOLDER),
-            Option("-w", "workspace", Kind.FOLDER),
-            Option("--as", "mode", Kind.MODE),
-            Option("--branches", "branches", Kind.FREE, many=True),
-            Option("--name", "name", Kind.FREE),
-            Option("-n", "name", Kind.FREE),
-            Option("--project", "project", Kind.PROJECT),
-            Option("-p", "project", Kind.PROJECT),
-            Option("--autonomous", "autonomous", Kind.FREE, alone=True),
+            *_options("workers.spawn", workspace="--workspace -w", mode="--as", branches="--branches",
+                name="--name -n", project="--project -p", autonomous="--autonomous"),
             Option("--task", "task", Kind.FREE),
-            Option("--sandbox", "sandbox", Kind.FREE),
-            Option("--isolation", "isolation", Kind.FREE),
-            Option("--set", "set", Kind.FREE, many=True),
+            *_options("workers.spawn", sandbox="--sandbox", isolation="--isolation", set="--set"),
             Option("--store-key", "store", Kind.FREE, alone=True),
-        ),
-        anywhere=True,
-    ),
-    Verb("approve", "[ID]", "Allow what an agent asks; without an id, see the first.", (
-        Slot("id", Kind.APPROVAL, needed=False),
-    )),
-    Verb("deny", "ID [REASON]", "Refuse what an agent asks.", (
-        Slot("id", Kind.APPROVAL), _PERHAPS,
-    )),
-    Verb("answer", "ID TEXT", "Answer the question of a task.", (
-        Slot("id", Kind.QUESTION), _TEXT,
-    )),
-    Verb("diff", "[@NICK]", "Show what a worker changed in the folder that it works on.", (_WORKER,)),
-    Verb("apply", "[--undo] [@NICK | ID]", "Merge what a worker did, after a question; or undo the last merge.", (
-        _WORKER, Slot("id", Kind.TASK, needed=False),
-    ), (Option("--undo", "undo", Kind.FREE, alone=True),), anywhere=True),
-    Verb("policy", "[@NICK] [--allow 'PATTERN'] [--remove 'PATTERN']", "Show or change what a worker does unasked.", (
-        _WORKER,
-    ), (
-        Option("--allow", "allow", Kind.FREE, many=True),
-        Option("--remove", "remove", Kind.FREE, many=True),
-    ), anywhere=True),
-    Verb("alerts", "[clear [ID]]", "Show what went wrong; clear one, or all.", (
-        Slot("what", Kind.CLEAR, needed=False), Slot("id", Kind.ALERT, needed=False),
-    )),
-    Verb("tree", "[@NICK | ID]", "Show a task with those it came from, and those that came of it.", (
-        _WORKER, Slot("id", Kind.TASK, needed=False),
-    )),
-    Verb("task", "ID", "Show a task.", (Slot("id", Kind.TASK),)),
-    Verb("cancel", "ID [REASON]", "Cancel a task.", (Slot("id", Kind.TASK), _PERHAPS)),
-    Verb("interrupt", "[@NICK] [REASON]", "End the turn of a worker's agent.", (_WORKER, _PERHAPS)),
-    Verb("stop", "[@NICK]", "Stop a worker; its inbox keeps what comes.", (_WORKER,)),
-    Verb("restart", "[@NICK]", "Stop a worker and start it again.", (_WORKER,)),
-    Verb("remove", "[@NICK]", "Stop a worker for good; its nick is free again.", (_WORKER,)),
-    Verb("join", "#PROJECT", "Look at a project; a first post makes a new one.", (
-        Slot("project", Kind.PROJECT),
-    )),
-    Verb("file", "PATH [TEXT]", "Send a file to where you are.", (
-        Slot("path", Kind.PATH), _PERHAPS,
-    )),
-    Verb("search", "WORDS", "Find messages.", (_TEXT,)),
-    Verb("who", "", "Say who is there."),
-    Verb("log", "", "Show again what was said above this line."),
-    Verb("help", "[COMMAND]", "Show all keys and commands, or one command.", (
-        Slot("command", Kind.COMMAND, needed=False),
-    )),
-    Verb("quit", "", "Leave; everything goes on running."),
+        ), anywhere=True),
+    Verb("approve", "approvals.control approvals.show", "[ID]",
+        "Allow what an agent asks; without an id, see the first.", ids=Kind.APPROVAL),
+    Verb("deny", "approvals.control approvals.show", "ID [REASON]", "Refuse what an agent asks.",
+        ids=Kind.APPROVAL),
+    Verb("answer", "tasks.answer", "ID TEXT", ids=Kind.QUESTION),
+    Verb("diff", "workspaces.diff", "[@NICK]", "Show what a worker changed in the folder that it works on."),
+    Verb("apply", "workspaces.apply workspaces.apply_task", "[--undo] [@NICK | ID]",
+        "Merge what a worker did, after a question; or undo the last merge.",
+        _options("workspaces.apply", undo="--undo"), anywhere=True),
+    Verb("policy", "approvals.policy approvals.allow approvals.forget",
+        "[@NICK] [--allow 'PATTERN'] [--remove 'PATTERN']", "Show or change what a worker does unasked.",
+        (
+            Option("--allow", "allow", Kind.FREE, many=True),
+            Option("--remove", "remove", Kind.FREE, many=True),
+        ), anywhere=True),
+    Verb("alerts", "alerts.list alerts.clear alerts.clear_all", "[clear [ID]]",
+        "Show what went wrong; clear one, or all.", ids=Kind.ALERT),
+    Verb("tree", "tasks.show tasks.list", "[@NICK | ID]",
+        "Show a task with those it came from, and those that came of it."),
+    Verb("task", "tasks.show tasks.events tasks.messages", "ID", "Show a task."),
+    Verb("cancel", "tasks.cancel", "ID [REASON]"),
+    Verb("interrupt", "approvals.control", "[@NICK] [REASON]", "End the turn of a worker's agent."),
+    Verb("stop", "workers.stop", "[@NICK]", "Stop a worker; its inbox keeps what comes."),
+    Verb("restart", "workers.restart", "[@NICK]", "Stop a worker and start it again."),
+    Verb("remove", "workers.remove", "[@NICK]", "Stop a worker for good; its nick is free again."),
+    Verb("join", "feeds.projects feeds.happened", "#PROJECT",
+        "Look at a project; a first post makes a new one."),
+    Verb("file", "blobs.put messages.send feeds.post", "PATH [TEXT]", "Send a file to where you are."),
+    Verb("search", "messages.search feeds.posts", "WORDS", "Find messages."),
+    Verb("who", "agents.list", own_help="Say who is there."),
+    Verb("log", "", own_help="Show again what was said above this line."),
+    Verb("help", "", "[COMMAND]", "Show all keys and commands, or one command."),
+    Verb("quit", "", own_help="Leave; everything goes on running."),
 )  # fmt: skip
 
 BY_NAME: Mapping[str, Verb] = {verb.name: verb for verb in VERBS}

@@ -115,7 +115,7 @@ class Doing:
 
     async def _agent(self, command: Command) -> Target:
         """The agent that a command names, else the one that is looked at."""
-        nick = command["who"].removeprefix("@")
+        nick = command["nick"].removeprefix("@")
         if not nick:
             target = self._app.target
             if target is None or target.is_project:
@@ -146,7 +146,7 @@ class Doing:
     async def _delegate(self, command: Command) -> None:
         skill, text = command["skill"], command["text"]
         to = ""
-        if command["who"] or not skill:
+        if command["nick"] or not skill:
             to = f"@{(await self._agent(command)).name}"
         task = await self._call(lambda: self._app.client.delegate(text, to=to, skill=skill))
         self._say(f"{address(task['worker'])} has the task {short(task['id'])}")
@@ -191,7 +191,7 @@ class Doing:
                     asked["worker"]["uid"],
                     asked["id"],
                     decision,
-                    reason=command["text"],
+                    reason=command["reason"],
                     channel=CHANNEL,
                 )
             )
@@ -218,7 +218,7 @@ class Doing:
 
     def _marked(self, command: Command) -> list[Target]:
         """The marked workers, where a command that takes several names none."""
-        able = command.verb.name in marked.ACTS and not command["who"]
+        able = command.verb.name in marked.ACTS and not command["nick"]
         return self._sidebar.marked() if able else []
 
     async def _apply(self, command: Command) -> None:
@@ -248,10 +248,10 @@ class Doing:
         from postroom.tui.typing.help import alerts_page
 
         client = self._app.client
-        if not command["what"]:
+        if not command["clear"]:
             self._app.push_screen(alerts_page(await self._call(client.alerts)))
             return
-        if command["what"] != "clear":
+        if command["clear"] != "clear":
             raise InvalidInput("/alerts: what does that mean?", remedy=command.verb.line)
         count = await self._call(lambda: client.clear_alerts(command["id"]))
         self._say(f"cleared {counted(count, 'alert')}")
@@ -263,7 +263,7 @@ class Doing:
             acts.open_tree(self._app, await self._agent(command))
 
     async def _interrupt(self, command: Command) -> None:
-        acts.interrupt(self._app, await self._agent(command), command["text"])
+        acts.interrupt(self._app, await self._agent(command), command["reason"])
 
     async def _spawn(self, command: Command) -> None:
         if not command["template"]:
@@ -293,7 +293,7 @@ class Doing:
         acts.open_task(self._app, command["id"])
 
     async def _cancel(self, command: Command) -> None:
-        ref, reason = command["id"], command["text"]
+        ref, reason = command["id"], command["reason"]
         task = await self._call(lambda: self._app.client.cancel_task(ref, reason=reason))
         self._say(f"{short(task['id'])} {one_line(task['state'])}")
 
@@ -309,7 +309,7 @@ class Doing:
             self._say(f"there is no #{name} yet: your first post makes it")
 
     async def _search(self, command: Command) -> None:
-        self._talk.open_search(command["text"])
+        self._talk.open_search(command["words"])
 
     async def _who(self, _: Command) -> None:
         agents: list[Listed] = await self._call(self._app.client.agents)
