@@ -28,8 +28,9 @@ Written by `python -m tools.operations`. Nothing is imported here, so that a com
 fields and help without what checks them.
 
 `path`, `query` and `body` have the fields, each as its name, type and help. `required` names those that must be given,
-`answer` the shape (`protocol.shapes`, `protocol.answers`), or the media type of what is no JSON; `events` says that it
-is a stream of them. A body that is `optional` may be missing. A WebSocket has the method WEBSOCKET.
+`choices` has the values of those that take no other, `answer` the shape (`protocol.shapes`, `protocol.answers`), or the
+media type of what is no JSON; `events` says that it is a stream of them. A body that is `optional` may be missing. A
+WebSocket has the method WEBSOCKET.
 """
 
 from __future__ import annotations
@@ -83,9 +84,10 @@ def _text(value: Any) -> str:
 
 def _operation(operation: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {"help": operation["summary"]}
-    required = []
+    required, taken = [], {}
     for place in ("path", "query"):
         fields = [each for each in operation.get("parameters", ()) if each["in"] == place]
+        taken |= {each["name"]: each["schema"] for each in fields}
         if fields:
             row[place] = tuple(_field(each["name"], each["schema"], each) for each in fields)
         required += [each["name"] for each in fields if place != "path" and each.get("required")]
@@ -97,11 +99,13 @@ def _operation(operation: dict[str, Any], schemas: dict[str, Any]) -> dict[str, 
         else:
             body = schema["properties"].items()
             row["body"] = tuple(_field(name, field, field) for name, field in body)
+            taken |= schema["properties"]
             required += schema.get("required", ())
             row |= {} if asked.get("required") else {"optional": True}
     if required:
         row["required"] = tuple(required)
-    return row | _answer(operation)
+    choices = {name: found for name, field in taken.items() if (found := _choices(field, schemas))}
+    return row | ({"choices": choices} if choices else {}) | _answer(operation)
 
 
 def _answer(operation: dict[str, Any]) -> dict[str, Any]:
@@ -119,6 +123,16 @@ def _answer(operation: dict[str, Any]) -> dict[str, Any]:
 
 def _field(name: str, schema: dict[str, Any], about: dict[str, Any]) -> tuple[str, str, str]:
     return name, _type(schema), about.get("description", "")
+
+
+def _choices(schema: dict[str, Any], schemas: dict[str, Any]) -> tuple[str, ...]:
+    """The values of a field, or of the parts of a list, that takes no other; "" for none of them is left out."""
+    if "$ref" in schema:
+        return _choices(schemas[schema["$ref"].rpartition("/")[2]], schemas)
+    for each in (*schema.get("anyOf", ()), *([schema["items"]] if "items" in schema else ())):
+        if found := _choices(each, schemas):
+            return found
+    return tuple(value for value in schema.get("enum", ()) if value)
 
 
 def _type(schema: dict[str, Any]) -> str:

@@ -38,10 +38,17 @@ def error_width() -> int | None:
 
 
 def print_table(
-    head: Sequence[str], rows: Iterable[Sequence[Cell]], *, cut: Sequence[str] = ()
+    head: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    cut: Sequence[str] = (),
+    empty: str = "",
 ) -> None:
-    """Print rows under a head, as `table` makes them, for the output's terminal."""
-    for line in table(head, rows, cut=cut, width=terminal_width()):
+    """Print rows under a head, as `table` makes them, for the output's terminal; `empty` in place of no rows."""
+    rows = list(rows)
+    for line in (
+        table(head, rows, cut=cut, width=terminal_width()) if rows or not empty else [empty]
+    ):
         click.echo(line)
 
 

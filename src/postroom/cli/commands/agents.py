@@ -9,139 +9,108 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.cli.completion import agents
 from postroom.cli.deciding import pin_of
-from postroom.cli.options import connect, json_option, pin_file_option, state_option
-from postroom.cli.output import print_json, print_table
+from postroom.cli.declaring import Answer, answers, asks
+from postroom.cli.options import connect, pin_file_option
+from postroom.cli.output import print_table
 from postroom.errors import EnvironmentFault, InvalidInput, NotFound
 from postroom.lines.words import Cell, natural, span
 from postroom.settings import DEFAULT_ORG
 from postroom_a2a.text import one_line
 
 if TYPE_CHECKING:
-    from postroom.protocol.shapes import Listed, Remote
+    from collections.abc import Iterator
+
+    from postroom.protocol.shapes import Listed, Me, Remote
 
 HEAD = ("NICK", "KIND", "STATE", "SKILLS", "DESCRIPTION")
-KINDS = ("human", "worker", "external", "service")
-SCOPES = ("read", "send", "task", "operate", "admin")
+_FOUND = (
+    "agents.list",
+    "--skill S: Only agents that have this skill.",
+    "--kind: Only agents of this kind.",
+)
 
 
 @click.group("agents", invoke_without_command=True)
-@click.option("--skill", default="", metavar="S", help="Only agents that have this skill.")
-@click.option("--kind", type=click.Choice(KINDS), help="Only agents of this kind.")
-@json_option
-@state_option()
-@click.pass_context
-def command(ctx: click.Context, skill: str, kind: str | None, as_json: bool) -> None:
+@asks(*_FOUND)
+def command(found: list[Listed], skill: str) -> None:
     """List everybody with an address, and what their Agent Cards say.
 
     People, workers, and agents that Postroom does not run: those are added here.
     """
-    if ctx.invoked_subcommand is None:
-        _list(skill, kind or "", as_json)
+    _list(found, skill)
 
 
 @command.command("list", short_help="List everybody with an address.")
-@click.option("--skill", default="", metavar="S", help="Only agents that have this skill.")
-@click.option("--kind", type=click.Choice(KINDS), help="Only agents of this kind.")
-@json_option
-@state_option()
-def list_(skill: str, kind: str | None, as_json: bool) -> None:
+@asks(*_FOUND)
+def list_(found: list[Listed], skill: str) -> None:
     """List everybody with an address, and what their Agent Cards say."""
-    _list(skill, kind or "", as_json)
+    _list(found, skill)
 
 
-def _list(skill: str, kind: str, as_json: bool) -> None:
-    with connect() as client:
-        found = client.agents(skill=skill, kind=kind)
-    if as_json:
-        print_json({"agents": found})
-    elif found:
-        ordered = sorted(found, key=lambda agent: natural(agent["nick"]))
-        print_table(HEAD, [_row(agent) for agent in ordered], cut=("DESCRIPTION", "SKILLS"))
-    elif skill:
-        click.echo(f"nobody has the skill {one_line(skill, 80)}")
-    else:
-        click.echo("nobody")
+def _list(found: list[Listed], skill: str) -> None:
+    ordered = sorted(found, key=lambda agent: natural(agent["nick"]))
+    nobody = f"nobody has the skill {one_line(skill, 80)}" if skill else "nobody"
+    print_table(HEAD, map(_row, ordered), cut=("DESCRIPTION", "SKILLS"), empty=nobody)
 
 
 @command.command("show", short_help="Show one agent.")
-@click.argument("agent", metavar="@NICK", shell_complete=agents)
-@json_option
-@state_option()
-def show(agent: str, as_json: bool) -> None:
+@answers("agent @NICK")
+def show(agent: str) -> Answer:
     """Show who @NICK is, whether it is there, and what it can do."""
     with connect() as client:
         found, server = client.agent(agent), client.server.url
-    if as_json:
-        print_json(found)
-        return
-    state = "online" if found["online"] else "offline"
-    click.echo(f"@{found['nick']}: {found['kind']}, {state}")
-    click.echo(f"uid          {found['uid']}")
-    click.echo(f"last seen    {found['seen_at'] or '-'}")
+    return found, _lines(found, agent, server)
+
+
+def _lines(found: Listed, agent: str, server: str) -> Iterator[str]:
+    yield f"@{found['nick']}: {found['kind']}, {'online' if found['online'] else 'offline'}"
+    yield f"uid          {found['uid']}"
+    yield f"last seen    {found['seen_at'] or '-'}"
     if found["kind"] != "human":
         org = "" if found["org"] == DEFAULT_ORG else f"/orgs/{found['org']}"
-        click.echo(f"A2A          {server.rstrip('/')}{org}/a2a/{found['nick']}")
-    for line in _called(agent, found["kind"]):
-        click.echo(line)
+        yield f"A2A          {server.rstrip('/')}{org}/a2a/{found['nick']}"
+    yield from _called(agent, found["kind"])
     if (card := found["card"]) is None:
         return
-    click.echo(f"description  {one_line(card['description'], 300)}")
-    click.echo(f"takes        {one_line(', '.join(card['defaultInputModes']), 300)}")
+    yield f"description  {one_line(card['description'], 300)}"
+    yield f"takes        {one_line(', '.join(card['defaultInputModes']), 300)}"
     for skill in card["skills"]:
-        click.echo(f"skill        {one_line(skill['id'])}: {one_line(skill['description'], 300)}")
+        yield f"skill        {one_line(skill['id'])}: {one_line(skill['description'], 300)}"
 
 
 @command.command("add", short_help="Give an agent that Postroom does not run an address and a key.")
-@click.argument("nick", default="")
-@click.option(
-    "--a2a", "url", default="", metavar="URL", help="An agent of other people: an A2A server."
+@answers(
+    "nick [NICK]",
+    "--a2a url URL: An agent of other people: an A2A server.",
+    "--name NICK: With --a2a: its nick; made of its name if not given.",
+    "--credential NAME: With --a2a: the one of `postroom credential` that its requests have.",
+    click.option(
+        "--deadline",
+        type=click.FloatRange(0),
+        default=0.0,
+        metavar="S",
+        help="With --a2a: seconds that a task may take; a day if not given.",
+    ),
+    click.option("--external", "kind", flag_value="external", help="An agent of somebody else."),
+    click.option("--service", "kind", flag_value="service", help="A program of yours."),
+    click.option(
+        "--card",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="What its Agent Card says of it (JSON).",
+    ),
+    "--scope scopes: Of its key; may be repeated.",
+    click.option(
+        "--key-file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Write the key there, for you alone, and do not show it.",
+    ),
+    "--public: Its card over HTTP is for everybody.",
+    pin_file_option,
+    operation="agents.add",
 )
-@click.option(
-    "--name",
-    default="",
-    metavar="NICK",
-    help="With --a2a: its nick; made of its name if not given.",
-)
-@click.option(
-    "--credential",
-    default="",
-    metavar="NAME",
-    help="With --a2a: the one of `postroom credential` that its requests have.",
-)
-@click.option(
-    "--deadline",
-    type=click.FloatRange(0),
-    default=0.0,
-    metavar="S",
-    help="With --a2a: seconds that a task may take; a day if not given.",
-)
-@click.option("--external", "kind", flag_value="external", help="An agent of somebody else.")
-@click.option("--service", "kind", flag_value="service", help="A program of yours.")
-@click.option(
-    "--card",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="What its Agent Card says of it (JSON).",
-)
-@click.option(
-    "--scope",
-    "scopes",
-    multiple=True,
-    type=click.Choice(SCOPES),
-    help="Of its key; may be repeated.",
-)
-@click.option(
-    "--key-file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write the key there, for you alone, and do not show it.",
-)
-@click.option("--public", is_flag=True, help="Its card over HTTP is for everybody.")
-@pin_file_option
-@json_option
-@state_option()
 def add(
     nick: str,
     url: str,
@@ -154,8 +123,7 @@ def add(
     scopes: tuple[str, ...],
     key_file: Path | None,
     pin_file: str | None,
-    as_json: bool,
-) -> None:
+) -> Answer:
     """Give the agent NICK an address, an inbox and a key, with which it calls the HTTP API.
 
     The key is shown once. Without --scope it may read, send, and take and give tasks.
@@ -165,8 +133,7 @@ def add(
     if url:
         if kind or card or scopes or key_file:
             raise click.UsageError("--a2a goes with --name, --credential and --deadline alone.")
-        _add_remote(url, name or nick, credential, deadline, as_json)
-        return
+        return _add_remote(url, name or nick, credential, deadline)
     if not nick:
         raise click.UsageError("Say what it is called: NICK.")
     if kind is None:
@@ -192,28 +159,19 @@ def add(
     if file is not None:
         with os.fdopen(file, "w") as opened:
             opened.write(made["key"].pop("key") + "\n")
-    if as_json:
-        print_json(made)
-        return
-    click.echo(f"added @{made['nick']} ({made['kind']}), uid {made['uid']}")
+    added = f"added @{made['nick']} ({made['kind']}), uid {made['uid']}"
     if key_file is not None:
-        click.echo(f"its key is in {one_line(str(key_file))}")
-    else:
-        click.echo(f"its key, shown this once: {made['key']['key']}")
+        return made, (added, f"its key is in {one_line(str(key_file))}")
+    return made, (added, f"its key, shown this once: {made['key']['key']}")
 
 
-def _add_remote(url: str, nick: str, credential: str, deadline: float, as_json: bool) -> None:
+def _add_remote(url: str, nick: str, credential: str, deadline: float) -> Answer:
+    nick = nick.removeprefix("@")
     with connect() as client:
-        made = client.add_remote(
-            url, nick=nick.removeprefix("@"), credential=credential, deadline=deadline
-        )
-    if as_json:
-        print_json(made)
-        return
+        made = client.add_remote(url, nick=nick, credential=credential, deadline=deadline)
     said = "added" if made["added"] else "there already is"
-    click.echo(f"{said} @{made['nick']} ({made['kind']}), uid {made['uid']}")
-    for line in _remote_lines(made["remote"]):
-        click.echo(line)
+    about = f"{said} @{made['nick']} ({made['kind']}), uid {made['uid']}"
+    return made, [about, *_remote_lines(made["remote"])]
 
 
 def _remote_lines(remote: Remote) -> list[str]:
@@ -227,17 +185,10 @@ def _remote_lines(remote: Remote) -> list[str]:
 
 
 @command.command("remove", short_help="Take such an agent's address and keys away.")
-@click.argument("agent", metavar="@NICK", shell_complete=agents)
-@json_option
-@state_option()
-def remove(agent: str, as_json: bool) -> None:
+@asks("agents.remove", "ref @NICK")
+def remove(gone: Me) -> None:
     """Take the address and the keys of @NICK away for ever; what waits for it ends."""
-    with connect() as client:
-        gone = client.remove_agent(agent)
-    if as_json:
-        print_json(gone)
-    else:
-        click.echo(f"removed @{gone['nick']}")
+    click.echo(f"removed @{gone['nick']}")
 
 
 def _called(agent: str, kind: str) -> list[str]:

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import print_json, print_table
+from postroom.cli.declaring import Answer, answers, asks, limit_option
+from postroom.cli.options import connect, state_option
+from postroom.cli.output import print_table
 from postroom.client.files import media_type_for, whole_file
 from postroom.lines.words import Cell, ago, size_of
 from postroom.protocol.blobs import sha256_of
-from postroom.protocol.limits import MAX_PAGE
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
+    from postroom.protocol.shapes import Blob
 
 EXAMPLES = """\b
 Examples:
@@ -33,13 +34,11 @@ def command() -> None:
 
 
 @command.command("put")
-@click.argument("file", type=click.File("rb"))
-@click.option(
-    "--type", "kind", default="", metavar="T", help="Media type; by the name if not given."
+@answers(
+    click.argument("file", type=click.File("rb")),
+    "--type kind T: Media type; by the name if not given.",
 )
-@json_option
-@state_option()
-def put(file: BinaryIO, kind: str, as_json: bool) -> None:
+def put(file: BinaryIO, kind: str) -> Answer:
     """Store FILE (- for standard input) and print its URL.
 
     Every agent that is told the URL may read it.
@@ -47,10 +46,7 @@ def put(file: BinaryIO, kind: str, as_json: bool) -> None:
     media_type = media_type_for(str(file.name), kind)
     with connect() as client:
         url = client.put_blob(file, media_type)
-    if as_json:
-        print_json({"url": url})
-    else:
-        click.echo(url)
+    return {"url": url}, url
 
 
 @command.command("get")
@@ -72,54 +68,31 @@ def get(blob: str, output: str | None) -> None:
 
 
 @command.command("list")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, MAX_PAGE),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="Most blobs shown.",
-)
-@json_option
-@state_option()
-def list_(limit: int, as_json: bool) -> None:
+@asks("blobs.list", limit_option(100, "Most blobs shown."))
+def list_(found: list[Blob]) -> None:
     """List what is stored, the largest first."""
-    with connect() as client:
-        found = client.blobs(limit)
-    if as_json:
-        print_json({"blobs": found})
-    elif found:
-        now = time.time()
-        rows = [
-            [
-                Cell(blob["url"]),
-                Cell(size_of(blob["size"])),
-                Cell(blob["media_type"]),
-                Cell(ago(blob["touched_at"], now)),
-                Cell("" if blob["named"] else "by nobody, kept for a week"),
-            ]
-            for blob in found
+    now = time.time()
+    rows = [
+        [
+            Cell(blob["url"]),
+            Cell(size_of(blob["size"])),
+            Cell(blob["media_type"]),
+            Cell(ago(blob["touched_at"], now)),
+            Cell("" if blob["named"] else "by nobody, kept for a week"),
         ]
-        print_table(("URL", "SIZE", "TYPE", "UPLOADED", "NAMED"), rows)
-    else:
-        click.echo("no blobs")
+        for blob in found
+    ]
+    print_table(("URL", "SIZE", "TYPE", "UPLOADED", "NAMED"), rows, empty="no blobs")
 
 
 @command.command("remove")
-@click.argument("blob", metavar="URL")
-@json_option
-@state_option()
-def remove(blob: str, as_json: bool) -> None:
+@asks("blobs.remove", "sha256 URL", named="removed")
+def remove(_: None) -> None:
     """Remove the content that URL names.
 
     Who was told the URL cannot fetch it any more.
     """
-    with connect() as client:
-        client.remove_blob(blob)
-    if as_json:
-        print_json({"removed": blob})
-    else:
-        click.echo("removed")
+    click.echo("removed")
 
 
 def _fetch(client: Client, url: str, target: BinaryIO) -> None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import print_json, print_table
+from postroom.cli.declaring import Answer, answers, asks
+from postroom.cli.options import connect, state_option
+from postroom.cli.output import print_table
 from postroom.errors import InvalidInput
 from postroom.lines.parts import body_lines, gist
 from postroom.lines.words import Cell, address, ago
 from postroom.view.tasks import accepted_line, short
 from postroom_a2a.text import one_line
+
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import Dead
 
 HEAD = ("ID", "MESSAGE", "FROM", "TO", "REASON", "TRIES", "WHEN", "TEXT")
 
@@ -27,18 +32,9 @@ def command() -> None:
 
 
 @command.command("list")
-@json_option
-@state_option()
-def list_(as_json: bool) -> None:
+@asks("deadletters.list")
+def list_(letters: list[Dead]) -> None:
     """List them, with the reason of each."""
-    with connect() as client:
-        letters = client.deadletters()
-    if as_json:
-        print_json({"deadletters": letters})
-        return
-    if not letters:
-        click.echo("no dead letters")
-        return
     now = time.time()
     rows = [
         [
@@ -53,20 +49,13 @@ def list_(as_json: bool) -> None:
         ]
         for dead in letters
     ]
-    print_table(HEAD, rows, cut=("TEXT", "REASON"))
+    print_table(HEAD, rows, cut=("TEXT", "REASON"), empty="no dead letters")
 
 
 @command.command("show")
-@click.argument("dead_id", metavar="ID")
-@json_option
-@state_option()
-def show(dead_id: str, as_json: bool) -> None:
+@asks("deadletters.show", "letter ID")
+def show(dead: Dead) -> None:
     """Show one with all that it says."""
-    with connect() as client:
-        dead = client.deadletter(dead_id)
-    if as_json:
-        print_json(dead)
-        return
     click.echo(
         f"{address(dead['from'])} to {address(dead['to'])}, message {one_line(dead['message_id'] or 'unknown')}"
     )
@@ -81,48 +70,29 @@ def show(dead_id: str, as_json: bool) -> None:
 
 
 @command.command("requeue", short_help="Send one again as a new message.")
-@click.argument("dead_id", metavar="ID")
-@json_option
-@state_option()
-def requeue(dead_id: str, as_json: bool) -> None:
+@asks("deadletters.requeue", "letter ID")
+def requeue(message_id: str) -> None:
     """Send one again as a new message; the old one stays dead and is linked to it."""
-    with connect() as client:
-        message_id = client.requeue(dead_id)
-    if as_json:
-        print_json({"id": message_id})
-    else:
-        click.echo(f"sent again as {one_line(message_id)}")
+    click.echo(f"sent again as {one_line(message_id)}")
 
 
 @command.command("retry", short_help="Have a task asked for again.")
-@click.argument("dead_id", metavar="ID")
-@json_option
-@state_option()
-def retry(dead_id: str, as_json: bool) -> None:
+@answers("letter ID")
+def retry(letter: str) -> Answer:
     """Have a task whose attempts are used up asked for again, as `postroom task retry` does; prints the new task."""
     with connect() as client:
-        dead = client.deadletter(dead_id)
+        dead = client.deadletter(letter)
         given_up = dead.get("task")
         if not given_up:
             raise InvalidInput(
                 "that letter is a message", remedy=f"postroom deadletters requeue {dead['id']}"
             )
         task = client.retry_task(given_up)
-    if as_json:
-        print_json(task)
-    else:
-        click.echo(accepted_line(task))
+    return task, accepted_line(task)
 
 
 @command.command("drop")
-@click.argument("dead_id", metavar="ID")
-@json_option
-@state_option()
-def drop(dead_id: str, as_json: bool) -> None:
+@asks("deadletters.drop", "letter ID", named="dropped")
+def drop(_: None, letter: str) -> None:
     """Forget one."""
-    with connect() as client:
-        client.drop(dead_id)
-    if as_json:
-        print_json({"dropped": dead_id})
-    else:
-        click.echo(f"dropped {one_line(dead_id)}")
+    click.echo(f"dropped {one_line(letter)}")

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.deciding import pin_of
-from postroom.cli.options import chosen_login, connect, json_option, pin_file_option, state_option
-from postroom.cli.output import print_json, print_table
+from postroom.cli.declaring import Answer, answers, asks
+from postroom.cli.options import chosen_login, connect, pin_file_option, state_option
+from postroom.cli.output import print_table
 from postroom.lines.words import Cell, ago, natural, span
 from postroom.protocol.principal import Scope
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
 if TYPE_CHECKING:
-    from postroom.client.http import Client
-    from postroom.protocol.shapes import Key, NewKey
+    from postroom.protocol.shapes import Key, NewKey, NewPerson, Person
 
 COLOURS = {"valid": "green", "expired": "yellow", "revoked": "red"}
 
@@ -79,71 +79,53 @@ def command() -> None:
 
 
 @command.command("create", short_help="Make an API key, and show it once.")
-@click.option("--for", "agent", metavar="@NICK", default="", help="For somebody else than you.")
-@click.option("--name", default="", metavar="NAME", help="What it is for, such as laptop.")
-@scopes_option
-@expires_option
-@pin_file_option
-@json_option
-@state_option()
-def create(
-    agent: str,
-    name: str,
-    scopes: tuple[str, ...],
-    expires_in: float | None,
-    pin_file: str | None,
-    as_json: bool,
-) -> None:
+@asks(
+    "keys.create",
+    "--for agent @NICK: For somebody else than you.",
+    "--name NAME: What it is for, such as laptop.",
+    scopes_option,
+    expires_option,
+    pin_file_option,
+)
+def create(made: NewKey) -> None:
     """Make an API key; the key itself is the only line on standard output.
 
     A key of your own may do no more than the one that makes it, and ends no later. Keys for others need the scope
     admin.
     """
-    with connect() as client:
-        made = pin_of(pin_file).used(
-            lambda known: client.create_key(
-                agent=agent, name=name, scopes=scopes, expires_in=expires_in, pin=known
-            )
-        )
-    if as_json:
-        print_json(made)
-    else:
-        say_key(made)
+    say_key(made)
 
 
 @command.command("list", short_help="List API keys, or the keys that sign credentials.")
-@click.option("--for", "agent", metavar="@NICK", default="", help="Those of one agent.")
-@click.option("--all", "ended", is_flag=True, help="Revoked ones, too.")
-@click.option("--signing", is_flag=True, help="The public keys that credentials hang on, instead.")
-@json_option
-@state_option()
-def listing(agent: str, ended: bool, signing: bool, as_json: bool) -> None:
+@answers(
+    "--for agent @NICK: Those of one agent.",
+    "--all ended: Revoked ones, too.",
+    "--signing: The public keys that credentials hang on, instead.",
+)
+def listing(agent: str, ended: bool, signing: bool) -> Answer:
     """List your API keys or, with the scope admin, everybody's. No list has a key itself in it."""
     with connect() as client:
         if signing:
-            _list_signing(client, as_json=as_json)
-            return
+            found = client.trusted_keys()
+            lines = (f"{key['role']:<15} {key['state']:<9} {key['key']}" for key in found)
+            return {"keys": found}, lines
         keys = client.api_keys(agent=agent, ended=ended)
-    if as_json:
-        print_json({"keys": keys})
-    elif keys:
-        print_table(HEAD, [_row(key, time.time()) for key in keys], cut=("NAME", "SCOPES"))
-    else:
-        click.echo("no keys")
+    rows = [_row(key, time.time()) for key in keys]
+    return {"keys": keys}, lambda: print_table(HEAD, rows, cut=("NAME", "SCOPES"), empty="no keys")
 
 
 @command.command("rotate", short_help="Replace an API key, or a key that signs credentials.")
-@click.argument("key", default="")
-@click.option("--agents", "kind", flag_value="agents", help="Instead, what signs workers.")
-@click.option(
-    "--account", "kind", flag_value="account", help="Instead, what an account signs with."
+@answers(
+    "key [KEY]",
+    click.option("--agents", "kind", flag_value="agents", help="Instead, what signs workers."),
+    click.option(
+        "--account", "kind", flag_value="account", help="Instead, what an account signs with."
+    ),
+    click.option("--operator", "kind", flag_value="operator", help="Instead, what signs accounts."),
+    click.option("--proxy", "kind", flag_value="proxy", help="Instead, the gateway's."),
+    pin_file_option,
 )
-@click.option("--operator", "kind", flag_value="operator", help="Instead, what signs accounts.")
-@click.option("--proxy", "kind", flag_value="proxy", help="Instead, the gateway's.")
-@pin_file_option
-@json_option
-@state_option()
-def rotate(key: str, kind: str | None, pin_file: str | None, as_json: bool) -> None:
+def rotate(key: str, kind: str | None, pin_file: str | None) -> Answer:
     """Replace the API key KEY (an id of `keys list`, or operator), or without KEY the one in use.
 
     The former key is dead at once, and whatever it had opened is cut. With one of the first options it is a key that
@@ -152,8 +134,7 @@ def rotate(key: str, kind: str | None, pin_file: str | None, as_json: bool) -> N
     if kind is not None:
         if key:
             raise click.UsageError("KEY and a kind of signing key are two things.")
-        _rotate_signing(kind, as_json=as_json)
-        return
+        return _rotate_signing(kind)
     login = chosen_login()
     with connect() as client:
         own = client.me()["key"]
@@ -161,26 +142,20 @@ def rotate(key: str, kind: str | None, pin_file: str | None, as_json: bool) -> N
     kept = login is not None and (key or own) == own
     if login is not None and kept:
         _keep(login.name, made["key"])
-    if as_json:
-        print_json(made)
-    else:
+
+    def say() -> None:
         say_key(made)
         if kept:
             click.echo("your login here has it already", err=True)
 
+    return made, say
+
 
 @command.command("revoke", short_help="End an API key at once.")
-@click.argument("key")
-@json_option
-@state_option()
-def revoke(key: str, as_json: bool) -> None:
+@asks("keys.revoke", "key")
+def revoke(ended: Key) -> None:
     """End the API key KEY (an id of `keys list`): it opens nothing more, and what it had opened is cut."""
-    with connect() as client:
-        ended = client.revoke_key(key)
-    if as_json:
-        print_json(ended)
-    else:
-        click.echo(f"revoked: {ended['id']} of {_owner(ended)}")
+    click.echo(f"revoked: {ended['id']} of {_owner(ended)}")
 
 
 def _row(key: Key, now: float) -> list[Cell]:
@@ -217,26 +192,18 @@ def _keep(name: str, key: str) -> None:
 # Keys that sign credentials.
 
 
-def _list_signing(client: Client, *, as_json: bool) -> None:
-    keys = client.trusted_keys()
-    if as_json:
-        print_json({"keys": keys})
-        return
-    for key in keys:
-        click.echo(f"{key['role']:<15} {key['state']:<9} {key['key']}")
-
-
-def _rotate_signing(kind: str, *, as_json: bool) -> None:
+def _rotate_signing(kind: str) -> Answer:
     with connect() as client:
         rotated = client.rotate(kind)
-    if as_json:
-        print_json(rotated)
-        return
-    click.echo(f"rotated: {', '.join(rotated['roles'])}")
-    for step in rotated["steps"]:
-        click.echo(f"  next: {one_line(step)}")
-    for uid in rotated["cut"]:
-        click.echo(f"  did not move in time and was cut: {one_line(uid)}", err=True)
+
+    def say() -> None:
+        click.echo(f"rotated: {', '.join(rotated['roles'])}")
+        for step in rotated["steps"]:
+            click.echo(f"  next: {one_line(step)}")
+        for uid in rotated["cut"]:
+            click.echo(f"  did not move in time and was cut: {one_line(uid)}", err=True)
+
+    return rotated, say
 
 
 PEOPLE_HEAD = ("NICK", "SINCE", "")
@@ -249,41 +216,17 @@ def people() -> None:
 
 
 @people.command("add", short_help="Give a person an address and a key.")
-@click.argument("nick")
-@scopes_option
-@expires_option
-@pin_file_option
-@json_option
-@state_option()
-def add_person(
-    nick: str,
-    scopes: tuple[str, ...],
-    expires_in: float | None,
-    pin_file: str | None,
-    as_json: bool,
-) -> None:
+@asks("people.add", "nick", scopes_option, expires_option, pin_file_option)
+def add_person(made: NewPerson) -> None:
     """Give the person NICK an address and a key; the key is the only line on standard output."""
-    with connect() as client:
-        made = pin_of(pin_file).used(
-            lambda known: client.add_person(nick, scopes=scopes, expires_in=expires_in, pin=known)
-        )
-    if as_json:
-        print_json(made)
-        return
     say_key(made["key"])
     click.echo("with it, on any machine: postroom login URL", err=True)
 
 
 @people.command("list", short_help="List the people.")
-@json_option
-@state_option()
-def list_people(as_json: bool) -> None:
+@asks("people.list")
+def list_people(people: list[Person]) -> None:
     """List the people."""
-    with connect() as client:
-        people = client.people()
-    if as_json:
-        print_json({"people": people})
-        return
     rows = [
         [
             Cell(f"@{one_line(person['nick'], 64)}"),
@@ -296,14 +239,7 @@ def list_people(as_json: bool) -> None:
 
 
 @people.command("remove", short_help="Take a person's address and keys away.")
-@click.argument("nick")
-@json_option
-@state_option()
-def remove_person(nick: str, as_json: bool) -> None:
+@asks("people.remove", "ref NICK")
+def remove_person(gone: Person) -> None:
     """Take the address and all keys of the person NICK away for ever; what they wrote stays."""
-    with connect() as client:
-        gone = client.remove_person(nick)
-    if as_json:
-        print_json(gone)
-    else:
-        click.echo(f"removed @{one_line(gone['nick'], 64)}; no key of theirs is valid any more")
+    click.echo(f"removed @{one_line(gone['nick'], 64)}; no key of theirs is valid any more")

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import time
+from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.options import connect, json_option, screen_options, state_option, without_mouse
-from postroom.cli.output import print_json
+from postroom.cli.declaring import answers, asks
+from postroom.cli.options import connect, without_mouse
 from postroom.lines.words import clock
 from postroom_a2a.text import one_line
 
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import Alert
+
 
 @click.command("watch")
-@json_option
-@screen_options
-@state_option()
+@answers(screen=True)
 def command(as_json: bool) -> int:
     """Show what happens from now on: tasks, messages to you, projects, alerts, approvals, workers that fail.
 
@@ -49,26 +51,15 @@ def command(as_json: bool) -> int:
 
 
 @click.group("alerts", invoke_without_command=True)
-@click.option("--all", "ended", is_flag=True, help="Also those that have ended.")
-@json_option
-@state_option()
-@click.pass_context
-def alerts(context: click.Context, ended: bool, as_json: bool) -> None:
+@asks("alerts.list", "--all ended: Also those that have ended.")
+def alerts(found: list[Alert]) -> None:
     """List what went wrong, the newest last. An alert goes when its cause goes, or when you clear it."""
-    if context.invoked_subcommand is not None:
-        return
-    with connect() as client:
-        alerts = client.alerts(ended=ended)
-    if as_json:
-        print_json({"alerts": alerts})
-        return
-    if not alerts:
-        click.echo("no alerts")
-        return
     from postroom.view.workers import alert_line
 
     now = time.time()
-    for alert in sorted(alerts, key=lambda alert: alert["at"]):
+    if not found:
+        click.echo("no alerts")
+    for alert in sorted(found, key=lambda alert: alert["at"]):
         line = alert_line(alert, now)
         if alert["ended"]:
             when = f" at {clock(alert['ended_at'], now)}" if alert["ended_at"] else ""
@@ -77,14 +68,7 @@ def alerts(context: click.Context, ended: bool, as_json: bool) -> None:
 
 
 @alerts.command("clear", short_help="Clear one, or all.")
-@click.argument("alert", metavar="[ID]", default="")
-@json_option
-@state_option()
-def clear_alerts(alert: str, as_json: bool) -> None:
+@asks("alerts.clear", "alert [ID]", named="cleared")
+def clear_alerts(cleared: int) -> None:
     """Clear the alert ID, or all that there are now. What happens again is told again."""
-    with connect() as client:
-        cleared = client.clear_alerts(alert)
-    if as_json:
-        print_json({"cleared": cleared})
-    else:
-        click.echo(f"cleared {cleared} alert{'s' * (cleared != 1)}")
+    click.echo(f"cleared {cleared} alert{'s' * (cleared != 1)}")

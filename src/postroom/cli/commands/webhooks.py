@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import print_json
+from postroom.cli.declaring import asks
+from postroom.cli.options import state_option
+
+if TYPE_CHECKING:
+    from postroom.protocol.shapes import WebhookKeys
 
 
 @click.group("webhooks")
@@ -18,18 +23,12 @@ def command() -> None:
 
 
 @command.command("keys")
-@json_option
-@state_option()
-def keys(as_json: bool) -> None:
+@asks("pushes.keys")
+def keys(found: WebhookKeys) -> None:
     """Show your secret and the public key.
 
     Every caller has a secret of its own. It signs what goes to the URLs of this caller, so a receiver that has it knows
     that a push is of this post room. The public key does the same without a secret.
     """
-    with connect() as client:
-        found = client.webhook_keys()
-    if as_json:
-        print_json(found)
-        return
     click.echo(f"secret  {found['secret']}")
     click.echo(f"public  {found['public']}")

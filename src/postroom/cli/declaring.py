@@ -1,0 +1,222 @@
+"""How a command is declared: what it takes, in the words of its help, which operation it asks, and how it answers.
+
+`asks` is for a command that asks one operation and prints the answer: its function prints and does no more. `answers`
+is for one that does more: its function returns what is JSON, and what is said in lines. Both give it `--json`,
+`--state`, `--url` and `--org`. A parameter is declared by a text:
+
+    "ref @NICK"                  an argument, its name and how the help shows it; [ID] may be left out, NICK... repeated
+    "--limit N: The most shown." an option with a value, "" if not given
+    "-f --follow: Go on."        a flag
+    "--for agent @NICK: Whose."  a parameter `agent`, since `for` is no name
+
+What the operation has as a field gets type, choices and default from `protocol.operations` and `client.words`. Anything
+else is a decorator of click, in its place among the texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial, wraps
+from typing import Any, cast
+
+import click
+
+from postroom.cli.options import connect, json_option, screen_options, state_option
+from postroom.cli.output import print_json
+from postroom.protocol.limits import MAX_PAGE
+
+Parameter = str | Callable[[Any], Any]
+"""A text, or a decorator of click."""
+
+Said = str | Iterable[str] | Callable[[], object]
+"""What is said in lines: one, several, or what prints them."""
+
+Answer = tuple[object, Said] | int | None
+"""What is JSON, and what is said; else an exit status of what has printed itself."""
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def takes(*parameters: Parameter, operation: str = "") -> Decorator:
+    """Give a command these parameters, in the order of its help."""
+    fields = fields_of(operation) if operation else {}
+    made = [_declared(each, fields) if isinstance(each, str) else each for each in parameters]
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for parameter in reversed(made):
+            command = parameter(command)
+        return command
+
+    return decorate
+
+
+def answers(
+    *parameters: Parameter,
+    org: bool = True,
+    here: bool = False,
+    screen: bool = False,
+    operation: str = "",
+) -> Decorator:
+    """Make a command of a function that returns an `Answer`; it gets `as_json` if it names that.
+
+    Args:
+        org: it is for one organisation.
+        here: it is for a post room of this machine.
+        screen: it may open the screen.
+        operation: whose fields the parameters are.
+    """
+
+    def decorate(does: Callable[..., Answer]) -> Callable[..., Any]:
+        told = "as_json" in _names(does)
+
+        @wraps(does)
+        def run(*, as_json: bool, **given: Any) -> int | None:
+            if click.get_current_context().invoked_subcommand is not None:
+                return None
+            done = does(**given, as_json=as_json) if told else does(**given)
+            if not isinstance(done, tuple):
+                return done
+            record, said = done
+            if as_json:
+                print_json(record)
+            elif callable(said):
+                said()
+            else:
+                for line in (said,) if isinstance(said, str) else said:
+                    click.echo(line)
+            return None
+
+        shown = (screen_options,) if screen else ()
+        options = (json_option, *shown, state_option(org=org, here=here))
+        return takes(*parameters, *options, operation=operation)(run)
+
+    return decorate
+
+
+def asks(
+    operation: str, *parameters: Parameter, method: str = "", named: str = "", org: bool = True
+) -> Decorator:
+    """Make a command that asks `operation` of a function that prints the answer.
+
+    The function is called with the answer and, by name, those parameters that it names. JSON is the answer; as an
+    object, where the client's method gives a field of it.
+
+    Args:
+        method: of the client, where the operation has several.
+        named: the only field of the JSON; of what answers nothing its value is the first argument.
+        org: as for `answers`.
+    """
+
+    def decorate(prints: Callable[..., object]) -> Callable[..., Any]:
+        shown = _names(prints)[1:]
+
+        @wraps(prints)
+        def run(**given: Any) -> Answer:
+            words = _words(operation, method)
+            with connect() as client:
+                answer = _asked(getattr(client, words.name), operation, given)
+            key = named or words.gives
+            about = next(iter(given.values()), "") if answer is None else answer
+            record = {key: about} if key else answer
+            return record, partial(prints, answer, **{name: given[name] for name in shown})
+
+        return answers(*parameters, org=org, operation=operation)(run)
+
+    return decorate
+
+
+def _asked(ask: Callable[..., Any], operation: str, given: dict[str, Any]) -> Any:
+    """The answer to what was given on the command line; with a PIN where the operation takes one."""
+    known = fields_of(operation)
+    sent = {name: value for name, value in given.items() if name in known and value is not None}
+    if "pin_file" not in given:
+        return ask(**sent)
+    from postroom.cli.deciding import pin_of
+
+    return pin_of(given["pin_file"]).used(lambda pin: ask(**sent, pin=pin))
+
+
+def _names(function: Callable[..., Any]) -> tuple[str, ...]:
+    code = cast("Any", function).__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+# ── what an operation knows ──
+
+
+def _words(operation: str, method: str) -> Any:
+    from postroom.client.words import every
+
+    return next(w for o, w in every() if o == operation and method in ("", w.name))
+
+
+def fields_of(operation: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Type and choices of each field of an operation, by the name of its argument.
+
+    Raises:
+        KeyError: there is no such operation.
+    """
+    from postroom.client.words import every
+    from postroom.protocol.operations import OPERATIONS
+
+    row = cast("dict[str, Any]", OPERATIONS[operation])
+    named = {f: a for o, words in every() if o == operation for a, f in words.called.items()}
+    choices = row.get("choices", {})
+    return {
+        named.get(name, name): (kind, choices.get(name, ()))
+        for place in ("path", "query", "body")
+        for name, kind, _ in row.get(place, ())
+    }
+
+
+# ── parameters from their texts ──
+
+
+def _agents(*asked: Any) -> list[str]:
+    from postroom.cli.completion import agents  # loaded by a shell alone
+
+    return agents(*asked)
+
+
+def _declared(text: str, fields: dict[str, tuple[str, tuple[str, ...]]]) -> Decorator:
+    left, _, help_text = text.partition(": ")
+    words = left.split()
+    flags = [word for word in words if word.startswith("-")]
+    names = [word for word in words if word.isidentifier() and word.islower()]
+    shown = "".join(word for word in words if word not in {*flags, *names}) or None
+    completed: dict[str, Any] = {"shell_complete": _agents} if shown in COMPLETED else {}
+    if not flags:
+        left_out = (shown or "").startswith("[")
+        several = (shown or "").rstrip("]").endswith("...")
+        number: dict[str, Any] = {"nargs": -1} if several else {"default": ""} if left_out else {}
+        required = not left_out
+        return click.argument(*names, metavar=shown, required=required, **number, **completed)
+    name = (names or [max(flags, key=len).lstrip("-").replace("-", "_")])[0]
+    kind = _typed(*fields[name]) if name in fields else {}
+    usual = {"default": ""} if shown else {"is_flag": True}
+    about: dict[str, Any] = {"metavar": shown, "help": help_text, **(kind or usual), **completed}
+    return click.option(*flags, *names, **about)
+
+
+COMPLETED = {"@NICK", "NICK...", "[NICK]..."}
+
+
+def _typed(kind: str, choices: tuple[str, ...]) -> dict[str, Any]:
+    """How click takes a field of that type."""
+    several: dict[str, Any] = {"multiple": True} if kind == "list" else {}
+    if choices:
+        return {"type": click.Choice(choices), **several}
+    return {"type": click.FloatRange(0)} if kind == "float" else several
+
+
+def limit_option(default: int, help_text: str, *flags: str, metavar: str | None = "N") -> Decorator:
+    """`--limit N`: the most entries of a list."""
+    return click.option(
+        *flags,
+        "--limit",
+        type=click.IntRange(1, MAX_PAGE),
+        default=default,
+        show_default=True,
+        metavar=metavar,
+        help=help_text,
+    )
