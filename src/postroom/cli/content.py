@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from postroom.cli.arguments import text_argument
-from postroom.cli.options import Decorated
+from postroom.cli.declaring import takes
 from postroom.cli.waiting import SLOW
 from postroom.client.files import media_type_for
 from postroom.errors import InvalidInput, MessageTooLarge
@@ -33,7 +33,7 @@ STEP = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The options of `content_options`, as a command got them."""
+    """The options of `content_options` and `talk_options`, as a command got them."""
 
     files: tuple[str, ...]
     kind: str
@@ -42,41 +42,35 @@ class Given:
     thread: str = ""
 
     @property
+    def talk(self) -> dict[str, Any]:
+        """Subject and thread, as fields of what is sent."""
+        return {"subject": self.subject, "thread": self.thread}
+
+    @property
     def parts(self) -> bool:
         """Whether anything but a text is to be said."""
         return bool(self.files or self.data)
 
 
-def content_options(command: Decorated) -> Decorated:
-    """`--file`, `--type` and `--data` as `files`, `kind` and `data`."""
-    data = click.option(
-        "--data", multiple=True, metavar="JSON|@FILE", help="A JSON value to send; repeatable."
-    )
-    kind = click.option(
-        "--type",
-        "kind",
-        default="",
-        metavar="T",
-        help="Media type of the file; by its name if not given.",
-    )
-    files = click.option(
+content_options = takes(
+    click.option(
         "--file",
         "files",
         multiple=True,
         metavar="PATH",
         type=click.Path(dir_okay=False, allow_dash=True),
         help="A file to send; repeatable.",
-    )
-    return files(kind(data(command)))
+    ),
+    "--type kind T: Media type of the file; by its name if not given.",
+    click.option(
+        "--data", multiple=True, metavar="JSON|@FILE", help="A JSON value to send; repeatable."
+    ),
+)
+"""The options of `Given`, without those of `talk_options`."""
 
-
-def talk_options(command: Decorated) -> Decorated:
-    """`--subject` and `--thread`."""
-    thread = click.option(
-        "--thread", default="", metavar="ID", help="Conversation that it belongs to."
-    )
-    subject = click.option("--subject", default="", metavar="S", help="Subject, one line.")
-    return subject(thread(command))
+talk_options = takes(
+    "--subject S: Subject, one line.", "--thread ID: Conversation that it belongs to."
+)
 
 
 def said(words: tuple[str, ...], given: Given) -> str:

@@ -34,12 +34,17 @@ Said = str | Iterable[str] | Callable[[], object]
 Answer = tuple[object, Said] | int | None
 """What is JSON, and what is said; else an exit status of what has printed itself."""
 
+Field = tuple[str, tuple[str, ...]]
+"""Type and choices of a field of an operation."""
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def takes(*parameters: Parameter, operation: str = "") -> Decorator:
-    """Give a command these parameters, in the order of its help."""
-    fields = fields_of(operation) if operation else {}
+def takes(*parameters: Parameter, of: str = "") -> Decorator:
+    """Give a command these parameters, in the order of its help; `of` has the operations whose fields they are."""
+    fields: dict[str, Field] = {}
+    for operation in of.split():
+        fields |= fields_of(operation)
     made = [_declared(each, fields) if isinstance(each, str) else each for each in parameters]
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,7 +60,7 @@ def answers(
     org: bool = True,
     here: bool = False,
     screen: bool = False,
-    operation: str = "",
+    of: str = "",
 ) -> Decorator:
     """Make a command of a function that returns an `Answer`; it gets `as_json` if it names that.
 
@@ -63,7 +68,7 @@ def answers(
         org: it is for one organisation.
         here: it is for a post room of this machine.
         screen: it may open the screen.
-        operation: whose fields the parameters are.
+        of: as for `takes`.
     """
 
     def decorate(does: Callable[..., Answer]) -> Callable[..., Any]:
@@ -88,7 +93,7 @@ def answers(
 
         shown = (screen_options,) if screen else ()
         options = (json_option, *shown, state_option(org=org, here=here))
-        return takes(*parameters, *options, operation=operation)(run)
+        return takes(*parameters, *options, of=of)(run)
 
     return decorate
 
@@ -120,7 +125,7 @@ def asks(
             record = {key: about} if key else answer
             return record, partial(prints, answer, **{name: given[name] for name in shown})
 
-        return answers(*parameters, org=org, operation=operation)(run)
+        return answers(*parameters, org=org, of=operation)(run)
 
     return decorate
 
@@ -150,7 +155,7 @@ def _words(operation: str, method: str) -> Any:
     return next(w for o, w in every() if o == operation and method in ("", w.name))
 
 
-def fields_of(operation: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+def fields_of(operation: str) -> dict[str, Field]:
     """Type and choices of each field of an operation, by the name of its argument.
 
     Raises:
@@ -178,7 +183,7 @@ def _agents(*asked: Any) -> list[str]:
     return agents(*asked)
 
 
-def _declared(text: str, fields: dict[str, tuple[str, tuple[str, ...]]]) -> Decorator:
+def _declared(text: str, fields: dict[str, Field]) -> Decorator:
     left, _, help_text = text.partition(": ")
     words = left.split()
     flags = [word for word in words if word.startswith("-")]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.options import Decorated
+from postroom.cli.declaring import Decorator, takes
 from postroom.cli.output import print_content, print_json
 from postroom.errors import PostroomError, Refused, RequestTimeout
 from postroom.protocol.receipts import Reason, State, reached
@@ -39,22 +39,19 @@ def said_if_slow(text: str) -> Generator[threading.Timer]:
         timer.cancel()
 
 
-def wait_options(help_text: str) -> Callable[[Decorated], Decorated]:
+def wait_options(help_text: str) -> Decorator:
     """`--wait MILESTONE` and `--timeout S`, as `milestone` and `timeout`."""
-
-    def decorate(command: Decorated) -> Decorated:
-        seconds = click.option(
+    return takes(
+        click.option("--wait", "milestone", type=click.Choice(MILESTONES), help=help_text),
+        click.option(
             "--timeout",
             type=click.FloatRange(0, 86400),
             default=DEFAULT_TIMEOUT,
             show_default=True,
             metavar="S",
             help="Seconds for --wait.",
-        )
-        wait = click.option("--wait", "milestone", type=click.Choice(MILESTONES), help=help_text)
-        return wait(seconds(command))
-
-    return decorate
+        ),
+    )
 
 
 def check(mail: Mail, milestone: str, timeout: float) -> None:

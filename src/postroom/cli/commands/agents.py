@@ -85,13 +85,7 @@ def _lines(found: Listed, agent: str, server: str) -> Iterator[str]:
     "--a2a url URL: An agent of other people: an A2A server.",
     "--name NICK: With --a2a: its nick; made of its name if not given.",
     "--credential NAME: With --a2a: the one of `postroom credential` that its requests have.",
-    click.option(
-        "--deadline",
-        type=click.FloatRange(0),
-        default=0.0,
-        metavar="S",
-        help="With --a2a: seconds that a task may take; a day if not given.",
-    ),
+    "--deadline S: With --a2a: seconds that a task may take; a day if not given.",
     click.option("--external", "kind", flag_value="external", help="An agent of somebody else."),
     click.option("--service", "kind", flag_value="service", help="A program of yours."),
     click.option(
@@ -109,14 +103,14 @@ def _lines(found: Listed, agent: str, server: str) -> Iterator[str]:
     ),
     "--public: Its card over HTTP is for everybody.",
     pin_file_option,
-    operation="agents.add",
+    of="agents.add agents.add_remote",
 )
 def add(
     nick: str,
     url: str,
     name: str,
     credential: str,
-    deadline: float,
+    deadline: float | None,
     kind: str | None,
     card: Path | None,
     public: bool,
@@ -165,7 +159,7 @@ def add(
     return made, (added, f"its key, shown this once: {made['key']['key']}")
 
 
-def _add_remote(url: str, nick: str, credential: str, deadline: float) -> Answer:
+def _add_remote(url: str, nick: str, credential: str, deadline: float | None) -> Answer:
     nick = nick.removeprefix("@")
     with connect() as client:
         made = client.add_remote(url, nick=nick, credential=credential, deadline=deadline)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from postroom.cli.content import Given, content_options, said, talk_options, upload_parts
-from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import print_json
+from postroom.cli.declaring import Answer, answers, limit_option
+from postroom.cli.options import connect
 from postroom.lines.parts import body_lines
 from postroom.lines.words import address, clock
-from postroom.protocol.limits import MAX_PAGE
 from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 
@@ -23,51 +22,29 @@ if TYPE_CHECKING:
 
 
 @click.command("announce")
-@click.argument("text", nargs=-1)
-@click.option("--key", metavar="K", default="", help="Idempotency key: once only per key.")
-@content_options
-@talk_options
-@json_option
-@state_option()
-def command(
-    text: tuple[str, ...],
-    key: str,
-    files: tuple[str, ...],
-    kind: str,
-    data: tuple[str, ...],
-    subject: str,
-    thread: str,
-    as_json: bool,
-) -> None:
+@answers(
+    "text [TEXT]...", "--key K: Idempotency key: once only per key.", content_options, talk_options
+)
+def command(text: tuple[str, ...], key: str, **content: Any) -> Answer:
     """Announce TEXT to everybody; without TEXT, or for `-`, standard input is announced.
 
     It is kept on your outbox. Nobody is woken by it; who wants to know reads it with `postroom outbox`.
     """
-    given = Given(files, kind, data)
-    content = said(text, given)
+    given = Given(**content)
+    words = said(text, given)
     with connect() as client:
         parts = upload_parts(client, given)
-        made = client.announce(content, key=key, parts=parts, subject=subject, thread=thread)
-    if as_json:
-        print_json(made)
-    else:
-        click.echo(f"{one_line(made['id'])} announced")
+        made = client.announce(words, key=key, parts=parts, **given.talk)
+    return made, f"{one_line(made['id'])} announced"
 
 
 @click.command("outbox")
-@click.argument("agent", metavar="@NICK")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is announced, until Ctrl-C.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, MAX_PAGE),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="Most announcements shown.",
+@answers(
+    "agent @NICK",
+    "-f --follow: Go on with what is announced, until Ctrl-C.",
+    limit_option(20, "Most announcements shown."),
 )
-@json_option
-@state_option()
-def outbox(agent: str, follow: bool, limit: int, as_json: bool) -> None:
+def outbox(agent: str, follow: bool, limit: int, as_json: bool) -> Answer:
     """Show what an agent has announced, oldest first.
 
     With --follow and --json each line is one JSON object.
@@ -75,17 +52,17 @@ def outbox(agent: str, follow: bool, limit: int, as_json: bool) -> None:
     with connect() as client:
         said = client.outbox(agent, limit=limit)
         if as_json and not follow:
-            print_json({"announcements": said})
-            return
+            return {"announcements": said}, ()
         for one in said:
             _print_announcement(one, as_json=as_json)
         if not follow:
             if not said:
                 click.echo("no announcements")
-            return
+            return None
         sys.stdout.flush()
         for event in client.follow_outbox(agent, after=said[-1]["seq"] if said else 0):
             _print_announcement(cast("Announcement", event.data), as_json=as_json)
+    return None
 
 
 def _print_announcement(said: Announcement, *, as_json: bool) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.cli.completion import agents, approvals
+from postroom.cli.completion import approvals
 from postroom.cli.deciding import Input, decide, edited
-from postroom.cli.options import connect, json_option, pin_file_option, screen_options, state_option
-from postroom.cli.output import print_json, print_table, terminal_width
+from postroom.cli.declaring import Answer, answers, limit_option
+from postroom.cli.options import connect, pin_file_option
+from postroom.cli.output import print_table, terminal_width
 from postroom.errors import InvalidInput
 from postroom.lines.inputs import read_input
 from postroom.protocol.approvals import check_editable
@@ -21,6 +22,8 @@ from postroom.view.needs import in_order
 if TYPE_CHECKING:
     from postroom.protocol.shapes import Approval
 
+_WORKER = "--worker @NICK: Of this worker."
+
 EXAMPLES = """\b
 Examples:
   postroom approvals
@@ -30,23 +33,14 @@ Examples:
 
 
 @click.command("approvals", epilog=EXAMPLES)
-@click.argument("ref", metavar="[ID]", default="", shell_complete=approvals)
-@click.option("--history", is_flag=True, help="Also those that are settled: who decided what.")
-@click.option(
-    "--worker", metavar="@NICK", default="", shell_complete=agents, help="Of this worker."
+@answers(
+    click.argument("ref", metavar="[ID]", default="", shell_complete=approvals),
+    "--history: Also those that are settled: who decided what.",
+    _WORKER,
+    limit_option(50, "The most approvals.", "-n", metavar=None),
+    screen=True,
 )
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(1, MAX_PAGE),
-    default=50,
-    show_default=True,
-    help="The most approvals.",
-)
-@json_option
-@screen_options
-@state_option()
-def command(ref: str, history: bool, worker: str, limit: int, as_json: bool) -> int:
+def command(ref: str, history: bool, worker: str, limit: int, as_json: bool) -> Answer:
     """Show what agents ask before they act, or the approval ID with all that is to be done.
 
     An ID may be cut short to 4 digits or more, as long as no other one begins so. `approve` and `deny` answer. In a
@@ -60,27 +54,23 @@ def command(ref: str, history: bool, worker: str, limit: int, as_json: bool) -> 
     with connect() as client:
         if ref:
             one = client.approval(ref, worker=worker)
-            if as_json:
-                print_json(one)
-            else:
-                click.echo("\n".join(details(one, now, terminal_width())))
-            return 0
+            return one, details(one, now, terminal_width())
         state = "all" if history else "pending"
         # Of what waits the first counts, and the newest are what the post room has first.
         most = limit if history else MAX_PAGE
         found = client.approvals(state=state, worker=worker, limit=most)
         found = found if history else in_order(found, now)[:limit]
-    if as_json:
-        print_json({"approvals": found})
-    elif not found:
-        click.echo("no approvals" if history else "nothing waits for your approval")
-    elif history:
-        rows = [row for approval in found for row in history_rows(approval, now)]
-        print_table(HISTORY_HEAD, rows, cut=("WHAT", "WORKER"))
-    else:
-        rows = [pending_row(approval, now) for approval in found]
-        print_table(PENDING_HEAD, rows, cut=("WHAT", "TOOL", "WORKER"))
-    return 0
+    return {"approvals": found}, lambda: _table(found, now, history=history)
+
+
+def _table(found: list[Approval], now: float, *, history: bool) -> None:
+    if history:
+        rows = [each for approval in found for each in history_rows(approval, now)]
+        print_table(HISTORY_HEAD, rows, cut=("WHAT", "WORKER"), empty="no approvals")
+        return
+    rows = [pending_row(approval, now) for approval in found]
+    nothing = "nothing waits for your approval"
+    print_table(PENDING_HEAD, rows, cut=("WHAT", "TOOL", "WORKER"), empty=nothing)
 
 
 APPROVE_EXAMPLES = """\b
@@ -93,37 +83,34 @@ Examples:
 """
 
 
+_refs = click.argument("refs", metavar="ID...", nargs=-1, required=True, shell_complete=approvals)
+
+
 @click.command("approve", epilog=APPROVE_EXAMPLES)
-@click.argument("refs", metavar="ID...", nargs=-1, required=True, shell_complete=approvals)
-@click.option(
-    "--edit",
-    is_flag=True,
-    help="Change the command or the file's text in your editor (EDITOR) first.",
+@answers(
+    _refs,
+    "--edit: Change the command or the file's text in your editor (EDITOR) first.",
+    click.option(
+        "--input", "given", metavar="JSON", help="Allow this input in place of the agent's."
+    ),
+    click.option(
+        "--always",
+        is_flag=False,
+        flag_value="",
+        metavar="[PATTERN]",
+        help="Nor ask for such a thing again: for PATTERN, else for this very command.",
+    ),
+    "--reason TEXT: Why; to a question it is the answer.",
+    _WORKER,
+    pin_file_option,
 )
-@click.option("--input", "given", metavar="JSON", help="Allow this input in place of the agent's.")
-@click.option(
-    "--always",
-    is_flag=False,
-    flag_value="",
-    metavar="[PATTERN]",
-    help="Nor ask for such a thing again: for PATTERN, else for this very command.",
-)
-@click.option("--reason", metavar="TEXT", default="", help="Why; to a question it is the answer.")
-@click.option(
-    "--worker", metavar="@NICK", default="", shell_complete=agents, help="Of this worker."
-)
-@pin_file_option
-@json_option
-@state_option()
 def approve(
     refs: tuple[str, ...],
     edit: bool,
     given: str | None,
     always: str | None,
-    reason: str,
-    worker: str,
-    pin_file: str | None,
     as_json: bool,
+    **how: Any,
 ) -> None:
     """Allow what an agent asks; it is shown before.
 
@@ -145,33 +132,14 @@ def approve(
             check_editable(approval)
             return value
 
-    decide(
-        "approve",
-        refs,
-        "allowed",
-        worker=worker,
-        reason=reason,
-        given=chosen,
-        always=always,
-        pin_file=pin_file,
-        as_json=as_json,
-    )
+    decide("approve", refs, "allowed", given=chosen, always=always, as_json=as_json, **how)
 
 
 @click.command("deny")
-@click.argument("refs", metavar="ID...", nargs=-1, required=True, shell_complete=approvals)
-@click.option("--reason", metavar="TEXT", default="", help="Why; the agent reads it.")
-@click.option(
-    "--worker", metavar="@NICK", default="", shell_complete=agents, help="Of this worker."
-)
-@pin_file_option
-@json_option
-@state_option()
-def deny(
-    refs: tuple[str, ...], reason: str, worker: str, pin_file: str | None, as_json: bool
-) -> None:
+@answers(_refs, "--reason TEXT: Why; the agent reads it.", _WORKER, pin_file_option)
+def deny(refs: tuple[str, ...], as_json: bool, **how: Any) -> None:
     """Refuse what an agent asks; it is shown before.
 
     An ID may be cut short to 4 digits or more, as long as no other one begins so.
     """
-    decide("deny", refs, "denied", worker=worker, reason=reason, pin_file=pin_file, as_json=as_json)
+    decide("deny", refs, "denied", as_json=as_json, **how)

@@ -48,7 +48,7 @@ def command() -> None:
     "--worker workers @NICK: Only for this worker; repeatable.",
     "--from-env VAR: Take the secret from this variable.",
     "--replace: Take the place of one of that name.",
-    operation="credentials.add",
+    of="credentials.add",
 )
 def add(name: str, from_env: str, **given: Any) -> Answer:
     """Keep a key as NAME. The secret comes from standard input, or a prompt on a terminal, never an argument."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from postroom.cli.completion import agents
 from postroom.cli.content import Given, content_options, said, talk_options, upload_parts
+from postroom.cli.declaring import answers
 from postroom.cli.following import events_option, follow, timeout_option
-from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.options import connect
 from postroom.cli.output import print_json
 from postroom.lines.words import address
 from postroom.view.tasks import accepted_line, short
@@ -33,46 +34,30 @@ _ADDRESS = re.compile(r"@[a-z0-9][a-z0-9_-]*")
 
 
 @click.command("delegate", epilog=EXAMPLES)
-@click.argument("words", metavar="[@NICK|URL] [TEXT]...", nargs=-1, shell_complete=agents)
-@click.option(
-    "--skill", default="", metavar="S", help="Skill that the agent has; without @NICK: any such."
+@answers(
+    click.argument("words", metavar="[@NICK|URL] [TEXT]...", nargs=-1, shell_complete=agents),
+    "--skill S: Skill that the agent has; without @NICK: any such.",
+    content_options,
+    talk_options,
+    "--wait: Show how it goes, then the result.",
+    events_option,
+    timeout_option,
+    "--key K: Idempotency key: once only per key.",
+    "--credential NAME: For a URL: the one of `postroom credential` that its requests have.",
+    "--deadline S: For a URL: seconds that a task of that agent may take; a day if not given.",
+    of="agents.add_remote",
 )
-@content_options
-@talk_options
-@click.option("--wait", is_flag=True, help="Show how it goes, then the result.")
-@events_option
-@timeout_option
-@click.option("--key", default="", metavar="K", help="Idempotency key: once only per key.")
-@click.option(
-    "--credential",
-    default="",
-    metavar="NAME",
-    help="For a URL: the one of `postroom credential` that its requests have.",
-)
-@click.option(
-    "--deadline",
-    type=click.FloatRange(0),
-    default=0.0,
-    metavar="S",
-    help="For a URL: seconds that a task of that agent may take; a day if not given.",
-)
-@json_option
-@state_option()
 def command(
     words: tuple[str, ...],
     skill: str,
-    files: tuple[str, ...],
-    kind: str,
-    data: tuple[str, ...],
-    subject: str,
-    thread: str,
     wait: bool,
     events: bool | None,
     timeout: float | None,
     key: str,
     credential: str,
-    deadline: float,
+    deadline: float | None,
     as_json: bool,
+    **content: Any,
 ) -> int:
     """Give the agent @NICK (or uid) the task TEXT; without TEXT, or for `-`, standard input is the task.
 
@@ -89,7 +74,7 @@ def command(
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait")
     to, rest = _recipient(words, skill)
-    given = Given(files, kind, data)
+    given = Given(**content)
     text = said(rest, given)
     with connect() as client, client.transport.within(timeout):
         if to.startswith(("http://", "https://")):
@@ -97,9 +82,7 @@ def command(
         elif credential or deadline:
             raise click.UsageError("--credential and --deadline are for a URL.")
         parts = upload_parts(client, given)
-        task = client.delegate(
-            text, to=to, skill=skill, key=key, parts=parts, subject=subject, thread=thread
-        )
+        task = client.delegate(text, to=to, skill=skill, key=key, parts=parts, **given.talk)
         if not (wait and as_json):
             _say(task, wait=wait, as_json=as_json, chosen=not to)
         if wait:
@@ -107,7 +90,7 @@ def command(
     return 0
 
 
-def _remote(client: Client, url: str, credential: str, deadline: float) -> str:
+def _remote(client: Client, url: str, credential: str, deadline: float | None) -> str:
     """The uid of the agent of other people at `url`, which gets an address here if it has none."""
     found = client.add_remote(url, credential=credential, deadline=deadline)
     if found["added"]:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.completion import agents
-from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import print_json
+from postroom.cli.declaring import Answer, answers
+from postroom.cli.options import connect
 from postroom.cli.workspaces import steps_told, tell_left
 from postroom.lines.rows import styled
 from postroom.protocol.modes import LOOK
@@ -22,13 +21,13 @@ if TYPE_CHECKING:
 
 
 @click.command("diff")
-@click.argument("nick", metavar="@NICK", shell_complete=agents)
-@click.argument("paths", metavar="[PATH]...", nargs=-1)
-@click.option("--stat", is_flag=True, help="Only the files, with the number of changed lines.")
-@click.option("--large", is_flag=True, help="Let in the files over workspace.max_file_mb.")
-@json_option
-@state_option()
-def command(nick: str, paths: tuple[str, ...], stat: bool, large: bool, as_json: bool) -> None:
+@answers(
+    "nick @NICK",
+    "paths [PATH]...",
+    "--stat: Only the files, with the number of changed lines.",
+    "--large: Let in the files over workspace.max_file_mb.",
+)
+def command(nick: str, paths: tuple[str, ...], stat: bool, large: bool) -> Answer:
     """Show what the worker NICK changed in the folder that it works on, since it began.
 
     It brings the worker's branch up to date first, with what is not committed as one more commit. PATHs are files
@@ -36,9 +35,10 @@ def command(nick: str, paths: tuple[str, ...], stat: bool, large: bool, as_json:
     """
     with connect() as client, steps_told(lambda _: nick):
         found = client.diff(nick, paths, stat=stat, large=large)
-    if as_json:
-        print_json(found)
-        return
+    return found, lambda: _show(found)
+
+
+def _show(found: Difference) -> None:
     click.echo(_summary(found), err=True)
     tell_left(found["left"])
     for note in found["workspace"].get("notes", []):

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.completion import agents
-from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.declaring import answers, limit_option
+from postroom.cli.options import connect
 from postroom.cli.output import print_json
 from postroom.cli.saving import Saver, force_option, out_option
 from postroom.lines.parts import body_lines, part_lines
 from postroom.lines.words import address, clock
-from postroom.protocol.limits import MAX_PAGE
 from postroom.view.tasks import short
 from postroom_a2a.text import one_line
 
@@ -112,20 +111,13 @@ def _hint(mails: Sequence[Mail]) -> None:
 
 
 @click.command("inbox")
-@click.option("--all", "everything", is_flag=True, help="Also what you have read already.")
-@click.option("--peek", is_flag=True, help="Leave unread what is shown.")
-@out_option
-@force_option
-@click.option(
-    "--limit",
-    type=click.IntRange(1, MAX_PAGE),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="Most messages shown.",
+@answers(
+    "--all everything: Also what you have read already.",
+    "--peek: Leave unread what is shown.",
+    out_option,
+    force_option,
+    limit_option(100, "Most messages shown."),
 )
-@json_option
-@state_option()
 def command(
     everything: bool, peek: bool, out: str | None, force: bool, limit: int, as_json: bool
 ) -> None:
@@ -153,28 +145,14 @@ Examples:
 
 
 @click.command("search", epilog=EXAMPLES)
-@click.argument("words", nargs=-1)
-@click.option("--thread", default="", metavar="ID", help="Only of this conversation.")
-@click.option(
-    "--with",
-    "other",
-    default="",
-    metavar="@NICK",
-    shell_complete=agents,
-    help="Only what that agent has sent or received.",
+@answers(
+    "words [WORDS]...",
+    "--thread ID: Only of this conversation.",
+    "--with other @NICK: Only what that agent has sent or received.",
+    limit_option(50, "Most messages shown, the newest."),
+    out_option,
+    force_option,
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1, MAX_PAGE),
-    default=50,
-    show_default=True,
-    metavar="N",
-    help="Most messages shown, the newest.",
-)
-@out_option
-@force_option
-@json_option
-@state_option()
 def search(
     words: tuple[str, ...],
     thread: str,

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from postroom.cli.deciding import pin_of
-from postroom.cli.options import (
-    chosen_login,
-    connect,
-    json_option,
-    orgs,
-    pin_file_option,
-    state_option,
-)
+from postroom.cli.declaring import Answer, answers, asks
+from postroom.cli.options import chosen_login, connect, orgs, pin_file_option, state_option
 from postroom.cli.output import print_json, print_table
 from postroom.errors import EnvironmentFault, InvalidInput
 from postroom.lines.words import Cell
@@ -40,9 +33,7 @@ def command() -> None:
 
 
 @command.command("create", short_help="Make an organisation.")
-@click.argument("name")
-@json_option
-@state_option(org=False)
+@answers("name", org=False)
 def create(name: str, as_json: bool) -> None:
     """Make the organisation NAME, with accounts, streams, database and workers of its own."""
     with connect() as client:
@@ -61,49 +52,35 @@ def create(name: str, as_json: bool) -> None:
 
 
 @command.command("list", short_help="List all organisations.")
-@json_option
-@state_option(org=False)
-def list_(as_json: bool) -> None:
+@asks("orgs.list", org=False)
+def list_(found: list[Org]) -> None:
     """List all organisations, the default one first."""
-    with connect() as client:
-        found = client.orgs()
-    if as_json:
-        print_json({"orgs": found})
-    else:
-        print_table(HEAD, [_row(org) for org in found], cut=("DETAIL",))
+    print_table(HEAD, map(_row, found), cut=("DETAIL",))
 
 
-def _what(action: Callable[..., None]) -> Callable[..., None]:
-    """The arguments of what opens and closes."""
-    for option in (
-        state_option(org=False),
-        json_option,
-        click.option(
-            "--wall",
-            type=click.Choice(("partial", "none")),
-            default=None,
-            help="A weaker wall: none is your account of this machine.",
-        ),
-        click.argument("folder", default=""),
-        click.argument("name", shell_complete=orgs),
-    ):
-        action = option(action)
-    return action
+_named = click.argument("name", shell_complete=orgs)
+_WHAT = (
+    _named,
+    "folder [FOLDER]",
+    "--wall: A weaker wall: none is your account of this machine.",
+)
 
 
 @command.command("open", short_help="Open a folder or a weaker wall to people.")
-@click.option(
-    "--as",
-    "mode",
-    type=click.Choice((COPY, DIRECT)),
-    default=COPY,
-    help="To be read (the default), or written, too.",
+@answers(
+    click.option(
+        "--as",
+        "mode",
+        type=click.Choice((COPY, DIRECT)),
+        default=COPY,
+        help="To be read (the default), or written, too.",
+    ),
+    pin_file_option,
+    *_WHAT,
+    of="openings.open",
+    org=False,
 )
-@pin_file_option
-@_what
-def open_(
-    name: str, folder: str, mode: str, wall: str | None, pin_file: str | None, as_json: bool
-) -> None:
+def open_(name: str, folder: str, mode: str, wall: str | None, pin_file: str | None) -> Answer:
     """Let the workers of other keys of the organisation NAME have FOLDER, and what is below it.
 
     Without it people with the scope operate can give a worker nothing of this machine but what every sandbox
@@ -112,12 +89,12 @@ def open_(
     place, pin = _place(folder), pin_of(pin_file)
     with connect() as client:
         found = pin.used(lambda known: client.open_to(name, place, mode, wall or "", pin=known))
-    _show(name, found, as_json=as_json)
+    return _opened(name, found)
 
 
 @command.command("close", short_help="Close what `open` has opened.")
-@_what
-def close(name: str, folder: str, wall: str | None, as_json: bool) -> None:
+@answers(*_WHAT, of="openings.close", org=False)
+def close(name: str, folder: str, wall: str | None) -> Answer:
     """Close FOLDER, or a wall, to the other keys of the organisation NAME.
 
     Their workers that have it are ended; their mail waits.
@@ -125,18 +102,14 @@ def close(name: str, folder: str, wall: str | None, as_json: bool) -> None:
     place = _place(folder)
     with connect() as client:
         found = client.close_to(name, place, wall or "")
-    _show(name, found, as_json=as_json)
+    return _opened(name, found)
 
 
 @command.command("show", short_help="Show what is open of this machine.")
-@click.argument("name", shell_complete=orgs)
-@json_option
-@state_option(org=False)
-def show(name: str, as_json: bool) -> None:
+@asks("openings.list", _named, org=False)
+def show(found: list[Opening], name: str) -> None:
     """Show what the workers of other keys than yours may have of this machine in the organisation NAME."""
-    with connect() as client:
-        found = client.openings(name)
-    _show(name, found, as_json=as_json)
+    _show(name, found)
 
 
 def _place(folder: str) -> str:
@@ -145,30 +118,27 @@ def _place(folder: str) -> str:
     return str(Path(folder).expanduser().absolute())
 
 
-def _show(name: str, found: list[Opening], *, as_json: bool) -> None:
-    if as_json:
-        print_json({"openings": found})
-    elif found:
-        words = {COPY: "read", DIRECT: "read and write", "": "-"}
-        rows = [
-            [
-                Cell(each["kind"]),
-                Cell(one_line(each["name"])),
-                Cell(words.get(each["mode"], each["mode"])),
-            ]
-            for each in found
+def _opened(name: str, found: list[Opening]) -> Answer:
+    return {"openings": found}, lambda: _show(name, found)
+
+
+def _show(name: str, found: list[Opening]) -> None:
+    words = {COPY: "read", DIRECT: "read and write", "": "-"}
+    rows = [
+        [
+            Cell(each["kind"]),
+            Cell(one_line(each["name"])),
+            Cell(words.get(each["mode"], each["mode"])),
         ]
-        print_table(("OPEN", "NAME", "FOR"), rows)
-    else:
-        click.echo(f"nothing of this machine is open to the keys of {name} but yours")
+        for each in found
+    ]
+    closed = f"nothing of this machine is open to the keys of {name} but yours"
+    print_table(("OPEN", "NAME", "FOR"), rows, empty=closed)
 
 
 @command.command("remove", short_help="End an organisation for ever.")
-@click.argument("name", shell_complete=orgs)
-@click.option("--yes", is_flag=True, help="It is meant: there is no way back.")
-@json_option
-@state_option(org=False)
-def remove(name: str, yes: bool, as_json: bool) -> None:
+@answers(_named, "--yes: It is meant: there is no way back.", org=False)
+def remove(name: str, yes: bool) -> Answer:
     """End the organisation NAME for ever: workers, addresses, credentials and log.
 
     Its folder, with database and workspaces, is kept aside.
@@ -180,10 +150,8 @@ def remove(name: str, yes: bool, as_json: bool) -> None:
         )
     with connect() as client:
         folder = client.remove_org(name)
-    if as_json:
-        print_json({"name": name, "folder": folder})
-    else:
-        click.echo(f"removed {name}; its files are kept in {one_line(folder)}")
+    said = f"removed {name}; its files are kept in {one_line(folder)}"
+    return {"name": name, "folder": folder}, said
 
 
 def _row(org: Org) -> list[Cell]:

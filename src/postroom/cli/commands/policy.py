@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.completion import agents
 from postroom.cli.deciding import asked, pin_of, say_answered
-from postroom.cli.options import connect, json_option, pin_file_option, state_option
-from postroom.cli.output import print_json, print_table
+from postroom.cli.declaring import Answer, answers, asks
+from postroom.cli.options import connect, pin_file_option, state_option
+from postroom.cli.output import print_table
 from postroom.client.belonging import refuse_agents
 from postroom.errors import Conflict, InvalidInput
 from postroom.lines.words import span
@@ -35,24 +35,24 @@ Examples:
 
 
 @click.command("policy", epilog=EXAMPLES)
-@click.argument("worker", metavar="@NICK", shell_complete=agents)
-@click.option(
-    "--allow",
-    multiple=True,
-    metavar="PATTERN",
-    help="Do not ask for this any more, from now on and over restarts.",
+@answers(
+    "worker @NICK",
+    click.option(
+        "--allow",
+        multiple=True,
+        metavar="PATTERN",
+        help="Do not ask for this any more, from now on and over restarts.",
+    ),
+    click.option("--remove", multiple=True, metavar="PATTERN", help="Ask for this again."),
+    pin_file_option,
 )
-@click.option("--remove", multiple=True, metavar="PATTERN", help="Ask for this again.")
-@pin_file_option
-@json_option
-@state_option()
 def command(
     worker: str,
     allow: tuple[str, ...],
     remove: tuple[str, ...],
     pin_file: str | None,
     as_json: bool,
-) -> None:
+) -> Answer:
     """Show what the agent of a worker may do without asking you, in the order in which it counts; or change it.
 
     What its template says stands in the template. What is added here the post room keeps for this one worker, whatever
@@ -72,10 +72,8 @@ def command(
             found["answered"] = answered
         elif answered:
             say_answered(client, found | {"answered": answered})
-    if as_json:
-        print_json(found)
-    else:
-        print_table(POLICY_HEAD, policy_rows(found, time.time()), cut=("FROM", "PATTERN"))
+    rows = policy_rows(found, time.time())
+    return found, lambda: print_table(POLICY_HEAD, rows, cut=("FROM", "PATTERN"))
 
 
 def _adding(client: Client, worker: str, pattern: str) -> Callable[[str], Policy]:
@@ -91,24 +89,20 @@ Examples:
 
 
 @click.command("autonomy", epilog=AUTONOMY_EXAMPLES)
-@click.argument("worker", metavar="@NICK", shell_complete=agents)
-@click.argument(
-    "autonomy",
-    metavar="[ask|edits|all]",
-    default="",
-    type=click.Choice(["", *(each.value for each in Autonomy)]),
+@answers(
+    "worker @NICK",
+    click.argument(
+        "autonomy",
+        metavar="[ask|edits|all]",
+        default="",
+        type=click.Choice(["", *(each.value for each in Autonomy)]),
+    ),
+    "--until-task-ends: For the task that it works on, and then back by itself.",
+    pin_file_option,
 )
-@click.option(
-    "--until-task-ends",
-    is_flag=True,
-    help="For the task that it works on, and then back by itself.",
-)
-@pin_file_option
-@json_option
-@state_option()
 def autonomy(
     worker: str, autonomy: str, until_task_ends: bool, pin_file: str | None, as_json: bool
-) -> None:
+) -> Answer:
     """Show or set how much the agent of a worker does without asking you.
 
     ask: nothing but what rules allow (postroom policy). edits: it also changes files in its folder. all: everything.
@@ -132,11 +126,7 @@ def autonomy(
                 say_answered(client, found)
         else:
             found = client.policy(worker)
-    if as_json:
-        print_json(found)
-        return
-    for line in autonomy_lines(found, time.time()):
-        click.echo(line)
+    return found, autonomy_lines(found, time.time())
 
 
 def _current(client: Client, worker: str) -> str:
@@ -156,51 +146,35 @@ def pin() -> None:
 
 
 @pin.command("set")
-@json_option
-@state_option()
-def set_pin(as_json: bool) -> None:
+@answers()
+def set_pin() -> Answer:
     """Set your PIN, or replace it; it is asked for here, and never shown."""
     refuse_agents("pin")
     with connect() as client:
         had = client.pin()["set"]
         new = asked("New PIN", twice=True)
         pin = pin_of().used(lambda known: client.set_pin(new, known))
-    _said(
-        pin,
-        "replaced your PIN" if had else "set your PIN: every decision needs it from now on",
-        as_json=as_json,
+    return pin, (
+        "replaced your PIN" if had else "set your PIN: every decision needs it from now on"
     )
 
 
 @pin.command("clear")
-@json_option
-@state_option()
-def clear_pin(as_json: bool) -> None:
+@answers()
+def clear_pin() -> Answer:
     """Remove your PIN; it is asked for once more."""
     refuse_agents("pin")
     with connect() as client:
         before = client.pin()
         pin = pin_of().used(lambda known: client.set_pin("", known)) if before["set"] else before
-    _said(pin, "removed your PIN" if before["set"] else "you have no PIN", as_json=as_json)
-
-
-def _said(pin: PinStatus, line: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(pin)
-    else:
-        click.echo(line)
+    return pin, "removed your PIN" if before["set"] else "you have no PIN"
 
 
 @pin.command("status")
-@json_option
-@state_option()
-def pin_status(as_json: bool) -> None:
+@asks("approvals.pin")
+def pin_status(pin: PinStatus) -> None:
     """Say whether you have a PIN."""
-    with connect() as client:
-        pin = client.pin()
-    if as_json:
-        print_json(pin)
-    elif not pin["set"]:
+    if not pin["set"]:
         click.echo("you have no PIN (postroom pin set)")
     elif pin["paused_until"]:
         left = span(parse_time(pin["paused_until"]) - time.time())

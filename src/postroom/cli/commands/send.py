@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from postroom.cli.arguments import check_project, new_option
 from postroom.cli.content import Given, content_options, said, talk_options, upload_parts
-from postroom.cli.options import connect, json_option, state_option
-from postroom.cli.output import print_json
+from postroom.cli.declaring import Answer, answers
+from postroom.cli.options import connect
 from postroom.cli.waiting import await_milestone, receipt_line, wait_options
 from postroom_a2a.text import one_line
 
@@ -25,31 +25,26 @@ Examples:
 
 
 @click.command("send", epilog=EXAMPLES)
-@click.argument("to")
-@click.argument("text", nargs=-1)
-@wait_options("Wait until the message has come so far; `answered` prints the answer.")
-@click.option("--no-reply", is_flag=True, help="Say that no reply is expected.")
-@click.option("--reply-to", metavar="ID", default="", help="Message that this one answers.")
-@click.option(
-    "--expires",
-    type=click.FloatRange(0, min_open=True),
-    metavar="S",
-    help="Dead if not seen by then.",
+@answers(
+    "to",
+    "text [TEXT]...",
+    wait_options("Wait until the message has come so far; `answered` prints the answer."),
+    "--no-reply: Say that no reply is expected.",
+    "--reply-to ID: Message that this one answers.",
+    click.option(
+        "--expires",
+        type=click.FloatRange(0, min_open=True),
+        metavar="S",
+        help="Dead if not seen by then.",
+    ),
+    "--key K: Idempotency key: once only per key.",
+    content_options,
+    talk_options,
+    new_option,
 )
-@click.option("--key", metavar="K", default="", help="Idempotency key: once only per key.")
-@content_options
-@talk_options
-@new_option
-@json_option
-@state_option()
 def command(
     to: str,
     text: tuple[str, ...],
-    files: tuple[str, ...],
-    kind: str,
-    data: tuple[str, ...],
-    subject: str,
-    thread: str,
     milestone: Milestone | None,
     timeout: float,
     no_reply: bool,
@@ -58,7 +53,8 @@ def command(
     key: str,
     new: bool,
     as_json: bool,
-) -> None:
+    **content: Any,
+) -> Answer:
     """Send TEXT to @NICK, a uid or a '#PROJECT'; without TEXT, or for `-`, standard input is sent.
 
     With --file or --data no TEXT is needed. What the agent does not take is refused before anything is sent.
@@ -71,54 +67,36 @@ def command(
         raise click.UsageError("a project's feed has no receipts, replies or expiry")
     if no_reply and milestone == "answered":
         raise click.UsageError("--no-reply and --wait answered contradict each other")
-    given = Given(files, kind, data)
-    content = said(text, given)
+    given = Given(**content)
+    words = said(text, given)
     with connect() as client, client.transport.within(timeout):
         if to_project:
             check_project(client, to, new=new)
-        parts = upload_parts(client, given)
+        about: dict[str, Any] = {"parts": upload_parts(client, given), "key": key, **given.talk}
         if to_project:
-            post = client.post(to, content, key=key, parts=parts, subject=subject, thread=thread)
-            _say(post, f"{one_line(post['id'])} accepted", as_json=as_json)
-            return
+            post = client.post(to, words, **about)
+            return post, f"{one_line(post['id'])} accepted"
         mail = client.send(
-            to,
-            content,
-            expects_reply=not no_reply,
-            expires_in=expires,
-            key=key,
-            reply_to=reply_to,
-            parts=parts,
-            subject=subject,
-            thread=thread,
+            to, words, expects_reply=not no_reply, expires_in=expires, reply_to=reply_to, **about
         )
         if milestone is None:
-            _say(mail, receipt_line(mail), as_json=as_json)
-            return
+            return mail, receipt_line(mail)
         if not as_json:
             click.echo(receipt_line(mail), err=milestone == "answered")
         await_milestone(client, mail, milestone, timeout, as_json=as_json)
-
-
-def _say(record: object, line: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(record)
-    else:
-        click.echo(line)
+    return None
 
 
 @click.command("receipt")
-@click.argument("message")
-@wait_options("Wait until the message has come so far; `answered` prints the answer.")
-@json_option
-@state_option()
-def receipt(message: str, milestone: Milestone | None, timeout: float, as_json: bool) -> None:
+@answers(
+    "message",
+    wait_options("Wait until the message has come so far; `answered` prints the answer."),
+)
+def receipt(message: str, milestone: Milestone | None, timeout: float, as_json: bool) -> Answer:
     """Show how far a message has come, or wait for it; MESSAGE is its id, or 4 or more digits of it."""
     with connect() as client, client.transport.within(timeout):
         mail = client.message(message)
         if milestone is not None:
             await_milestone(client, mail, milestone, timeout, as_json=as_json)
-        elif as_json:
-            print_json(mail)
-        else:
-            click.echo(receipt_line(mail))
+            return None
+    return mail, receipt_line(mail)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from postroom.cli.commands.audit import AuditLines
 from postroom.cli.completion import agents, tasks
 from postroom.cli.content import Given, content_options, said, upload_parts
+from postroom.cli.declaring import Answer, answers, asks, limit_option
 from postroom.cli.following import events_option, follow, timeout_option
-from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.options import connect, state_option
 from postroom.cli.output import print_json, print_table
 from postroom.cli.saving import Saver, force_option, out_option
 from postroom.cli.waiting import said_if_slow
@@ -21,7 +22,7 @@ from postroom.cli.workspaces import steps_told, sync, tell_left
 from postroom.errors import Conflict, NotFound, RequestTimeout
 from postroom.lines.rows import painted
 from postroom.lines.words import Cell, address, span
-from postroom.protocol.limits import MAX_PAGE, SHORT_ID
+from postroom.protocol.limits import SHORT_ID
 from postroom.protocol.modes import LOOK
 from postroom.protocol.tasks import Door
 from postroom.view.task_rows import message_rows, whole_rows
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from postroom.client.http import Client
-    from postroom.protocol.shapes import Push, TaskEvent
+    from postroom.protocol.shapes import Push, Task, TaskEvent
 
 EXAMPLES = """\b
 Examples:
@@ -46,8 +47,9 @@ Examples:
 """
 
 PAGE = 200
+NO_PUSHES = "no pushes: no client has a push notification config for this task"
 
-task_argument = click.argument("ref", metavar="ID", shell_complete=tasks)
+task_argument = click.argument("task", metavar="ID", shell_complete=tasks)
 
 
 @click.group("task", epilog=EXAMPLES)
@@ -60,106 +62,71 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--all", "everything", is_flag=True, help="Also those that have ended.")
-@click.option(
-    "--worker", default="", metavar="@NICK", shell_complete=agents, help="Only its tasks."
+@answers(
+    "--all everything: Also those that have ended.",
+    "--worker @NICK: Only its tasks.",
+    click.option(
+        "--in",
+        "wanted",
+        metavar="STATE",
+        type=click.Choice([state.value for state in TaskState]),
+        help=f"Only those in this state: {', '.join(TaskState)}.",
+    ),
+    f"--door DOOR: Only those asked for over it: {', '.join(Door)}.",
+    limit_option(100, "Most tasks shown."),
+    of="tasks.list",
 )
-@click.option(
-    "--in",
-    "wanted",
-    metavar="STATE",
-    type=click.Choice([state.value for state in TaskState]),
-    help=f"Only those in this state: {', '.join(TaskState)}.",
-)
-@click.option(
-    "--door",
-    metavar="DOOR",
-    type=click.Choice([door.value for door in Door]),
-    help=f"Only those asked for over it: {', '.join(Door)}.",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(1, MAX_PAGE),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="Most tasks shown.",
-)
-@json_option
-@state_option()
 def list_(
-    everything: bool, worker: str, wanted: str | None, door: str | None, limit: int, as_json: bool
-) -> None:
+    everything: bool, worker: str, wanted: str | None, door: str | None, limit: int
+) -> Answer:
     """List the open tasks, newest first."""
     open_only = not everything and wanted is None
     with connect() as client:
         found = client.tasks(
             open_only=open_only, state=wanted or "", worker=worker, door=door or "", limit=limit
         )
-    if as_json:
-        print_json({"tasks": found})
-    elif found:
-        now = time.time()
-        print_table(HEAD, [row(task, now) for task in found], cut=("LAST", "TASK"))
-    else:
-        click.echo("no open tasks (all: postroom task list --all)" if open_only else "no tasks")
+    rows = [row(task, time.time()) for task in found]
+    none = "no open tasks (all: postroom task list --all)" if open_only else "no tasks"
+    return {"tasks": found}, lambda: print_table(HEAD, rows, cut=("LAST", "TASK"), empty=none)
 
 
 @command.command("show", short_help="Show a task with all that happened.")
-@task_argument
-@click.option("--audit", is_flag=True, help="Also its records in the audit log.")
-@json_option
-@state_option()
-def show(ref: str, audit: bool, as_json: bool) -> None:
+@answers(task_argument, "--audit: Also its records in the audit log.")
+def show(task: str, audit: bool, as_json: bool) -> Answer:
     """Show a task: who asked and over what, its request, all that happened, its results, and its messages.
 
     The messages are those that its agent sent in its course, and the tasks that it gave to others for it.
     """
     with connect() as client:
-        task = client.task(ref)
-        events = list(_events(client, task["id"]))
-        messages = client.task_messages(task["id"])
-        records = list(client.audit(task=task["id"], plumbing=False)) if audit else []
+        found = client.task(task)
+        events = list(_events(client, found["id"]))
+        messages = client.task_messages(found["id"])
+        records = list(client.audit(task=found["id"], plumbing=False)) if audit else []
         lines = AuditLines(client)
         kept = [record for record in records if "omitted" not in record]
         shown = [] if as_json else [lines.line(record) for record in kept]
-    if as_json:
-        print_json(
-            task | {"events": events, "messages": messages} | ({"audit": kept} if audit else {})
-        )
-        return
+    record = found | {"events": events, "messages": messages} | ({"audit": kept} if audit else {})
     now = time.time()
-    for row_ in (*whole_rows(task, events, now), *message_rows(messages, now)):
-        for line in painted(row_, None):
-            click.echo(line)
+    rows = (*whole_rows(found, events, now), *message_rows(messages, now))
+    lines = [line for each in rows for line in painted(each, None)]
     if audit:
-        click.echo("audit log:" if shown else "the audit log has nothing about it")
-    for line in shown:
-        click.echo(line)
+        lines.append("audit log:" if shown else "the audit log has nothing about it")
+    return record, [*lines, *shown]
 
 
 @command.command("retry", short_help="Ask for a task again that failed.")
-@task_argument
-@click.option("--force", is_flag=True, help="Also a completed one: it is done twice.")
-@click.option(
-    "--key",
-    default="",
-    metavar="KEY",
-    help="Each key gives one new task; without one there is one.",
+@asks(
+    "tasks.retry",
+    task_argument,
+    "--force: Also a completed one: it is done twice.",
+    "--key KEY: Each key gives one new task; without one there is one.",
 )
-@json_option
-@state_option()
-def retry(ref: str, force: bool, key: str, as_json: bool) -> None:
+def retry(task: Task) -> None:
     """Ask for a task again that failed, was canceled or rejected: the same message to the same agent, as a new task.
 
     The new task is printed, and waits if the agent is offline; both name each other in `postroom task show`. What was
     asked for again already gives that task.
     """
-    with connect() as client:
-        task = client.retry_task(ref, key=key, force=force)
-    if as_json:
-        print_json(task)
-        return
     click.echo(accepted_line(task))
     if task["final"]:
         again = f"postroom task retry {short(task['id'])}"
@@ -169,42 +136,33 @@ def retry(ref: str, force: bool, key: str, as_json: bool) -> None:
 
 
 @command.command("get", short_help="Save the results of a task as files.")
-@task_argument
-@out_option
-@force_option
-@json_option
-@state_option()
-def get(ref: str, out: str | None, force: bool, as_json: bool) -> None:
+@answers(task_argument, out_option, force_option)
+def get(task: str, out: str | None, force: bool) -> Answer:
     """Save the results of a task: each file, each piece of data, and each text under its artifact's name.
 
     Prints a line for each file that was written. What the agent named stays in the folder; a file that is there
     already is kept unless --force is given.
     """
     with connect() as client:
-        task = client.task(ref)
+        found = client.task(task)
         saver = Saver(client, Path(out or "."), force=force)
-        for artifact in task.get("artifacts", []):
+        for artifact in found.get("artifacts", []):
             saver.save(artifact, artifact["name"] or artifact["id"], texts=True)
-        saver.save({"parts": task.get("status_parts", [])}, "status")
-    if as_json:
-        print_json(
-            {"id": task["id"], "saved": [str(path) for path in saver.saved], "left": saver.left}
-        )
-        return
-    saver.tell()
-    if not (saver.saved or saver.left):
-        click.echo(
-            f"task {short(task['id'])} is {one_line(task['state'])} and has no results", err=True
-        )
+        saver.save({"parts": found.get("status_parts", [])}, "status")
+
+    def say() -> None:
+        saver.tell()
+        if not (saver.saved or saver.left):
+            none = f"task {short(found['id'])} is {one_line(found['state'])} and has no results"
+            click.echo(none, err=True)
+
+    saved = [str(path) for path in saver.saved]
+    return {"id": found["id"], "saved": saved, "left": saver.left}, say
 
 
 @command.command("watch", short_help="Show how a task goes, then its result.")
-@task_argument
-@events_option
-@timeout_option
-@json_option
-@state_option()
-def watch(ref: str, events: bool | None, timeout: float | None, as_json: bool) -> int:
+@answers(task_argument, events_option, timeout_option)
+def watch(task: str, events: bool | None, timeout: float | None, as_json: bool) -> int:
     """Show how a task goes from its beginning to its end, then its result.
 
     The result alone goes to standard output. The exit status is 0 if the task completed, 11 if it failed, 12
@@ -212,15 +170,12 @@ def watch(ref: str, events: bool | None, timeout: float | None, as_json: bool) -
     is one line of JSON.
     """
     with connect() as client, client.transport.within(timeout):
-        return follow(client, client.task(ref), timeout=timeout, as_json=as_json, events=events)
+        return follow(client, client.task(task), timeout=timeout, as_json=as_json, events=events)
 
 
 @command.command("cancel")
-@task_argument
-@click.option("--reason", default="", metavar="TEXT", help="What the agent is told.")
-@json_option
-@state_option()
-def cancel(ref: str, reason: str, as_json: bool) -> None:
+@answers(task_argument, "--reason TEXT: What the agent is told.")
+def cancel(task: str, reason: str, as_json: bool) -> None:
     """Have an agent stop working on a task.
 
     An agent that works on it has 5 s to stop, or what its template says; then its program is ended. The exit
@@ -228,86 +183,77 @@ def cancel(ref: str, reason: str, as_json: bool) -> None:
     """
     try:
         with connect() as client, said_if_slow("waiting for the agent to stop ..."):
-            task = client.cancel_task(ref, reason=reason)
+            found = client.cancel_task(task, reason=reason)
     except KeyboardInterrupt:
-        click.echo(f"\nthe agent was asked to stop: postroom task watch {short(ref)}", err=True)
+        click.echo(f"\nthe agent was asked to stop: postroom task watch {short(task)}", err=True)
         raise click.Abort from None
     if as_json:
-        print_json(task)
-    if not task["final"]:
+        print_json(found)
+    if not found["final"]:
         raise RequestTimeout(
-            f"{address(task['worker'])} was asked to stop and has not yet: task {short(task['id'])}"
-            f" is {task['state']}",
-            remedy=f"postroom task watch {short(task['id'])}",
+            f"{address(found['worker'])} was asked to stop and has not yet: task {short(found['id'])}"
+            f" is {found['state']}",
+            remedy=f"postroom task watch {short(found['id'])}",
         )
     if not as_json:
-        click.echo(f"{short(task['id'])} {one_line(task['state'])}")
-        if task["status_text"]:
-            click.echo(one_line(task["status_text"], 300), err=True)
+        click.echo(f"{short(found['id'])} {one_line(found['state'])}")
+        if found["status_text"]:
+            click.echo(one_line(found["status_text"], 300), err=True)
 
 
 @command.command("answer", short_help="Answer the question that a task waits with.")
-@task_argument
-@click.argument("text", nargs=-1)
-@content_options
-@json_option
-@state_option()
-def answer(
-    ref: str,
-    text: tuple[str, ...],
-    files: tuple[str, ...],
-    kind: str,
-    data: tuple[str, ...],
-    as_json: bool,
-) -> None:
+@answers(task_argument, "text [TEXT]...", content_options)
+def answer(task: str, text: tuple[str, ...], **content: Any) -> Answer:
     """Answer the question that a task waits with; without TEXT, or for `-`, from standard input.
 
     With --file or --data no TEXT is needed.
     """
-    given = Given(files, kind, data)
-    content = said(text, given)
+    given = Given(**content)
+    words = said(text, given)
     with connect() as client:
-        task = client.answer_task(ref, content, parts=upload_parts(client, given))
-    if as_json:
-        print_json(task)
-        return
-    click.echo(f"{short(task['id'])} answered")
-    if task["detail"] and not task["final"]:
-        click.echo(one_line(task["detail"], 300), err=True)
+        answered = client.answer_task(task, words, parts=upload_parts(client, given))
+
+    def say() -> None:
+        click.echo(f"{short(answered['id'])} answered")
+        if answered["detail"] and not answered["final"]:
+            click.echo(one_line(answered["detail"], 300), err=True)
+
+    return answered, say
 
 
 @command.command("pushes", short_help="Show the push notifications of a task; send one again.")
-@task_argument
-@click.option("--again", "push", metavar="PUSH", help="Send this one again now.")
-@json_option
-@state_option()
-def pushes(ref: str, push: str | None, as_json: bool) -> None:
+@answers(
+    task_argument, click.option("--again", "push", metavar="PUSH", help="Send this one again now.")
+)
+def pushes(task: str, push: str | None) -> Answer:
     """Show the push notifications of a task: what has gone where, and when the next attempt is.
 
     PUSH may be cut short like an ID.
     """
     with connect() as client:
-        found = client.pushes(ref)
+        found = client.pushes(task)
         if push is not None:
-            found = [client.push_again(ref, chosen(found, push)["id"])]
-    if as_json:
-        print_json({"pushes": found})
-    elif found:
+            found = [client.push_again(task, chosen(found, push)["id"])]
+
+    def say() -> None:
+        if not found:
+            click.echo(NO_PUSHES, err=True)
+            return
         now = time.time()
         print_table(PUSH_HEAD, [push_row(each, now) for each in found], cut=("TO",))
         for line in reason_lines(found):
             click.echo(line)
-    else:
-        click.echo("no pushes: no client has a push notification config for this task", err=True)
+
+    return {"pushes": found}, say
 
 
 @command.command("apply", short_help="Merge what a worker did, or undo that.")
-@click.argument("ref", metavar="@NICK|ID", shell_complete=agents)
-@click.option("--merge", is_flag=True, help="Merge it, if no change of yours stands in the way.")
-@click.option("--undo", is_flag=True, help="Take back the last merge.")
-@click.option("--tree", default="", help="Merge only this: `tree` of diff --json, or of this.")
-@json_option
-@state_option()
+@answers(
+    click.argument("ref", metavar="@NICK|ID", shell_complete=agents),
+    "--merge: Merge it, if no change of yours stands in the way.",
+    "--undo: Take back the last merge.",
+    "--tree TEXT: Merge only this: `tree` of diff --json, or of this.",
+)
 def apply(ref: str, merge: bool, undo: bool, tree: str, as_json: bool) -> None:
     """Bring the branch of the worker NICK, or of the worker of a task, up to date, and say what a merge would do.
 
