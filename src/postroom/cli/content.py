@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from postroom.cli.arguments import text_argument
-from postroom.cli.declaring import takes
+from postroom.cli.declaring import parameter, takes
 from postroom.cli.waiting import SLOW
 from postroom.client.files import media_type_for
 from postroom.errors import InvalidInput, MessageTooLarge
@@ -53,18 +53,13 @@ class Given:
 
 
 content_options = takes(
-    click.option(
-        "--file",
-        "files",
-        multiple=True,
-        metavar="PATH",
+    parameter(
+        "--file files PATH: A file to send; repeatable.",
         type=click.Path(dir_okay=False, allow_dash=True),
-        help="A file to send; repeatable.",
+        multiple=True,
     ),
     "--type kind T: Media type of the file; by its name if not given.",
-    click.option(
-        "--data", multiple=True, metavar="JSON|@FILE", help="A JSON value to send; repeatable."
-    ),
+    "--data JSON|@FILE...: A JSON value to send; repeatable.",
 )
 """The options of `Given`, without those of `talk_options`."""
 

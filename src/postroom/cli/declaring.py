@@ -8,6 +8,7 @@ is for one that does more: its function returns what is JSON, and what is said i
     "--limit N: The most shown." an option with a value, "" if not given
     "-f --follow: Go on."        a flag
     "--for agent @NICK: Whose."  a parameter `agent`, since `for` is no name
+    "--host hosts NAME...: Its." an option that may be repeated
 
 What the operation has as a field gets type, choices and default from `protocol.operations` and `client.words`. Anything
 else is a decorator of click, in its place among the texts.
@@ -15,8 +16,9 @@ else is a decorator of click, in its place among the texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial, wraps
+from types import MappingProxyType
 from typing import Any, cast
 
 import click
@@ -37,6 +39,8 @@ Answer = tuple[object, Said] | int | None
 Field = tuple[str, tuple[str, ...]]
 """Type and choices of a field of an operation."""
 
+NOTHING: Mapping[str, Field] = MappingProxyType({})
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -45,7 +49,7 @@ def takes(*parameters: Parameter, of: str = "") -> Decorator:
     fields: dict[str, Field] = {}
     for operation in of.split():
         fields |= fields_of(operation)
-    made = [_declared(each, fields) if isinstance(each, str) else each for each in parameters]
+    made = [parameter(each, fields) if isinstance(each, str) else each for each in parameters]
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for parameter in reversed(made):
@@ -183,45 +187,45 @@ def _agents(*asked: Any) -> list[str]:
     return agents(*asked)
 
 
-def _declared(text: str, fields: dict[str, Field]) -> Decorator:
+def parameter(text: str, fields: Mapping[str, Field] = NOTHING, **about: Any) -> Decorator:
+    """A parameter from its text; `about` has what click is told beyond that, instead of what a field says."""
     left, _, help_text = text.partition(": ")
     words = left.split()
     flags = [word for word in words if word.startswith("-")]
     names = [word for word in words if word.isidentifier() and word.islower()]
-    shown = "".join(word for word in words if word not in {*flags, *names}) or None
+    shown = "".join(word for word in words if word not in {*flags, *names})
+    several = shown.rstrip("]").endswith("...")
     completed: dict[str, Any] = {"shell_complete": _agents} if shown in COMPLETED else {}
     if not flags:
-        left_out = (shown or "").startswith("[")
-        several = (shown or "").rstrip("]").endswith("...")
+        left_out = shown.startswith("[")
         number: dict[str, Any] = {"nargs": -1} if several else {"default": ""} if left_out else {}
-        required = not left_out
-        return click.argument(*names, metavar=shown, required=required, **number, **completed)
+        about = {"required": not left_out, **number, **completed, **about}
+        return click.argument(*names, metavar=shown or None, **about)
     name = (names or [max(flags, key=len).lstrip("-").replace("-", "_")])[0]
-    kind = _typed(*fields[name]) if name in fields else {}
-    usual = {"default": ""} if shown else {"is_flag": True}
-    about: dict[str, Any] = {"metavar": shown, "help": help_text, **(kind or usual), **completed}
+    usual: dict[str, Any] = (
+        {"multiple": True} if several else {"default": ""} if shown else {"is_flag": True}
+    )
+    about = about or (_typed(*fields[name], shown) if name in fields else {}) or usual
+    about |= {"metavar": shown.removesuffix("...") or None, "help": help_text, **completed}
     return click.option(*flags, *names, **about)
 
 
 COMPLETED = {"@NICK", "NICK...", "[NICK]..."}
 
 
-def _typed(kind: str, choices: tuple[str, ...]) -> dict[str, Any]:
-    """How click takes a field of that type."""
+def _typed(kind: str, choices: tuple[str, ...], shown: str) -> dict[str, Any]:
+    """How click takes a field of that type; what has no value in the help is a flag."""
     several: dict[str, Any] = {"multiple": True} if kind == "list" else {}
     if choices:
         return {"type": click.Choice(choices), **several}
-    return {"type": click.FloatRange(0)} if kind == "float" else several
+    return {"type": click.FloatRange(0)} if kind == "float" and shown else several
 
 
-def limit_option(default: int, help_text: str, *flags: str, metavar: str | None = "N") -> Decorator:
+def limit_option(default: int, help_text: str) -> Decorator:
     """`--limit N`: the most entries of a list."""
-    return click.option(
-        *flags,
-        "--limit",
-        type=click.IntRange(1, MAX_PAGE),
-        default=default,
-        show_default=True,
-        metavar=metavar,
-        help=help_text,
-    )
+    return number_option(f"--limit N: {help_text}", click.IntRange(1, MAX_PAGE), default)
+
+
+def number_option(text: str, type_: click.ParamType, default: float) -> Decorator:
+    """An option with a number, whose default the help shows."""
+    return parameter(text, type=type_, default=default, show_default=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from postroom.cli.answering import Answers, has_person
-from postroom.cli.options import Decorated
+from postroom.cli.declaring import parameter
 from postroom.cli.output import print_content
 from postroom.errors import NotRunning, RequestTimeout
 from postroom.lines.words import address, block
@@ -29,24 +29,16 @@ if TYPE_CHECKING:
     from postroom.protocol.shapes import Artifact, Task
 
 
-def timeout_option(command: Decorated) -> Decorated:
-    """`--timeout S`, None for no limit: a task may wait for days."""
-    return click.option(
-        "--timeout",
-        type=click.FloatRange(0),
-        metavar="S",
-        help="Seconds to wait for the end; then the exit status is 9, and the task goes on.",
-    )(command)
+timeout_option = parameter(
+    "--timeout S: Seconds to wait for the end; then the exit status is 9, and the task goes on.",
+    type=click.FloatRange(0),
+)
+"""None for no limit: a task may wait for days."""
 
-
-def events_option(command: Decorated) -> Decorated:
-    """`--events/--quiet`: whether to show what the agent does; by default if a person is there."""
-    return click.option(
-        "--events/--quiet",
-        "events",
-        default=None,
-        help="Show what the agent does; by default in a terminal.",
-    )(command)
+events_option = parameter(
+    "--events/--quiet events: Show what the agent does; by default in a terminal.", default=None
+)
+"""Whether to show what the agent does; by default if a person is there."""
 
 
 def follow(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.declaring import Decorator, takes
+from postroom.cli.declaring import Decorator, number_option, parameter, takes
 from postroom.cli.output import print_content, print_json
 from postroom.errors import PostroomError, Refused, RequestTimeout
 from postroom.protocol.receipts import Reason, State, reached
@@ -42,14 +42,9 @@ def said_if_slow(text: str) -> Generator[threading.Timer]:
 def wait_options(help_text: str) -> Decorator:
     """`--wait MILESTONE` and `--timeout S`, as `milestone` and `timeout`."""
     return takes(
-        click.option("--wait", "milestone", type=click.Choice(MILESTONES), help=help_text),
-        click.option(
-            "--timeout",
-            type=click.FloatRange(0, 86400),
-            default=DEFAULT_TIMEOUT,
-            show_default=True,
-            metavar="S",
-            help="Seconds for --wait.",
+        parameter(f"--wait milestone: {help_text}", type=click.Choice(MILESTONES)),
+        number_option(
+            "--timeout S: Seconds for --wait.", click.FloatRange(0, 86400), DEFAULT_TIMEOUT
         ),
     )
 

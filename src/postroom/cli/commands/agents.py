@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.deciding import pin_of
-from postroom.cli.declaring import Answer, answers, asks
+from postroom.cli.declaring import Answer, answers, asks, parameter
 from postroom.cli.options import connect, pin_file_option
 from postroom.cli.output import print_table
 from postroom.errors import EnvironmentFault, InvalidInput, NotFound
@@ -86,20 +86,16 @@ def _lines(found: Listed, agent: str, server: str) -> Iterator[str]:
     "--name NICK: With --a2a: its nick; made of its name if not given.",
     "--credential NAME: With --a2a: the one of `postroom credential` that its requests have.",
     "--deadline S: With --a2a: seconds that a task may take; a day if not given.",
-    click.option("--external", "kind", flag_value="external", help="An agent of somebody else."),
-    click.option("--service", "kind", flag_value="service", help="A program of yours."),
-    click.option(
-        "--card",
+    parameter("--external kind: An agent of somebody else.", flag_value="external"),
+    parameter("--service kind: A program of yours.", flag_value="service"),
+    parameter(
+        "--card FILE: What its Agent Card says of it (JSON).",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="What its Agent Card says of it (JSON).",
     ),
     "--scope scopes: Of its key; may be repeated.",
-    click.option(
-        "--key-file",
+    parameter(
+        "--key-file FILE: Write the key there, for you alone, and do not show it.",
         type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="Write the key there, for you alone, and do not show it.",
     ),
     "--public: Its card over HTTP is for everybody.",
     pin_file_option,

@@ -9,7 +9,7 @@ import click
 
 from postroom.cli.completion import approvals
 from postroom.cli.deciding import Input, decide, edited
-from postroom.cli.declaring import Answer, answers, limit_option
+from postroom.cli.declaring import Answer, answers, number_option, parameter
 from postroom.cli.options import connect, pin_file_option
 from postroom.cli.output import print_table, terminal_width
 from postroom.errors import InvalidInput
@@ -37,7 +37,7 @@ Examples:
     click.argument("ref", metavar="[ID]", default="", shell_complete=approvals),
     "--history: Also those that are settled: who decided what.",
     _WORKER,
-    limit_option(50, "The most approvals.", "-n", metavar=None),
+    number_option("-n --limit: The most approvals.", click.IntRange(1, MAX_PAGE), 50),
     screen=True,
 )
 def command(ref: str, history: bool, worker: str, limit: int, as_json: bool) -> Answer:
@@ -90,15 +90,11 @@ _refs = click.argument("refs", metavar="ID...", nargs=-1, required=True, shell_c
 @answers(
     _refs,
     "--edit: Change the command or the file's text in your editor (EDITOR) first.",
-    click.option(
-        "--input", "given", metavar="JSON", help="Allow this input in place of the agent's."
-    ),
-    click.option(
-        "--always",
+    parameter("--input given JSON: Allow this input in place of the agent's.", default=None),
+    parameter(
+        "--always [PATTERN]: Nor ask for such a thing again: for PATTERN, else for this very command.",
         is_flag=False,
         flag_value="",
-        metavar="[PATTERN]",
-        help="Nor ask for such a thing again: for PATTERN, else for this very command.",
     ),
     "--reason TEXT: Why; to a question it is the answer.",
     _WORKER,

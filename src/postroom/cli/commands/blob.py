@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from postroom.cli.declaring import Answer, answers, asks, limit_option
+from postroom.cli.declaring import Answer, answers, asks, limit_option, parameter, takes
 from postroom.cli.options import connect, state_option
 from postroom.cli.output import print_table
 from postroom.client.files import media_type_for, whole_file
@@ -35,7 +35,7 @@ def command() -> None:
 
 @command.command("put")
 @answers(
-    click.argument("file", type=click.File("rb")),
+    parameter("file", type=click.File("rb")),
     "--type kind T: Media type; by the name if not given.",
 )
 def put(file: BinaryIO, kind: str) -> Answer:
@@ -50,9 +50,11 @@ def put(file: BinaryIO, kind: str) -> Answer:
 
 
 @command.command("get")
-@click.argument("blob", metavar="URL")
-@click.option("-o", "--output", metavar="FILE", help="Where to; else to standard output.")
-@state_option()
+@takes(
+    "blob URL",
+    parameter("-o --output FILE: Where to; else to standard output.", default=None),
+    state_option(),
+)
 def get(blob: str, output: str | None) -> None:
     """Fetch the content that URL names, and check that it is that."""
     sha256_of(blob)

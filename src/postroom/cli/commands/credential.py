@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.cli.declaring import Answer, answers, asks
+from postroom.cli.declaring import Answer, answers, asks, parameter
 from postroom.cli.options import connect, state_option
 from postroom.cli.output import print_table
 from postroom.errors import InvalidInput
@@ -37,11 +37,9 @@ def command() -> None:
 @command.command("add", short_help="Keep a key; the secret comes from standard input or a prompt.")
 @answers(
     "name",
-    click.option(
-        "--host",
+    parameter(
+        "--host HOST: HOST[:PORT], which is called over https, or http://HOST[:PORT].",
         required=True,
-        metavar="HOST",
-        help="HOST[:PORT], which is called over https, or http://HOST[:PORT].",
     ),
     "--path PREFIX: Only for paths that begin so.",
     '--header LINE: How it is sent; "Authorization: Bearer {secret}" if not given.',

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.deciding import pin_of
-from postroom.cli.declaring import Answer, answers, asks
+from postroom.cli.declaring import Answer, answers, asks, parameter
 from postroom.cli.options import chosen_login, connect, pin_file_option, state_option
 from postroom.cli.output import print_table
 from postroom.lines.words import Cell, ago, natural, span
-from postroom.protocol.principal import Scope
 from postroom_a2a.text import one_line
 from postroom_a2a.times import parse_time
 
@@ -44,16 +43,8 @@ class Span(click.ParamType):
         return int(found[1]) * _SECONDS[found[2]]
 
 
-scopes_option = click.option(
-    "--scope",
-    "scopes",
-    multiple=True,
-    type=click.Choice([scope.value for scope in Scope]),
-    help="What it may be used for; several times for several. Without it: read, send, task.",
-)
-expires_option = click.option(
-    "--expires", "expires_in", type=Span(), metavar="SPAN", help="When it ends: 30d, 12h, 45m."
-)
+SCOPES = "--scope scopes: What it may be used for; several times for several. Without it: read, send, task."
+expires_option = parameter("--expires expires_in SPAN: When it ends: 30d, 12h, 45m.", type=Span())
 
 
 def say_key(made: NewKey) -> None:
@@ -83,7 +74,7 @@ def command() -> None:
     "keys.create",
     "--for agent @NICK: For somebody else than you.",
     "--name NAME: What it is for, such as laptop.",
-    scopes_option,
+    SCOPES,
     expires_option,
     pin_file_option,
 )
@@ -117,12 +108,10 @@ def listing(agent: str, ended: bool, signing: bool) -> Answer:
 @command.command("rotate", short_help="Replace an API key, or a key that signs credentials.")
 @answers(
     "key [KEY]",
-    click.option("--agents", "kind", flag_value="agents", help="Instead, what signs workers."),
-    click.option(
-        "--account", "kind", flag_value="account", help="Instead, what an account signs with."
-    ),
-    click.option("--operator", "kind", flag_value="operator", help="Instead, what signs accounts."),
-    click.option("--proxy", "kind", flag_value="proxy", help="Instead, the gateway's."),
+    parameter("--agents kind: Instead, what signs workers.", flag_value="agents"),
+    parameter("--account kind: Instead, what an account signs with.", flag_value="account"),
+    parameter("--operator kind: Instead, what signs accounts.", flag_value="operator"),
+    parameter("--proxy kind: Instead, the gateway's.", flag_value="proxy"),
     pin_file_option,
 )
 def rotate(key: str, kind: str | None, pin_file: str | None) -> Answer:
@@ -216,7 +205,7 @@ def people() -> None:
 
 
 @people.command("add", short_help="Give a person an address and a key.")
-@asks("people.add", "nick", scopes_option, expires_option, pin_file_option)
+@asks("people.add", "nick", SCOPES, expires_option, pin_file_option)
 def add_person(made: NewPerson) -> None:
     """Give the person NICK an address and a key; the key is the only line on standard output."""
     say_key(made["key"])

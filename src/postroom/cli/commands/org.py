@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.deciding import pin_of
-from postroom.cli.declaring import Answer, answers, asks
+from postroom.cli.declaring import Answer, answers, asks, parameter
 from postroom.cli.options import chosen_login, connect, orgs, pin_file_option, state_option
 from postroom.cli.output import print_json, print_table
 from postroom.errors import EnvironmentFault, InvalidInput
@@ -68,12 +68,10 @@ _WHAT = (
 
 @command.command("open", short_help="Open a folder or a weaker wall to people.")
 @answers(
-    click.option(
-        "--as",
-        "mode",
+    parameter(
+        "--as mode: To be read (the default), or written, too.",
         type=click.Choice((COPY, DIRECT)),
         default=COPY,
-        help="To be read (the default), or written, too.",
     ),
     pin_file_option,
     *_WHAT,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.deciding import asked, pin_of, say_answered
-from postroom.cli.declaring import Answer, answers, asks
+from postroom.cli.declaring import Answer, answers, asks, parameter
 from postroom.cli.options import connect, pin_file_option, state_option
 from postroom.cli.output import print_table
 from postroom.client.belonging import refuse_agents
@@ -37,13 +37,8 @@ Examples:
 @click.command("policy", epilog=EXAMPLES)
 @answers(
     "worker @NICK",
-    click.option(
-        "--allow",
-        multiple=True,
-        metavar="PATTERN",
-        help="Do not ask for this any more, from now on and over restarts.",
-    ),
-    click.option("--remove", multiple=True, metavar="PATTERN", help="Ask for this again."),
+    "--allow PATTERN...: Do not ask for this any more, from now on and over restarts.",
+    "--remove PATTERN...: Ask for this again.",
     pin_file_option,
 )
 def command(
@@ -91,10 +86,8 @@ Examples:
 @click.command("autonomy", epilog=AUTONOMY_EXAMPLES)
 @answers(
     "worker @NICK",
-    click.argument(
-        "autonomy",
-        metavar="[ask|edits|all]",
-        default="",
+    parameter(
+        "autonomy [ask|edits|all]",
         type=click.Choice(["", *(each.value for each in Autonomy)]),
     ),
     "--until-task-ends: For the task that it works on, and then back by itself.",

@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.arguments import check_project, new_option
 from postroom.cli.content import Given, content_options, said, talk_options, upload_parts
-from postroom.cli.declaring import Answer, answers
+from postroom.cli.declaring import Answer, answers, parameter
 from postroom.cli.options import connect
 from postroom.cli.waiting import await_milestone, receipt_line, wait_options
 from postroom_a2a.text import one_line
@@ -31,12 +31,7 @@ Examples:
     wait_options("Wait until the message has come so far; `answered` prints the answer."),
     "--no-reply: Say that no reply is expected.",
     "--reply-to ID: Message that this one answers.",
-    click.option(
-        "--expires",
-        type=click.FloatRange(0, min_open=True),
-        metavar="S",
-        help="Dead if not seen by then.",
-    ),
+    parameter("--expires S: Dead if not seen by then.", type=click.FloatRange(0, min_open=True)),
     "--key K: Idempotency key: once only per key.",
     content_options,
     talk_options,

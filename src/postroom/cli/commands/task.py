@@ -12,7 +12,7 @@ import click
 from postroom.cli.commands.audit import AuditLines
 from postroom.cli.completion import agents, tasks
 from postroom.cli.content import Given, content_options, said, upload_parts
-from postroom.cli.declaring import Answer, answers, asks, limit_option
+from postroom.cli.declaring import Answer, answers, asks, limit_option, parameter
 from postroom.cli.following import events_option, follow, timeout_option
 from postroom.cli.options import connect, state_option
 from postroom.cli.output import print_json, print_table
@@ -65,12 +65,9 @@ def command() -> None:
 @answers(
     "--all everything: Also those that have ended.",
     "--worker @NICK: Only its tasks.",
-    click.option(
-        "--in",
-        "wanted",
-        metavar="STATE",
+    parameter(
+        f"--in wanted STATE: Only those in this state: {', '.join(TaskState)}.",
         type=click.Choice([state.value for state in TaskState]),
-        help=f"Only those in this state: {', '.join(TaskState)}.",
     ),
     f"--door DOOR: Only those asked for over it: {', '.join(Door)}.",
     limit_option(100, "Most tasks shown."),
@@ -222,9 +219,7 @@ def answer(task: str, text: tuple[str, ...], **content: Any) -> Answer:
 
 
 @command.command("pushes", short_help="Show the push notifications of a task; send one again.")
-@answers(
-    task_argument, click.option("--again", "push", metavar="PUSH", help="Send this one again now.")
-)
+@answers(task_argument, parameter("--again push PUSH: Send this one again now.", default=None))
 def pushes(task: str, push: str | None) -> Answer:
     """Show the push notifications of a task: what has gone where, and when the next attempt is.
 
