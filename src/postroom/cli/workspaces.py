@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.arguments import confirm
-from postroom.cli.completion import agents
-from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.declaring import answers, number_option
+from postroom.cli.options import connect
 from postroom.cli.output import print_json
 from postroom.cli.waiting import SLOW
 from postroom.errors import Conflict, PostroomError
@@ -69,25 +69,15 @@ def _tell_steps(
 
 
 @click.command("sync", short_help="Bring a worker up to your newest commit.")
-@click.argument("nick", metavar="@NICK", shell_complete=agents)
-@click.option("--rebase", is_flag=True, help="Make its commits anew on top, in place of a merge.")
-@click.option(
-    "--let-it-resolve",
-    "resolve",
-    is_flag=True,
-    help="On a conflict give its agent a task to join both.",
+@answers(
+    "nick @NICK",
+    "--rebase: Make its commits anew on top, in place of a merge.",
+    "--let-it-resolve resolve: On a conflict give its agent a task to join both.",
+    number_option(
+        "--timeout S: Seconds to wait for the end of its turn.", click.FloatRange(0, 3600), 300.0
+    ),
+    "--yes: The merge that its agent made counts; do not ask.",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, 3600),
-    default=300.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds to wait for the end of its turn.",
-)
-@click.option("--yes", is_flag=True, help="The merge that its agent made counts; do not ask.")
-@json_option
-@state_option()
 def sync(nick: str, rebase: bool, resolve: bool, timeout: float, yes: bool, as_json: bool) -> None:
     """Bring the worker NICK up to the newest commit of the branch that it began from.
 

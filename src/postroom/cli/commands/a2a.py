@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from postroom.cli.options import Decorated, chosen_org, json_option, state_folder, state_option
-from postroom.cli.output import print_json, print_table
+from postroom.cli.declaring import (
+    Answer,
+    Decorator,
+    Parameter,
+    answers,
+    number_option,
+    parameter,
+)
+from postroom.cli.options import chosen_org, state_folder, state_option
+from postroom.cli.output import print_table
 from postroom.errors import Unauthorized
 from postroom_a2a.text import one_line
 
@@ -43,68 +52,36 @@ def command() -> None:
     """
 
 
-def _calling(command: Decorated) -> Decorated:
-    """The options of all commands."""
-    options = [
-        click.option(
-            "--credential",
-            default="",
-            metavar="NAME",
-            help="Send the key that `postroom credential` keeps by that name.",
-        ),
-        click.option(
-            "--header",
+def _calling(*parameters: Parameter, seconds: float, patience: str) -> Decorator:
+    """The parameters of a command, and the options of all of them."""
+    return answers(
+        "url",
+        *parameters,
+        number_option(f"--timeout S: {patience}", click.FloatRange(0), seconds),
+        "--credential NAME: Send the key that `postroom credential` keeps by that name.",
+        parameter(
+            f"--header LINE: How the key of {KEY} is sent.",
             default="Authorization: Bearer {secret}",
-            metavar="LINE",
             show_default=True,
-            help=f"How the key of {KEY} is sent.",
         ),
-        click.option(
-            "--retries",
-            default=4,
-            type=click.IntRange(0, 20),
-            metavar="N",
-            show_default=True,
-            help="Times that a failed call is tried again.",
+        number_option(
+            "--retries N: Times that a failed call is tried again.", click.IntRange(0, 20), 4
         ),
-        click.option(
-            "--patient",
-            is_flag=True,
-            help="If the server has too many requests, wait as long as it says.",
-        ),
-        json_option,
-        state_option(),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def _timeout(seconds: float, text: str) -> Callable[[Decorated], Decorated]:
-    return click.option(
-        "--timeout",
-        default=seconds,
-        type=click.FloatRange(0),
-        metavar="S",
-        help=text,
-        show_default=True,
+        "--patient: If the server has too many requests, wait as long as it says.",
     )
 
 
-_patience = _timeout(60.0, "Seconds for the whole call.")
+_once = partial(_calling, seconds=60.0, patience="Seconds for the whole call.")
 
 
 @command.command("card", short_help="Show the card of an agent.")
-@click.argument("url")
-@click.option(
-    "--keys",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Public keys (a JWK set); one of them must have signed the card.",
+@_once(
+    parameter(
+        "--keys FILE: Public keys (a JWK set); one of them must have signed the card.",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    )
 )
-@_patience
-@_calling
-def card(url: str, keys: Path | None, timeout: float, as_json: bool, **how: Any) -> None:
+def card(url: str, keys: Path | None, timeout: float, as_json: bool, **how: Any) -> Answer:
     """Show who the agent at URL says that it is, and how it is called.
 
     URL is the agent's address, or that of its card.
@@ -114,33 +91,25 @@ def card(url: str, keys: Path | None, timeout: float, as_json: bool, **how: Any)
     session = _session(url, timeout, how)
     client = _run(session.open(None if keys is None else verifier(keys)))
     if as_json:
-        print_json(client.card)
-        return
+        return client.card, ()
     from postroom.cli.a2a import card_lines
 
     to = client.interface
-    for line in card_lines(client.card, to.url, to.binding, to.version):
-        click.echo(line)
-    if keys is not None:
-        click.echo(f"signed by a key of {one_line(str(keys))}")
+    lines = [*card_lines(client.card, to.url, to.binding, to.version)]
+    return client.card, [*lines, *([f"signed by a key of {one_line(str(keys))}"] if keys else [])]
 
 
 @command.command("send", short_help="Send a message, which begins a task or goes on with one.")
-@click.argument("url")
-@click.argument("text", nargs=-1)
-@click.option("--wait", is_flag=True, help="Wait for the result.")
-@click.option("--stream", is_flag=True, help="Show what happens, then the result.")
-@click.option("--context", default="", metavar="ID", help="Conversation that it belongs to.")
-@click.option("--task", default="", metavar="ID", help="Task that it answers.")
-@click.option(
-    "--id",
-    "message_id",
-    default="",
-    metavar="ID",
-    help="Id of the message: what is sent again with it is done once.",
+@_calling(
+    "text [TEXT]...",
+    "--wait: Wait for the result.",
+    "--stream: Show what happens, then the result.",
+    "--context ID: Conversation that it belongs to.",
+    "--task ID: Task that it answers.",
+    "--id message_id ID: Id of the message: what is sent again with it is done once.",
+    seconds=3600.0,
+    patience="Seconds until the end, with --wait or --stream.",
 )
-@_timeout(3600.0, "Seconds until the end, with --wait or --stream.")
-@_calling
 def send(
     url: str,
     text: tuple[str, ...],
@@ -168,43 +137,29 @@ def send(
 
 
 @command.command("get", short_help="Show a task.")
-@click.argument("url")
-@click.argument("task")
-@_patience
-@_calling
+@_once("task")
 def get(url: str, task: str, timeout: float, as_json: bool, **how: Any) -> None:
     """Show a task of the agent at URL as it is now, with its results."""
     _run(_session(url, timeout, how, as_json=as_json).show(task))
 
 
 @command.command("list", short_help="List tasks.")
-@click.argument("url")
-@click.option("--context", default="", metavar="ID", help="Only of this conversation.")
-@click.option(
-    "--limit", default=20, type=click.IntRange(1, 100), metavar="N", help="At most so many."
+@_once(
+    "--context ID: Only of this conversation.",
+    parameter("--limit N: At most so many.", default=20, type=click.IntRange(1, 100)),
 )
-@_patience
-@_calling
-def list_(url: str, context: str, limit: int, timeout: float, as_json: bool, **how: Any) -> None:
+def list_(url: str, context: str, limit: int, timeout: float, **how: Any) -> Answer:
     """List your tasks at the agent at URL, those that changed last first. A2A 0.3 has no lists."""
     page = _run(_session(url, timeout, how).page(context, limit))
-    if as_json:
-        print_json(page)
-        return
     from postroom.cli.a2a import HEAD, task_row
 
-    if page["tasks"]:
-        rows = [task_row(task) for task in page["tasks"]]
-        print_table(HEAD, rows, cut=("LAST", "TASK", "CONTEXT"))
-    else:
-        click.echo("no tasks")
+    rows = [task_row(task) for task in page["tasks"]]
+    cut = ("LAST", "TASK", "CONTEXT")
+    return page, lambda: print_table(HEAD, rows, cut=cut, empty="no tasks")
 
 
 @command.command("cancel", short_help="Cancel a task.")
-@click.argument("url")
-@click.argument("task")
-@_patience
-@_calling
+@_once("task")
 def cancel(url: str, task: str, timeout: float, as_json: bool, **how: Any) -> None:
     """Cancel a task of the agent at URL."""
     _run(_session(url, timeout, how, as_json=as_json).cancel(task))
@@ -217,11 +172,7 @@ def _stream(url: str, task: str, timeout: float, as_json: bool, **how: Any) -> i
 
 for _name, _hidden in (("stream", False), ("subscribe", True)):
     _made = command.command(_name, short_help="Follow a task to its end.", hidden=_hidden)
-    _made(
-        click.argument("url")(
-            click.argument("task")(_timeout(3600.0, "Seconds until the end.")(_calling(_stream)))
-        )
-    )
+    _made(_calling("task", seconds=3600.0, patience="Seconds until the end.")(_stream))
 
 
 def _session(url: str, timeout: float, how: dict[str, Any], *, as_json: bool = False) -> Session:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.cli.completion import agents
-from postroom.cli.options import connect, json_option, screen_options, state_option
+from postroom.cli.declaring import answers, number_option, parameter
+from postroom.cli.options import connect
 from postroom.protocol.limits import MAX_PAGE
 from postroom_a2a.text import one_line
 
@@ -26,26 +26,20 @@ Examples:
 
 
 @click.command("attach", epilog=EXAMPLES)
-@click.argument("ref", metavar="@NICK", shell_complete=agents)
-@click.option(
-    "--from",
-    "start",
-    type=click.IntRange(0),
-    metavar="ID",
-    help="Begin behind the event with this id; 0 for all events.",
+@answers(
+    "ref @NICK",
+    parameter(
+        "--from start ID: Begin behind the event with this id; 0 for all events.",
+        type=click.IntRange(0),
+    ),
+    number_option(
+        "--history N: Without --from: begin with the last turn, N events at most.",
+        click.IntRange(0, MAX_PAGE),
+        200,
+    ),
+    "--raw: Open a terminal in the worker's sandbox.",
+    screen=True,
 )
-@click.option(
-    "--history",
-    type=click.IntRange(0, MAX_PAGE),
-    default=200,
-    show_default=True,
-    metavar="N",
-    help="Without --from: begin with the last turn, N events at most.",
-)
-@click.option("--raw", is_flag=True, help="Open a terminal in the worker's sandbox.")
-@json_option
-@screen_options
-@state_option()
 def command(ref: str, start: int | None, history: int, raw: bool, as_json: bool) -> int:
     """Show what the agent of the worker @NICK does, as it does it: text, tools, changes, usage.
 

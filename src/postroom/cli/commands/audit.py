@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.declaring import answers, parameter
+from postroom.cli.options import connect
 from postroom.errors import PostroomError
 from postroom.lines.frames import frame_words
 from postroom.lines.words import Cell, clock, columns, shortened
@@ -30,37 +31,21 @@ NEWEST = 100
 
 
 @click.command("audit")
-@click.option("--follow", "-f", is_flag=True, help="Go on with what comes.")
-@click.option("--worker", metavar="@NICK", default="", help="Those of one agent (nick or uid).")
-@click.option("--task", metavar="ID", default="", help="About a task, or caused by it.")
-@click.option("--since", metavar="TIME", default="", help="10m, 2h, 3d, or an RFC 3339 time.")
-@click.option(
-    "--all",
-    "plumbing",
-    is_flag=True,
-    help="Also beats, pulls, acknowledgements and answers of the bus.",
+@answers(
+    "--follow -f: Go on with what comes.",
+    "--worker @NICK: Those of one agent (nick or uid).",
+    "--task ID: About a task, or caused by it.",
+    "--since TIME: 10m, 2h, 3d, or an RFC 3339 time.",
+    "--all plumbing: Also beats, pulls, acknowledgements and answers of the bus.",
+    "--raw: Frames of the bus as they are, not in words.",
+    "--denied: What was refused alone.",
+    parameter(
+        f"--limit -n N: The last N; 0 for all. Without it {NEWEST}, or with --since all.",
+        type=click.IntRange(0, MAX_LINES),
+    ),
 )
-@click.option("--raw", is_flag=True, help="Frames of the bus as they are, not in words.")
-@click.option("--denied", is_flag=True, help="What was refused alone.")
-@click.option(
-    "--limit",
-    "-n",
-    type=click.IntRange(0, MAX_LINES),
-    metavar="N",
-    help=f"The last N; 0 for all. Without it {NEWEST}, or with --since all.",
-)
-@json_option
-@state_option()
 def command(
-    follow: bool,
-    worker: str,
-    task: str,
-    since: str,
-    plumbing: bool,
-    raw: bool,
-    denied: bool,
-    limit: int | None,
-    as_json: bool,
+    since: str, raw: bool, denied: bool, limit: int | None, as_json: bool, **asked: Any
 ) -> None:
     """Show what passed the gateway, or was refused, and what people changed over the API, oldest first.
 
@@ -71,16 +56,7 @@ def command(
     if limit is None:
         limit = 0 if since else NEWEST
     with connect() as client:
-        records = client.audit(
-            worker=worker,
-            task=task,
-            since=since,
-            denied=denied,
-            plumbing=plumbing,
-            limit=limit,
-            follow=follow,
-        )
-
+        records = client.audit(since=since, denied=denied, limit=limit, **asked)
         lines, shown = AuditLines(client, raw=raw), 0
         for record in records:
             if (omitted := record.get("omitted")) is not None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.options import chosen_org, json_option, state_folder, state_option
+from postroom.cli.declaring import Answer, answers, parameter
+from postroom.cli.options import chosen_org, state_folder, state_option
 from postroom.cli.output import print_json
 from postroom.errors import InvalidInput
 from postroom.lines.words import ago
@@ -19,12 +20,11 @@ from postroom_a2a.times import format_time
 if TYPE_CHECKING:
     from postroom.protocol.answers import Saved
 
-passphrase_option = click.option(
-    "--passphrase-file",
+passphrase_option = parameter(
+    "--passphrase-file FILE: The first line of FILE is the passphrase; without it you are asked.",
     type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="The first line of FILE is the passphrase; without it you are asked.",
 )
+FILE = parameter("file", type=click.Path(dir_okay=False, path_type=Path))
 
 
 def passphrase_from(file: str | None, *, twice: bool) -> str:
@@ -47,11 +47,8 @@ def passphrase_from(file: str | None, *, twice: bool) -> str:
 
 
 @click.command("backup")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@passphrase_option
-@json_option
-@state_option(org=False, here=True)
-def command(file: Path, passphrase_file: str | None, as_json: bool) -> None:
+@answers(FILE, passphrase_option, org=False, here=True)
+def command(file: Path, passphrase_file: str | None) -> Answer:
     """Write the whole post room into FILE, while it runs or is down.
 
     FILE has all organisations: messages, tasks, agents, workers with their workspaces, blobs, settings, the log and
@@ -60,12 +57,13 @@ def command(file: Path, passphrase_file: str | None, as_json: bool) -> None:
     """
     passphrase = passphrase_from(passphrase_file, twice=True)
     done = _taken(file.absolute(), passphrase)
-    if as_json:
-        print_json(done)
-        return
-    click.echo(f"backed up to {done['file']}, {done['bytes'] / (1024 * 1024):.1f} MiB")
-    for name in done["skipped"]:
-        click.echo(f"left out, since it cannot be read: {name!r}", err=True)
+
+    def say() -> None:
+        click.echo(f"backed up to {done['file']}, {done['bytes'] / (1024 * 1024):.1f} MiB")
+        for name in done["skipped"]:
+            click.echo(f"left out, since it cannot be read: {name!r}", err=True)
+
+    return done, say
 
 
 def _taken(file: Path, passphrase: str) -> Saved:
@@ -93,11 +91,8 @@ def _taken(file: Path, passphrase: str) -> Saved:
 
 
 @click.command("restore")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@passphrase_option
-@json_option
-@state_option(org=False, here=True)
-def restore(file: Path, passphrase_file: str | None, as_json: bool) -> None:
+@answers(FILE, passphrase_option, org=False, here=True)
+def restore(file: Path, passphrase_file: str | None) -> Answer:
     """Restore what `postroom backup` wrote into FILE, into an empty state folder.
 
     FILE is checked from its first byte to its last before anything is written, and after an error nothing is there.
@@ -110,11 +105,11 @@ def restore(file: Path, passphrase_file: str | None, as_json: bool) -> None:
     passphrase = passphrase_from(passphrase_file, twice=False)
     done = run_restore(Settings(state=state_folder()), file, passphrase)
     created = format_time(done.created)
-    if as_json:
-        print_json({"state": str(done.state), "created": created, "orgs": done.orgs})
-    else:
-        click.echo(f"restored {done.state}, as it was {ago(created, time.time())}")
-        click.echo(f"start it: {at_state(done.state, 'up --detach')}")
+    record = {"state": str(done.state), "created": created, "orgs": done.orgs}
+    return record, (
+        f"restored {done.state}, as it was {ago(created, time.time())}",
+        f"start it: {at_state(done.state, 'up --detach')}",
+    )
 
 
 @click.group("admin")
@@ -124,9 +119,8 @@ def admin() -> None:
 
 
 @admin.command("rebuild", short_help="Build the view of messages and posts again.")
-@json_option
-@state_option(here=True)
-def rebuild(as_json: bool) -> None:
+@answers(here=True)
+def rebuild() -> Answer:
     """Build the database's view of messages and posts again, from the last snapshot and the log."""
     from postroom.control.rebuild import run_rebuild
     from postroom.settings import DEFAULT_ORG
@@ -134,16 +128,11 @@ def rebuild(as_json: bool) -> None:
 
     settings = load(state_folder()).for_org(chosen_org() or DEFAULT_ORG)
     run_rebuild(settings)
-    if as_json:
-        print_json({"rebuilt": str(settings.home)})
-    else:
-        click.echo(f"rebuilt {settings.home}")
+    return {"rebuilt": str(settings.home)}, f"rebuilt {settings.home}"
 
 
 @admin.command("move-store", short_help="Move all rows to another database.")
-@click.argument("target", metavar="URL|sqlite|-")
-@json_option
-@state_option(org=False, here=True)
+@answers("target URL|sqlite|-", org=False, here=True)
 def move_store(target: str, as_json: bool) -> None:
     """Move all rows of the post room to the PostgreSQL at URL, or with `sqlite` into files of the state folder.
 

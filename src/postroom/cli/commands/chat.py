@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.arguments import check_project, new_option
+from postroom.cli.declaring import number_option, parameter, takes
 from postroom.cli.options import connect, screen_options, state_option
 from postroom.cli.waiting import wait_options
 from postroom.protocol.limits import MAX_PAGE
@@ -20,27 +21,22 @@ if TYPE_CHECKING:
 
 
 @click.command("chat")
-@click.argument("target")
-@click.option(
-    "--history",
-    type=click.IntRange(0, MAX_PAGE),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="Earlier messages shown at the start.",
+@takes(
+    "target",
+    number_option(
+        "--history N: Earlier messages shown at the start.", click.IntRange(0, MAX_PAGE), 20
+    ),
+    wait_options("At the end of the input, wait until all that was sent has come so far."),
+    parameter(
+        "--linger S: Go on showing what comes for S seconds after the end of the input.",
+        type=click.FloatRange(0, 86400),
+        default=0.0,
+    ),
+    "--posts: Of a project the posts alone, not what happens there.",
+    new_option,
+    screen_options,
+    state_option(),
 )
-@wait_options("At the end of the input, wait until all that was sent has come so far.")
-@click.option(
-    "--linger",
-    type=click.FloatRange(0, 86400),
-    default=0.0,
-    metavar="S",
-    help="Go on showing what comes for S seconds after the end of the input.",
-)
-@click.option("--posts", is_flag=True, help="Of a project the posts alone, not what happens there.")
-@new_option
-@screen_options
-@state_option()
 def command(
     target: str,
     history: int,

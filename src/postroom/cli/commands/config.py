@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.completion import settings
-from postroom.cli.options import json_option, state_folder, state_option
+from postroom.cli.declaring import Answer, answers, parameter
+from postroom.cli.options import state_folder, state_option
 from postroom.cli.output import print_json, print_table
 from postroom.cli.settings_file import change_file
 from postroom.errors import (
@@ -31,9 +32,8 @@ A flag of `up` counts first, then the environment, then postroom.toml in the
 state folder, then the user's postroom.toml, then the default.
 """
 
-user_option = click.option(
-    "--user", is_flag=True, help="The user's file, for all post rooms, instead of this one's."
-)
+USER = "--user: The user's file, for all post rooms, instead of this one's."
+KEY = parameter("key", shell_complete=settings)
 
 
 @click.group("config", epilog=EPILOG)
@@ -43,16 +43,12 @@ def command() -> None:
 
 
 @command.command("list", short_help="Show every setting with its value and where that comes from.")
-@json_option
-@state_option(org=False, here=True)
-def list_(as_json: bool) -> None:
+@answers(org=False, here=True)
+def list_() -> Answer:
     """Show every setting with its value and where that comes from."""
     from postroom.settings.sources import DEFAULT, find
 
     found = find(state_folder())
-    if as_json:
-        print_json({"settings": [_record(one) for one in found]})
-        return
     rows = [
         [
             Cell(one.option.key, dim=one.source == DEFAULT),
@@ -61,32 +57,24 @@ def list_(as_json: bool) -> None:
         ]
         for one in found
     ]
-    print_table(("SETTING", "VALUE", "FROM"), rows, cut=("VALUE",))
+    record = {"settings": [_record(one) for one in found]}
+    return record, lambda: print_table(("SETTING", "VALUE", "FROM"), rows, cut=("VALUE",))
 
 
 @command.command("get", short_help="Print the value of one setting.")
-@click.argument("key", shell_complete=settings)
-@json_option
-@state_option(org=False, here=True)
-def get(key: str, as_json: bool) -> None:
+@answers(KEY, org=False, here=True)
+def get(key: str) -> Answer:
     """Print the value of the setting KEY, an empty line if there is none."""
     from postroom.settings.options import option
     from postroom.settings.sources import find
 
     wanted = option(key)
     (found,) = [one for one in find(state_folder()) if one.option is wanted]
-    if as_json:
-        print_json(_record(found))
-    else:
-        click.echo(found.text if found.plain is not None else "")
+    return _record(found), found.text if found.plain is not None else ""
 
 
 @command.command("set", short_help="Choose a value for one setting.")
-@click.argument("key", shell_complete=settings)
-@click.argument("value", required=False)
-@user_option
-@json_option
-@state_option(org=False, here=True)
+@answers(KEY, parameter("value [VALUE]", default=None), USER, org=False, here=True)
 def set_(key: str, value: str | None, user: bool, as_json: bool) -> None:
     """Choose VALUE for the setting KEY; it counts from the next `up`.
 
@@ -121,11 +109,8 @@ def set_(key: str, value: str | None, user: bool, as_json: bool) -> None:
 
 
 @command.command("unset", short_help="Forget what was chosen for one setting.")
-@click.argument("key", shell_complete=settings)
-@user_option
-@json_option
-@state_option(org=False, here=True)
-def unset(key: str, user: bool, as_json: bool) -> None:
+@answers(KEY, USER, org=False, here=True)
+def unset(key: str, user: bool) -> Answer:
     """Forget what the file chooses for the setting KEY."""
     from postroom.settings.options import option
     from postroom.settings.sources import entries, read
@@ -135,10 +120,7 @@ def unset(key: str, user: bool, as_json: bool) -> None:
     if key not in entries(read(path), path):
         raise NotFound(f"{key} is not set in {path}", remedy="postroom config list")
     change_file(path, key, None)
-    if as_json:
-        print_json({"unset": key, "file": str(path)})
-    else:
-        click.echo(f"{key} is no longer set in {path}{_when()}")
+    return {"unset": key, "file": str(path)}, f"{key} is no longer set in {path}{_when()}"
 
 
 def _check_start(wanted: Option, text: str) -> None:

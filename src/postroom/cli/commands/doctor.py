@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.options import chosen_login, json_option, state_folder, state_option
+from postroom.cli.declaring import answers
+from postroom.cli.options import chosen_login, state_folder
 from postroom.cli.output import print_json
 from postroom.errors import EnvironmentFault, exit_code
 from postroom_a2a.text import one_line
@@ -19,12 +20,8 @@ COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
 
 
 @click.command("doctor")
-@click.argument("template", default="", metavar="[TEMPLATE]")
-@click.option("--verbose", "-v", is_flag=True, help="Say all that is known of each finding.")
-@json_option
-@state_option()
-@click.pass_context
-def command(ctx: click.Context, template: str, verbose: bool, as_json: bool) -> None:
+@answers("template [TEMPLATE]", "--verbose -v: Say all that is known of each finding.")
+def command(template: str, verbose: bool, as_json: bool) -> int:
     """Say what is missing on this machine, and what mends it; needs no post room.
 
     With a TEMPLATE, a name or a file, it looks at that one; else at all that Postroom brings. It exits with 10 if the
@@ -37,8 +34,7 @@ def command(ctx: click.Context, template: str, verbose: bool, as_json: bool) -> 
     else:
         for finding in found:
             _print(finding, verbose=verbose)
-    if not well:
-        ctx.exit(exit_code(EnvironmentFault("")))
+    return 0 if well else exit_code(EnvironmentFault(""))
 
 
 def _findings(template: str) -> list[Finding]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from postroom.cli.declaring import parameter, takes
 from postroom.cli.options import json_option
 from postroom.cli.output import print_json, print_table
 from postroom.errors import InvalidInput, NotFound, StateUnwritable
@@ -82,29 +83,19 @@ HERE = "the post room of this machine"
 
 
 @click.command("login", epilog=EXAMPLES)
-@click.argument("url", default="")
-@click.option(
-    "--name",
-    default="",
-    metavar="NAME",
-    help="What to call it; its host if not given, or the nick of a program.",
+@takes(
+    "url [URL]",
+    "--name NAME: What to call it; its host if not given, or the nick of a program.",
+    parameter(
+        "--key-file FILE: The first line of FILE is the key; without it you are asked, or standard input has it.",
+        type=click.Path(dir_okay=False, path_type=Path),
+    ),
+    "--fingerprint SHA256: Of the authority to trust; without it you are shown it and asked.",
+    "--org NAME: Organisation that the key is of.",
+    "--list listing: List what there is a key for.",
+    "--use NAME: Have commands go there; `local` for here.",
+    json_option,
 )
-@click.option(
-    "--key-file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The first line of FILE is the key; without it you are asked, or standard input has it.",
-)
-@click.option(
-    "--fingerprint",
-    default="",
-    metavar="SHA256",
-    help="Of the authority to trust; without it you are shown it and asked.",
-)
-@click.option("--org", default="", metavar="NAME", help="Organisation that the key is of.")
-@click.option("--list", "listing", is_flag=True, help="List what there is a key for.")
-@click.option("--use", default="", metavar="NAME", help="Have commands go there; `local` for here.")
-@json_option
 def command(
     url: str,
     name: str,

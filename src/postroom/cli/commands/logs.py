@@ -22,7 +22,8 @@ from typing import BinaryIO
 import click
 
 from postroom.cli.completion import agents
-from postroom.cli.options import chosen_org, connect, json_option, state_folder, state_option
+from postroom.cli.declaring import answers, number_option, parameter
+from postroom.cli.options import chosen_org, connect, state_folder
 from postroom.cli.output import print_json, terminal_width
 from postroom.errors import NotFound
 from postroom.lines.words import clock
@@ -34,21 +35,13 @@ LOUD = frozenset({"WARNING", "ERROR", "CRITICAL"})
 
 
 @click.command("logs")
-@click.argument("nick", shell_complete=agents)
-@click.option(
-    "--lines",
-    "-l",
-    type=click.IntRange(1, 100_000),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="How many to begin with.",
+@answers(
+    parameter("nick", shell_complete=agents),
+    number_option("--lines -l N: How many to begin with.", click.IntRange(1, 100_000), 100),
+    "--follow -f: Go on with what comes, until Ctrl-C.",
+    "--times -t: Say when and where each line was printed.",
+    "--all everything: Also what the worker's sidecar logs.",
 )
-@click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until Ctrl-C.")
-@click.option("--times", "-t", is_flag=True, help="Say when and where each line was printed.")
-@click.option("--all", "everything", is_flag=True, help="Also what the worker's sidecar logs.")
-@json_option
-@state_option()
 def command(
     nick: str, lines: int, follow: bool, times: bool, everything: bool, as_json: bool
 ) -> None:

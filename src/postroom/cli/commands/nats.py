@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from postroom.cli.options import json_option, state_folder, state_option
-from postroom.cli.output import print_json
+from postroom.cli.declaring import Answer, answers, parameter
+from postroom.cli.options import state_folder, state_option
 
 FOLDER = "/var/lib/nats/postroom"
 
@@ -17,16 +17,15 @@ def command() -> None:
 
 
 @command.command("config", short_help="Print what its configuration must say.")
-@click.option(
-    "--folder",
-    metavar="DIR",
-    default=FOLDER,
-    show_default=True,
-    help="Where that server keeps accounts and streams.",
+@answers(
+    parameter(
+        "--folder DIR: Where that server keeps accounts and streams.",
+        default=FOLDER,
+        show_default=True,
+    ),
+    here=True,
 )
-@json_option
-@state_option(here=True)
-def config(folder: str, as_json: bool) -> None:
+def config(folder: str) -> Answer:
     """Print what the configuration of each of your nats-servers must say to carry this post room.
 
     It needs no post room that runs, and makes the keys if there are none. There is no private key in it.
@@ -37,7 +36,4 @@ def config(folder: str, as_json: bool) -> None:
     from postroom.settings import Settings
 
     block = nats_block(Settings(state=state_folder()), folder.rstrip("/"))
-    if as_json:
-        print_json(block)
-    else:
-        click.echo(written(block))
+    return block, written(block)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.options import connect, json_option, state_option
+from postroom.cli.declaring import answers, parameter
+from postroom.cli.options import connect
 from postroom.cli.output import print_json, print_table
 from postroom.errors import InvalidInput
 from postroom.lines.words import Cell, ago, size_of
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command("prune")
-@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@json_option
-@state_option()
+@answers("--dry-run: Only say what would be deleted.", "--yes: Do not ask.")
 def command(dry_run: bool, yes: bool, as_json: bool) -> None:
     """Delete what the settings of retention do not keep, and what removed workers have left on disk.
 
@@ -109,12 +107,12 @@ def _mib(size: int) -> str:
 
 
 @click.command("tidy")
-@click.argument("folder", metavar="[DIR]", default="", type=click.Path())
-@click.option("--unmerged", is_flag=True, help="Also delete what nothing else has.")
-@click.option("--dry-run", is_flag=True, help="Only say what there is.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@json_option
-@state_option()
+@answers(
+    parameter("folder [DIR]", type=click.Path()),
+    "--unmerged: Also delete what nothing else has.",
+    "--dry-run: Only say what there is.",
+    "--yes: Do not ask.",
+)
 def tidy(folder: str, unmerged: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Delete what removed workers have left: branches in the repository DIR that are merged, and folders.
 

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.deciding import pin_of
+from postroom.cli.declaring import answers, parameter
 from postroom.cli.options import (
     chosen_login,
     connect,
-    json_option,
     pin_file_option,
     state_folder,
-    state_option,
     verbose_option,
 )
 from postroom.cli.output import print_json
-from postroom.protocol.modes import MODES
 from postroom.protocol.template import LEVELS
 from postroom_a2a.text import one_line
 
@@ -42,65 +40,29 @@ def _templates(_ctx: click.Context, _parameter: click.Parameter, incomplete: str
 
 
 @click.command("spawn")
-@click.argument("template", metavar="NAME-OR-FILE", shell_complete=_templates)
-@click.option("--project", "-p", metavar="P", default="", help="Project that the worker joins.")
-@click.option("--name", "-n", metavar="NICK", default="", help="Nick instead of the template's.")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Value for a key of the template's [overrides].",
+@answers(
+    parameter("template NAME-OR-FILE", shell_complete=_templates),
+    "--project -p P: Project that the worker joins.",
+    "--name -n NICK: Nick instead of the template's.",
+    "--set settings KEY=VALUE...: Value for a key of the template's [overrides].",
+    "--sandbox NAME: Sandbox instead of the template's: auto, bubblewrap, netns, landlock, seatbelt,"
+    " opensandbox or none.",
+    parameter(
+        "--isolation: Accept a wall that is no stronger than this; without it one that is enforced is demanded.",
+        type=click.Choice(LEVELS),
+    ),
+    "--workspace -w DIR: Folder of this machine to work on, instead of an empty one.",
+    "--as mode: How: on a branch of its own (the default in a git repository), on a copy, or in DIR itself.",
+    "--branches PATTERN: Further branches of DIR that it sees as person/NAME, such as 'release/*'.",
+    "--autonomous: Have its agent ask for nothing but what the template denies; the sandbox is the wall.",
+    "--store-key: Keep the model's key of the environment as a credential, without asking.",
+    "--task TEXT: Its first task, given once it is there.",
+    "--wait: With --task: show how it goes, then its result.",
+    pin_file_option,
+    "--detach -d: Do not wait until its agent has started.",
+    verbose_option,
+    of="workers.spawn",
 )
-@click.option(
-    "--sandbox",
-    metavar="NAME",
-    default="",
-    help="Sandbox instead of the template's: auto, bubblewrap, netns, landlock, seatbelt, opensandbox or none.",
-)
-@click.option(
-    "--isolation",
-    type=click.Choice(LEVELS),
-    default=None,
-    help="Accept a wall that is no stronger than this; without it one that is enforced is demanded.",
-)
-@click.option(
-    "--workspace",
-    "-w",
-    metavar="DIR",
-    default="",
-    help="Folder of this machine to work on, instead of an empty one.",
-)
-@click.option(
-    "--as",
-    "mode",
-    type=click.Choice(MODES),
-    default=None,
-    help="How: on a branch of its own (the default in a git repository), on a copy, or in DIR itself.",
-)
-@click.option(
-    "--branches",
-    metavar="PATTERN",
-    multiple=True,
-    help="Further branches of DIR that it sees as person/NAME, such as 'release/*'.",
-)
-@click.option(
-    "--autonomous",
-    is_flag=True,
-    help="Have its agent ask for nothing but what the template denies; the sandbox is the wall.",
-)
-@click.option(
-    "--store-key",
-    is_flag=True,
-    help="Keep the model's key of the environment as a credential, without asking.",
-)
-@click.option("--task", metavar="TEXT", default="", help="Its first task, given once it is there.")
-@click.option("--wait", is_flag=True, help="With --task: show how it goes, then its result.")
-@pin_file_option
-@click.option("--detach", "-d", is_flag=True, help="Do not wait until its agent has started.")
-@verbose_option
-@json_option
-@state_option()
 def command(
     template: str,
     project: str,

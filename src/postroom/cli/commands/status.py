@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.options import chosen_login, connect, json_option, state_option
+from postroom.cli.declaring import answers
+from postroom.cli.options import chosen_login, connect
 from postroom.cli.output import print_json, terminal_width
 from postroom.errors import EnvironmentFault, PeerError, PostroomError
 
@@ -23,13 +24,11 @@ if TYPE_CHECKING:
 
 
 @click.command("status")
-@click.option(
-    "--wide", is_flag=True, help="Also sandboxes, projects, counts, and when each was seen."
+@answers(
+    "--wide: Also sandboxes, projects, counts, and when each was seen.",
+    "--running: Without the workers that are stopped.",
+    "--watch: Show it anew whenever something happens.",
 )
-@click.option("--running", is_flag=True, help="Without the workers that are stopped.")
-@click.option("--watch", is_flag=True, help="Show it anew whenever something happens.")
-@json_option
-@state_option()
 def command(wide: bool, running: bool, watch: bool, as_json: bool) -> None:
     """Show what needs you, then each worker: what it is at, for how long, and what it said last.
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.cli.options import json_option, state_option
-from postroom.cli.output import print_json, print_table
+from postroom.cli.declaring import Answer, answers
+from postroom.cli.output import print_table
 from postroom.lines.words import Cell
 from postroom_a2a.text import one_line
 
@@ -22,51 +22,41 @@ Change one:     postroom templates show claude-code > mine.toml
 
 
 @click.group("templates", invoke_without_command=True, epilog=EPILOG)
-@json_option
-@state_option()
-@click.pass_context
-def command(ctx: click.Context, as_json: bool) -> None:
+@answers()
+def command() -> Answer:
     """List the templates of coding agents, and whether their programs are installed here."""
-    if ctx.invoked_subcommand is not None:
-        return
     from postroom.templates.shipped import listed
 
     found = [_entry(template) for template in listed()]
-    if as_json:
-        print_json({"templates": found})
-        return
-    print_table(
-        ("NAME", "PROGRAM", "ADAPTER", "TESTED WITH"),
+    rows = [
         [
-            [
-                Cell(entry["name"]),
-                _place(entry),
-                Cell(entry["adapter"]),
-                Cell(entry["tested"]) if entry["tested"] else Cell("untested", "yellow"),
-            ]
-            for entry in found
-        ],
-    )
+            Cell(entry["name"]),
+            _place(entry),
+            Cell(entry["adapter"]),
+            Cell(entry["tested"]) if entry["tested"] else Cell("untested", "yellow"),
+        ]
+        for entry in found
+    ]
+    head = ("NAME", "PROGRAM", "ADAPTER", "TESTED WITH")
+    return {"templates": found}, lambda: print_table(head, rows)
 
 
 @command.command("show")
-@click.argument("name")
-@json_option
-@state_option()
-def show(name: str, as_json: bool) -> None:
+@answers("name")
+def show(name: str, as_json: bool) -> Answer:
     """Print the template NAME, to be saved and changed."""
     from postroom.templates.shipped import shipped
 
     template = shipped(name)
     if as_json:
-        print_json({**_entry(template), "text": template.text})
-        return
+        return {**_entry(template), "text": template.text}, ()
     click.echo(
         f"# To change it, save it and spawn the file:\n"
         f"#   postroom templates show {name} > {name}.toml\n"
         f"#   postroom spawn ./{name}.toml\n#"
     )
     click.echo(template.text, nl=False)
+    return None
 
 
 def _entry(template: Shipped) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.cli.options import json_option, state_folder, state_option
+from postroom.cli.declaring import Answer, answers, parameter
+from postroom.cli.options import state_folder, state_option
 from postroom.cli.output import print_json
 from postroom.protocol.limits import MAX_CERTIFICATE_DAYS
 
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 EXPIRES = 10
 """Exit status when a certificate has expired or is about to, as for a fault of this machine."""
 
-DAYS = click.FloatRange(min=1, max=MAX_CERTIFICATE_DAYS)
-days_option = click.option(
-    "--days", type=DAYS, metavar="N", help=f"Validity, at most {MAX_CERTIFICATE_DAYS} days."
+DAYS = parameter(
+    f"--days N: Validity, at most {MAX_CERTIFICATE_DAYS} days.",
+    type=click.FloatRange(min=1, max=MAX_CERTIFICATE_DAYS),
 )
 
 
@@ -32,17 +33,13 @@ def command() -> None:
 
 
 @command.command("init", short_help="Make a local authority and a certificate.")
-@click.option(
-    "--host",
-    "hosts",
-    multiple=True,
-    metavar="NAME",
-    help="Host name or IP address that clients use; several by repetition.",
+@answers(
+    "--host hosts NAME...: Host name or IP address that clients use; several by repetition.",
+    DAYS,
+    "--force: Replace an authority that is there.",
+    org=False,
+    here=True,
 )
-@days_option
-@click.option("--force", is_flag=True, help="Replace an authority that is there.")
-@json_option
-@state_option(org=False, here=True)
 def init(hosts: tuple[str, ...], days: float | None, force: bool, as_json: bool) -> None:
     """Make a certificate authority for this machine, and a certificate under it.
 
@@ -69,10 +66,8 @@ def init(hosts: tuple[str, ...], days: float | None, force: bool, as_json: bool)
 
 
 @command.command("renew", short_help="Make a new certificate under the same authority.")
-@days_option
-@json_option
-@state_option(org=False, here=True)
-def renew(days: float | None, as_json: bool) -> None:
+@answers(DAYS, org=False, here=True)
+def renew(days: float | None, as_json: bool) -> Answer:
     """Make a new certificate under the same authority; clients need nothing new.
 
     A post room that runs shows it within seconds; connections stay. It renews by itself in the last
@@ -81,14 +76,13 @@ def renew(days: float | None, as_json: bool) -> None:
     folder = _folder()
     found = folder.renew(now=time.time(), days=days)
     if as_json:
-        print_json(_described(folder, _settings()))
-    else:
-        click.echo(f"renewed {folder.server}, valid until {_day(found)}")
+        return _described(folder, _settings()), ()
+    click.echo(f"renewed {folder.server}, valid until {_day(found)}")
+    return None
 
 
 @command.command("status", short_help="Show certificates and how long they last.")
-@json_option
-@state_option(org=False, here=True)
+@answers(org=False, here=True)
 def status(as_json: bool) -> int:
     """Show the certificates: whom they stand for, until when, and their fingerprints.
 

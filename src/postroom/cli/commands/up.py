@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from postroom.cli.declaring import number_option, parameter, takes
 from postroom.cli.options import state_folder, state_option
 
 if TYPE_CHECKING:
@@ -32,37 +33,36 @@ UNITS = ("systemd", "launchd")
 
 
 @click.command("up")
-@click.option("--port", type=PORT, metavar="N", help="HTTP port; 0 means any free one.")
-@click.option("--nats-port", type=PORT, metavar="N", help="NATS port; 0 means any free one.")
-@click.option("--memory", is_flag=True, help="Keep nothing on disk: all is gone at the end.")
-@click.option(
-    "--sandbox",
-    metavar="NAME",
-    help="For templates that name none: auto (the default), bubblewrap, netns, landlock, seatbelt, opensandbox, none.",
+@takes(
+    parameter("--port N: HTTP port; 0 means any free one.", type=PORT),
+    parameter("--nats-port N: NATS port; 0 means any free one.", type=PORT),
+    "--memory: Keep nothing on disk: all is gone at the end.",
+    parameter(
+        "--sandbox NAME: For templates that name none: auto (the default), bubblewrap, netns, landlock, seatbelt,"
+        " opensandbox, none.",
+        default=None,
+    ),
+    parameter(
+        "--listen ADDR[:PORT]: Listen for other machines, too: an address, a host name, 0.0.0.0 or ::. Needs TLS.",
+        default=None,
+    ),
+    parameter(
+        "--gateway-listen ADDR[:PORT]: Let sandboxes on other machines reach the gateway there. Needs TLS.",
+        default=None,
+    ),
+    parameter("--tls-cert FILE: Certificate (PEM) of your own.", type=FILE),
+    parameter("--tls-key FILE: Its key.", type=FILE),
+    parameter("--tls-ca FILE: The authority that clients trust.", type=FILE),
+    "--detach -d: Return when it is ready; it runs on.",
+    parameter(
+        "--print-unit: Print a unit that runs it at boot, and start nothing.",
+        type=click.Choice((AUTO, *UNITS)),
+        is_flag=False,
+        flag_value=AUTO,
+        default=None,
+    ),
+    state_option(org=False, here=True),
 )
-@click.option(
-    "--listen",
-    metavar="ADDR[:PORT]",
-    help="Listen for other machines, too: an address, a host name, 0.0.0.0 or ::. Needs TLS.",
-)
-@click.option(
-    "--gateway-listen",
-    metavar="ADDR[:PORT]",
-    help="Let sandboxes on other machines reach the gateway there. Needs TLS.",
-)
-@click.option("--tls-cert", type=FILE, metavar="FILE", help="Certificate (PEM) of your own.")
-@click.option("--tls-key", type=FILE, metavar="FILE", help="Its key.")
-@click.option("--tls-ca", type=FILE, metavar="FILE", help="The authority that clients trust.")
-@click.option("--detach", "-d", is_flag=True, help="Return when it is ready; it runs on.")
-@click.option(
-    "--print-unit",
-    type=click.Choice((AUTO, *UNITS)),
-    is_flag=False,
-    flag_value=AUTO,
-    default=None,
-    help="Print a unit that runs it at boot, and start nothing.",
-)
-@state_option(org=False, here=True)
 def command(detach: bool, print_unit: str | None, **chosen: Any) -> int:
     """Run a post room until Ctrl-C, `postroom down` or SIGTERM.
 
@@ -142,15 +142,12 @@ DEFAULT_TIMEOUT = 30.0
 
 
 @click.command("down")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0.1, 3600),
-    default=DEFAULT_TIMEOUT,
-    show_default=True,
-    metavar="S",
-    help="Seconds to wait for its end.",
+@takes(
+    number_option(
+        "--timeout S: Seconds to wait for its end.", click.FloatRange(0.1, 3600), DEFAULT_TIMEOUT
+    ),
+    state_option(org=False, here=True),
 )
-@state_option(org=False, here=True)
 def down(timeout: float) -> None:
     """End the post room and all its workers, and wait until they are gone.
 

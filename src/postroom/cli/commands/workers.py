@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from postroom.cli.completion import agents, name_nearest
-from postroom.cli.options import connect, json_option, pin_file_option, state_option, verbose_option
+from postroom.cli.completion import name_nearest
+from postroom.cli.declaring import Answer as Reply
+from postroom.cli.declaring import answers, parameter
+from postroom.cli.options import connect, pin_file_option, verbose_option
 from postroom.cli.output import print_json
 from postroom.errors import PostroomError, exit_code
 from postroom.lines.words import address
@@ -22,9 +24,8 @@ if TYPE_CHECKING:
     from postroom.protocol.shapes import Removed, Worker, Workspace
     from postroom.templates.reading import Bundle
 
-nicks_argument = click.argument(
-    "nicks", metavar="NICK...", nargs=-1, required=True, shell_complete=agents
-)
+NICKS = "nicks NICK..."
+ANY_NICKS = parameter(NICKS, required=False)
 
 Answer = TypeVar("Answer")
 
@@ -81,10 +82,7 @@ def each(
 
 
 @click.command("stop")
-@click.argument("nicks", metavar="NICK...", nargs=-1, shell_complete=agents)
-@click.option("--all", "everyone", is_flag=True, help="Every worker that runs.")
-@json_option
-@state_option()
+@answers(ANY_NICKS, "--all everyone: Every worker that runs.")
 def stop(nicks: tuple[str, ...], everyone: bool, as_json: bool) -> int:
     """Stop each worker NICK; its inbox keeps what comes until it is started again."""
     if everyone == bool(nicks):
@@ -104,13 +102,13 @@ def stop(nicks: tuple[str, ...], everyone: bool, as_json: bool) -> int:
 
 
 @click.command("restart")
-@nicks_argument
-@click.option("--same", is_flag=True, help="With the template and files that it has.")
-@pin_file_option
-@click.option("--detach", "-d", is_flag=True, help="Do not wait until its agent has started.")
-@verbose_option
-@json_option
-@state_option()
+@answers(
+    NICKS,
+    "--same: With the template and files that it has.",
+    pin_file_option,
+    "--detach -d: Do not wait until its agent has started.",
+    verbose_option,
+)
 def restart(
     nicks: tuple[str, ...],
     same: bool,
@@ -179,10 +177,7 @@ def _news(worker: Worker, path: str) -> str:
 
 
 @click.command("interrupt")
-@nicks_argument
-@click.option("--reason", metavar="TEXT", default="", help="Why; it is in the history.")
-@json_option
-@state_option()
+@answers(NICKS, "--reason TEXT: Why; it is in the history.")
 def interrupt(nicks: tuple[str, ...], reason: str, as_json: bool) -> int:
     """End the turn of the agent of each worker NICK.
 
@@ -199,11 +194,8 @@ def interrupt(nicks: tuple[str, ...], reason: str, as_json: bool) -> int:
 
 
 @click.command("revoke")
-@click.argument("nicks", metavar="NICK...", nargs=-1, shell_complete=agents)
-@click.option("--all-credentials", "everyone", is_flag=True, help="Those of every worker.")
-@json_option
-@state_option()
-def revoke(nicks: tuple[str, ...], everyone: bool, as_json: bool) -> int:
+@answers(ANY_NICKS, "--all-credentials everyone: Those of every worker.")
+def revoke(nicks: tuple[str, ...], everyone: bool, as_json: bool) -> Reply:
     """Void every credential that each worker NICK ever got, cut its connections and stop it.
 
     Its address, inbox and files stay; `postroom restart NICK` gives it a new identity.
@@ -214,12 +206,7 @@ def revoke(nicks: tuple[str, ...], everyone: bool, as_json: bool) -> int:
         if nicks:
             return each(nicks, client.revoke, _revoked, as_json=as_json)
         workers = client.revoke_all()
-    if as_json:
-        print_json({"workers": workers})
-        return 0
-    for worker in workers:
-        click.echo(_revoked(worker))
-    return 0
+    return {"workers": workers}, map(_revoked, workers)
 
 
 def _revoked(worker: Worker) -> str:
@@ -227,11 +214,11 @@ def _revoked(worker: Worker) -> str:
 
 
 @click.command("remove")
-@nicks_argument
-@click.option("--purge", is_flag=True, help="Delete its workspace and log, too.")
-@click.option("--yes", is_flag=True, help="Do not ask, also if it has open tasks.")
-@json_option
-@state_option()
+@answers(
+    NICKS,
+    "--purge: Delete its workspace and log, too.",
+    "--yes: Do not ask, also if it has open tasks.",
+)
 def remove(nicks: tuple[str, ...], purge: bool, yes: bool, as_json: bool) -> int:
     """Stop each worker NICK and give up its address: what waits for it is dead, its nick is free.
 
