@@ -19,13 +19,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial, wraps
 from types import MappingProxyType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from postroom.cli.options import connect, json_option, screen_options, state_option
 from postroom.cli.output import print_json
 from postroom.protocol.limits import MAX_PAGE
+
+if TYPE_CHECKING:
+    from postroom.client.words import Words
 
 Parameter = str | Callable[[Any], Any]
 """A text, or a decorator of click."""
@@ -102,16 +105,13 @@ def answers(
     return decorate
 
 
-def asks(
-    operation: str, *parameters: Parameter, method: str = "", named: str = "", org: bool = True
-) -> Decorator:
+def asks(operation: str, *parameters: Parameter, named: str = "", org: bool = True) -> Decorator:
     """Make a command that asks `operation` of a function that prints the answer.
 
     The function is called with the answer and, by name, those parameters that it names. JSON is the answer; as an
     object, where the client's method gives a field of it.
 
     Args:
-        method: of the client, where the operation has several.
         named: the only field of the JSON; of what answers nothing its value is the first argument.
         org: as for `answers`.
     """
@@ -121,7 +121,7 @@ def asks(
 
         @wraps(prints)
         def run(**given: Any) -> Answer:
-            words = _words(operation, method)
+            words = _words(operation)
             with connect() as client:
                 answer = _asked(getattr(client, words.name), operation, given)
             key = named or words.gives
@@ -129,6 +129,7 @@ def asks(
             record = {key: about} if key else answer
             return record, partial(prints, answer, **{name: given[name] for name in shown})
 
+        vars(run)["operation"] = operation  # for who reads the commands
         return answers(*parameters, org=org, of=operation)(run)
 
     return decorate
@@ -153,10 +154,11 @@ def _names(function: Callable[..., Any]) -> tuple[str, ...]:
 # ── what an operation knows ──
 
 
-def _words(operation: str, method: str) -> Any:
-    from postroom.client.words import every
+def _words(operation: str) -> Words:
+    from postroom.client.words import WORDS, Words
 
-    return next(w for o, w in every() if o == operation and method in ("", w.name))
+    found = WORDS[operation]
+    return found if isinstance(found, Words) else found[0]
 
 
 def fields_of(operation: str) -> dict[str, Field]:
@@ -165,11 +167,10 @@ def fields_of(operation: str) -> dict[str, Field]:
     Raises:
         KeyError: there is no such operation.
     """
-    from postroom.client.words import every
     from postroom.protocol.operations import OPERATIONS
 
     row = cast("dict[str, Any]", OPERATIONS[operation])
-    named = {f: a for o, words in every() if o == operation for a, f in words.called.items()}
+    named = {field: argument for argument, field in _words(operation).called.items()}
     choices = row.get("choices", {})
     return {
         named.get(name, name): (kind, choices.get(name, ()))
