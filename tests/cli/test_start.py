@@ -152,6 +152,7 @@ def test_the_shell_completes_agents_and_tasks(standin: Standin, tmp_path: Path):
     assert completions("delegate", "@", "b", state=here) == ["@bob"]  # bash splits at an @
     assert completions("delegate", "@bob", "b", state=here) == []
     assert completions("task", "list", "--worker", "c", state=here) == ["@carl"]
+    assert completions("keys", "create", "--for", "@c", state=here) == ["@carl"]
     assert completions("task", "show", "ab", state=here) == ["ab12cd34"]
 
 

@@ -5,6 +5,7 @@ nothing; and the agent that was probably meant, for an error about one that nobo
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from postroom.protocol.similar import did_you_mean
 
 if TYPE_CHECKING:
     from postroom.client.http import Client
+    from postroom.protocol.shapes import Approval, Task
 
 MOST = 100
 
@@ -25,17 +27,23 @@ def _client(ctx: click.Context) -> Client:
         return connect()
 
 
+def _found(ctx: click.Context, ask: Callable[[Client], Iterable[str]], begun: str) -> list[str]:
+    try:
+        with _client(ctx) as client:
+            return [name for name in ask(client) if name.startswith(begun)]
+    except PostroomError:
+        return []
+
+
 def agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Agents as `@nick`; bash splits a word at its `@`, so the `@` is not part of `incomplete`."""
     if ctx.params.get("words") not in (None, (), ("@",)):
         return []  # the text follows the first word
-    try:
-        with _client(ctx) as client:
-            nicks = [agent["nick"] for agent in client.agents() if agent["kind"] != "human"]
-    except PostroomError:
-        return []
-    begun = incomplete.removeprefix("@")
-    return [f"@{nick}" for nick in nicks if nick.startswith(begun)]
+
+    def nicks(client: Client) -> Iterable[str]:
+        return (agent["nick"] for agent in client.agents() if agent["kind"] != "human")
+
+    return [f"@{nick}" for nick in _found(ctx, nicks, incomplete.removeprefix("@"))]
 
 
 def settings(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
@@ -47,26 +55,22 @@ def settings(_: click.Context, __: click.Parameter, incomplete: str) -> list[str
 
 def tasks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The newest tasks, with the ids that lists show."""
-    from postroom.view.tasks import short
-
-    try:
-        with _client(ctx) as client:
-            ids = [task["id"] for task in client.tasks(limit=MOST)]
-    except PostroomError:
-        return []
-    return [short(task) for task in ids if task.startswith(incomplete)]
+    return _short(_found(ctx, lambda client: _ids(client.tasks(limit=MOST)), incomplete))
 
 
 def approvals(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The newest pending approvals, with the ids that lists show."""
+    return _short(_found(ctx, lambda client: _ids(client.approvals(limit=MOST)), incomplete))
+
+
+def _ids(found: Iterable[Task] | Iterable[Approval]) -> Iterable[str]:
+    return (each["id"] for each in found)
+
+
+def _short(ids: list[str]) -> list[str]:
     from postroom.view.tasks import short
 
-    try:
-        with _client(ctx) as client:
-            ids = [approval["id"] for approval in client.approvals(limit=MOST)]
-    except PostroomError:
-        return []
-    return [short(each) for each in ids if each.startswith(incomplete)]
+    return [short(each) for each in ids]
 
 
 _CALLED = re.compile(r"nobody is called '@?([^']{1,64})'")

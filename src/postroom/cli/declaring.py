@@ -67,6 +67,7 @@ def answers(
     org: bool = True,
     here: bool = False,
     screen: bool = False,
+    post_room: bool = True,
     of: str = "",
 ) -> Decorator:
     """Make a command of a function that returns an `Answer`; it gets `as_json` if it names that.
@@ -75,6 +76,7 @@ def answers(
         org: it is for one organisation.
         here: it is for a post room of this machine.
         screen: it may open the screen.
+        post_room: it is for a post room at all.
         of: as for `takes`.
     """
 
@@ -98,8 +100,8 @@ def answers(
                     click.echo(line)
             return None
 
-        shown = (screen_options,) if screen else ()
-        options = (json_option, *shown, state_option(org=org, here=here))
+        options = [json_option, *([screen_options] if screen else [])]
+        options += [state_option(org=org, here=here)] if post_room else []
         return takes(*parameters, *options, of=of)(run)
 
     return decorate

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import click
 
-from postroom.cli.options import json_option
-from postroom.cli.output import print_json
+from postroom.cli.declaring import Answer, answers, takes
 
 
 @click.command("help")
-@click.argument("names", nargs=-1, metavar="[COMMAND]...")
+@takes("names [COMMAND]...")
 @click.pass_context
 def command(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Show the help of a COMMAND, as `--help` behind it does; without one, that of all."""
@@ -24,13 +23,10 @@ def command(ctx: click.Context, names: tuple[str, ...]) -> None:
 
 
 @click.command("version")
-@json_option
-def version(as_json: bool) -> None:
+@answers(post_room=False)
+def version() -> Answer:
     """Print the version, with its commit where that is known; `postroom status` says what the post room has."""
     from postroom import __version__
     from postroom.build import commit, version
 
-    if as_json:
-        print_json({"version": __version__, "commit": commit()})
-    else:
-        click.echo(f"postroom {version()}")
+    return {"version": __version__, "commit": commit()}, f"postroom {version()}"

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.cli.declaring import parameter, takes
-from postroom.cli.options import json_option
-from postroom.cli.output import print_json, print_table
+from postroom.cli.declaring import Answer, answers, parameter
+from postroom.cli.output import print_table
 from postroom.errors import InvalidInput, NotFound, StateUnwritable
 from postroom.lines.words import Cell
 from postroom_a2a.text import one_line
@@ -83,7 +82,7 @@ HERE = "the post room of this machine"
 
 
 @click.command("login", epilog=EXAMPLES)
-@takes(
+@answers(
     "url [URL]",
     "--name NAME: What to call it; its host if not given, or the nick of a program.",
     parameter(
@@ -94,7 +93,7 @@ HERE = "the post room of this machine"
     "--org NAME: Organisation that the key is of.",
     "--list listing: List what there is a key for.",
     "--use NAME: Have commands go there; `local` for here.",
-    json_option,
+    post_room=False,
 )
 def command(
     url: str,
@@ -104,8 +103,7 @@ def command(
     org: str,
     listing: bool,
     use: str,
-    as_json: bool,
-) -> None:
+) -> Answer:
     """Keep your API key for the post room at URL, and have all commands go there from now on.
 
     The key of a program (an external agent, a service) is kept for it, and commands go where they went: only `--use`
@@ -124,15 +122,11 @@ def command(
             save(logins)
         elif not listing:
             raise click.UsageError("Missing argument 'URL'.")
-        _show(logins, as_json=as_json)
-        return
+        return _show(logins)
     login, logins = _new(logins, url, name, org, key_file, fingerprint)
     logins = logins.using(use) if use else logins
     save(logins)
-    if as_json:
-        print_json(_record(login, logins))
-        return
-    _say(login, logins)
+    return _record(login, logins), lambda: _say(login, logins)
 
 
 def _say(login: Login, logins: Logins) -> None:
@@ -262,10 +256,8 @@ def _record(login: Login, logins: Logins) -> dict[str, Any]:
     }
 
 
-def _show(logins: Logins, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"logins": [_record(login, logins) for login in logins.entries.values()]})
-        return
+def _show(logins: Logins) -> Answer:
+    record = {"logins": [_record(login, logins) for login in logins.entries.values()]}
     rows = [
         [
             Cell("*" if login.name == logins.default else ""),
@@ -277,12 +269,13 @@ def _show(logins: Logins, *, as_json: bool) -> None:
         ]
         for login in logins.entries.values()
     ]
-    if rows:
-        print_table(("", "NAME", "YOU", "URL", "ORG", "AUTHORITY"), rows)
-    else:
-        click.echo("no logins")
-    if not logins.default:
-        click.echo(f"commands go to {HERE}")
+
+    def say() -> None:
+        print_table(("", "NAME", "YOU", "URL", "ORG", "AUTHORITY"), rows, empty="no logins")
+        if not logins.default:
+            click.echo(f"commands go to {HERE}")
+
+    return record, say
 
 
 def chosen(logins: Logins, name: str) -> Login:
@@ -293,9 +286,8 @@ def chosen(logins: Logins, name: str) -> Login:
 
 
 @click.command("logout")
-@click.argument("name", default="")
-@json_option
-def logout(name: str, as_json: bool) -> None:
+@answers("name [NAME]", post_room=False)
+def logout(name: str) -> Answer:
     """Forget the key of the login NAME, or of the one that commands go to.
 
     The key stays valid where it was made; `postroom keys revoke` ends it.
@@ -308,7 +300,5 @@ def logout(name: str, as_json: bool) -> None:
     if not login.key:
         keychain.forget(login.place)
     save(logins.without(login.name))
-    if as_json:
-        print_json({"name": login.name, "url": login.url})
-    else:
-        click.echo(f"forgot the key for {login.url} ({login.name})")
+    said = f"forgot the key for {login.url} ({login.name})"
+    return {"name": login.name, "url": login.url}, said

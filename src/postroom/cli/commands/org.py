@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.deciding import pin_of
 from postroom.cli.declaring import Answer, answers, asks, parameter
 from postroom.cli.options import chosen_login, connect, orgs, pin_file_option, state_option
 from postroom.cli.output import print_json, print_table
@@ -58,49 +57,45 @@ def list_(found: list[Org]) -> None:
     print_table(HEAD, map(_row, found), cut=("DETAIL",))
 
 
-_named = click.argument("name", shell_complete=orgs)
+def _place(ctx: click.Context, _: click.Parameter, folder: str) -> str:
+    """A folder of this machine with its whole path; one of another machine as it is."""
+    here = folder and not ctx.resilient_parsing and chosen_login() is None
+    return str(Path(folder).expanduser().absolute()) if here else folder
+
+
+_named = parameter("name", shell_complete=orgs)
 _WHAT = (
     _named,
-    "folder [FOLDER]",
+    parameter("folder [FOLDER]", callback=_place),
     "--wall: A weaker wall: none is your account of this machine.",
 )
 
 
 @command.command("open", short_help="Open a folder or a weaker wall to people.")
-@answers(
-    parameter(
-        "--as mode: To be read (the default), or written, too.",
-        type=click.Choice((COPY, DIRECT)),
-        default=COPY,
-    ),
+@asks(
+    "openings.open",
+    "--as mode: To be read (the default), or written, too.",
     pin_file_option,
     *_WHAT,
-    of="openings.open",
     org=False,
 )
-def open_(name: str, folder: str, mode: str, wall: str | None, pin_file: str | None) -> Answer:
+def open_(found: list[Opening], name: str) -> None:
     """Let the workers of other keys of the organisation NAME have FOLDER, and what is below it.
 
     Without it people with the scope operate can give a worker nothing of this machine but what every sandbox
     shows, and no wall that is weaker than enforced. Folders of keys and logins stay closed for all.
     """
-    place, pin = _place(folder), pin_of(pin_file)
-    with connect() as client:
-        found = pin.used(lambda known: client.open_to(name, place, mode, wall or "", pin=known))
-    return _opened(name, found)
+    _show(name, found)
 
 
 @command.command("close", short_help="Close what `open` has opened.")
-@answers(*_WHAT, of="openings.close", org=False)
-def close(name: str, folder: str, wall: str | None) -> Answer:
+@asks("openings.close", *_WHAT, org=False)
+def close(found: list[Opening], name: str) -> None:
     """Close FOLDER, or a wall, to the other keys of the organisation NAME.
 
     Their workers that have it are ended; their mail waits.
     """
-    place = _place(folder)
-    with connect() as client:
-        found = client.close_to(name, place, wall or "")
-    return _opened(name, found)
+    _show(name, found)
 
 
 @command.command("show", short_help="Show what is open of this machine.")
@@ -108,16 +103,6 @@ def close(name: str, folder: str, wall: str | None) -> Answer:
 def show(found: list[Opening], name: str) -> None:
     """Show what the workers of other keys than yours may have of this machine in the organisation NAME."""
     _show(name, found)
-
-
-def _place(folder: str) -> str:
-    if not folder or chosen_login() is not None:
-        return folder  # of another machine: as it is
-    return str(Path(folder).expanduser().absolute())
-
-
-def _opened(name: str, found: list[Opening]) -> Answer:
-    return {"openings": found}, lambda: _show(name, found)
 
 
 def _show(name: str, found: list[Opening]) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.declaring import answers, parameter
+from postroom.cli.declaring import Answer, answers, parameter
 from postroom.cli.options import connect
-from postroom.cli.output import print_json, print_table
+from postroom.cli.output import print_table
 from postroom.errors import InvalidInput
 from postroom.lines.words import Cell, ago, size_of
 from postroom.view.workspaces import SHORT, counted
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command("prune")
 @answers("--dry-run: Only say what would be deleted.", "--yes: Do not ask.")
-def command(dry_run: bool, yes: bool, as_json: bool) -> None:
+def command(dry_run: bool, yes: bool, as_json: bool) -> Answer:
     """Delete what the settings of retention do not keep, and what removed workers have left on disk.
 
     Without such settings all messages and tasks stay. Open ones always do, and so does everything of workers that are
@@ -44,15 +44,19 @@ def command(dry_run: bool, yes: bool, as_json: bool) -> None:
                 yes=yes,
             )
             excess, left = client.give_up(), client.prune()
-    if as_json:
-        print_json({"retention": excess, "leftovers": left, "deleted": not dry_run})
-    elif not excess and not left:
-        click.echo("nothing is due by the settings of retention; removed workers have left nothing")
-    elif not dry_run:
-        for found in _by_kind(excess):
-            click.echo(f"deleted {found}")
-        if left:
-            click.echo(f"deleted {len(left)} {_folders(len(left))}, {_size(left)}")
+    record = {"retention": excess, "leftovers": left, "deleted": not dry_run}
+    if not excess and not left:
+        return (
+            record,
+            "nothing is due by the settings of retention; removed workers have left nothing",
+        )
+    if dry_run:
+        return record, ()
+    gone = [
+        *_by_kind(excess),
+        *([f"{len(left)} {_folders(len(left))}, {_size(left)}"] if left else []),
+    ]
+    return record, (f"deleted {found}" for found in gone)
 
 
 def _show(excess: list[Excess], left: list[Leftover]) -> None:
@@ -113,7 +117,7 @@ def _mib(size: int) -> str:
     "--dry-run: Only say what there is.",
     "--yes: Do not ask.",
 )
-def tidy(folder: str, unmerged: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
+def tidy(folder: str, unmerged: bool, dry_run: bool, yes: bool, as_json: bool) -> Answer:
     """Delete what removed workers have left: branches in the repository DIR that are merged, and folders.
 
     DIR is the folder that you are in, if you name none. A branch with commits that nothing else has, and a folder with
@@ -138,11 +142,10 @@ def tidy(folder: str, unmerged: bool, dry_run: bool, yes: bool, as_json: bool) -
             refusal = "nobody can be asked: nothing was deleted"
             confirm("delete what is marked?", refusal, with_yes, yes=yes)
             found = client.tidy(repository, named)
-    if as_json:
-        print_json({**found, "deleted": some and not dry_run})
-    elif some and not dry_run:
-        gone = [counted(len(found["branches"]), "branch").replace("branchs", "branches")]
-        click.echo(f"deleted {', '.join([*gone, counted(len(found['leftovers']), 'folder')])}")
+    gone = some and not dry_run
+    branches = counted(len(found["branches"]), "branch").replace("branchs", "branches")
+    said = f"deleted {branches}, {counted(len(found['leftovers']), 'folder')}"
+    return {**found, "deleted": gone}, said if gone else ()
 
 
 def _repository(folder: str) -> str:

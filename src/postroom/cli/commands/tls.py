@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +26,8 @@ DAYS = parameter(
     type=click.FloatRange(min=1, max=MAX_CERTIFICATE_DAYS),
 )
 
+_answers = partial(answers, org=False, here=True)
+
 
 @click.group("tls")
 @state_option(org=False, here=True)
@@ -33,12 +36,10 @@ def command() -> None:
 
 
 @command.command("init", short_help="Make a local authority and a certificate.")
-@answers(
+@_answers(
     "--host hosts NAME...: Host name or IP address that clients use; several by repetition.",
     DAYS,
     "--force: Replace an authority that is there.",
-    org=False,
-    here=True,
 )
 def init(hosts: tuple[str, ...], days: float | None, force: bool, as_json: bool) -> None:
     """Make a certificate authority for this machine, and a certificate under it.
@@ -66,7 +67,7 @@ def init(hosts: tuple[str, ...], days: float | None, force: bool, as_json: bool)
 
 
 @command.command("renew", short_help="Make a new certificate under the same authority.")
-@answers(DAYS, org=False, here=True)
+@_answers(DAYS)
 def renew(days: float | None, as_json: bool) -> Answer:
     """Make a new certificate under the same authority; clients need nothing new.
 
@@ -82,7 +83,7 @@ def renew(days: float | None, as_json: bool) -> Answer:
 
 
 @command.command("status", short_help="Show certificates and how long they last.")
-@answers(org=False, here=True)
+@_answers()
 def status(as_json: bool) -> int:
     """Show the certificates: whom they stand for, until when, and their fingerprints.
 
